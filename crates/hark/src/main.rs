@@ -1,0 +1,2 @@
+//! The `hark` command.
+fn main() {}
