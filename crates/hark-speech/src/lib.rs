@@ -1,1 +1,3 @@
 //! hark-speech
+pub mod vad;
+pub mod windows;

@@ -1,0 +1,34 @@
+//! What can go wrong between a file and its words.
+
+use std::path::PathBuf;
+
+/// Why there is no transcript.
+#[derive(Debug, thiserror::Error)]
+pub enum SpeechError {
+    /// The sound could not be read.
+    #[error(transparent)]
+    Media(#[from] hark_media::MediaError),
+    /// The speech model could not be loaded.
+    #[error("cannot load the speech model in {}: {source}", dir.display())]
+    Model {
+        /// The model's folder.
+        dir: PathBuf,
+        /// Why not.
+        source: hark_whisper::weights::WeightsError,
+    },
+    /// The voice-activity model could not be loaded.
+    #[error(transparent)]
+    Vad(#[from] crate::vad::VadError),
+    /// The language is not one the model knows.
+    #[error("the model does not know the language '{0}': use a code such as en, es or zh, or auto")]
+    Language(String),
+    /// The model only knows English.
+    #[error("{0} needs a multilingual model: this one only knows English")]
+    EnglishOnly(&'static str),
+    /// The caller called it off.
+    #[error("cancelled")]
+    Cancelled,
+    /// The engine stopped: a defect of ours, told in the log.
+    #[error("the speech engine stopped unexpectedly; restart hark and report this with its log")]
+    EngineStopped,
+}

@@ -1,0 +1,502 @@
+//! One recording from its first sample to its transcript.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use hark_api::TranscriptionResult;
+use hark_media::{AudioStream, SAMPLE_RATE, Source};
+use hark_whisper::backend::TokenMap;
+use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa};
+use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Task};
+use hark_whisper::mel::LogMel;
+use hark_whisper::tokenizer::Tokenizer;
+use hark_whisper::weights::Checkpoint;
+
+use crate::SpeechError;
+use crate::scheduler::{Lane, Scheduler, WindowRequest};
+use crate::segments::{Place, segments_of, straighten};
+use crate::vad::{SileroVad, VadStream};
+use crate::windows::{Window, WindowCutter, WindowOptions};
+
+/// What a transcriber is made of.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Folder of the Whisper checkpoint.
+    pub model_dir: PathBuf,
+    /// File of the Silero voice-activity weights.
+    pub vad: PathBuf,
+    /// Threads that compute; all cores when not given.
+    pub threads: Option<usize>,
+    /// Kernels to use; the machine's best when not given.
+    pub isa: Option<Isa>,
+    /// Windows decoded at once.
+    pub slots: usize,
+    /// The widest beam that a request may ask for.
+    pub widest_beam: usize,
+}
+
+impl LoadOptions {
+    /// The defaults for a model and a voice-activity file.
+    pub fn new(model_dir: impl Into<PathBuf>, vad: impl Into<PathBuf>) -> Self {
+        LoadOptions {
+            model_dir: model_dir.into(),
+            vad: vad.into(),
+            threads: None,
+            isa: None,
+            slots: DEFAULT_SLOTS,
+            widest_beam: 5,
+        }
+    }
+}
+
+/// Sixteen windows at once fill the tiles; two more are kept free for clips.
+const DEFAULT_SLOTS: usize = 18;
+
+/// What is wanted of a recording.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Language code; found out when not given.
+    pub language: Option<String>,
+    /// Transcribe, or translate into English.
+    pub task: Task,
+    /// Whether every word gets its time.
+    pub words: bool,
+    /// Hypotheses followed; 1 is greedy.
+    pub beam: usize,
+    /// Temperatures to try, the first being the normal one.
+    pub temperatures: Vec<f32>,
+    /// Text that could stand before the recording: names, spelling, style.
+    pub prompt: Option<String>,
+    /// Words to expect.
+    pub hotwords: Option<String>,
+    /// Whether each window is told the text before it; windows then wait for each other.
+    pub condition_on_previous: bool,
+    /// How soon; decided by the length of the recording when not given.
+    pub lane: Option<Lane>,
+    /// How the container is read.
+    pub media: hark_media::Options,
+    /// Where windows are cut.
+    pub windows: WindowOptions,
+    /// Calls the work off from another thread.
+    pub cancel: CancelToken,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        let decode = DecodeOptions::default();
+        Request {
+            language: None,
+            task: Task::Transcribe,
+            words: true,
+            beam: decode.beam,
+            temperatures: decode.temperatures,
+            prompt: None,
+            hotwords: None,
+            condition_on_previous: false,
+            lane: None,
+            media: hark_media::Options::default(),
+            windows: WindowOptions::default(),
+            cancel: CancelToken::default(),
+        }
+    }
+}
+
+/// Lets another thread call a transcription off.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// Calls it off.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it was called off.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// How far a transcription is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Seconds of audio whose words are known.
+    pub audio_done: f64,
+    /// Seconds of audio in all, where the container tells or the end was read.
+    pub audio_total: Option<f64>,
+}
+
+/// A finished transcription.
+#[derive(Debug, Clone)]
+pub struct Transcription {
+    /// The transcript.
+    pub result: TranscriptionResult,
+    /// What was odd about the recording, in sentences for its owner.
+    pub warnings: Vec<String>,
+    /// Probability of the language when it was found out, 1 when it was given.
+    pub language_probability: f32,
+}
+
+/// A loaded model that transcribes any number of recordings at once; clones share it.
+#[derive(Clone)]
+pub struct Transcriber {
+    scheduler: Scheduler,
+    vad: Arc<SileroVad>,
+    mel: Arc<LogMel>,
+    tokenizer: Arc<Tokenizer>,
+    backend_name: Arc<str>,
+    model_name: Arc<str>,
+}
+
+impl Transcriber {
+    /// Loads a model and starts its engine.
+    pub fn load(options: &LoadOptions) -> Result<Self, SpeechError> {
+        let vad = Arc::new(SileroVad::load(&options.vad)?);
+        let in_model = |source| SpeechError::Model { dir: options.model_dir.clone(), source };
+        let checkpoint = Checkpoint::open(&options.model_dir).map_err(in_model)?;
+        let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
+        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let cpu = CpuOptions {
+            threads,
+            isa: options.isa.unwrap_or_else(Isa::best),
+            slots: options.slots.max(3),
+            rows: options.widest_beam.max(1),
+        };
+        let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu).map_err(in_model)?;
+        let engine = Engine::new(backend, Arc::clone(&tokenizer));
+        let backend_name = hark_whisper::backend::Backend::name(engine.backend()).into();
+        let model_name = options.model_dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Transcriber {
+            mel: Arc::new(LogMel::new(checkpoint.dims.n_mels)),
+            scheduler: Scheduler::start(engine),
+            vad,
+            tokenizer,
+            backend_name,
+            model_name: model_name.into(),
+        })
+    }
+
+    /// What computes, such as `cpu (amx, 2 threads)`.
+    pub fn backend_name(&self) -> &str {
+        &self.backend_name
+    }
+
+    /// Transcribes one recording; blocks until it is done. `progress` hears how far it is.
+    pub fn transcribe(
+        &self,
+        source: Source,
+        request: &Request,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Transcription, SpeechError> {
+        let audio = AudioStream::open(source, &request.media)?;
+        let mut recording = Recording::new(self, request, audio.info().duration)?;
+        let outcome = recording.run(audio, progress);
+        if outcome.is_err() {
+            recording.unwanted.store(true, Ordering::SeqCst);
+        }
+        outcome
+    }
+}
+
+/// What the engine must know of a checkpoint's tokens.
+fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
+    let never = checkpoint.suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_suppress_tokens());
+    let never_first =
+        checkpoint.begin_suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_begin_suppress_tokens());
+    let vocabulary = checkpoint.dims.n_vocab as u32;
+    TokenMap {
+        end: tokenizer.eot,
+        no_speech: (tokenizer.no_speech < vocabulary).then_some(tokenizer.no_speech),
+        first_time: tokenizer.timestamp_begin,
+        never: never.into_iter().filter(|&token| token < vocabulary).collect(),
+        never_first: never_first.into_iter().filter(|&token| token < vocabulary).collect(),
+        languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
+    }
+}
+
+/// Windows of one recording that may wait or be decoded at a time: enough to fill the engine twice, and a bound on
+/// the memory of a recording of any length.
+const MOST_OUTSTANDING: usize = 2 * DEFAULT_SLOTS;
+/// A language is settled by its first window if that is this sure…
+const SURE: f32 = 0.7;
+/// …or else by this many windows together.
+const VOTERS: usize = 5;
+/// Recordings up to this length count as clips that somebody waits for.
+const CLIP_SECONDS: f64 = 60.0;
+
+/// The state of one transcription.
+struct Recording<'a> {
+    transcriber: &'a Transcriber,
+    request: &'a Request,
+    owner: u64,
+    options: DecodeOptions,
+    language: Option<(String, f32)>,
+    /// Windows whose language is not settled yet.
+    held: Vec<Window>,
+    /// Summed probabilities of the languages, and how many windows were heard.
+    votes: BTreeMap<String, f32>,
+    voters: usize,
+    replies: Receiver<(usize, Outcome)>,
+    reply_to: Sender<(usize, Outcome)>,
+    unwanted: Arc<AtomicBool>,
+    /// Places of windows that are not decoded yet, by number.
+    outstanding: BTreeMap<usize, Place>,
+    decoded: BTreeMap<usize, (Place, Decoded)>,
+    windows: usize,
+    seconds_read: f64,
+    total: Option<f64>,
+    at_end: bool,
+}
+
+impl<'a> Recording<'a> {
+    fn new(transcriber: &'a Transcriber, request: &'a Request, duration: Option<f64>) -> Result<Self, SpeechError> {
+        let tokenizer = &transcriber.tokenizer;
+        let language = match request.language.as_deref().map(str::trim) {
+            None | Some("" | "auto") if tokenizer.is_multilingual() => None,
+            None | Some("" | "auto") => Some("en".to_owned()),
+            Some(given) => Some(known_language(tokenizer, given)?),
+        };
+        if request.task == Task::Translate && !tokenizer.is_multilingual() {
+            return Err(SpeechError::EnglishOnly("translation"));
+        }
+        let (reply_to, replies) = channel();
+        let mut prompt = Vec::new();
+        for text in [&request.hotwords, &request.prompt].into_iter().flatten() {
+            prompt.extend(tokenizer.encode(&format!(" {}", text.trim())));
+        }
+        Ok(Recording {
+            transcriber,
+            request,
+            owner: transcriber.scheduler.new_owner(),
+            options: DecodeOptions {
+                task: request.task,
+                beam: request.beam.max(1),
+                temperatures: request.temperatures.clone(),
+                words: request.words,
+                prompt,
+                ..DecodeOptions::default()
+            },
+            language: language.map(|code| (code, 1.0)),
+            held: Vec::new(),
+            votes: BTreeMap::new(),
+            voters: 0,
+            replies,
+            reply_to,
+            unwanted: Arc::new(AtomicBool::new(false)),
+            outstanding: BTreeMap::new(),
+            decoded: BTreeMap::new(),
+            windows: 0,
+            seconds_read: 0.0,
+            total: duration,
+            at_end: false,
+        })
+    }
+
+    fn run(
+        &mut self,
+        mut audio: AudioStream,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Transcription, SpeechError> {
+        let mut vad = VadStream::new(&self.transcriber.vad);
+        let mut cutter = WindowCutter::new(&self.request.windows);
+        let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
+        let mut samples_read = 0u64;
+        while !self.at_end {
+            self.check_cancelled()?;
+            samples.clear();
+            probabilities.clear();
+            let count = audio.read(&mut samples)?;
+            samples_read += count as u64;
+            self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
+            let windows = if count == 0 {
+                self.at_end = true;
+                self.total = Some(self.seconds_read);
+                vad.finish(&mut probabilities);
+                let mut windows = cutter.push(&[], &probabilities);
+                windows.extend(cutter.finish());
+                windows
+            } else {
+                vad.push(&samples, &mut probabilities);
+                cutter.push(&samples, &probabilities)
+            };
+            for window in windows {
+                self.take(window, progress)?;
+            }
+            while let Ok(reply) = self.replies.try_recv() {
+                self.absorb(reply, progress);
+            }
+        }
+        self.settle_language()?;
+        self.flush(progress)?;
+        while !self.outstanding.is_empty() {
+            self.wait(progress)?;
+        }
+        Ok(self.finish(audio.warnings().to_vec()))
+    }
+
+    /// A window came out of the cutter: decode it, or hold it until the language is known.
+    fn take(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        self.held.push(window);
+        // The first window may be the only one: then it settles the language for itself, without a second encoding.
+        if self.language.is_none() && self.held.len() > 1 {
+            self.settle_language()?;
+        }
+        if self.language.is_some() {
+            self.flush(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Submits all held windows.
+    fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        for window in std::mem::take(&mut self.held) {
+            let place = Place::of(&window);
+            let language = match &self.language {
+                Some((code, _)) => Language::Known(code.clone()),
+                None => Language::Detect { sure_from: 0.0 },
+            };
+            let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
+            let tag = self.windows;
+            self.windows += 1;
+            self.outstanding.insert(tag, place);
+            self.submit(tag, &window, options);
+            let most = if self.request.condition_on_previous { 1 } else { MOST_OUTSTANDING };
+            while self.outstanding.len() >= most {
+                self.wait(progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the next window is told of the text before it.
+    fn prompt(&self) -> Vec<u32> {
+        let mut prompt = self.options.prompt.clone();
+        // A text that needed a high temperature is no example to follow.
+        if self.request.condition_on_previous
+            && let Some((_, (_, previous))) = self.decoded.last_key_value()
+            && previous.temperature < 0.5
+        {
+            prompt.extend(previous.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
+        }
+        prompt
+    }
+
+    fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
+        let mel_table = &self.transcriber.mel;
+        let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * mel_table.n_mels()];
+        mel_table.window(&window.samples, &mut mel);
+        let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
+        let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
+        self.transcriber.scheduler.submit(WindowRequest {
+            owner: self.owner,
+            lane,
+            mel,
+            frames: window.samples.len().div_ceil(SAMPLES_A_FRAME).min(1500),
+            options,
+            cancelled: Arc::clone(&self.unwanted),
+            tag,
+            reply: self.reply_to.clone(),
+        });
+    }
+
+    /// Finds the language from the held windows: the first alone if it is sure, else several together.
+    fn settle_language(&mut self) -> Result<(), SpeechError> {
+        if self.language.is_some() || self.held.len() < 2 {
+            return Ok(());
+        }
+        let options = Arc::new(DecodeOptions {
+            language: Language::Detect { sure_from: f32::INFINITY },
+            ..self.options.clone()
+        });
+        while self.voters < self.held.len().min(VOTERS) {
+            self.submit(self.voters, &self.held[self.voters], Arc::clone(&options));
+            let (_, outcome) = self.receive()?;
+            self.voters += 1;
+            if let Outcome::Languages(probabilities) = outcome {
+                for (code, probability) in probabilities {
+                    *self.votes.entry(code).or_default() += probability;
+                }
+            }
+            let Some((code, votes)) = self.votes.iter().max_by(|a, b| a.1.total_cmp(b.1)) else { continue };
+            let share = votes / self.voters as f32;
+            let heard_all = self.voters == VOTERS || self.at_end && self.voters == self.held.len();
+            if share >= SURE || heard_all {
+                self.language = Some((code.clone(), share));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cancelled(&self) -> Result<(), SpeechError> {
+        if self.request.cancel.is_cancelled() { Err(SpeechError::Cancelled) } else { Ok(()) }
+    }
+
+    /// The next reply of the engine.
+    fn receive(&self) -> Result<(usize, Outcome), SpeechError> {
+        use std::sync::mpsc::RecvTimeoutError;
+        loop {
+            self.check_cancelled()?;
+            match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => {}
+                Err(_) => return Err(SpeechError::EngineStopped),
+            }
+        }
+    }
+
+    fn wait(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        let reply = self.receive()?;
+        self.absorb(reply, progress);
+        Ok(())
+    }
+
+    fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
+        let Some(place) = self.outstanding.remove(&tag) else { return };
+        if let Outcome::Decoded(decoded) = outcome {
+            self.decoded.insert(tag, (place, *decoded));
+        }
+        // Done is what lies before the first window that is not.
+        let audio_done = self.outstanding.values().next().map_or(self.seconds_read, |place| place.start);
+        progress(Progress { audio_done, audio_total: self.total });
+    }
+
+    fn finish(&mut self, warnings: Vec<String>) -> Transcription {
+        let decoded = std::mem::take(&mut self.decoded);
+        let (language, language_probability) = self
+            .language
+            .take()
+            .or_else(|| decoded.values().next().map(|(_, first)| (first.language.clone(), first.language_probability)))
+            .unwrap_or_default();
+        let mut segments: Vec<_> = decoded.values().flat_map(|(place, decoded)| segments_of(place, decoded)).collect();
+        straighten(&mut segments);
+        let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
+        let result = TranscriptionResult {
+            text,
+            language,
+            duration: (self.seconds_read * 1000.0).round() / 1000.0,
+            segments,
+            speakers: Vec::new(),
+            model: self.transcriber.model_name.to_string(),
+        };
+        Transcription { result, warnings, language_probability }
+    }
+}
+
+/// Samples of an encoder frame.
+const SAMPLES_A_FRAME: usize = 320;
+
+/// The code of a language given by code or name.
+fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {
+    let code = hark_whisper::languages::find(given).map_or(given, |language| language.code);
+    if !tokenizer.is_multilingual() {
+        return if code == "en" { Ok("en".to_owned()) } else { Err(SpeechError::EnglishOnly("a language other than English")) };
+    }
+    match tokenizer.language_token(code) {
+        Some(_) => Ok(code.to_owned()),
+        None => Err(SpeechError::Language(given.to_owned())),
+    }
+}

@@ -1,0 +1,175 @@
+use super::*;
+
+/// A small generator (xorshift), so that inputs differ but runs repeat.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    }
+    fn floats(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.next()).collect()
+    }
+}
+
+fn assert_near(what: &str, got: f32, want: f64, tolerance: f64) {
+    assert!(
+        (got as f64 - want).abs() <= tolerance,
+        "{what}: got {got}, want {want}"
+    );
+}
+
+#[test]
+fn every_product_kernel_equals_the_plain_sum() {
+    let mut random = Random(7);
+    for set in Kernels::available() {
+        for (rows, depth, columns) in [
+            (16, 1, 16),
+            (32, 7, 32),
+            (64, 129, 48),
+            (128, 387, 64),
+            (48, 33, 80),
+        ] {
+            let matrix = random.floats(rows * depth);
+            let packed = Panels::pack(rows, depth, LINE, |r, k| matrix[r * depth + k]);
+            let stride = columns + 16;
+            let right = random.floats(depth * stride);
+            let bias = random.floats(rows);
+            let left = Left {
+                data: &packed.data,
+                panel: depth * LINE,
+                step: LINE,
+                rows,
+                depth,
+            };
+            for bias in [None, Some(&bias[..])] {
+                let mut out = vec![f32::NAN; rows * stride];
+                set.product(left, &right, columns, stride, bias, &mut out);
+                for r in 0..rows {
+                    for c in 0..columns {
+                        let sum: f64 = (0..depth)
+                            .map(|k| matrix[r * depth + k] as f64 * right[k * stride + c] as f64)
+                            .sum();
+                        let want = bias.map_or(sum, |b| (sum + b[r] as f64).max(0.0));
+                        assert_near(
+                            &format!("{} {rows}x{depth}x{columns}", set.name),
+                            out[r * stride + c],
+                            want,
+                            1e-4,
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_accumulate_kernel_equals_the_plain_sum() {
+    let mut random = Random(8);
+    for set in Kernels::available() {
+        for (rows, depth, width) in [
+            (64, 5, 16),
+            (128, 64, 16),
+            (512, 128, 128),
+            (512, 128, 512),
+            (192, 31, 16),
+        ] {
+            let matrix = random.floats(rows * depth);
+            let packed = Panels::pack(rows, depth, width, |r, k| matrix[r * depth + k]);
+            let first = depth / 3;
+            let x = random.floats(depth - first - 1);
+            let start = random.floats(rows);
+            let mut out = start.clone();
+            set.accumulate(&packed, first, &x, &mut out);
+            for r in 0..rows {
+                let sum: f64 = x
+                    .iter()
+                    .enumerate()
+                    .map(|(k, x)| matrix[r * depth + first + k] as f64 * *x as f64)
+                    .sum();
+                assert_near(
+                    &format!("{} {rows}x{depth}/{width}", set.name),
+                    out[r],
+                    start[r] as f64 + sum,
+                    1e-4,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_spectrum_kernel_equals_the_defining_sum() {
+    let mut random = Random(9);
+    let window: [f32; 256] = std::array::from_fn(|_| random.next());
+    let fourier = Fourier::new(window);
+    for set in Kernels::available() {
+        for (chunks, stride) in [(1, 16), (3, 16), (19, 32)] {
+            let audio = random.floats(CONTEXT + chunks * CHUNK);
+            let mut out = vec![f32::NAN; FRAMES * BINS * stride];
+            let gains: Vec<f32> = random.floats(chunks).iter().map(|x| 1.5 + x).collect();
+            set.spectrum(&fourier, &audio, &gains, stride, &mut out);
+            let mut of_first = vec![f32::NAN; BINS * LINE];
+            set.spectrum_of_one(&fourier, &audio, gains[0], &mut of_first);
+            for chunk in 0..chunks {
+                let mut sound = audio[chunk * CHUNK..chunk * CHUNK + CONTEXT + CHUNK].to_vec();
+                let end = sound.len();
+                sound.extend(
+                    (2..66)
+                        .map(|back| audio[chunk * CHUNK + end - back])
+                        .collect::<Vec<_>>(),
+                );
+                for frame in 0..FRAMES {
+                    for bin in 0..BINS {
+                        let (mut re, mut im) = (0.0f64, 0.0f64);
+                        for i in 0..256 {
+                            let x = gains[chunk] as f64
+                                * sound[frame * 128 + i] as f64
+                                * window[i] as f64;
+                            let angle = std::f64::consts::TAU * (bin * i) as f64 / 256.0;
+                            re += x * angle.cos();
+                            im -= x * angle.sin();
+                        }
+                        let got = out[(frame * BINS + bin) * stride + chunk];
+                        let what = format!("{} chunk {chunk} frame {frame} bin {bin}", set.name);
+                        assert_near(&what, got, re.hypot(im), 5e-5);
+                        if chunk == 0 {
+                            assert_near(&what, of_first[bin * LINE + frame], re.hypot(im), 5e-5);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cell_kernel_equals_the_textbook_cell() {
+    let mut random = Random(10);
+    for set in Kernels::available() {
+        // From tame to far outside what a float's exponential can hold.
+        for scale in [0.1, 3.0, 20.0, 1e4, f32::MAX] {
+            let sums: Vec<f32> = random.floats(4 * UNITS).iter().map(|x| x * scale).collect();
+            let bias = random.floats(4 * UNITS);
+            let (mut cell, mut hidden) = (random.floats(UNITS), vec![0.0; UNITS]);
+            let before = cell.clone();
+            set.cell(&sums, &bias, &mut cell, &mut hidden);
+            let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+            for u in 0..UNITS {
+                let gate = |g: usize| (sums[g * UNITS + u] + bias[g * UNITS + u]) as f64;
+                let now = sigmoid(gate(1)) * before[u] as f64 + sigmoid(gate(0)) * gate(2).tanh();
+                assert_near(&format!("{} cell at {scale}", set.name), cell[u], now, 1e-6);
+                assert_near(
+                    &format!("{} hidden at {scale}", set.name),
+                    hidden[u],
+                    sigmoid(gate(3)) * now.tanh(),
+                    1e-6,
+                );
+            }
+        }
+    }
+}

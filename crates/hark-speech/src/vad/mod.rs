@@ -1,0 +1,325 @@
+//! Voice activity: the Silero VAD network (version 6, 16 kHz), run by our own kernels.
+//!
+//! In: 16 kHz mono samples, in blocks of any size. Out: one speech probability per 512 samples (32 ms). What
+//! counts as speech and where windows are cut is the business of [`crate::windows`].
+//!
+//! The network: magnitudes of a 256-point Fourier transform (4 frames a chunk), four convolutions, a
+//! recurrent cell of 128 units and one output. Only the recurrent product depends on the chunk before, so
+//! all else runs over up to 48 chunks at once; a live stream runs one chunk at a time through the same weights.
+
+mod kernels;
+mod lanes;
+mod tensors;
+mod weights;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kernels::{Aligned, BINS, CHUNK, CONTEXT, FRAMES, Kernels, LINE, Left, UNITS};
+use weights::{Convolution, Weights};
+
+/// Samples behind each probability: 32 ms at 16 kHz.
+pub const SAMPLES_PER_PROBABILITY: usize = CHUNK;
+
+/// Chunks per batch: three vectors of sixteen, the width of the AVX-512 tile.
+const BATCH: usize = 48;
+
+/// What can go wrong when the voice-activity weights are loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum VadError {
+    /// The file could not be read.
+    #[error("cannot read the voice-activity model {}: {source}; install it with `hark models pull silero-vad`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is not the network we run.
+    #[error("{} is not a Silero VAD 16 kHz model: {what}; install it again with `hark models pull silero-vad`", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// The weights of the voice-activity network, shared by any number of streams.
+pub struct SileroVad {
+    weights: Weights,
+    kernels: Kernels,
+}
+
+impl SileroVad {
+    /// Loads `silero_vad_16k_sequence.onnx` or `silero_vad_16k.safetensors` and picks the kernels for this CPU.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, VadError> {
+        Ok(SileroVad {
+            weights: Weights::load(path.as_ref())?,
+            kernels: Kernels::detect(),
+        })
+    }
+
+    /// Which kernels run: `avx512`, `avx2` or `portable`.
+    pub fn kernels(&self) -> &'static str {
+        self.kernels.name
+    }
+
+    /// The names of all kernel sets this CPU can run, slowest first.
+    pub fn available_kernels() -> Vec<&'static str> {
+        Kernels::available().iter().map(|set| set.name).collect()
+    }
+
+    /// Switches to the named kernels (for comparisons); false when this CPU can't run them.
+    pub fn use_kernels(&mut self, name: &str) -> bool {
+        let found = Kernels::available()
+            .into_iter()
+            .find(|set| set.name == name);
+        if let Some(set) = found {
+            self.kernels = set;
+        }
+        found.is_some()
+    }
+}
+
+impl std::fmt::Debug for SileroVad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SileroVad")
+            .field("kernels", &self.kernels.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The voice activity of one recording, fed in blocks of any size.
+pub struct VadStream {
+    model: Arc<SileroVad>,
+    /// The last 64 samples of the chunk before, then samples that make no whole chunk yet.
+    pending: Vec<f32>,
+    hidden: [f32; UNITS],
+    cell: [f32; UNITS],
+    level: Option<Level>,
+    scratch: Scratch,
+}
+
+/// Activations between the layers, `[frame][channel][chunk]`; grown to the widest batch seen.
+#[derive(Default)]
+struct Scratch {
+    spectrum: Aligned,
+    layers: [Aligned; 4],
+    gates: Aligned,
+}
+
+impl VadStream {
+    /// A stream at the beginning of a recording, for sound of ordinary level: exactly the network's own
+    /// probabilities.
+    pub fn new(model: &Arc<SileroVad>) -> Self {
+        VadStream {
+            model: Arc::clone(model),
+            pending: vec![0.0; CONTEXT],
+            hidden: [0.0; UNITS],
+            cell: [0.0; UNITS],
+            level: None,
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// A stream that shows the network quiet recordings louder than they are; ordinary ones stay as they are.
+    ///
+    /// The network hears little of very quiet speech. Measured on read speech 50 dB below its level: 38 % of
+    /// its chunks are found without this, 99.5 % with it; noise, hum and music give no more than before.
+    pub fn leveled(model: &Arc<SileroVad>) -> Self {
+        VadStream {
+            level: Some(Level { peak: 0.0 }),
+            ..VadStream::new(model)
+        }
+    }
+
+    /// Takes samples and appends one probability per chunk of 512 that is now whole.
+    pub fn push(&mut self, mut samples: &[f32], probabilities: &mut Vec<f32>) {
+        while !samples.is_empty() {
+            let room = CONTEXT + BATCH * CHUNK - self.pending.len();
+            let (now, later) = samples.split_at(room.min(samples.len()));
+            // What is no number is silence, and what is far beyond full scale is a decoder's mistake: neither may
+            // stay in the recurrent state.
+            self.pending.extend(
+                now.iter()
+                    .map(|&x| if x.is_nan() { 0.0 } else { x.clamp(-4.0, 4.0) }),
+            );
+            samples = later;
+            let chunks = (self.pending.len() - CONTEXT) / CHUNK;
+            if chunks > 0 {
+                self.run(chunks, probabilities);
+                // The tail of the last chunk becomes the context of the next.
+                self.pending.drain(..chunks * CHUNK);
+            }
+        }
+    }
+
+    /// Ends the recording: a begun chunk is filled with silence. The stream then starts anew.
+    pub fn finish(&mut self, probabilities: &mut Vec<f32>) {
+        if self.pending.len() > CONTEXT {
+            self.pending.resize(CONTEXT + CHUNK, 0.0);
+            self.run(1, probabilities);
+        }
+        self.pending.clear();
+        self.pending.resize(CONTEXT, 0.0);
+        self.hidden.fill(0.0);
+        self.cell.fill(0.0);
+        if let Some(level) = &mut self.level {
+            level.peak = 0.0;
+        }
+    }
+
+    fn run(&mut self, chunks: usize, probabilities: &mut Vec<f32>) {
+        let mut gains = [1.0; BATCH];
+        if let Some(level) = &mut self.level {
+            for (gain, chunk) in gains
+                .iter_mut()
+                .zip(self.pending[CONTEXT..].chunks_exact(CHUNK))
+            {
+                *gain = level.gain(chunk);
+            }
+        }
+        if chunks == 1 {
+            self.gates_of_one(gains[0]);
+        } else {
+            self.gates_of_batch(&gains[..chunks]);
+        }
+        let SileroVad { weights, kernels } = &*self.model;
+        for sums in self.scratch.gates.chunks_exact_mut(4 * UNITS).take(chunks) {
+            kernels.accumulate(&weights.recurrent, 0, &self.hidden, sums);
+            kernels.cell(sums, &weights.gate_bias, &mut self.cell, &mut self.hidden);
+            let score: f32 = self
+                .hidden
+                .iter()
+                .zip(&weights.output)
+                .map(|(h, w)| h.max(0.0) * w)
+                .sum();
+            probabilities.push(1.0 / (1.0 + (-score - weights.output_bias).exp()));
+        }
+    }
+
+    /// All that does not depend on the chunk before, as products over the batch.
+    fn gates_of_batch(&mut self, gains: &[f32]) {
+        let SileroVad { weights, kernels } = &*self.model;
+        let Scratch {
+            spectrum,
+            layers,
+            gates,
+        } = &mut self.scratch;
+        let stride = gains.len().next_multiple_of(LINE);
+        spectrum.reserve(FRAMES * BINS * stride);
+        kernels.spectrum(&weights.fourier, &self.pending, gains, stride, spectrum);
+        let mut before: &[f32] = spectrum;
+        for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
+            let Convolution {
+                channels,
+                weights,
+                bias,
+            } = convolution;
+            layer.reserve(taps.len() * weights.rows * stride);
+            for (&(tap, frame, count), out) in taps
+                .iter()
+                .zip(layer.chunks_exact_mut(weights.rows * stride))
+            {
+                let left = Left {
+                    data: &weights.data[tap * channels * LINE..],
+                    panel: weights.depth * LINE,
+                    step: LINE,
+                    rows: weights.rows,
+                    depth: count * channels,
+                };
+                kernels.product(
+                    left,
+                    &before[frame * channels * stride..],
+                    stride,
+                    stride,
+                    Some(bias),
+                    out,
+                );
+            }
+            before = layer;
+        }
+        // Here the chunks are the rows: gates come out chunk by chunk, as the recurrent loop reads them.
+        gates.reserve(stride * 4 * UNITS);
+        let left = Left {
+            data: before,
+            panel: LINE,
+            step: stride,
+            rows: stride,
+            depth: UNITS,
+        };
+        kernels.product(left, &weights.input.data, 4 * UNITS, 4 * UNITS, None, gates);
+    }
+
+    /// The same for one chunk, as products of a matrix and a vector: each weight is read once.
+    fn gates_of_one(&mut self, gain: f32) {
+        let SileroVad { weights, kernels } = &*self.model;
+        let Scratch {
+            spectrum,
+            layers,
+            gates,
+        } = &mut self.scratch;
+        spectrum.reserve(BINS * LINE);
+        kernels.spectrum_of_one(&weights.fourier, &self.pending, gain, spectrum);
+        let column: [f32; FRAMES * BINS] =
+            std::array::from_fn(|row| spectrum[row % BINS * LINE + row / BINS]);
+        let mut before: &[f32] = &column;
+        for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
+            let Convolution {
+                channels,
+                weights,
+                bias,
+            } = convolution;
+            layer.reserve(taps.len() * weights.rows);
+            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows))
+            {
+                out.copy_from_slice(bias);
+                let x = &before[frame * channels..(frame + count) * channels];
+                kernels.accumulate(weights, tap * channels, x, out);
+                out.iter_mut().for_each(|y| *y = y.max(0.0));
+            }
+            before = layer;
+        }
+        gates.reserve(4 * UNITS);
+        gates[..4 * UNITS].fill(0.0);
+        kernels.accumulate(&weights.input, 0, &before[..UNITS], gates);
+    }
+}
+
+/// Follows the loudest sound of the last seconds.
+struct Level {
+    peak: f32,
+}
+
+impl Level {
+    /// Root mean square that quiet sound is raised to: ordinary speech has 0.05 to 0.1.
+    const TARGET: f32 = 0.05;
+    /// No more than 30 dB, so that the noise of an idle microphone stays below ordinary speech.
+    const MOST: f32 = 30.0;
+    /// The peak halves in 10 s: 0.5^(32 ms / 10 s).
+    const DECAY: f32 = 0.997_784_4;
+
+    /// By how much to raise the next chunk.
+    fn gain(&mut self, chunk: &[f32]) -> f32 {
+        // Eight sums side by side, so that the compiler may use vectors.
+        let mut sums = [0.0f32; 8];
+        for eight in chunk.chunks_exact(8) {
+            for (sum, x) in sums.iter_mut().zip(eight) {
+                *sum += x * x;
+            }
+        }
+        let loudness = (sums.iter().sum::<f32>() / CHUNK as f32).sqrt();
+        self.peak = loudness.max(self.peak * Self::DECAY);
+        (Self::TARGET / self.peak.max(f32::MIN_POSITIVE)).clamp(1.0, Self::MOST)
+    }
+}
+
+/// Per layer and output frame: first tap, first input frame, number of taps. Taps that fall on the zeros
+/// around the four frames are left out; strides are 1, 2, 2, 1, so frames go 4 → 4 → 2 → 1 → 1.
+const TAPS: [&[(usize, usize, usize)]; 4] = [
+    &[(1, 0, 2), (0, 0, 3), (0, 1, 3), (0, 2, 2)],
+    &[(1, 0, 2), (0, 1, 3)],
+    &[(1, 0, 2)],
+    &[(1, 0, 1)],
+];

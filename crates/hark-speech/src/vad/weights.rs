@@ -1,0 +1,107 @@
+//! The weights of Silero VAD: checked and packed for the kernels.
+//!
+//! The package carries the same network twice: `silero_vad_16k_sequence.onnx` has the weights of the current
+//! version, `silero_vad_16k.safetensors` those of an earlier training, which hears less of very quiet speech.
+//! Both are read here.
+
+use std::path::Path;
+
+use super::VadError;
+use super::kernels::{BINS, Fourier, LINE, Panels, UNITS};
+use super::tensors::Tensors;
+
+/// A convolution of three taps over frames, its depth ordered `(tap, channel)` so that neighbouring frames
+/// of the input are one run of rows.
+pub(super) struct Convolution {
+    pub(super) channels: usize,
+    pub(super) weights: Panels,
+    pub(super) bias: Vec<f32>,
+}
+
+/// Every part of the network, in the layout the kernels read.
+pub(super) struct Weights {
+    pub(super) fourier: Fourier,
+    pub(super) convolutions: [Convolution; 4],
+    /// 512 gate rows in one panel: as `[depth][row]` it is also the right side of a product.
+    pub(super) input: Panels,
+    /// Panels of 128 rows: eight vectors side by side, one stream of reads per step.
+    pub(super) recurrent: Panels,
+    pub(super) gate_bias: Vec<f32>,
+    pub(super) output: Vec<f32>,
+    pub(super) output_bias: f32,
+}
+
+impl Weights {
+    pub(super) fn load(path: &Path) -> Result<Self, VadError> {
+        let bytes = std::fs::read(path).map_err(|source| VadError::Unreadable {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let malformed = |what| VadError::Malformed {
+            path: path.to_path_buf(),
+            what,
+        };
+        Tensors::parse(&bytes)
+            .and_then(|tensors| Weights::pack(&tensors))
+            .map_err(malformed)
+    }
+
+    fn pack(file: &Tensors) -> Result<Self, String> {
+        let basis = file.floats("stft_conv.weight", 258 * 256)?;
+        let convolution =
+            |n: usize, outputs: usize, channels: usize| -> Result<Convolution, String> {
+                let weights = file.floats(&format!("conv{n}.weight"), outputs * channels * 3)?;
+                Ok(Convolution {
+                    channels,
+                    weights: Panels::pack(outputs, 3 * channels, LINE, |row, k| {
+                        weights[row * 3 * channels + (k % channels) * 3 + k / channels]
+                    }),
+                    bias: file.floats(&format!("conv{n}.bias"), outputs)?,
+                })
+            };
+        let input = file.floats("lstm_cell.weight_ih", 4 * UNITS * UNITS)?;
+        let recurrent = file.floats("lstm_cell.weight_hh", 4 * UNITS * UNITS)?;
+        let input_bias = file.floats("lstm_cell.bias_ih", 4 * UNITS)?;
+        let recurrent_bias = file.floats("lstm_cell.bias_hh", 4 * UNITS)?;
+        Ok(Weights {
+            fourier: Fourier::new(window_of(&basis)?),
+            convolutions: [
+                convolution(1, 128, BINS)?,
+                convolution(2, 64, 128)?,
+                convolution(3, 64, 64)?,
+                convolution(4, 128, 64)?,
+            ],
+            input: Panels::pack(4 * UNITS, UNITS, 4 * UNITS, |row, k| input[row * UNITS + k]),
+            recurrent: Panels::pack(4 * UNITS, UNITS, 128, |row, k| recurrent[row * UNITS + k]),
+            gate_bias: input_bias
+                .iter()
+                .zip(&recurrent_bias)
+                .map(|(a, b)| a + b)
+                .collect(),
+            output: file.floats("final_conv.weight", UNITS)?,
+            output_bias: file.floats("final_conv.bias", 1)?[0],
+        })
+    }
+}
+
+/// The file holds its Fourier transform as a 258 × 256 matrix; we run a fast transform instead, so the
+/// matrix must be a windowed transform: row 0 (frequency 0) is the window, all others must follow from it.
+fn window_of(basis: &[f32]) -> Result<[f32; 256], String> {
+    let window: [f32; 256] = std::array::from_fn(|i| basis[i]);
+    for k in 0..BINS {
+        for i in 0..256 {
+            let angle = std::f64::consts::TAU * ((k * i) % 256) as f64 / 256.0;
+            let (cos, sin) = (
+                window[i] as f64 * angle.cos(),
+                window[i] as f64 * -angle.sin(),
+            );
+            let off = (basis[k * 256 + i] as f64 - cos)
+                .abs()
+                .max((basis[(BINS + k) * 256 + i] as f64 - sin).abs());
+            if off > 1e-5 {
+                return Err("its first layer is not a windowed Fourier transform".to_owned());
+            }
+        }
+    }
+    Ok(window)
+}

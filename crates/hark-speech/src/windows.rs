@@ -1,0 +1,387 @@
+//! Windows: the stretches of a recording that are worth decoding.
+//!
+//! In: samples and their speech probabilities ([`crate::vad`]), in blocks of any size. Out: [`Window`]s in
+//! order, none longer than 30 s, no sample in two of them. What is said in them is none of its business.
+//!
+//! A window is one contiguous piece of the recording, so one offset puts times back. Decoding costs a full
+//! 30 s encoder pass whatever its length, so speech is gathered greedily: a window takes the next span of
+//! speech while it fits and the silence before it is short. A window that would grow too long ends in its
+//! last pause, if that lies in its second half; else at the quietest place of that half. Memory holds the window being
+//! gathered and nothing else: silence is dropped as it comes.
+
+use std::collections::VecDeque;
+
+use crate::vad::SAMPLES_PER_PROBABILITY;
+
+const CHUNK: u64 = SAMPLES_PER_PROBABILITY as u64;
+const SAMPLE_RATE: f32 = 16_000.0;
+
+/// Samples taken in at a time, so that one large block does not become one large buffer.
+const BLOCK: usize = 16_384;
+
+/// How speech is told from silence and where windows end. Durations are in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowOptions {
+    /// Speech begins where the probability reaches this.
+    pub threshold: f32,
+    /// Speech ends where the probability falls below this and stays down for `min_silence`.
+    pub neg_threshold: f32,
+    /// Shorter bursts are not speech (a click, a cough).
+    pub min_speech: f32,
+    /// Shorter pauses do not end a span of speech.
+    pub min_silence: f32,
+    /// Sound kept before and after speech: the network notices soft beginnings a little late.
+    pub speech_pad: f32,
+    /// The longest silence inside a window. Each window costs a whole encoder pass, so fewer are cheaper:
+    /// joining across the pauses of a talk (mostly below 2 s) saves passes; but the longer the
+    /// silence that is handed to the decoder, the likelier it invents words for it. A live session, where
+    /// a window is only known to be over after this long, wants less.
+    pub max_gap: f32,
+    /// The longest window; the encoder takes no more than 30 s.
+    pub max_window: f32,
+}
+
+impl Default for WindowOptions {
+    fn default() -> Self {
+        WindowOptions {
+            threshold: 0.5,
+            neg_threshold: 0.35,
+            min_speech: 0.25,
+            min_silence: 0.3,
+            speech_pad: 0.4,
+            max_gap: 3.0,
+            max_window: 30.0,
+        }
+    }
+}
+
+/// How sure the voice-activity network is of a window: a guard against text from noise.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpeechStats {
+    /// Seconds of speech in the window, pauses and padding left out.
+    pub speech_seconds: f32,
+    /// Mean probability over the spans of speech.
+    pub mean_probability: f32,
+    /// The highest probability of any 32 ms in the window.
+    pub peak_probability: f32,
+}
+
+/// One stretch of the recording to decode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Index in the recording of the first sample.
+    pub start: u64,
+    /// The sound at 16 kHz, at most 480,000 samples.
+    pub samples: Vec<f32>,
+    /// Where in it speech was found: `(start, end)` sample indices in the recording, in order.
+    pub speech: Vec<(u64, u64)>,
+    /// How sure that is.
+    pub stats: SpeechStats,
+}
+
+impl Window {
+    /// Index in the recording of the sample after the last.
+    pub fn end(&self) -> u64 {
+        self.start + self.samples.len() as u64
+    }
+}
+
+/// The options in samples.
+struct Limits {
+    threshold: f32,
+    neg_threshold: f32,
+    min_speech: u64,
+    min_silence: u64,
+    pad: u64,
+    max_gap: u64,
+    max_window: u64,
+}
+
+/// A stretch of speech whose end has not been seen.
+struct Run {
+    start: u64,
+    /// Where the probability fell, if it has not risen since.
+    pause: Option<u64>,
+    /// The rest of speech that a window's end cut in two: kept however short.
+    carried: bool,
+}
+
+/// Cuts one recording into windows as it arrives.
+pub struct WindowCutter {
+    limits: Limits,
+    /// Samples and probabilities from chunk `kept` on; probabilities of the chunks seen so far.
+    samples: Vec<f32>,
+    probabilities: Vec<f32>,
+    kept: u64,
+    /// Probabilities whose samples have not all arrived.
+    waiting: VecDeque<f32>,
+    /// Samples taken in, and chunks whose probability was looked at.
+    received: u64,
+    chunks: u64,
+    /// Speech of the window being gathered.
+    spans: Vec<(u64, u64)>,
+    run: Option<Run>,
+    /// End of the last window: no later one begins before it.
+    cut_at: u64,
+}
+
+impl WindowCutter {
+    /// A cutter at the beginning of a recording.
+    pub fn new(options: &WindowOptions) -> Self {
+        let samples = |seconds: f32| (seconds.max(0.0) * SAMPLE_RATE).round() as u64;
+        // Below 2 s there is no second half to look for a cut in; above 30 s no encoder.
+        let max_window = samples(options.max_window.clamp(2.0, 30.0));
+        WindowCutter {
+            limits: Limits {
+                threshold: options.threshold,
+                neg_threshold: options.neg_threshold.min(options.threshold),
+                min_speech: samples(options.min_speech),
+                // At most a quarter window, so that a pause before one cut is over by the next.
+                min_silence: samples(options.min_silence).clamp(CHUNK, max_window / 4),
+                pad: samples(options.speech_pad),
+                max_gap: samples(options.max_gap),
+                max_window,
+            },
+            samples: Vec::new(),
+            probabilities: Vec::new(),
+            kept: 0,
+            waiting: VecDeque::new(),
+            received: 0,
+            chunks: 0,
+            spans: Vec::new(),
+            run: None,
+            cut_at: 0,
+        }
+    }
+
+    /// Takes the next samples and the next probabilities, and returns the windows that are now complete. How
+    /// either is cut into blocks makes no difference.
+    pub fn push(&mut self, samples: &[f32], probabilities: &[f32]) -> Vec<Window> {
+        let mut windows = Vec::new();
+        self.waiting.extend(probabilities);
+        for block in samples.chunks(BLOCK) {
+            self.samples.extend_from_slice(block);
+            self.received += block.len() as u64;
+            self.advance(&mut windows);
+        }
+        self.advance(&mut windows);
+        windows
+    }
+
+    /// Ends the recording and returns what was still being gathered. The cutter then starts anew.
+    pub fn finish(&mut self) -> Vec<Window> {
+        let mut windows = Vec::new();
+        // The last probability may stand for less than a whole chunk.
+        if self.chunks * CHUNK < self.received
+            && let Some(probability) = self.waiting.pop_front()
+        {
+            self.step(probability, &mut windows);
+        }
+        if let Some(run) = &self.run {
+            let end = run
+                .pause
+                .unwrap_or((self.chunks * CHUNK).min(self.received));
+            self.close_run(end);
+        }
+        self.emit(&mut windows);
+        self.samples.clear();
+        self.probabilities.clear();
+        self.waiting.clear();
+        (self.kept, self.received, self.chunks, self.cut_at) = (0, 0, 0, 0);
+        windows
+    }
+
+    /// Samples held in memory now: a window being gathered, or a moment of silence.
+    pub fn buffered(&self) -> usize {
+        self.samples.len()
+    }
+
+    fn advance(&mut self, windows: &mut Vec<Window>) {
+        while (self.chunks + 1) * CHUNK <= self.received
+            && let Some(probability) = self.waiting.pop_front()
+        {
+            self.step(probability, windows);
+        }
+        self.forget();
+    }
+
+    /// Looks at the next chunk: follows speech, and ends the window where silence or its length asks for it.
+    fn step(&mut self, probability: f32, windows: &mut Vec<Window>) {
+        let start = self.chunks * CHUNK;
+        let end = (start + CHUNK).min(self.received);
+        self.probabilities.push(probability);
+        self.chunks += 1;
+        self.follow(probability, start, end);
+
+        if let Some(&(_, last)) = self.spans.last() {
+            let silent_to = self.run.as_ref().map_or(end, |run| run.start);
+            if silent_to - last > self.limits.max_gap {
+                self.emit(windows);
+            }
+        }
+        if let Some(from) = self.window_start()
+            && end - from > self.limits.max_window
+        {
+            let half = from + self.limits.max_window / 2;
+            match &self.run {
+                Some(run) if self.spans.is_empty() || run.start < half => self.split(from, windows),
+                _ => self.emit(windows),
+            }
+        }
+    }
+
+    /// Hysteresis: speech begins at `threshold` and ends where it stayed below `neg_threshold` long enough.
+    fn follow(&mut self, probability: f32, start: u64, end: u64) {
+        let Some(run) = &mut self.run else {
+            if probability >= self.limits.threshold {
+                self.run = Some(Run {
+                    start,
+                    pause: None,
+                    carried: false,
+                });
+            }
+            return;
+        };
+        if probability >= self.limits.threshold {
+            run.pause = None;
+        } else if probability < self.limits.neg_threshold {
+            run.pause.get_or_insert(start);
+        }
+        if let Some(pause) = run.pause
+            && end - pause >= self.limits.min_silence
+        {
+            self.close_run(pause);
+        }
+    }
+
+    fn close_run(&mut self, end: u64) {
+        if let Some(run) = self.run.take() {
+            let length = end.saturating_sub(run.start);
+            if length > 0 && (run.carried || length >= self.limits.min_speech) {
+                self.spans.push((run.start, end));
+            }
+        }
+    }
+
+    /// Where the window being gathered begins, if there is speech for one.
+    fn window_start(&self) -> Option<u64> {
+        let first = self
+            .spans
+            .first()
+            .map(|span| span.0)
+            .or(self.run.as_ref().map(|run| run.start))?;
+        Some(first.saturating_sub(self.limits.pad).max(self.cut_at))
+    }
+
+    /// Ends the window after its last whole span; a run in progress starts the next one.
+    fn emit(&mut self, windows: &mut Vec<Window>) {
+        let (Some(from), Some(&(_, last))) = (self.window_start(), self.spans.last()) else {
+            return;
+        };
+        let seen = (self.chunks * CHUNK).min(self.received);
+        let mut to = (last + self.limits.pad)
+            .min(from + self.limits.max_window)
+            .min(seen);
+        if let Some(run) = &self.run {
+            // Two windows closer than their padding share the silence between them.
+            to = to.min(last + (run.start - last) / 2);
+        }
+        let speech = std::mem::take(&mut self.spans);
+        windows.push(self.window(from, to, speech));
+        self.cut_at = to;
+    }
+
+    /// Ends the window inside a run of speech that is too long for it.
+    fn split(&mut self, from: u64, windows: &mut Vec<Window>) {
+        let to = self.quietest(
+            from + self.limits.max_window / 2,
+            from + self.limits.max_window,
+        );
+        let mut speech = std::mem::take(&mut self.spans);
+        if let Some(run) = &mut self.run {
+            speech.push((run.start, run.pause.map_or(to, |pause| pause.min(to))));
+            run.start = to;
+            run.carried = true;
+        }
+        windows.push(self.window(from, to, speech));
+        self.cut_at = to;
+    }
+
+    /// The middle of the quietest chunk that starts in `from..to`, seen over 160 ms: lowest probability, then lowest
+    /// sound level, then latest. The last half second is left out, so that what remains is not a scrap.
+    fn quietest(&self, from: u64, to: u64) -> u64 {
+        let first = from.div_ceil(CHUNK);
+        let last = (to.saturating_sub(SAMPLE_RATE as u64 / 2) / CHUNK).max(first + 1);
+        // Two chunks on either side; all exist, since `from` and `to` lie well inside what is held.
+        let (low, high) = (
+            (first - 2 - self.kept) as usize,
+            (last + 2 - self.kept) as usize,
+        );
+        let levels: Vec<f32> = self.samples[low * CHUNK as usize..high * CHUNK as usize]
+            .chunks_exact(CHUNK as usize)
+            .map(|chunk| (chunk.iter().map(|x| x * x).sum::<f32>() / CHUNK as f32).sqrt())
+            .collect();
+        let around = |values: &[f32]| -> Vec<f32> {
+            values
+                .windows(5)
+                .map(|w| w.iter().sum::<f32>() / 5.0)
+                .collect()
+        };
+        let probabilities = around(&self.probabilities[low..high]);
+        let levels = around(&levels);
+        let loudest = levels.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
+        let places = levels.len();
+        let score = |i: usize| {
+            let early = 1.0 - i as f32 / places as f32;
+            probabilities[i] + 0.5 * levels[i] / loudest + 0.1 * early
+        };
+        let best = (0..places)
+            .min_by(|&a, &b| score(a).total_cmp(&score(b)))
+            .unwrap_or(places);
+        (first + best as u64) * CHUNK + CHUNK / 2
+    }
+
+    fn window(&self, from: u64, to: u64, speech: Vec<(u64, u64)>) -> Window {
+        let kept = self.kept * CHUNK;
+        let samples = self.samples[(from - kept) as usize..(to - kept) as usize].to_vec();
+        let of = |from: u64, to: u64| {
+            &self.probabilities
+                [(from / CHUNK - self.kept) as usize..(to.div_ceil(CHUNK) - self.kept) as usize]
+        };
+        let (mut sum, mut count, mut length) = (0.0, 0, 0);
+        for &(from, to) in &speech {
+            sum += of(from, to).iter().sum::<f32>();
+            count += of(from, to).len();
+            length += to - from;
+        }
+        let stats = SpeechStats {
+            speech_seconds: length as f32 / SAMPLE_RATE,
+            mean_probability: sum / count.max(1) as f32,
+            peak_probability: of(from, to.min(self.chunks * CHUNK))
+                .iter()
+                .copied()
+                .fold(0.0, f32::max),
+        };
+        Window {
+            start: from,
+            samples,
+            speech,
+            stats,
+        }
+    }
+
+    /// Drops what no window can need any more.
+    fn forget(&mut self) {
+        let needed = self
+            .window_start()
+            .unwrap_or((self.chunks * CHUNK).saturating_sub(self.limits.pad));
+        let chunk = (needed / CHUNK).min(self.chunks);
+        // Not on every call: each moves what stays to the front.
+        if chunk - self.kept >= 32 {
+            let drop = (chunk - self.kept) as usize;
+            self.samples.drain(..drop * CHUNK as usize);
+            self.probabilities.drain(..drop);
+            self.kept = chunk;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Attention over the frames of a window: the encoder's own, and the decoder's look at the encoder.
+//!
+//! Keys and values are kept in panels, ready to be the right-hand side of a product, one [`KeyValues`] for each
+//! layer of each window. Scores are made, exponentiated and used chunk by chunk in the first-level cache; they never
+//! go to memory.
+
+use super::Compute;
+use super::buffer::{Buffer, SharedMut};
+use super::kernels::math::to_bf16;
+use super::kernels::{BLOCK, Block, DEPTH, Finish, HEAD, PANEL, SoftmaxRow, TILE};
+use super::linear::Rows;
+
+/// Scores are base-2 exponents: 1/sqrt(64) · log2(e).
+pub const SCALE: f32 = 0.125 * std::f32::consts::LOG2_E;
+
+/// Keys of one chunk: 32 query rows × 256 scores are 32 KB.
+const CHUNK: usize = 256;
+/// A row of bf16 weights is padded by a cache line so that rows do not fall on the same cache sets.
+const WEIGHTS_STRIDE: usize = CHUNK + 32;
+
+/// The keys and values of one layer of one window, in panels, head by head.
+pub struct KeyValues {
+    keys: Buffer<u16>,
+    values: Buffer<u16>,
+    frames: usize,
+}
+
+impl KeyValues {
+    /// Room for `heads` heads and `frames` frames.
+    pub fn new(heads: usize, frames: usize) -> Self {
+        let a_head = frames.next_multiple_of(BLOCK) * HEAD;
+        KeyValues { keys: Buffer::zeroed(heads * a_head), values: Buffer::zeroed(heads * a_head), frames }
+    }
+
+    fn padded(&self) -> usize {
+        self.frames.next_multiple_of(BLOCK)
+    }
+
+    /// Elements of the keys, or the values, of one head.
+    fn a_head(&self) -> usize {
+        self.padded() * HEAD
+    }
+
+    /// Where a finished block of the key projection goes: frames `row..`, columns `column..`.
+    pub fn key_writer(&mut self, compute: &Compute) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+        let (keys, a_head, finish_bf16) = (self.keys.shared(), self.a_head(), compute.kernels.finish_bf16);
+        move |done, row, column| {
+            let mut block = [[0u16; BLOCK]; BLOCK];
+            // SAFETY: the block has 32 rows of 32; each block of the projection is finished once, and different
+            // blocks go to different tiles.
+            unsafe {
+                finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+                let panel = keys.at(column / HEAD * a_head + row / PANEL * PANEL * HEAD);
+                let tile = panel.add(column % HEAD / DEPTH * TILE);
+                for half in 0..done.rows.div_ceil(PANEL) {
+                    let out = &mut *tile.add(half * PANEL * HEAD).cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>();
+                    for frame in 0..PANEL {
+                        let key = &block[half * PANEL + frame];
+                        for pair in 0..DEPTH / 2 {
+                            out[pair][frame] = [key[2 * pair], key[2 * pair + 1]];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where a finished block of the value projection goes.
+    pub fn value_writer(&mut self, compute: &Compute) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+        let (values, a_head, padded) = (self.values.shared(), self.a_head(), self.padded());
+        let finish_bf16 = compute.kernels.finish_bf16;
+        move |done, row, column| {
+            let mut block = [[0u16; BLOCK]; BLOCK];
+            // SAFETY: as for the keys.
+            unsafe {
+                finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+                for half in 0..2 {
+                    let column = column + half * PANEL;
+                    let panel = values.at(column / HEAD * a_head + column % HEAD / PANEL * PANEL * padded);
+                    let out = &mut *panel.add(row / DEPTH * TILE).cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>();
+                    for pair in 0..DEPTH / 2 {
+                        for dim in 0..PANEL {
+                            let dim_in_block = half * PANEL + dim;
+                            out[pair][dim] = [block[2 * pair][dim_in_block], block[2 * pair + 1][dim_in_block]];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn key_panel(&self, head: usize, frame: usize) -> *const u16 {
+        self.keys[head * self.a_head() + frame * HEAD..].as_ptr()
+    }
+
+    fn value_panel(&self, head: usize, dim: usize, frame: usize) -> *const u16 {
+        self.values[head * self.a_head() + dim * self.padded() + frame * PANEL..].as_ptr()
+    }
+}
+
+#[repr(C, align(64))]
+struct Scratch {
+    scores: [f32; BLOCK * CHUNK],
+    weights: [u16; BLOCK * WEIGHTS_STRIDE],
+    sums: [f32; BLOCK * HEAD],
+}
+
+/// Where raw scores are copied to while attention runs: `(row in block, first frame, scores)`.
+pub type ScoreTap<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
+
+/// Attention of up to 32 query rows of one head over all frames; writes bf16 rows to `out`.
+///
+/// # Safety
+/// `query` reaches `rows` rows (padded to 16) of 64 elements, `out` likewise; the thread has been prepared.
+pub unsafe fn attend_block(
+    compute: &Compute,
+    query: Rows,
+    frames: &KeyValues,
+    head: usize,
+    out: *mut u16,
+    out_stride: usize,
+    mut tap: Option<ScoreTap>,
+) {
+    let mut scratch = std::mem::MaybeUninit::<Scratch>::uninit();
+    // SAFETY: plain numbers, each written before it is read (rows beyond `query.count` are never used).
+    let scratch = unsafe { &mut *scratch.as_mut_ptr() };
+    let rows = query.count;
+    let mut softmax: [(f32, f32); BLOCK] = [(f32::MIN, 0.0); BLOCK];
+    let padded = frames.padded();
+    for first in (0..padded).step_by(CHUNK) {
+        let width = CHUNK.min(padded - first);
+        for frame in (0..width).step_by(BLOCK) {
+            // SAFETY: the panels hold `padded` frames; `scores` has 32 rows of CHUNK.
+            unsafe {
+                (compute.kernels.block)(&Block {
+                    a: query.start,
+                    a_stride: query.stride,
+                    left: frames.key_panel(head, first + frame),
+                    right: frames.key_panel(head, first + frame + PANEL),
+                    c: scratch.scores.as_mut_ptr().add(frame),
+                    c_stride: CHUNK,
+                    depth: HEAD / DEPTH,
+                    rows,
+                    accumulate: false,
+                });
+            }
+        }
+        for row in 0..rows {
+            let scores = &mut scratch.scores[row * CHUNK..row * CHUNK + width];
+            if first + width > frames.frames {
+                scores[frames.frames - first..].fill(f32::MIN);
+            }
+            if let Some(tap) = &mut tap {
+                tap(row, first, &scores[..width.min(frames.frames - first)]);
+            }
+            let mut state = SoftmaxRow {
+                scores: scores.as_ptr(),
+                n: width,
+                weights: scratch.weights[row * WEIGHTS_STRIDE..].as_mut_ptr(),
+                scale: SCALE,
+                max: softmax[row].0,
+                sum: softmax[row].1,
+                rescale: 1.0,
+            };
+            // SAFETY: `scores` and `weights` hold `width` elements.
+            unsafe { (compute.kernels.softmax_row)(&mut state) };
+            softmax[row] = (state.max, state.sum);
+            if first > 0 && state.rescale != 1.0 {
+                for sum in &mut scratch.sums[row * HEAD..(row + 1) * HEAD] {
+                    *sum *= state.rescale;
+                }
+            }
+        }
+        for dim in (0..HEAD).step_by(BLOCK) {
+            // SAFETY: the panels hold `padded` frames; `sums` has 32 rows of 64.
+            unsafe {
+                (compute.kernels.block)(&Block {
+                    a: scratch.weights.as_ptr(),
+                    a_stride: WEIGHTS_STRIDE,
+                    left: frames.value_panel(head, dim, first),
+                    right: frames.value_panel(head, dim + PANEL, first),
+                    c: scratch.sums.as_mut_ptr().add(dim),
+                    c_stride: HEAD,
+                    depth: width / DEPTH,
+                    rows,
+                    accumulate: first > 0,
+                });
+            }
+        }
+    }
+    for row in 0..rows {
+        // SAFETY: `out` reaches `rows` rows of 64 elements.
+        unsafe {
+            let sums = scratch.sums[row * HEAD..].as_ptr();
+            (compute.kernels.scale_to_bf16)(sums, 1.0 / softmax[row].1, HEAD, out.add(row * out_stride));
+        }
+    }
+}
+
+/// Query rows that one member takes at a time in the encoder; a head's keys and values stay in its second-level cache.
+const ENCODER_ROWS: usize = 12 * BLOCK;
+
+/// The encoder's attention: every frame looks at every frame, `heads` heads.
+pub fn attend_frames(
+    compute: &Compute,
+    query: Rows,
+    frames: &KeyValues,
+    heads: usize,
+    out: SharedMut<u16>,
+    out_stride: usize,
+) {
+    let chunks = query.count.div_ceil(ENCODER_ROWS);
+    compute.each(heads * chunks, |piece, _| {
+        let (head, chunk) = (piece / chunks, piece % chunks);
+        let last = ((chunk + 1) * ENCODER_ROWS).min(query.count);
+        for row in (chunk * ENCODER_ROWS..last).step_by(BLOCK) {
+            let block = query.part(row, BLOCK.min(last - row), head * HEAD);
+            // SAFETY: rows and columns of this piece belong to it alone; buffers are padded to 32 rows.
+            unsafe {
+                attend_block(compute, block, frames, head, out.at(row * out_stride + head * HEAD), out_stride, None);
+            }
+        }
+    });
+}
+
+/// bf16 of a float32 slice, for tests and for small inputs.
+pub fn round_to_bf16(input: &[f32], out: &mut [u16]) {
+    for (out, &x) in out.iter_mut().zip(input) {
+        *out = to_bf16(x);
+    }
+}

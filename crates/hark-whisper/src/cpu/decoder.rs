@@ -1,0 +1,447 @@
+//! The decoder: tokens in, scores out, for many rows at once.
+
+use super::Compute;
+use super::attention::{KeyValues, SCALE, attend_block};
+use super::buffer::{Buffer, SharedMut};
+use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
+use super::kernels::math::from_bf16;
+use super::kernels::{BLOCK, Finish, HEAD, PastAttention};
+use super::linear::{Linear, Rows, apply};
+use crate::backend::{AlignmentScores, Answer, Entry, TokenMap};
+use crate::pick;
+use crate::weights::{Checkpoint, WeightsError};
+
+/// Most positions and heads of any Whisper, for arrays on the stack.
+const MAX_POSITIONS: usize = 448;
+const MAX_HEADS: usize = 20;
+
+struct Layer {
+    norm: LayerNorm,
+    query_key_value: Linear,
+    out: Linear,
+    cross_norm: LayerNorm,
+    cross_query: Linear,
+    cross_key_value: Linear,
+    cross_out: Linear,
+    mlp_norm: LayerNorm,
+    up: Linear,
+    down: Linear,
+}
+
+/// The decoder's weights, the windows it looks at, and the past of its rows.
+pub struct Decoder {
+    width: usize,
+    heads: usize,
+    vocabulary: usize,
+    positions: usize,
+    layers: Vec<Layer>,
+    embedding: Linear,
+    position_embedding: Vec<f32>,
+    last_norm: LayerNorm,
+    alignment_heads: Vec<(usize, usize)>,
+    tokens: TokenMap,
+    /// For each slot and layer the window's keys and values.
+    windows: Vec<Vec<KeyValues>>,
+    rows_a_slot: usize,
+    past: Past,
+    room: Room,
+}
+
+/// Self-attention keys and values of all rows: `[position][layer][row][key, value][width]`.
+///
+/// Positions come first so that memory is touched only as far as the longest row reaches. A row's past is a list of
+/// which row wrote each position, so following another hypothesis copies a list of numbers and no keys.
+struct Past {
+    cache: Buffer<u16>,
+    rows: usize,
+    layers: usize,
+    width: usize,
+    lineage: Vec<Vec<u16>>,
+}
+
+impl Past {
+    fn offset(&self, position: usize, layer: usize, row: usize) -> usize {
+        ((position * self.layers + layer) * self.rows + row) * 2 * self.width
+    }
+
+    /// Lets every entry's row follow its parent and own its position.
+    fn follow(&mut self, entries: &[Step]) {
+        let inherited: Vec<(usize, Vec<u16>)> = entries
+            .iter()
+            .filter(|step| step.parent != step.row)
+            .map(|step| (step.row, self.lineage[step.parent][..step.position].to_vec()))
+            .collect();
+        for (row, lineage) in inherited {
+            self.lineage[row] = lineage;
+        }
+        for step in entries {
+            let lineage = &mut self.lineage[step.row];
+            assert!(lineage.len() >= step.position, "a row grows by one position at a time");
+            lineage.truncate(step.position);
+            lineage.push(step.row as u16);
+        }
+    }
+}
+
+/// An [`Entry`] with its rows counted over all slots.
+#[derive(Clone, Copy)]
+struct Step {
+    slot: usize,
+    row: usize,
+    parent: usize,
+    position: usize,
+    token: u32,
+}
+
+/// Where the layers put what they compute; grows with the largest batch.
+struct Room {
+    rows: usize,
+    stream: Buffer<f32>,
+    normed: Buffer<u16>,
+    query: Buffer<u16>,
+    attended: Buffer<u16>,
+    hidden: Buffer<u16>,
+    asking: Buffer<u16>,
+    scores: Buffer<f32>,
+}
+
+impl Room {
+    fn new(rows: usize, width: usize) -> Self {
+        let padded = rows.next_multiple_of(BLOCK) + BLOCK;
+        Room {
+            rows,
+            stream: Buffer::zeroed(padded * width),
+            normed: Buffer::zeroed(padded * width),
+            query: Buffer::zeroed(padded * width),
+            attended: Buffer::zeroed(padded * width),
+            hidden: Buffer::zeroed(padded * 4 * width),
+            asking: Buffer::zeroed(padded * width),
+            scores: Buffer::zeroed(0),
+        }
+    }
+}
+
+impl Decoder {
+    /// Packs the decoder's weights and makes room for `slots` windows of `rows_a_slot` rows.
+    pub fn load(
+        checkpoint: &Checkpoint,
+        tokens: TokenMap,
+        slots: usize,
+        rows_a_slot: usize,
+    ) -> Result<Self, WeightsError> {
+        let dims = checkpoint.dims;
+        let width = dims.n_text_state;
+        let layers = (0..dims.n_text_layer)
+            .map(|index| {
+                let name = |part: &str| format!("decoder.blocks.{index}.{part}");
+                let linear = |part: &str| load_linear(checkpoint, &name(part));
+                Ok(Layer {
+                    norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
+                    query_key_value: load_stacked(
+                        checkpoint,
+                        &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                    )?,
+                    out: linear("attn.out")?,
+                    cross_norm: LayerNorm::load(checkpoint, &name("cross_attn_ln"))?,
+                    cross_query: linear("cross_attn.query")?,
+                    cross_key_value: load_stacked(
+                        checkpoint,
+                        &[&name("cross_attn.key"), &name("cross_attn.value")],
+                    )?,
+                    cross_out: linear("cross_attn.out")?,
+                    mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
+                    up: linear("mlp.0")?,
+                    down: linear("mlp.2")?,
+                })
+            })
+            .collect::<Result<Vec<_>, WeightsError>>()?;
+        // One row more than the slots have: alignment runs on it.
+        let rows = slots * rows_a_slot + 1;
+        let windows = (0..slots)
+            .map(|_| layers.iter().map(|_| KeyValues::new(dims.n_text_head, dims.n_audio_ctx)).collect())
+            .collect();
+        Ok(Decoder {
+            width,
+            heads: dims.n_text_head,
+            vocabulary: dims.n_vocab,
+            positions: dims.n_text_ctx,
+            embedding: load_linear(checkpoint, "decoder.token_embedding")?,
+            position_embedding: checkpoint.tensor("decoder.positional_embedding")?,
+            last_norm: LayerNorm::load(checkpoint, "decoder.ln")?,
+            alignment_heads: checkpoint.alignment_heads.clone(),
+            tokens,
+            windows,
+            rows_a_slot,
+            past: Past {
+                cache: Buffer::zeroed(dims.n_text_ctx * layers.len() * rows * 2 * width),
+                rows,
+                layers: layers.len(),
+                width,
+                lineage: vec![Vec::new(); rows],
+            },
+            room: Room::new(BLOCK, width),
+            layers,
+        })
+    }
+
+    /// Projects a window's encoder states into the slot's keys and values.
+    pub fn admit(&mut self, compute: &Compute, slot: usize, states: Rows) {
+        let width = self.width;
+        for (layer, frames) in self.layers.iter().zip(&mut self.windows[slot]) {
+            let keys = frames.key_writer(compute);
+            let values = frames.value_writer(compute);
+            apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
+                0 => keys(done, row, column),
+                _ => values(done, row, column - width),
+            });
+        }
+    }
+
+    /// Puts all entries through the decoder and answers those that ask.
+    pub fn step(&mut self, compute: &Compute, entries: &[Entry]) -> Vec<Answer> {
+        let steps: Vec<Step> = entries
+            .iter()
+            .map(|entry| Step {
+                slot: entry.slot,
+                row: entry.slot * self.rows_a_slot + entry.row,
+                parent: entry.slot * self.rows_a_slot + entry.parent,
+                position: entry.position,
+                token: entry.token,
+            })
+            .collect();
+        self.forward(compute, &steps, None);
+
+        let asking: Vec<usize> = (0..entries.len()).filter(|&index| entries[index].ask.is_some()).collect();
+        if asking.is_empty() {
+            return Vec::new();
+        }
+        let (width, columns) = (self.width, self.embedding.columns());
+        self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed);
+        for (to, &from) in asking.iter().enumerate() {
+            let row = &self.room.normed[from * width..(from + 1) * width];
+            self.room.asking[to * width..(to + 1) * width].copy_from_slice(row);
+        }
+        if self.room.scores.len() < asking.len() * columns {
+            self.room.scores = Buffer::zeroed(asking.len().next_multiple_of(BLOCK) * columns);
+        }
+        let rows = Rows { start: self.room.asking.as_ptr(), stride: width, count: asking.len() };
+        let scores = self.room.scores.shared();
+        apply(compute, rows, &self.embedding, &|done, row, column| {
+            for line in 0..done.rows {
+                // SAFETY: the sums have 32 columns; every block lands in its own part of `scores`.
+                unsafe {
+                    let from = done.sums.add(line * BLOCK);
+                    std::ptr::copy_nonoverlapping(from, scores.at((row + line) * columns + column), BLOCK);
+                }
+            }
+        });
+        let mut answers = vec![Answer::default(); asking.len()];
+        let out = SharedMut::new(answers.as_mut_ptr());
+        let (vocabulary, tokens) = (self.vocabulary, &self.tokens);
+        compute.each(asking.len(), |index, _| {
+            let Some(ask) = &entries[asking[index]].ask else { return };
+            // SAFETY: row `index` of the scores and of the answers belongs to this piece alone.
+            unsafe {
+                let row = std::slice::from_raw_parts_mut(scores.at(index * columns), vocabulary);
+                let log_sum = |scores: &[f32]| (compute.kernels.log_sum)(scores.as_ptr(), scores.len());
+                *out.at(index) = pick::answer(row, tokens, ask, &log_sum);
+            }
+        });
+        answers
+    }
+
+    /// Scores of the alignment heads for `tokens[first..]`.
+    pub fn align(
+        &mut self,
+        compute: &Compute,
+        slot: usize,
+        tokens: &[u32],
+        first: usize,
+        frames: usize,
+    ) -> AlignmentScores {
+        let row = self.past.rows - 1;
+        let steps: Vec<Step> = tokens
+            .iter()
+            .enumerate()
+            .take(self.positions)
+            .map(|(position, &token)| Step { slot, row, parent: row, position, token })
+            .collect();
+        self.past.lineage[row].clear();
+        let rows = steps.len().saturating_sub(first);
+        let heads = self.alignment_heads.len();
+        let mut captured =
+            AlignmentScores { heads, rows, frames, scores: vec![0.0; heads * rows * frames] };
+        self.forward(compute, &steps, Some((first, &mut captured)));
+        captured
+    }
+
+    /// Runs all layers; the residual stream ends up in `room.stream`.
+    fn forward(&mut self, compute: &Compute, steps: &[Step], mut capture: Option<(usize, &mut AlignmentScores)>) {
+        let (width, count) = (self.width, steps.len());
+        if self.room.rows < count {
+            self.room = Room { scores: std::mem::replace(&mut self.room.scores, Buffer::zeroed(0)), ..Room::new(count, width) };
+        }
+        self.past.follow(steps);
+        self.embed(steps);
+        let groups = groups(steps);
+        for index in 0..self.layers.len() {
+            let layer = &self.layers[index];
+            let room = &mut self.room;
+            let normed = Rows { start: room.normed.as_ptr(), stride: width, count };
+            layer.norm.apply(compute, &room.stream, count, &mut room.normed);
+            let query = store_bf16(compute, room.query.shared(), width, false);
+            let remember = remember(compute, &mut self.past, steps, index);
+            apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
+                0 => query(done, row, column),
+                _ => remember(done, row, column - width),
+            });
+            attend_past(compute, &self.past, steps, index, &room.query, &mut room.attended, self.heads);
+            let attended = Rows { start: room.attended.as_ptr(), stride: width, count };
+            apply(compute, attended, &layer.out, &add_to(compute, room.stream.shared(), width, false));
+
+            layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed);
+            apply(compute, normed, &layer.cross_query, &store_bf16(compute, room.query.shared(), width, false));
+            let taps: Vec<(usize, usize)> = self
+                .alignment_heads
+                .iter()
+                .enumerate()
+                .filter(|(_, place)| capture.is_some() && place.0 == index)
+                .map(|(tap, place)| (tap, place.1))
+                .collect();
+            self.attend_windows(compute, &groups, index, &taps, capture.as_mut().map(|(first, scores)| (*first, &mut **scores)));
+            let (layer, room) = (&self.layers[index], &mut self.room);
+            apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
+
+            layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed);
+            apply(compute, normed, &layer.up, &store_bf16(compute, room.hidden.shared(), 4 * width, true));
+            let hidden = Rows { start: room.hidden.as_ptr(), stride: 4 * width, count };
+            apply(compute, hidden, &layer.down, &add_to(compute, room.stream.shared(), width, false));
+        }
+    }
+
+    /// Token and position embeddings into the residual stream.
+    fn embed(&mut self, steps: &[Step]) {
+        let width = self.width;
+        for (step, out) in steps.iter().zip(self.room.stream.chunks_exact_mut(width)) {
+            let position = &self.position_embedding[step.position * width..];
+            for (k, out) in out.iter_mut().enumerate() {
+                *out = from_bf16(self.embedding.weight(step.token as usize, k)) + position[k];
+            }
+        }
+    }
+
+    /// Every row looks at its window; rows of one window share the reading of its keys and values.
+    fn attend_windows(
+        &mut self,
+        compute: &Compute,
+        groups: &[Group],
+        layer: usize,
+        taps: &[(usize, usize)],
+        capture: Option<(usize, &mut AlignmentScores)>,
+    ) {
+        let (width, heads) = (self.width, self.heads);
+        let query = Rows { start: self.room.query.as_ptr(), stride: width, count: 0 };
+        let out = self.room.attended.shared();
+        let windows = &self.windows;
+        let captured = capture.map(|(first, scores)| {
+            (first, scores.rows, scores.frames, SharedMut::new(scores.scores.as_mut_ptr()))
+        });
+        compute.each(groups.len() * heads, |piece, _| {
+            let (group, head) = (&groups[piece / heads], piece % heads);
+            let block = query.part(group.first, group.count, head * HEAD);
+            let tap_of_head = taps.iter().find(|&&(_, tapped)| tapped == head).map(|&(tap, _)| tap);
+            let mut copy = |row: usize, frame: usize, scores: &[f32]| {
+                let (Some((first, rows, frames, to)), Some(tap)) = (captured, tap_of_head) else { return };
+                let row = group.first + row;
+                if row < first || frame >= frames {
+                    return;
+                }
+                for (index, &score) in scores.iter().take(frames - frame).enumerate() {
+                    // SAFETY: inside `heads × rows × frames`; this head and these rows belong to this piece alone.
+                    unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
+                }
+            };
+            let frames = &windows[group.slot][layer];
+            let tap: Option<super::attention::ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
+            // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
+            unsafe {
+                attend_block(compute, block, frames, head, out.at(group.first * width + head * HEAD), width, tap);
+            }
+        });
+    }
+}
+
+/// Up to 32 neighbouring rows of one window.
+struct Group {
+    slot: usize,
+    first: usize,
+    count: usize,
+}
+
+fn groups(steps: &[Step]) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if group.slot == step.slot && group.count < BLOCK => group.count += 1,
+            _ => groups.push(Group { slot: step.slot, first: index, count: 1 }),
+        }
+    }
+    groups
+}
+
+/// A finish that writes new keys and values (columns `0..width` and `width..2*width`) into the rows' past.
+fn remember(
+    compute: &Compute,
+    past: &mut Past,
+    steps: &[Step],
+    layer: usize,
+) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+    let places: Vec<usize> = steps.iter().map(|step| past.offset(step.position, layer, step.row)).collect();
+    let (cache, finish_bf16) = (past.cache.shared(), compute.kernels.finish_bf16);
+    move |done, row, column| {
+        let mut block = [[0u16; BLOCK]; BLOCK];
+        // SAFETY: the block has 32 rows of 32; each step has its own place in the cache.
+        unsafe {
+            finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+            for line in 0..done.rows {
+                let to = cache.at(places[row + line] + column);
+                std::ptr::copy_nonoverlapping(block[line].as_ptr(), to, BLOCK);
+            }
+        }
+    }
+}
+
+/// Self-attention: every row looks at its own past.
+fn attend_past(
+    compute: &Compute,
+    past: &Past,
+    steps: &[Step],
+    layer: usize,
+    query: &[u16],
+    out: &mut Buffer<u16>,
+    heads: usize,
+) {
+    let width = past.width;
+    let out = out.shared();
+    compute.each(steps.len(), |index, _| {
+        let step = &steps[index];
+        let mut rows = [std::ptr::null::<u16>(); MAX_POSITIONS];
+        let mut weights = [0f32; MAX_HEADS * MAX_POSITIONS];
+        let positions = step.position + 1;
+        for (position, &row) in past.lineage[step.row][..positions].iter().enumerate() {
+            rows[position] = past.cache[past.offset(position, layer, usize::from(row))..].as_ptr();
+        }
+        // SAFETY: the rows of the cache hold a key and a value of `width`; the output row belongs to this piece.
+        unsafe {
+            (compute.kernels.attend_past)(&mut PastAttention {
+                query: query[index * width..].as_ptr(),
+                past: &rows[..positions],
+                value_offset: width,
+                heads,
+                scale: SCALE,
+                weights: &mut weights[..heads * positions],
+                out: out.at(index * width),
+            });
+        }
+    });
+}

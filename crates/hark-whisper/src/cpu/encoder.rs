@@ -1,0 +1,232 @@
+//! The encoder: 30 s of mel frames in, 1500 states out.
+
+use super::Compute;
+use super::attention::{KeyValues, attend_frames, round_to_bf16};
+use super::buffer::{Buffer, SharedMut};
+use super::kernels::{BLOCK, Finish};
+use super::linear::{Linear, Rows, apply};
+use crate::weights::{Checkpoint, Dims, WeightsError};
+
+/// Mel frames of a window.
+pub const MEL_FRAMES: usize = 3000;
+/// Rows that one member norms at a time.
+const NORM_ROWS: usize = 64;
+
+/// Gain and bias of a layer norm.
+pub struct LayerNorm {
+    gain: Buffer<f32>,
+    bias: Buffer<f32>,
+}
+
+impl LayerNorm {
+    /// Reads `name.weight` and `name.bias`.
+    pub fn load(checkpoint: &Checkpoint, name: &str) -> Result<Self, WeightsError> {
+        let read = |part: &str| -> Result<Buffer<f32>, WeightsError> {
+            let values = checkpoint.tensor(&format!("{name}.{part}"))?;
+            let mut buffer = Buffer::zeroed(values.len());
+            buffer.copy_from_slice(&values);
+            Ok(buffer)
+        };
+        Ok(LayerNorm { gain: read("weight")?, bias: read("bias")? })
+    }
+
+    /// Norms `rows` rows of float32 into bf16 rows of the same width.
+    pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>) {
+        let width = self.gain.len();
+        assert!(input.len() >= rows * width && out.len() >= rows * width, "both sides hold the rows");
+        let out = out.shared();
+        compute.each(rows.div_ceil(NORM_ROWS), |piece, _| {
+            for row in piece * NORM_ROWS..((piece + 1) * NORM_ROWS).min(rows) {
+                let from = input[row * width..].as_ptr();
+                let to = out.at(row * width);
+                // SAFETY: row `row` lies inside both sides and belongs to this piece alone.
+                unsafe { (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to) };
+            }
+        });
+    }
+}
+
+/// Reads `name.weight [outputs][inputs]` and its bias, where it has one.
+pub fn load_linear(checkpoint: &Checkpoint, name: &str) -> Result<Linear, WeightsError> {
+    load_stacked(checkpoint, &[name])
+}
+
+/// Reads several layers with the same input as one, their outputs side by side.
+pub fn load_stacked(checkpoint: &Checkpoint, names: &[&str]) -> Result<Linear, WeightsError> {
+    let (mut weights, mut bias, mut inputs) = (Vec::new(), Vec::new(), 0);
+    for name in names {
+        let shape = checkpoint.shape(&format!("{name}.weight"))?;
+        inputs = shape[1];
+        weights.extend(checkpoint.tensor(&format!("{name}.weight"))?);
+        let bias_name = format!("{name}.bias");
+        if checkpoint.has(&bias_name) {
+            bias.extend(checkpoint.tensor(&bias_name)?);
+        } else {
+            bias.resize(bias.len() + shape[0], 0.0);
+        }
+    }
+    Ok(Linear::pack(&weights, bias.len(), inputs, Some(&bias)))
+}
+
+/// Reads a convolution of width 3 as a linear layer over three neighbouring frames.
+fn load_convolution(checkpoint: &Checkpoint, name: &str) -> Result<Linear, WeightsError> {
+    let shape = checkpoint.shape(&format!("{name}.weight"))?;
+    let (outputs, channels) = (shape[0], shape[1]);
+    let weights = checkpoint.tensor(&format!("{name}.weight"))?;
+    let mut unrolled = vec![0f32; weights.len()];
+    for output in 0..outputs {
+        for channel in 0..channels {
+            for tap in 0..3 {
+                unrolled[(output * 3 + tap) * channels + channel] = weights[(output * channels + channel) * 3 + tap];
+            }
+        }
+    }
+    let bias = checkpoint.tensor(&format!("{name}.bias"))?;
+    Ok(Linear::pack(&unrolled, outputs, 3 * channels, Some(&bias)))
+}
+
+/// A finish that writes bf16 rows, after GELU where `gelu` says so.
+pub fn store_bf16(
+    compute: &Compute,
+    out: SharedMut<u16>,
+    stride: usize,
+    gelu: bool,
+) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+    let finish = compute.kernels.finish_bf16;
+    // SAFETY: every block is finished once and lands in its own part of `out`, which holds all rows.
+    move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
+}
+
+/// A finish that adds to float32 rows: the residual stream.
+pub fn add_to(
+    compute: &Compute,
+    out: SharedMut<f32>,
+    stride: usize,
+    gelu: bool,
+) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+    let finish = compute.kernels.finish_add;
+    // SAFETY: every block is finished once and lands in its own part of `out`, which holds all rows.
+    move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
+}
+
+struct Layer {
+    attention_norm: LayerNorm,
+    query_key_value: Linear,
+    out: Linear,
+    mlp_norm: LayerNorm,
+    up: Linear,
+    down: Linear,
+}
+
+/// The encoder's weights and the room it works in.
+pub struct Encoder {
+    width: usize,
+    heads: usize,
+    frames: usize,
+    mels: usize,
+    convolutions: [Linear; 2],
+    positions: Vec<f32>,
+    layers: Vec<Layer>,
+    last_norm: LayerNorm,
+    /// Mel frames with one empty frame before the first.
+    mel: Buffer<u16>,
+    /// Output of the first convolution with one empty row before the first.
+    convolved: Buffer<u16>,
+    /// The residual stream.
+    stream: Buffer<f32>,
+    normed: Buffer<u16>,
+    query: Buffer<u16>,
+    key_values: KeyValues,
+    attended: Buffer<u16>,
+    hidden: Buffer<u16>,
+}
+
+impl Encoder {
+    /// Packs the encoder's weights.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, WeightsError> {
+        let Dims { n_mels, n_audio_ctx, n_audio_state: width, n_audio_head, n_audio_layer, .. } = checkpoint.dims;
+        let layers = (0..n_audio_layer)
+            .map(|index| {
+                let name = |part: &str| format!("encoder.blocks.{index}.{part}");
+                Ok(Layer {
+                    attention_norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
+                    query_key_value: load_stacked(
+                        checkpoint,
+                        &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                    )?,
+                    out: load_linear(checkpoint, &name("attn.out"))?,
+                    mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
+                    up: load_linear(checkpoint, &name("mlp.0"))?,
+                    down: load_linear(checkpoint, &name("mlp.2"))?,
+                })
+            })
+            .collect::<Result<_, WeightsError>>()?;
+        let rows = n_audio_ctx.next_multiple_of(BLOCK);
+        Ok(Encoder {
+            width,
+            heads: n_audio_head,
+            frames: n_audio_ctx,
+            mels: n_mels,
+            convolutions: [
+                load_convolution(checkpoint, "encoder.conv1")?,
+                load_convolution(checkpoint, "encoder.conv2")?,
+            ],
+            positions: checkpoint.tensor("encoder.positional_embedding")?,
+            layers,
+            last_norm: LayerNorm::load(checkpoint, "encoder.ln_post")?,
+            // The products read whole blocks of rows and whole tiles, so each buffer ends in a few spare rows.
+            mel: Buffer::zeroed((MEL_FRAMES + 2 * BLOCK) * n_mels),
+            convolved: Buffer::zeroed((MEL_FRAMES + 3 * BLOCK) * width),
+            stream: Buffer::zeroed(rows * width),
+            normed: Buffer::zeroed(rows * width),
+            query: Buffer::zeroed(rows * width),
+            key_values: KeyValues::new(n_audio_head, n_audio_ctx),
+            attended: Buffer::zeroed(rows * width),
+            hidden: Buffer::zeroed(rows * 4 * width),
+        })
+    }
+
+    /// Encodes one window of frame-major mel values; the states stay in the encoder until the next call.
+    pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows {
+        assert_eq!(mel.len(), MEL_FRAMES * self.mels, "a window is 3000 frames");
+        let (width, frames) = (self.width, self.frames);
+        round_to_bf16(mel, &mut self.mel[self.mels..]);
+        // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
+        let rows = Rows { start: self.mel.as_ptr(), stride: self.mels, count: MEL_FRAMES };
+        let out = SharedMut::new(self.convolved.shared().at(width));
+        apply(compute, rows, &self.convolutions[0], &store_bf16(compute, out, width, true));
+        // The second has stride two.
+        self.stream[..frames * width].copy_from_slice(&self.positions[..frames * width]);
+        let rows = Rows { start: self.convolved.as_ptr(), stride: 2 * width, count: frames };
+        apply(compute, rows, &self.convolutions[1], &add_to(compute, self.stream.shared(), width, true));
+
+        for layer in &self.layers {
+            layer.attention_norm.apply(compute, &self.stream, frames, &mut self.normed);
+            let normed = Rows { start: self.normed.as_ptr(), stride: width, count: frames };
+            let query = store_bf16(compute, self.query.shared(), width, false);
+            let keys = self.key_values.key_writer(compute);
+            let values = self.key_values.value_writer(compute);
+            apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
+                0 => query(done, row, column),
+                1 => keys(done, row, column - width),
+                _ => values(done, row, column - 2 * width),
+            });
+            let queries = Rows { start: self.query.as_ptr(), stride: width, count: frames };
+            attend_frames(compute, queries, &self.key_values, self.heads, self.attended.shared(), width);
+            let attended = Rows { start: self.attended.as_ptr(), stride: width, count: frames };
+            apply(compute, attended, &layer.out, &add_to(compute, self.stream.shared(), width, false));
+
+            layer.mlp_norm.apply(compute, &self.stream, frames, &mut self.normed);
+            apply(compute, normed, &layer.up, &store_bf16(compute, self.hidden.shared(), 4 * width, true));
+            let hidden = Rows { start: self.hidden.as_ptr(), stride: 4 * width, count: frames };
+            apply(compute, hidden, &layer.down, &add_to(compute, self.stream.shared(), width, false));
+        }
+        self.last_norm.apply(compute, &self.stream, frames, &mut self.normed);
+        Rows { start: self.normed.as_ptr(), stride: width, count: frames }
+    }
+
+    /// The states of the last window, rounded to bf16: `1500 × width`.
+    pub fn states(&self) -> &[u16] {
+        &self.normed[..self.frames * self.width]
+    }
+}

@@ -1,0 +1,232 @@
+//! AVX-512 kernels, with and without the bf16 dot product.
+
+use std::arch::x86_64::*;
+
+use super::math::{EXP2, GELU, GELU_LIMIT};
+use super::portable::bodies;
+use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, TILE, math};
+
+/// AVX-512 without bf16 instructions.
+pub static KERNELS: Kernels = Kernels {
+    isa: Isa::Avx512,
+    prepare: super::nothing_to_prepare,
+    block,
+    finish_bf16,
+    finish_add,
+    layer_norm,
+    softmax_row,
+    scale_to_bf16,
+    attend_past,
+    log_sum,
+};
+
+/// AVX-512 with bf16 instructions.
+pub static KERNELS_BF16: Kernels = Kernels {
+    isa: Isa::Avx512Bf16,
+    prepare: super::nothing_to_prepare,
+    block: block_bf16,
+    finish_bf16: finish_bf16_native,
+    finish_add,
+    layer_norm,
+    softmax_row: softmax_row_native,
+    scale_to_bf16: scale_to_bf16_native,
+    attend_past,
+    log_sum,
+};
+
+bodies!(#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma")]);
+
+/// Rows done together: 8 rows × 32 columns are 16 accumulators.
+const ROWS: usize = 8;
+
+/// Product block without bf16 instructions: pairs are split by a shift and a mask.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma")]
+unsafe fn block(block: &Block) {
+    let high_half = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+    // The activations of one group of rows and one tile, as float32: expanded once, used for 32 columns.
+    let mut expanded = [[0f32; DEPTH]; ROWS];
+    let mut first = 0;
+    while first < block.rows {
+        let rows = ROWS.min(block.rows - first);
+        // SAFETY: the caller vouches for the shapes; a missing row of the last group repeats its first one.
+        unsafe {
+            let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+            for tile in 0..block.depth {
+                for (row, expanded) in expanded.iter_mut().enumerate() {
+                    let row = first + if row < rows { row } else { 0 };
+                    let both = _mm512_loadu_si512(block.a.add(row * block.a_stride + tile * DEPTH).cast());
+                    // Even elements in the first half, odd ones in the second: the order in which pairs use them.
+                    _mm512_storeu_ps(expanded.as_mut_ptr(), _mm512_castsi512_ps(_mm512_slli_epi32::<16>(both)));
+                    let high = _mm512_castsi512_ps(_mm512_and_si512(both, high_half));
+                    _mm512_storeu_ps(expanded.as_mut_ptr().add(16), high);
+                }
+                let (left, right) = (block.left.add(tile * TILE), block.right.add(tile * TILE));
+                for pair in 0..DEPTH / 2 {
+                    let b0 = _mm512_loadu_si512(left.add(pair * 32).cast());
+                    let b1 = _mm512_loadu_si512(right.add(pair * 32).cast());
+                    let low0 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(b0));
+                    let low1 = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(b1));
+                    let high0 = _mm512_castsi512_ps(_mm512_and_si512(b0, high_half));
+                    let high1 = _mm512_castsi512_ps(_mm512_and_si512(b1, high_half));
+                    for row in 0..ROWS {
+                        let low = _mm512_set1_ps(expanded[row][pair]);
+                        let high = _mm512_set1_ps(expanded[row][16 + pair]);
+                        sums[row][0] = _mm512_fmadd_ps(low, low0, sums[row][0]);
+                        sums[row][1] = _mm512_fmadd_ps(low, low1, sums[row][1]);
+                        sums[row][0] = _mm512_fmadd_ps(high, high0, sums[row][0]);
+                        sums[row][1] = _mm512_fmadd_ps(high, high1, sums[row][1]);
+                    }
+                }
+            }
+            store(block, first, rows, &sums);
+        }
+        first += ROWS;
+    }
+}
+
+/// Product block with `vdpbf16ps`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")]
+pub(super) unsafe fn block_bf16(block: &Block) {
+    let mut first = 0;
+    while first < block.rows {
+        let rows = ROWS.min(block.rows - first);
+        // SAFETY: the caller vouches for the shapes; a missing row of the last group repeats its first one.
+        unsafe {
+            let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+            for tile in 0..block.depth {
+                let a: [*const u16; ROWS] = std::array::from_fn(|row| {
+                    block.a.add((first + if row < rows { row } else { 0 }) * block.a_stride + tile * DEPTH)
+                });
+                let (left, right) = (block.left.add(tile * TILE), block.right.add(tile * TILE));
+                for pair in 0..DEPTH / 2 {
+                    let b0: __m512bh = std::mem::transmute(_mm512_loadu_si512(left.add(pair * 32).cast()));
+                    let b1: __m512bh = std::mem::transmute(_mm512_loadu_si512(right.add(pair * 32).cast()));
+                    for row in 0..ROWS {
+                        let both = _mm512_set1_epi32(a[row].add(pair * 2).cast::<i32>().read_unaligned());
+                        let both: __m512bh = std::mem::transmute(both);
+                        sums[row][0] = _mm512_dpbf16_ps(sums[row][0], both, b0);
+                        sums[row][1] = _mm512_dpbf16_ps(sums[row][1], both, b1);
+                    }
+                }
+            }
+            store(block, first, rows, &sums);
+        }
+        first += ROWS;
+    }
+}
+
+/// Writes or adds a group of rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn store(block: &Block, first: usize, rows: usize, sums: &[[__m512; 2]; ROWS]) {
+    for (row, sums) in sums.iter().enumerate().take(rows) {
+        for half in 0..2 {
+            // SAFETY: the caller vouches for the shapes.
+            unsafe {
+                let c = block.c.add((first + row) * block.c_stride + half * PANEL);
+                let before = if block.accumulate { _mm512_loadu_ps(c) } else { _mm512_setzero_ps() };
+                _mm512_storeu_ps(c, _mm512_add_ps(before, sums[half]));
+            }
+        }
+    }
+}
+
+/// GELU of 16 values: the polynomial of [`math::gelu`].
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn gelu(x: __m512) -> __m512 {
+    let limit = _mm512_set1_ps(GELU_LIMIT);
+    let clamped = _mm512_min_ps(_mm512_max_ps(x, _mm512_sub_ps(_mm512_setzero_ps(), limit)), limit);
+    let square = _mm512_mul_ps(clamped, clamped);
+    let mut sum = _mm512_set1_ps(GELU[9]);
+    let mut index = 9;
+    while index > 0 {
+        index -= 1;
+        sum = _mm512_fmadd_ps(sum, square, _mm512_set1_ps(GELU[index]));
+    }
+    _mm512_mul_ps(x, _mm512_fmadd_ps(clamped, sum, _mm512_set1_ps(0.5)))
+}
+
+/// 2^x of 16 values: the polynomial of [`math::exp2`]; `scalef` takes care of the exponent and of underflow.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exp2(x: __m512) -> __m512 {
+    let whole = _mm512_roundscale_ps::<0x08>(x);
+    let part = _mm512_sub_ps(x, whole);
+    let mut sum = _mm512_set1_ps(EXP2[4]);
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[3]));
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[2]));
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[1]));
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[0]));
+    _mm512_scalef_ps(sum, whole)
+}
+
+/// Two float32 vectors as one bf16 vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bf16")]
+fn pack(low: __m512, high: __m512) -> __m512i {
+    // SAFETY: both are 64 plain bytes.
+    unsafe { std::mem::transmute(_mm512_cvtne2ps_pbh(high, low)) }
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn finish_bf16_native(finish: &Finish, out: *mut u16, stride: usize) {
+    // SAFETY: the caller vouches for the shapes.
+    unsafe {
+        let bias = [_mm512_loadu_ps(finish.bias), _mm512_loadu_ps(finish.bias.add(16))];
+        for row in 0..finish.rows {
+            let sums = finish.sums.add(row * 32);
+            let mut low = _mm512_add_ps(_mm512_loadu_ps(sums), bias[0]);
+            let mut high = _mm512_add_ps(_mm512_loadu_ps(sums.add(16)), bias[1]);
+            if finish.gelu {
+                low = gelu(low);
+                high = gelu(high);
+            }
+            _mm512_storeu_si512(out.add(row * stride).cast(), pack(low, high));
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn scale_to_bf16_native(input: *const f32, factor: f32, n: usize, out: *mut u16) {
+    let factor = _mm512_set1_ps(factor);
+    let mut index = 0;
+    while index < n {
+        // SAFETY: the caller vouches for `n`, a multiple of 32.
+        unsafe {
+            let low = _mm512_mul_ps(_mm512_loadu_ps(input.add(index)), factor);
+            let high = _mm512_mul_ps(_mm512_loadu_ps(input.add(index + 16)), factor);
+            _mm512_storeu_si512(out.add(index).cast(), pack(low, high));
+        }
+        index += 32;
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn softmax_row_native(row: &mut SoftmaxRow) {
+    // SAFETY: the caller vouches for `n`, a multiple of 32, and the lengths.
+    unsafe {
+        let mut tops = [_mm512_set1_ps(row.max); 2];
+        let mut index = 0;
+        while index < row.n {
+            tops[0] = _mm512_max_ps(tops[0], _mm512_loadu_ps(row.scores.add(index)));
+            tops[1] = _mm512_max_ps(tops[1], _mm512_loadu_ps(row.scores.add(index + 16)));
+            index += 32;
+        }
+        let top = _mm512_reduce_max_ps(_mm512_max_ps(tops[0], tops[1]));
+        row.rescale = if top > row.max { math::exp2((row.max - top) * row.scale) } else { 1.0 };
+        row.max = top;
+        let (scale, shift) = (_mm512_set1_ps(row.scale), _mm512_set1_ps(top * row.scale));
+        let mut sums = [_mm512_setzero_ps(); 2];
+        let mut index = 0;
+        while index < row.n {
+            let low = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(row.scores.add(index)), scale, shift));
+            let high = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(row.scores.add(index + 16)), scale, shift));
+            sums[0] = _mm512_add_ps(sums[0], low);
+            sums[1] = _mm512_add_ps(sums[1], high);
+            _mm512_storeu_si512(row.weights.add(index).cast(), pack(low, high));
+            index += 32;
+        }
+        row.sum = row.sum * row.rescale + _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
+    }
+}

@@ -1,0 +1,157 @@
+//! The kernels: small pieces of arithmetic, one set for each instruction set, chosen at run time.
+//!
+//! Products take activations as bf16 rows and weights as packed bf16 panels, and accumulate in float32, on every
+//! machine: so the numbers differ between machines only by the order of additions.
+//!
+//! **Panel layout** (what AMX wants, and what the others read just as well). A matrix that multiplies from the
+//! right, `b[k][n]`, is cut into panels of 16 columns; a panel is a sequence of tiles of 32 `k`; a tile is
+//! 16 rows of 64 bytes, row `p` holding the pairs `b[2p][n], b[2p+1][n]` for its 16 columns:
+//! `index(k, n) = (n/16) * 16*K + (k/32) * 512 + ((k%32)/2) * 32 + (n%16) * 2 + k%2`.
+
+use super::isa::Isa;
+
+#[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub mod math;
+pub mod portable;
+
+/// Rows and columns of the block that one call of [`Kernels::block`] computes.
+pub const BLOCK: usize = 32;
+/// Depth of a tile: `k` is padded to a multiple of this.
+pub const DEPTH: usize = 32;
+/// Columns of a panel.
+pub const PANEL: usize = 16;
+/// Elements of a tile.
+pub const TILE: usize = DEPTH * PANEL;
+
+/// One product block: `c[rows][32] (+)= a[rows][32*depth] · b`, `b` two panels.
+///
+/// Rows beyond `rows` up to the next multiple of 16 may be read and written: buffers are padded for that.
+#[derive(Clone, Copy)]
+pub struct Block {
+    /// First activation row, bf16.
+    pub a: *const u16,
+    /// Elements between activation rows.
+    pub a_stride: usize,
+    /// First tile of the left panel.
+    pub left: *const u16,
+    /// First tile of the right panel.
+    pub right: *const u16,
+    /// Where the block goes.
+    pub c: *mut f32,
+    /// Elements between rows of `c`.
+    pub c_stride: usize,
+    /// Number of tiles along `k`.
+    pub depth: usize,
+    /// Rows that matter, 1 to 32.
+    pub rows: usize,
+    /// Whether `c` is added to or overwritten.
+    pub accumulate: bool,
+}
+
+/// What the linear layers do with a finished block of float32 sums, 32 columns wide.
+#[derive(Clone, Copy)]
+pub struct Finish {
+    /// The sums, `rows` rows of 32.
+    pub sums: *const f32,
+    /// Rows that matter.
+    pub rows: usize,
+    /// 32 biases.
+    pub bias: *const f32,
+    /// Whether GELU is applied after the bias.
+    pub gelu: bool,
+}
+
+/// The kernels of one instruction set.
+pub struct Kernels {
+    /// The instruction set.
+    pub isa: Isa,
+    /// Prepares the calling thread (loads the tile configuration); cheap, called at the start of a region.
+    pub prepare: unsafe fn(),
+    /// A product block.
+    pub block: unsafe fn(&Block),
+    /// Bias, GELU, and bf16 out: `out[r*stride + c]`.
+    pub finish_bf16: unsafe fn(&Finish, out: *mut u16, stride: usize),
+    /// Bias, GELU, and added to float32 `out[r*stride + c]`.
+    pub finish_add: unsafe fn(&Finish, out: *mut f32, stride: usize),
+    /// Layer norm of one float32 row to bf16: `(row, gain, bias, width, out)`.
+    pub layer_norm: unsafe fn(*const f32, *const f32, *const f32, usize, *mut u16),
+    /// One row of a softmax over a chunk: see [`SoftmaxRow`].
+    pub softmax_row: unsafe fn(&mut SoftmaxRow),
+    /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
+    pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
+    /// Attention of one row over its own past: see [`PastAttention`].
+    pub attend_past: unsafe fn(&mut PastAttention),
+    /// `(max, sum of exp(x - max))` of a float32 row.
+    pub log_sum: unsafe fn(*const f32, usize) -> (f32, f32),
+}
+
+/// Online softmax of one row over a chunk of scores: updates the running maximum and sum, writes the weights.
+pub struct SoftmaxRow {
+    /// Scores of the chunk; `n` is a multiple of 32.
+    pub scores: *const f32,
+    /// Chunk width.
+    pub n: usize,
+    /// Where the bf16 weights go.
+    pub weights: *mut u16,
+    /// Scores are multiplied by this before the exponential (1/sqrt(d), times log2 e: the base is 2).
+    pub scale: f32,
+    /// Running maximum of the raw scores.
+    pub max: f32,
+    /// Running sum of weights.
+    pub sum: f32,
+    /// What earlier partial results must be multiplied by; 1 when the maximum did not change.
+    pub rescale: f32,
+}
+
+/// Attention of one decoder row over the positions before it, all heads, each of 64 elements.
+pub struct PastAttention<'a> {
+    /// The query row, bf16, `heads * 64`.
+    pub query: *const u16,
+    /// For every position its key row; the value row lies `value_offset` elements behind it.
+    pub past: &'a [*const u16],
+    /// Elements from a key row to its value row.
+    pub value_offset: usize,
+    /// Number of heads.
+    pub heads: usize,
+    /// Scores are multiplied by this (1/sqrt(64), times log2 e).
+    pub scale: f32,
+    /// Room for `heads * past.len()` weights.
+    pub weights: &'a mut [f32],
+    /// Where the bf16 result row goes.
+    pub out: *mut u16,
+}
+
+/// Elements of an attention head: 64 in every Whisper.
+pub const HEAD: usize = 64;
+
+impl Kernels {
+    /// The kernels for `isa`.
+    ///
+    /// # Panics
+    /// When this machine does not have that instruction set.
+    pub fn of(isa: Isa) -> &'static Kernels {
+        assert!(isa.is_available(), "this machine has no {}", isa.name());
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx => &amx::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 => &avx512::KERNELS_BF16,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => &avx512::KERNELS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => &avx2::KERNELS,
+            _ => &portable::KERNELS,
+        }
+    }
+}
+
+/// A kernel that has nothing to prepare.
+///
+/// # Safety
+/// None needed; the type is that of [`Kernels::prepare`].
+unsafe fn nothing_to_prepare() {}

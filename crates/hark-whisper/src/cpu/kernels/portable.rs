@@ -1,0 +1,94 @@
+//! Plain Rust kernels: for machines without vectors, and the twin that the fast ones are compared with.
+
+use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, math};
+
+/// The portable set.
+pub static KERNELS: Kernels = Kernels {
+    isa: Isa::Portable,
+    prepare: super::nothing_to_prepare,
+    block,
+    finish_bf16,
+    finish_add,
+    layer_norm,
+    softmax_row,
+    scale_to_bf16,
+    attend_past,
+    log_sum,
+};
+
+/// The product block, straight from the definition of the panel layout.
+///
+/// # Safety
+/// `block` must describe live memory of the stated shapes.
+pub unsafe fn block(block: &Block) {
+    for row in 0..block.rows {
+        for (panel, first_column) in [(block.left, 0), (block.right, PANEL)] {
+            let mut sums = [0f32; PANEL];
+            for tile in 0..block.depth {
+                for pair in 0..DEPTH / 2 {
+                    // SAFETY: the caller vouches for the shapes.
+                    let (low, high, columns) = unsafe {
+                        let a = block.a.add(row * block.a_stride + tile * DEPTH + pair * 2);
+                        let b = panel.add(tile * super::TILE + pair * 2 * PANEL);
+                        (math::from_bf16(*a), math::from_bf16(*a.add(1)), &*b.cast::<[u16; 2 * PANEL]>())
+                    };
+                    for column in 0..PANEL {
+                        sums[column] +=
+                            low * math::from_bf16(columns[2 * column]) + high * math::from_bf16(columns[2 * column + 1]);
+                    }
+                }
+            }
+            for column in 0..PANEL {
+                // SAFETY: the caller vouches for the shapes.
+                unsafe {
+                    let c = block.c.add(row * block.c_stride + first_column + column);
+                    *c = sums[column] + if block.accumulate { *c } else { 0.0 };
+                }
+            }
+        }
+    }
+}
+
+/// Writes one function for each vectorizable body, compiled for the given features.
+macro_rules! bodies {
+    ($(#[$attribute:meta])*) => {
+        $(#[$attribute])*
+        unsafe fn finish_bf16(finish: &Finish, out: *mut u16, stride: usize) {
+            // SAFETY: same contract as the body.
+            unsafe { math::finish_bf16(finish, out, stride) }
+        }
+        $(#[$attribute])*
+        unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
+            // SAFETY: same contract as the body.
+            unsafe { math::finish_add(finish, out, stride) }
+        }
+        $(#[$attribute])*
+        unsafe fn layer_norm(row: *const f32, gain: *const f32, bias: *const f32, width: usize, out: *mut u16) {
+            // SAFETY: same contract as the body.
+            unsafe { math::layer_norm(row, gain, bias, width, out) }
+        }
+        $(#[$attribute])*
+        unsafe fn softmax_row(row: &mut SoftmaxRow) {
+            // SAFETY: same contract as the body.
+            unsafe { math::softmax_row(row) }
+        }
+        $(#[$attribute])*
+        unsafe fn scale_to_bf16(input: *const f32, factor: f32, n: usize, out: *mut u16) {
+            // SAFETY: same contract as the body.
+            unsafe { math::scale_to_bf16(input, factor, n, out) }
+        }
+        $(#[$attribute])*
+        unsafe fn attend_past(attention: &mut PastAttention) {
+            // SAFETY: same contract as the body.
+            unsafe { math::attend_past(attention) }
+        }
+        $(#[$attribute])*
+        unsafe fn log_sum(row: *const f32, n: usize) -> (f32, f32) {
+            // SAFETY: same contract as the body.
+            unsafe { math::log_sum(row, n) }
+        }
+    };
+}
+pub(super) use bodies;
+
+bodies!();

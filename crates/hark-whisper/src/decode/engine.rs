@@ -1,0 +1,381 @@
+//! The engine: many windows at once on one backend, each at its own place in its text.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::search::{Hypothesis, Plan, Search};
+use super::{DecodeOptions, Decoded, Language, compression_ratio, start_sequence};
+use crate::backend::{Ask, Backend, Entry, Rules};
+use crate::tokenizer::Tokenizer;
+use crate::words::{AlignmentRows, word_times};
+
+/// One window to decode.
+pub struct Job {
+    /// The caller's number for it.
+    pub id: u64,
+    /// Log-mel values, frame-major, 3000 frames.
+    pub mel: Vec<f32>,
+    /// Frames of 20 ms that hold sound; the rest of the window is padding.
+    pub frames: usize,
+    /// How to decode it.
+    pub options: Arc<DecodeOptions>,
+    /// A higher number is more urgent; a step can leave out the lower ones.
+    pub lane: u8,
+}
+
+/// What became of a job.
+#[derive(Debug)]
+pub enum Outcome {
+    /// What was said.
+    Decoded(Box<Decoded>),
+    /// The language was to be detected and is not sure enough: the probabilities, likeliest first.
+    Languages(Vec<(String, f32)>),
+}
+
+/// Decodes jobs in the slots of a backend.
+pub struct Engine<B: Backend> {
+    backend: B,
+    tokenizer: Arc<Tokenizer>,
+    windows: Vec<Option<Window>>,
+}
+
+/// A window in its slot.
+struct Window {
+    job: Job,
+    phase: Phase,
+    language: String,
+    language_probability: f32,
+    no_speech: f32,
+    /// Temperatures not yet tried.
+    temperatures: VecDeque<f32>,
+    temperature: f32,
+    /// The best refused result so far.
+    refused: Option<Decoded>,
+}
+
+enum Phase {
+    Detecting,
+    Prompting(Search),
+    /// The prompt is in row 0; drawn hypotheses start from it in rows of their own.
+    Spreading(Search),
+    Searching(Search),
+}
+
+impl<B: Backend> Engine<B> {
+    /// An engine over `backend`.
+    pub fn new(backend: B, tokenizer: Arc<Tokenizer>) -> Self {
+        let windows = (0..backend.slots()).map(|_| None).collect();
+        Engine { backend, tokenizer, windows }
+    }
+
+    /// The backend, for its name and sizes.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The tokenizer of the checkpoint.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// How many windows are being decoded.
+    pub fn live(&self) -> usize {
+        self.windows.iter().flatten().count()
+    }
+
+    /// The highest lane that is being decoded.
+    pub fn highest_lane(&self) -> Option<u8> {
+        self.windows.iter().flatten().map(|window| window.job.lane).max()
+    }
+
+    /// How many more windows fit.
+    pub fn free(&self) -> usize {
+        self.windows.len() - self.live()
+    }
+
+    /// Encodes a window into a free slot.
+    ///
+    /// # Panics
+    /// When no slot is free.
+    pub fn admit(&mut self, job: Job) {
+        let slot = self.windows.iter().position(Option::is_none).expect("a free slot");
+        self.backend.encode(&[(slot, &job.mel)]);
+        let temperatures = job.options.temperatures.iter().copied().collect();
+        let mut window = Window {
+            phase: Phase::Detecting,
+            language: "en".to_owned(),
+            language_probability: 1.0,
+            no_speech: 0.0,
+            temperatures,
+            temperature: 0.0,
+            refused: None,
+            // The values have done their work; what is kept of the job is small.
+            job: Job { mel: Vec::new(), ..job },
+        };
+        let known = match &window.job.options.language {
+            Language::Known(code) => Some(code.clone()),
+            Language::Detect { .. } if !self.tokenizer.is_multilingual() => Some("en".to_owned()),
+            Language::Detect { .. } => None,
+        };
+        if let Some(code) = known {
+            window.language = code;
+            window.next_attempt(&self.tokenizer, self.backend.rows());
+        }
+        self.windows[slot] = Some(window);
+    }
+
+    /// Drops the windows that `unwanted` names.
+    pub fn drop_windows(&mut self, mut unwanted: impl FnMut(u64) -> bool) {
+        for window in &mut self.windows {
+            if window.as_ref().is_some_and(|window| unwanted(window.job.id)) {
+                *window = None;
+            }
+        }
+    }
+
+    /// How many different lanes are being decoded.
+    pub fn lanes(&self) -> usize {
+        let mut lanes: Vec<u8> = self.windows.iter().flatten().map(|window| window.job.lane).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes.len()
+    }
+
+    /// Advances every window of `least_lane` and above by one token and returns those that are done.
+    pub fn step(&mut self, least_lane: u8) -> Vec<(u64, Outcome)> {
+        let mut entries = Vec::new();
+        let mut shares: Vec<(usize, usize)> = Vec::new();
+        for (slot, window) in self.windows.iter_mut().enumerate() {
+            if let Some(window) = window.as_mut().filter(|window| window.job.lane >= least_lane) {
+                let before = entries.len();
+                window.entries(slot, &self.tokenizer, &mut entries);
+                shares.push((slot, entries[before..].iter().filter(|entry| entry.ask.is_some()).count()));
+            }
+        }
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let answers = self.backend.step(&entries);
+        let mut answers = answers.as_slice();
+        let mut done = Vec::new();
+        for (slot, count) in shares {
+            let (mine, rest) = answers.split_at(count);
+            answers = rest;
+            let Some(window) = &mut self.windows[slot] else { continue };
+            let Some(outcome) = window.absorb(mine, &self.tokenizer, self.backend.rows()) else { continue };
+            let outcome = match outcome {
+                Outcome::Decoded(mut decoded) => {
+                    if window.job.options.words && !decoded.tokens.is_empty() {
+                        let job = &window.job;
+                        align(&mut self.backend, &self.tokenizer, slot, job, &mut decoded);
+                    }
+                    Outcome::Decoded(decoded)
+                }
+                other => other,
+            };
+            done.push((window.job.id, outcome));
+            self.windows[slot] = None;
+        }
+        done
+    }
+}
+
+/// Finds the times of the words of a decoded window.
+fn align<B: Backend>(backend: &mut B, tokenizer: &Tokenizer, slot: usize, job: &Job, decoded: &mut Decoded) {
+    let is_text = |token: u32| token < tokenizer.eot;
+    let (text, probabilities): (Vec<u32>, Vec<f32>) = decoded
+        .tokens
+        .iter()
+        .zip(&decoded.log_probs)
+        .filter(|&(&token, _)| is_text(token))
+        .map(|(&token, log_prob)| (token, log_prob.exp()))
+        .unzip();
+    if text.is_empty() {
+        return;
+    }
+    let mut tokens = start_sequence(tokenizer, &decoded.language, job.options.task);
+    let first = tokens.len();
+    tokens.push(tokenizer.no_timestamps);
+    tokens.extend(&text);
+    let scores = backend.align(slot, &tokens, first, job.frames);
+    let rows = AlignmentRows {
+        heads: scores.scores.chunks_exact(scores.rows * scores.frames).collect(),
+        stride: scores.frames,
+        leading: 0,
+    };
+    decoded.words = word_times(tokenizer, &decoded.language, &text, &probabilities, &rows, job.frames);
+}
+
+impl Window {
+    /// The prompt: earlier text where there is some, then the start sequence.
+    fn prompt(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let options = &self.job.options;
+        let mut tokens = Vec::new();
+        if !options.prompt.is_empty() {
+            // Half of the context is for the text; of a longer prompt the end counts.
+            let most = 448 / 2 - 1;
+            tokens.push(tokenizer.sot_prev);
+            tokens.extend(&options.prompt[options.prompt.len().saturating_sub(most)..]);
+        }
+        tokens.extend(start_sequence(tokenizer, &self.language, options.task));
+        if !options.timestamps {
+            tokens.push(tokenizer.no_timestamps);
+        }
+        tokens
+    }
+
+    /// Starts over with the next temperature; false when none is left.
+    fn next_attempt(&mut self, tokenizer: &Tokenizer, rows: usize) -> bool {
+        let Some(temperature) = self.temperatures.pop_front() else { return false };
+        let options = &self.job.options;
+        let width = if temperature > 0.0 { options.best_of } else { options.beam };
+        let prompt_len = self.prompt(tokenizer).len();
+        let plan = Plan {
+            width: width.clamp(1, rows),
+            temperature,
+            timestamps: options.timestamps,
+            most_tokens: options.most_tokens.min(448 - prompt_len),
+            last_time: tokenizer.timestamp_begin + self.job.frames as u32,
+        };
+        let seed = self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
+        self.temperature = temperature;
+        self.phase = Phase::Prompting(Search::new(plan, prompt_len, seed));
+        true
+    }
+
+    fn entries(&mut self, slot: usize, tokenizer: &Tokenizer, out: &mut Vec<Entry>) {
+        let prompt = match &self.phase {
+            Phase::Detecting => vec![tokenizer.sot],
+            _ => self.prompt(tokenizer),
+        };
+        let entry = |row: usize, position: usize, ask: Option<Ask>| Entry {
+            slot,
+            row,
+            parent: 0,
+            position,
+            token: prompt[position],
+            ask,
+        };
+        let nothing = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: false };
+        let last = prompt.len() - 1;
+        match &mut self.phase {
+            Phase::Detecting => out.push(entry(0, 0, Some(Ask { languages: true, ..nothing }))),
+            Phase::Prompting(search) => {
+                let asks = search.first_asks(tokenizer);
+                let spreads = asks.len() > 1;
+                for position in 0..last + usize::from(!spreads) {
+                    let is_start = prompt[position] == tokenizer.sot;
+                    let ask = if position == last { Some(asks[0]) } else { is_start.then_some(nothing) };
+                    out.push(entry(0, position, ask));
+                }
+            }
+            Phase::Spreading(search) => {
+                for (row, ask) in search.first_asks(tokenizer).into_iter().enumerate() {
+                    out.push(entry(row, last, Some(ask)));
+                }
+            }
+            Phase::Searching(search) => search.entries(slot, tokenizer, out),
+        }
+    }
+
+    /// Takes the answers to the entries; returns the outcome when the window is done.
+    fn absorb(&mut self, answers: &[crate::backend::Answer], tokenizer: &Tokenizer, rows: usize) -> Option<Outcome> {
+        match std::mem::replace(&mut self.phase, Phase::Detecting) {
+            Phase::Detecting => {
+                let mut heard: Vec<(String, f32)> = tokenizer
+                    .languages()
+                    .iter()
+                    .map(|code| (*code).to_owned())
+                    .zip(answers[0].languages.iter().copied())
+                    .collect();
+                heard.sort_by(|a, b| b.1.total_cmp(&a.1));
+                let Language::Detect { sure_from } = self.job.options.language else { return None };
+                if heard.is_empty() || heard[0].1 < sure_from {
+                    return Some(Outcome::Languages(heard));
+                }
+                (self.language, self.language_probability) = heard.swap_remove(0);
+                self.next_attempt(tokenizer, rows);
+                None
+            }
+            Phase::Prompting(mut search) => {
+                // The first answer is the start token's, the last one the prompt's end (unless it is asked anew).
+                self.no_speech = answers[0].no_speech;
+                if answers.len() > 1 {
+                    search.begin(&answers[1..], tokenizer);
+                    self.settle(search, tokenizer, rows)
+                } else {
+                    self.phase = Phase::Spreading(search);
+                    None
+                }
+            }
+            Phase::Spreading(mut search) => {
+                search.begin(answers, tokenizer);
+                self.settle(search, tokenizer, rows)
+            }
+            Phase::Searching(mut search) => {
+                search.absorb(answers, tokenizer);
+                self.settle(search, tokenizer, rows)
+            }
+        }
+    }
+
+    /// Goes on searching, or checks the result and takes it, or tries the next temperature.
+    fn settle(&mut self, search: Search, tokenizer: &Tokenizer, rows: usize) -> Option<Outcome> {
+        if !search.is_done() {
+            self.phase = Phase::Searching(search);
+            return None;
+        }
+        let decoded = self.decoded(search.best(), tokenizer);
+        let options = &self.job.options;
+        let repeats = decoded.compression > options.most_compression;
+        let doubtful = decoded.mean_log_prob < options.least_log_prob;
+        let silent = decoded.no_speech > options.most_no_speech && doubtful;
+        if silent {
+            return Some(Outcome::Decoded(Box::new(Decoded {
+                tokens: Vec::new(),
+                log_probs: Vec::new(),
+                text: String::new(),
+                ..decoded
+            })));
+        }
+        if !repeats && !doubtful {
+            return Some(Outcome::Decoded(Box::new(decoded)));
+        }
+        // Of refused results keep the likeliest that does not repeat itself.
+        let better = self.refused.as_ref().is_none_or(|other| {
+            let key = |result: &Decoded| (result.compression <= options.most_compression, result.mean_log_prob);
+            key(&decoded).partial_cmp(&key(other)) == Some(std::cmp::Ordering::Greater)
+        });
+        if better {
+            self.refused = Some(decoded);
+        }
+        if self.next_attempt(tokenizer, rows) {
+            return None;
+        }
+        self.refused.take().map(|decoded| Outcome::Decoded(Box::new(decoded)))
+    }
+
+    fn decoded(&self, best: Option<Hypothesis>, tokenizer: &Tokenizer) -> Decoded {
+        let (tokens, log_probs, mean_log_prob) = match best {
+            Some(best) => {
+                let mean = best.mean_log_prob();
+                (best.tokens, best.log_probs, mean)
+            }
+            None => (Vec::new(), Vec::new(), f32::NEG_INFINITY),
+        };
+        let text_tokens: Vec<u32> = tokens.iter().copied().filter(|&token| token < tokenizer.eot).collect();
+        let text = tokenizer.decode(&text_tokens).trim().to_owned();
+        Decoded {
+            language: self.language.clone(),
+            language_probability: self.language_probability,
+            compression: compression_ratio(&text),
+            log_probs: log_probs[..tokens.len()].to_vec(),
+            tokens,
+            text,
+            mean_log_prob,
+            no_speech: self.no_speech,
+            temperature: self.temperature,
+            words: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One in-memory view of a Whisper checkpoint, whatever file it came from.
+//!
+//! In come CTranslate2, Hugging Face safetensors, ggml or quantized ONNX files, memory-mapped; out go
+//! tensors in `f32` under OpenAI's names and shapes, the vocabulary and the facts of generation. How the
+//! tensors are packed for a kernel, and where files are downloaded from, is none of its business.
+//!
+//! Files may be hostile: every length is checked against the file before anything is allocated.
+
+mod alignment;
+mod ct2;
+mod error;
+mod file;
+mod folder;
+mod ggml;
+mod names;
+mod onnx;
+mod protobuf;
+mod safetensors;
+mod tensor;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+pub use crate::tokenizer::Vocabulary;
+pub use error::WeightsError;
+use file::WeightsFile;
+pub use names::canonical_tensors;
+use tensor::Tensor;
+
+/// The sizes of a Whisper network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dims {
+    /// Mel channels: 80, or 128 since large-v3.
+    pub n_mels: usize,
+    /// Encoder positions of a 30 s window: 1500.
+    pub n_audio_ctx: usize,
+    /// Width of the encoder.
+    pub n_audio_state: usize,
+    /// Attention heads of an encoder layer.
+    pub n_audio_head: usize,
+    /// Encoder layers.
+    pub n_audio_layer: usize,
+    /// Most tokens the decoder can hold: 448.
+    pub n_text_ctx: usize,
+    /// Width of the decoder.
+    pub n_text_state: usize,
+    /// Attention heads of a decoder layer.
+    pub n_text_head: usize,
+    /// Decoder layers.
+    pub n_text_layer: usize,
+    /// Tokens, text and special.
+    pub n_vocab: usize,
+}
+
+/// The kind of file a checkpoint came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// CTranslate2 `model.bin`.
+    CTranslate2,
+    /// Hugging Face safetensors, single or sharded.
+    Safetensors,
+    /// whisper.cpp's ggml `.bin`.
+    Ggml,
+    /// ONNX graphs as transformers.js uses them.
+    Onnx,
+    /// Made in memory, for tests and benchmarks.
+    Generated,
+}
+
+type Generator = Box<dyn Fn(&str, &[usize]) -> Vec<f32> + Send + Sync>;
+
+/// A Whisper checkpoint: its sizes, its vocabulary and its tensors.
+pub struct Checkpoint {
+    /// The sizes of the network.
+    pub dims: Dims,
+    /// The file format it was read from.
+    pub format: Format,
+    /// Cross-attention heads `(layer, head)` that follow the audio in time.
+    pub alignment_heads: Vec<(usize, usize)>,
+    /// What the tokenizer is built from.
+    pub vocabulary: Vocabulary,
+    /// Tokens the checkpoint's files say never to sample, where they say so.
+    pub suppress_tokens: Option<Vec<u32>>,
+    /// Tokens the checkpoint's files say never to sample first, where they say so.
+    pub begin_suppress_tokens: Option<Vec<u32>>,
+    tensors: HashMap<String, Tensor>,
+    files: Vec<WeightsFile>,
+    generator: Option<Generator>,
+}
+
+/// What a format's reader found, before it is checked against the shape of a Whisper network.
+struct Found {
+    format: Format,
+    files: Vec<WeightsFile>,
+    tensors: HashMap<String, Tensor>,
+    audio_heads: Option<usize>,
+    text_heads: Option<usize>,
+    vocabulary: Option<Vec<Vec<u8>>>,
+    facts: folder::Facts,
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint in a folder, or a single weights file with its companions beside it.
+    pub fn open(folder_or_file: &Path) -> Result<Self, WeightsError> {
+        let found = folder::find(folder_or_file)?;
+        Self::check(found, folder_or_file)
+    }
+
+    /// Makes a checkpoint whose tensors come from `generator(name, shape)` each time they are asked for.
+    pub fn generated(
+        dims: Dims,
+        vocabulary: Vocabulary,
+        generator: impl Fn(&str, &[usize]) -> Vec<f32> + Send + Sync + 'static,
+    ) -> Self {
+        let tensors = canonical_tensors(&dims)
+            .into_iter()
+            .map(|(name, shape)| (name, Tensor::without_data(shape)))
+            .collect();
+        Self {
+            dims,
+            format: Format::Generated,
+            alignment_heads: alignment::heads(&dims),
+            vocabulary,
+            suppress_tokens: None,
+            begin_suppress_tokens: None,
+            tensors,
+            files: Vec::new(),
+            generator: Some(Box::new(generator)),
+        }
+    }
+
+    /// Whether this checkpoint has the tensor of that OpenAI name.
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// The shape of a tensor.
+    pub fn shape(&self, name: &str) -> Result<Vec<usize>, WeightsError> {
+        Ok(self.find(name)?.shape.clone())
+    }
+
+    /// A whole tensor, dequantized, row-major.
+    pub fn tensor(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let tensor = self.find(name)?;
+        if let Some(generator) = &self.generator {
+            return Ok(generator(name, &tensor.shape));
+        }
+        let mut values = vec![0.0; tensor.len()];
+        tensor.read(&self.files, 0..tensor.rows(), &mut values);
+        Ok(values)
+    }
+
+    /// Some rows (along the first dimension) of a tensor, dequantized into `out`.
+    ///
+    /// # Panics
+    /// When the rows are not in the tensor or `out` has another length than they need.
+    pub fn rows(
+        &self,
+        name: &str,
+        rows: Range<usize>,
+        out: &mut [f32],
+    ) -> Result<(), WeightsError> {
+        let tensor = self.find(name)?;
+        let columns = tensor.columns();
+        assert!(rows.start <= rows.end && rows.end <= tensor.rows(), "rows outside {name}");
+        assert_eq!(out.len(), rows.len() * columns, "room for rows of {name}");
+        match &self.generator {
+            Some(generator) => {
+                let all = generator(name, &tensor.shape);
+                out.copy_from_slice(&all[rows.start * columns..rows.end * columns]);
+            }
+            None => tensor.read(&self.files, rows, out),
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<&Tensor, WeightsError> {
+        self.tensors.get(name).ok_or_else(|| WeightsError::MissingTensor {
+            path: self.files.first().map(|f| f.path.clone()).unwrap_or_default(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// Checks that every tensor of the network is there in its shape, and fills in the published facts.
+    fn check(mut found: Found, path: &Path) -> Result<Self, WeightsError> {
+        names::add_missing_positions(&mut found.tensors);
+        let dims = names::measure(&found.tensors, found.audio_heads, found.text_heads)
+            .map_err(|what| WeightsError::damaged(path, what))?;
+
+        let mut tensors = HashMap::new();
+        for (name, shape) in canonical_tensors(&dims) {
+            let Some(mut tensor) = found.tensors.remove(&name) else {
+                return Err(WeightsError::MissingTensor { path: path.to_owned(), name });
+            };
+            tensor.take_shape(&shape).map_err(|had| {
+                WeightsError::damaged(path, format!("{name} has shape {had:?} where {shape:?} is needed"))
+            })?;
+            tensors.insert(name, tensor);
+        }
+
+        let vocabulary = match found.vocabulary {
+            Some(tokens) => Vocabulary::from_tokens(dims.n_vocab, tokens),
+            None => {
+                let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+                Vocabulary::open(folder, dims.n_vocab)
+            }
+        }?;
+        let in_vocabulary = |ids: Vec<u32>| -> Vec<u32> {
+            ids.into_iter().filter(|id| (*id as usize) < dims.n_vocab).collect()
+        };
+        let heads: Vec<_> = found
+            .facts
+            .alignment_heads
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(layer, head)| *layer < dims.n_text_layer && *head < dims.n_text_head)
+            .collect();
+        tracing::debug!(?path, ?found.format, ?dims, "opened checkpoint");
+        Ok(Self {
+            dims,
+            format: found.format,
+            alignment_heads: if heads.is_empty() { alignment::heads(&dims) } else { heads },
+            vocabulary,
+            suppress_tokens: found.facts.suppress_tokens.map(in_vocabulary),
+            begin_suppress_tokens: found.facts.begin_suppress_tokens.map(in_vocabulary),
+            tensors,
+            files: found.files,
+            generator: None,
+        })
+    }
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("format", &self.format)
+            .field("dims", &self.dims)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
