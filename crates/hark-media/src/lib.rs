@@ -1,1 +1,134 @@
-//! hark-media
+//! Any audio or video as a stream of 16 kHz mono samples.
+//!
+//! In: a path or a reader with the bytes of any audio or video file. Out: blocks of `f32` samples at 16 kHz, one channel, in
+//! bounded memory, with what is known about the file and warnings about what is wrong with it; and 16-bit WAV files.
+//! None of its business: what the samples mean, where files come from, networks.
+//!
+//! What Symphonia reads as well as ffmpeg does (the format tests hold them side by side) is decoded in this process: WAV, AIFF,
+//! FLAC, MP3, AAC-LC, Vorbis. The rest goes through a confined ffmpeg child. Both hand over the track's own rate and
+//! channels; one downmix and one resampler turn them into the output.
+
+mod decode;
+mod downmix;
+mod error;
+mod ffmpeg;
+mod input;
+mod kernel;
+mod mp4;
+mod report;
+mod resample;
+mod sandbox;
+mod sniff;
+mod stream;
+mod wav;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use error::MediaError;
+pub use input::Source;
+pub use stream::{AudioStream, decode_all};
+pub use wav::{write_wav, write_wav_file};
+
+/// The rate of every stream this crate gives, in samples a second.
+pub const SAMPLE_RATE: u32 = 16_000;
+
+/// What one source may cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// The longest audio, in seconds; longer is [`MediaError::TooLong`].
+    pub max_seconds: Option<f64>,
+    /// Processor time of the ffmpeg child, in seconds.
+    pub ffmpeg_cpu_seconds: u64,
+    /// Address space of the ffmpeg child, in bytes.
+    pub ffmpeg_memory_bytes: u64,
+    /// The longest wait for ffmpeg's next samples.
+    pub ffmpeg_wall: Duration,
+    /// The most that is written to a temporary file when a pipe carries a container that must seek, in bytes.
+    pub spool_bytes: u64,
+}
+
+impl Default for Limits {
+    /// Enough for a day of video on a slow machine.
+    fn default() -> Self {
+        Limits {
+            max_seconds: None,
+            ffmpeg_cpu_seconds: 3600,
+            ffmpeg_memory_bytes: 2 << 30,
+            ffmpeg_wall: Duration::from_secs(60),
+            spool_bytes: 16 << 30,
+        }
+    }
+}
+
+/// How to read a source.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which audio track to read, counted from 0; the first when not given.
+    pub track: Option<usize>,
+    /// What it may cost.
+    pub limits: Limits,
+    /// The ffmpeg program; looked for on the path when not given.
+    pub ffmpeg: Option<PathBuf>,
+}
+
+/// Who decodes a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoder {
+    /// Rust code in this process.
+    InProcess,
+    /// An ffmpeg child process.
+    Ffmpeg,
+}
+
+/// What a source turned out to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Info {
+    /// The container, for example "mp3" or "matroska".
+    pub container: String,
+    /// The audio codec, for example "aac".
+    pub codec: String,
+    /// The track's own sample rate.
+    pub sample_rate: u32,
+    /// The track's own number of channels.
+    pub channels: u16,
+    /// The length in seconds as the container gives it; samples may turn out fewer or more.
+    pub duration: Option<f64>,
+    /// How many audio tracks there are.
+    pub audio_tracks: usize,
+    /// Who decodes it.
+    pub decoder: Decoder,
+}
+
+/// Decoded samples at the track's own rate, channels interleaved.
+#[derive(Default)]
+pub(crate) struct Block {
+    rate: u32,
+    channels: usize,
+    /// Speaker positions, see `downmix`.
+    mask: Option<u64>,
+    samples: Vec<f32>,
+}
+
+impl Block {
+    fn frames(&self) -> usize {
+        self.samples.len() / self.channels.max(1)
+    }
+
+    fn silence(&mut self, rate: u32, channels: usize, frames: usize) {
+        (self.rate, self.channels, self.mask) = (rate, channels, None);
+        self.samples.clear();
+        self.samples.resize(frames * channels, 0.0);
+    }
+
+    fn drop_front(&mut self, frames: usize) {
+        self.samples
+            .drain(..frames.min(self.frames()) * self.channels);
+    }
+
+    fn truncate(&mut self, frames: u64) {
+        if frames < self.frames() as u64 {
+            self.samples.truncate(frames as usize * self.channels);
+        }
+    }
+}

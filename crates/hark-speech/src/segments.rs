@@ -3,8 +3,6 @@
 use hark_api::{Segment, Word};
 use hark_whisper::decode::Decoded;
 
-use crate::windows::Window;
-
 /// A pause from which a sentence is cut even without a full stop.
 const LONG_PAUSE: f64 = 1.2;
 /// From this length on a segment ends at the next comma or short pause…
@@ -16,61 +14,28 @@ const BREATH: f64 = 0.35;
 
 const SAMPLE_RATE: f64 = hark_media::SAMPLE_RATE as f64;
 
-/// Where a window stands in its recording, without its samples.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// Seconds from the start of the recording.
-    pub start: f64,
-    /// Seconds from the start of the recording.
-    pub end: f64,
-    /// First and last second of speech inside.
-    speech: (f64, f64),
-}
-
-impl Place {
-    /// The place of `window`.
-    pub fn of(window: &Window) -> Self {
-        let seconds = |sample: u64| sample as f64 / SAMPLE_RATE;
-        let first = window.speech.first().map_or(window.start, |span| span.0);
-        let last = window.speech.last().map_or(window.end(), |span| span.1);
-        Place {
-            start: seconds(window.start),
-            end: seconds(window.end()),
-            speech: (seconds(first), seconds(last)),
-        }
-    }
-}
-
-/// The segments of one decoded window.
-pub fn segments_of(place: &Place, decoded: &Decoded) -> Vec<Segment> {
-    if decoded.text.is_empty() {
-        return Vec::new();
-    }
-    if decoded.words.is_empty() {
-        return vec![Segment {
-            start: round(place.speech.0),
-            end: round(place.speech.1.max(place.speech.0)),
-            text: decoded.text.clone(),
-            speaker: None,
-            confidence: mean_probability(&decoded.log_probs),
-            words: Vec::new(),
-        }];
-    }
-    let on_clock = |seconds: f64| round((place.start + seconds).clamp(place.start, place.end));
+/// The segments of one decoded window that lies at `samples` (first, and one after the last) of its recording.
+///
+/// `gaps` are stretches of the window that were decoded on their own: no segment reaches across one.
+pub fn segments_of(samples: (u64, u64), decoded: &Decoded, gaps: &[(f64, f64)]) -> Vec<Segment> {
+    let (start, end) = (samples.0 as f64 / SAMPLE_RATE, samples.1 as f64 / SAMPLE_RATE);
+    let on_clock = |seconds: f64| round((start + seconds).clamp(start, end));
+    let gap_between = |left: f64, right: f64| gaps.iter().any(|gap| left <= gap.0 + 0.01 && right >= gap.1 - 0.01);
     let mut segments = Vec::new();
     let mut current: Vec<(Word, String)> = Vec::new();
     for word in &decoded.words {
+        let (from, to) = outside(gaps, word.start, word.end);
         let timed = Word {
             word: word.text.trim().to_owned(),
-            start: on_clock(word.start),
-            end: on_clock(word.end),
+            start: on_clock(from),
+            end: on_clock(to),
             confidence: word.probability,
         };
         if timed.word.is_empty() {
             continue;
         }
         if let (Some((first, _)), Some((last, _))) = (current.first(), current.last())
-            && ends_before(first, last, &timed)
+            && (ends_before(first, last, &timed) || gap_between(last.end - start, from))
         {
             segments.push(join(std::mem::take(&mut current)));
         }
@@ -80,6 +45,19 @@ pub fn segments_of(place: &Place, decoded: &Decoded) -> Vec<Segment> {
         segments.push(join(current));
     }
     segments
+}
+
+/// A word's times with what lies inside a gap cut off.
+fn outside(gaps: &[(f64, f64)], mut start: f64, mut end: f64) -> (f64, f64) {
+    for gap in gaps {
+        if start < gap.0 && end > gap.0 {
+            end = gap.0;
+        } else if start >= gap.0 && start < gap.1 {
+            start = gap.1.min(end.max(gap.1));
+            end = end.max(start);
+        }
+    }
+    (start, end)
 }
 
 /// Whether a segment from `first` to `last` ends before `next`.
@@ -128,14 +106,6 @@ pub fn straighten(segments: &mut [Segment]) {
         segment.end = segment.words.last().map_or(segment.end.max(segment.start), |word| word.end);
         latest = latest.max(segment.end);
     }
-}
-
-/// Mean of the tokens' probabilities, 0 to 1.
-fn mean_probability(log_probs: &[f32]) -> f32 {
-    if log_probs.is_empty() {
-        return 0.0;
-    }
-    log_probs.iter().map(|log_prob| log_prob.exp()).sum::<f32>() / log_probs.len() as f32
 }
 
 /// Times are told to the millisecond.

@@ -17,7 +17,8 @@ use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
 use crate::scheduler::{Lane, Scheduler, WindowRequest};
-use crate::segments::{Place, segments_of, straighten};
+use crate::coverage::left_out;
+use crate::segments::{segments_of, straighten};
 use crate::vad::{SileroVad, VadStream};
 use crate::windows::{Window, WindowCutter, WindowOptions};
 
@@ -26,7 +27,7 @@ use crate::windows::{Window, WindowCutter, WindowOptions};
 pub struct LoadOptions {
     /// Folder of the Whisper checkpoint.
     pub model_dir: PathBuf,
-    /// File of the Silero voice-activity weights.
+    /// Folder or file of the Silero voice-activity weights.
     pub vad: PathBuf,
     /// Threads that compute; all cores when not given.
     pub threads: Option<usize>,
@@ -64,6 +65,8 @@ pub struct Request {
     pub task: Task,
     /// Whether every word gets its time.
     pub words: bool,
+    /// Whether the model marks times between phrases as it writes: slower by a tenth, and it skips less.
+    pub timestamps: bool,
     /// Hypotheses followed; 1 is greedy.
     pub beam: usize,
     /// Temperatures to try, the first being the normal one.
@@ -91,6 +94,7 @@ impl Default for Request {
             language: None,
             task: Task::Transcribe,
             words: true,
+            timestamps: false,
             beam: decode.beam,
             temperatures: decode.temperatures,
             prompt: None,
@@ -138,6 +142,10 @@ pub struct Transcription {
     pub warnings: Vec<String>,
     /// Probability of the language when it was found out, 1 when it was given.
     pub language_probability: f32,
+    /// Windows that were decoded, second looks included.
+    pub windows: usize,
+    /// Stretches that a first text left out and that were decoded again.
+    pub second_looks: usize,
 }
 
 /// A loaded model that transcribes any number of recordings at once; clones share it.
@@ -227,6 +235,22 @@ const VOTERS: usize = 5;
 /// Recordings up to this length count as clips that somebody waits for.
 const CLIP_SECONDS: f64 = 60.0;
 
+/// A window that the engine has.
+struct Outstanding {
+    window: Window,
+    /// Set for a stretch that another window's text left out.
+    is_second_look: bool,
+}
+
+/// A decoded window, without its samples.
+struct Done {
+    /// First sample and the one after the last.
+    samples: (u64, u64),
+    decoded: Decoded,
+    /// Stretches decoded on their own, in seconds from the window's start.
+    gaps: Vec<(f64, f64)>,
+}
+
 /// The state of one transcription.
 struct Recording<'a> {
     transcriber: &'a Transcriber,
@@ -242,9 +266,9 @@ struct Recording<'a> {
     replies: Receiver<(usize, Outcome)>,
     reply_to: Sender<(usize, Outcome)>,
     unwanted: Arc<AtomicBool>,
-    /// Places of windows that are not decoded yet, by number.
-    outstanding: BTreeMap<usize, Place>,
-    decoded: BTreeMap<usize, (Place, Decoded)>,
+    /// Windows that are not decoded yet, by number.
+    outstanding: BTreeMap<usize, Outstanding>,
+    done: Vec<Done>,
     windows: usize,
     seconds_read: f64,
     total: Option<f64>,
@@ -275,7 +299,9 @@ impl<'a> Recording<'a> {
                 task: request.task,
                 beam: request.beam.max(1),
                 temperatures: request.temperatures.clone(),
-                words: request.words,
+                // Always: the alignment also shows what a text leaves out.
+                words: true,
+                timestamps: request.timestamps,
                 prompt,
                 ..DecodeOptions::default()
             },
@@ -287,7 +313,7 @@ impl<'a> Recording<'a> {
             reply_to,
             unwanted: Arc::new(AtomicBool::new(false)),
             outstanding: BTreeMap::new(),
-            decoded: BTreeMap::new(),
+            done: Vec::new(),
             windows: 0,
             seconds_read: 0.0,
             total: duration,
@@ -300,7 +326,7 @@ impl<'a> Recording<'a> {
         mut audio: AudioStream,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcription, SpeechError> {
-        let mut vad = VadStream::new(&self.transcriber.vad);
+        let mut vad = VadStream::leveled(&self.transcriber.vad);
         let mut cutter = WindowCutter::new(&self.request.windows);
         let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
         let mut samples_read = 0u64;
@@ -353,16 +379,7 @@ impl<'a> Recording<'a> {
     /// Submits all held windows.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.held) {
-            let place = Place::of(&window);
-            let language = match &self.language {
-                Some((code, _)) => Language::Known(code.clone()),
-                None => Language::Detect { sure_from: 0.0 },
-            };
-            let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
-            let tag = self.windows;
-            self.windows += 1;
-            self.outstanding.insert(tag, place);
-            self.submit(tag, &window, options);
+            self.start(window, false);
             let most = if self.request.condition_on_previous { 1 } else { MOST_OUTSTANDING };
             while self.outstanding.len() >= most {
                 self.wait(progress)?;
@@ -371,15 +388,28 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
+    /// Hands one window to the engine.
+    fn start(&mut self, window: Window, is_second_look: bool) {
+        let language = match &self.language {
+            Some((code, _)) => Language::Known(code.clone()),
+            None => Language::Detect { sure_from: 0.0 },
+        };
+        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
+        let tag = self.windows;
+        self.windows += 1;
+        self.submit(tag, &window, options);
+        self.outstanding.insert(tag, Outstanding { window, is_second_look });
+    }
+
     /// What the next window is told of the text before it.
     fn prompt(&self) -> Vec<u32> {
         let mut prompt = self.options.prompt.clone();
         // A text that needed a high temperature is no example to follow.
         if self.request.condition_on_previous
-            && let Some((_, (_, previous))) = self.decoded.last_key_value()
-            && previous.temperature < 0.5
+            && let Some(Done { decoded, .. }) = self.done.last()
+            && decoded.temperature < 0.5
         {
-            prompt.extend(previous.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
+            prompt.extend(decoded.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
         }
         prompt
     }
@@ -455,24 +485,45 @@ impl<'a> Recording<'a> {
     }
 
     fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
-        let Some(place) = self.outstanding.remove(&tag) else { return };
+        let Some(Outstanding { window, is_second_look }) = self.outstanding.remove(&tag) else { return };
         if let Outcome::Decoded(decoded) = outcome {
-            self.decoded.insert(tag, (place, *decoded));
+            self.keep(window, *decoded, is_second_look);
         }
         // Done is what lies before the first window that is not.
-        let audio_done = self.outstanding.values().next().map_or(self.seconds_read, |place| place.start);
+        let first = self.outstanding.values().map(|other| other.window.start).min();
+        let audio_done = first.map_or(self.seconds_read, |sample| sample as f64 / f64::from(SAMPLE_RATE));
         progress(Progress { audio_done, audio_total: self.total });
     }
 
+    /// Keeps a decoded window, and has what its text leaves out decoded again.
+    fn keep(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
+        // On a second look only a confident text counts: the first look had a reason to pass over it.
+        let doubtful = decoded.mean_log_prob < LEAST_LOG_PROB_OF_A_SECOND_LOOK;
+        if decoded.text.is_empty() || is_second_look && doubtful {
+            return;
+        }
+        if self.language.is_none() {
+            self.language = Some((decoded.language.clone(), decoded.language_probability));
+        }
+        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
+        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
+        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
+        for &(from, to) in &gaps {
+            let second_look = part_of(&window, from, to);
+            self.start(second_look, true);
+        }
+        self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
+    }
+
     fn finish(&mut self, warnings: Vec<String>) -> Transcription {
-        let decoded = std::mem::take(&mut self.decoded);
-        let (language, language_probability) = self
-            .language
-            .take()
-            .or_else(|| decoded.values().next().map(|(_, first)| (first.language.clone(), first.language_probability)))
-            .unwrap_or_default();
-        let mut segments: Vec<_> = decoded.values().flat_map(|(place, decoded)| segments_of(place, decoded)).collect();
+        let (language, language_probability) = self.language.take().unwrap_or_default();
+        let mut segments: Vec<_> =
+            self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
+        segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
+        if !self.request.words {
+            segments.iter_mut().for_each(|segment| segment.words = Vec::new());
+        }
         let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
         let result = TranscriptionResult {
             text,
@@ -482,9 +533,28 @@ impl<'a> Recording<'a> {
             speakers: Vec::new(),
             model: self.transcriber.model_name.to_string(),
         };
-        Transcription { result, warnings, language_probability }
+        let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
+        Transcription { result, warnings, language_probability, windows: self.windows, second_looks }
     }
 }
+
+/// The stretch of a window between two times, with a little sound around it.
+fn part_of(window: &Window, from: f64, to: f64) -> Window {
+    const PAD: f64 = 0.2;
+    let sample = |seconds: f64| ((seconds.max(0.0) * f64::from(SAMPLE_RATE)) as usize).min(window.samples.len());
+    let (first, last) = (sample(from - PAD), sample(to + PAD));
+    let (start, end) = (window.start + first as u64, window.start + last as u64);
+    let clip = |span: &(u64, u64)| (span.0.max(start), span.1.min(end));
+    Window {
+        start,
+        samples: window.samples[first..last].to_vec(),
+        speech: window.speech.iter().map(clip).filter(|span| span.0 < span.1).collect(),
+        stats: window.stats,
+    }
+}
+
+/// A text found on a second look must be at least this likely, mean log-probability a token.
+const LEAST_LOG_PROB_OF_A_SECOND_LOOK: f32 = -1.0;
 
 /// Samples of an encoder frame.
 const SAMPLES_A_FRAME: usize = 320;

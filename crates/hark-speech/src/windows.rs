@@ -32,11 +32,16 @@ pub struct WindowOptions {
     pub min_silence: f32,
     /// Sound kept before and after speech: the network notices soft beginnings a little late.
     pub speech_pad: f32,
-    /// The longest silence inside a window. Each window costs a whole encoder pass, so fewer are cheaper:
-    /// joining across the pauses of a talk (mostly below 2 s) saves passes; but the longer the
-    /// silence that is handed to the decoder, the likelier it invents words for it. A live session, where
-    /// a window is only known to be over after this long, wants less.
+    /// The longest silence inside a window. Each window costs a whole encoder pass, so joining across pauses
+    /// saves passes; but the longer the silence handed to the decoder, the likelier it invents words for it.
+    /// The default is a judgement between the two, not a measurement. A live session, where a window is only
+    /// known to be over after this long, wants less.
     pub max_gap: f32,
+    /// From this length on a window is full enough to end at the next pause of `full_gap`: the more utterances
+    /// stand in one window, the likelier the decoder passes over one of them.
+    pub full_from: f32,
+    /// The longest silence inside a window that is full enough.
+    pub full_gap: f32,
     /// The longest window; the encoder takes no more than 30 s.
     pub max_window: f32,
 }
@@ -50,6 +55,8 @@ impl Default for WindowOptions {
             min_silence: 0.3,
             speech_pad: 0.4,
             max_gap: 3.0,
+            full_from: 20.0,
+            full_gap: 1.0,
             max_window: 30.0,
         }
     }
@@ -94,6 +101,8 @@ struct Limits {
     min_silence: u64,
     pad: u64,
     max_gap: u64,
+    full_from: u64,
+    full_gap: u64,
     max_window: u64,
 }
 
@@ -140,6 +149,8 @@ impl WindowCutter {
                 min_silence: samples(options.min_silence).clamp(CHUNK, max_window / 4),
                 pad: samples(options.speech_pad),
                 max_gap: samples(options.max_gap),
+                full_from: samples(options.full_from),
+                full_gap: samples(options.full_gap),
                 max_window,
             },
             samples: Vec::new(),
@@ -215,7 +226,9 @@ impl WindowCutter {
 
         if let Some(&(_, last)) = self.spans.last() {
             let silent_to = self.run.as_ref().map_or(end, |run| run.start);
-            if silent_to - last > self.limits.max_gap {
+            let is_full = self.spans.first().is_some_and(|first| last - first.0 >= self.limits.full_from);
+            let longest_gap = if is_full { self.limits.full_gap } else { self.limits.max_gap };
+            if silent_to - last > longest_gap {
                 self.emit(windows);
             }
         }

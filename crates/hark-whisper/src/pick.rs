@@ -2,7 +2,7 @@
 
 use crate::backend::{Answer, Ask, Rules, TokenMap};
 
-/// `(maximum, sum of exp(x - maximum))` of a row; the device's vectorized version of [`plain_log_sum`].
+/// `(maximum, sum of exp(x - maximum))` of a row; the device's own, vectorized.
 pub type LogSum<'a> = &'a dyn Fn(&[f32]) -> (f32, f32);
 
 /// Answers `ask` from the scores of all tokens; the scores are overwritten.
@@ -131,6 +131,7 @@ fn drawn(scores: &[f32], top: f32, temperature: f32, uniform: f32) -> u32 {
 }
 
 /// Plain version of [`LogSum`].
+#[cfg(test)]
 pub fn plain_log_sum(scores: &[f32]) -> (f32, f32) {
     let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if top == f32::NEG_INFINITY {

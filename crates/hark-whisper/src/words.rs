@@ -33,6 +33,9 @@ pub struct AlignedWord {
     pub end: f64,
     /// Mean probability of its tokens.
     pub probability: f32,
+    /// From the first to the last second that fell to it, pauses and skipped speech beside it included: a word that
+    /// holds much speech stands where the text leaves something out.
+    pub holds: (f64, f64),
 }
 
 /// Scaled query-key products of the alignment heads, before the softmax.
@@ -86,13 +89,20 @@ pub fn word_times(
         let tokens = first..first + tokens.len();
         first = tokens.end;
         let probability = token_probs[tokens.clone()].iter().sum::<f32>() / tokens.len() as f32;
+        let (start, end) =
+            (f64::from(jumps[tokens.start]) * FRAME_SECONDS, f64::from(jumps[tokens.end]) * FRAME_SECONDS);
         words.push(AlignedWord {
             text,
-            start: f64::from(jumps[tokens.start]) * FRAME_SECONDS,
-            end: f64::from(jumps[tokens.end]) * FRAME_SECONDS,
+            start,
+            end,
+            holds: (start, end),
             tokens,
             probability,
         });
+    }
+    // What the end of the text drew to itself lies behind the last word.
+    if let Some(last) = words.last_mut() {
+        last.holds.1 = frames as f64 * FRAME_SECONDS;
     }
     shorten_long_words(&mut words);
     merge_punctuation(&mut words);
@@ -154,9 +164,10 @@ fn merge_punctuation(words: &mut Vec<AlignedWord>) {
         let text = &words[previous].text;
         if text.starts_with(' ') && OPENING.contains(text.trim()) {
             let text = std::mem::take(&mut words[previous].text);
-            let start = words[previous].tokens.start;
+            let (start, holds) = (words[previous].tokens.start, words[previous].holds.0);
             words[following].text.insert_str(0, &text);
             words[following].tokens.start = start;
+            words[following].holds.0 = holds;
         } else {
             following = previous;
         }
@@ -165,9 +176,10 @@ fn merge_punctuation(words: &mut Vec<AlignedWord>) {
     for following in 1..words.len() {
         if !words[previous].text.ends_with(' ') && CLOSING.contains(words[following].text.as_str()) {
             let text = std::mem::take(&mut words[following].text);
-            let end = words[following].tokens.end;
+            let (end, holds) = (words[following].tokens.end, words[following].holds.1);
             words[previous].text.push_str(&text);
             words[previous].tokens.end = words[previous].tokens.end.max(end);
+            words[previous].holds.1 = holds;
         } else {
             previous = following;
         }
@@ -452,9 +464,10 @@ mod tests {
                         let last = frames as isize - 1;
                         z[if i > last { 2 * last - i } else { i } as usize]
                     };
-                    let mut around: Vec<f64> = (-3..=3).map(at).collect();
+                    let reach = if frames <= 3 { 0 } else { 3 };
+                    let mut around: Vec<f64> = (-reach..=reach).map(at).collect();
                     around.sort_by(f64::total_cmp);
-                    let median = if frames <= 3 { z[frame] } else { around[3] };
+                    let median = around[reach as usize];
                     matrix[row * frames + frame] += median / rows.heads.len() as f64;
                 }
             }

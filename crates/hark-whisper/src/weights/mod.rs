@@ -239,6 +239,3 @@ impl std::fmt::Debug for Checkpoint {
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,6 +18,8 @@ mod avx2;
 mod avx512;
 pub mod math;
 pub mod portable;
+#[cfg(test)]
+mod tests;
 
 /// Rows and columns of the block that one call of [`Kernels::block`] computes.
 pub const BLOCK: usize = 32;

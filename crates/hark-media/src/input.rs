@@ -1,0 +1,172 @@
+//! The bytes of a source: a file that seeks, or a stream whose beginning is kept until a decoder has accepted it.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use symphonia::core::io::MediaSource;
+
+use crate::MediaError;
+use crate::sniff::HEAD_BYTES;
+
+/// Where audio comes from.
+pub enum Source {
+    /// A file; pipes and devices work too.
+    Path(PathBuf),
+    /// A stream that cannot seek; a container that must be read out of order is spooled to a temporary file.
+    Reader(Box<dyn Read + Send + Sync>),
+}
+
+/// A source whose first bytes have been read.
+pub(crate) enum Input {
+    File(File),
+    Stream(Stream),
+}
+
+impl Input {
+    /// Opens `source` and reads its first bytes, from which it can still be read again.
+    pub(crate) fn open(source: Source) -> Result<(Self, Vec<u8>), MediaError> {
+        let reader = match source {
+            Source::Reader(reader) => reader,
+            Source::Path(path) => {
+                let mut file = File::open(&path)?;
+                let metadata = file.metadata()?;
+                if metadata.is_dir() {
+                    return Err(
+                        io::Error::new(io::ErrorKind::IsADirectory, "it is a folder").into(),
+                    );
+                }
+                if metadata.is_file() {
+                    let mut head = Vec::new();
+                    (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+                    file.rewind()?;
+                    return Ok((Input::File(file), head));
+                }
+                Box::new(file)
+            }
+        };
+        let mut stream = Stream::new(reader);
+        let mut head = Vec::new();
+        (&mut stream)
+            .take(HEAD_BYTES as u64)
+            .read_to_end(&mut head)?;
+        stream.rewind();
+        Ok((Input::Stream(stream), head))
+    }
+
+    /// Copies a stream of at most `limit` bytes to an unnamed temporary file.
+    pub(crate) fn spooled(self, limit: u64) -> Result<Self, MediaError> {
+        let Input::Stream(mut stream) = self else {
+            return Ok(self);
+        };
+        let mut file = tempfile::tempfile()?;
+        stream.accept();
+        let copied = io::copy(&mut (&mut stream).take(limit), &mut file)?;
+        if copied == limit && stream.read(&mut [0])? > 0 {
+            return Err(MediaError::Limit(format!(
+                "the stream is longer than the {limit} bytes that may be spooled"
+            )));
+        }
+        file.flush()?;
+        file.rewind()?;
+        Ok(Input::File(file))
+    }
+
+    /// The same bytes from the start for one more decoder, or None when a stream has run too far to return.
+    pub(crate) fn again(&self) -> io::Result<Option<Self>> {
+        match self {
+            Input::File(file) => {
+                let mut file = file.try_clone()?;
+                file.rewind()?;
+                Ok(Some(Input::File(file)))
+            }
+            Input::Stream(stream) => Ok(stream.rewind().then(|| Input::Stream(stream.clone()))),
+        }
+    }
+}
+
+/// How much of a stream is kept for a second decoder while the first one looks at it.
+const KEPT_BYTES: usize = 8 << 20;
+
+/// A stream that several decoders may try in turn.
+#[derive(Clone)]
+pub(crate) struct Stream(Arc<Mutex<Kept>>);
+
+struct Kept {
+    reader: Box<dyn Read + Send + Sync>,
+    kept: Cursor<Vec<u8>>,
+    keeping: bool,
+}
+
+impl Stream {
+    fn new(reader: Box<dyn Read + Send + Sync>) -> Self {
+        Stream(Arc::new(Mutex::new(Kept {
+            reader,
+            kept: Cursor::default(),
+            keeping: true,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes back to the start when everything read so far was kept.
+    fn rewind(&self) -> bool {
+        let mut kept = self.lock();
+        kept.kept.set_position(0);
+        kept.keeping
+    }
+
+    /// Keeps nothing more: a decoder has taken the stream.
+    pub(crate) fn accept(&self) {
+        self.lock().keeping = false;
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut guard = self.lock();
+        let Kept {
+            reader,
+            kept,
+            keeping,
+        } = &mut *guard;
+        let again = kept.read(buffer)?;
+        if again > 0 {
+            return Ok(again);
+        }
+        if !*keeping && !kept.get_ref().is_empty() {
+            *kept = Cursor::default();
+        }
+        let fresh = reader.read(buffer)?;
+        if *keeping {
+            if kept.get_ref().len() + fresh > KEPT_BYTES {
+                *keeping = false;
+                *kept = Cursor::default();
+            } else {
+                kept.get_mut().extend_from_slice(&buffer[..fresh]);
+                let end = kept.get_ref().len() as u64;
+                kept.set_position(end);
+            }
+        }
+        Ok(fresh)
+    }
+}
+
+impl Seek for Stream {
+    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl MediaSource for Stream {
+    fn is_seekable(&self) -> bool {
+        false
+    }
+
+    fn byte_len(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,350 @@
+use std::path::PathBuf;
+
+use crate::decode::{Failure, InProcess};
+use crate::downmix::Downmix;
+use crate::ffmpeg::{self, Ffmpeg};
+use crate::input::{Input, Source};
+use crate::resample::{RATES, Resampler};
+use crate::sniff::{self, Container};
+use crate::{Block, Info, MediaError, Options, SAMPLE_RATE};
+
+/// A file that ends this much before its own length is reported; less is rounding and encoder padding.
+const EARLY_SECONDS: f64 = 0.5;
+const EARLY_SHARE: f64 = 0.01;
+
+/// Audio of one track as 16 kHz mono samples, read block by block.
+pub struct AudioStream {
+    backend: Backend,
+    /// The source, to start over with ffmpeg when the in-process decoder meets what it cannot do; None when it cannot be read again.
+    again: Option<Input>,
+    container: Container,
+    options: Options,
+    info: Info,
+    block: Block,
+    mono: Vec<f32>,
+    mix: Downmix,
+    layout: (usize, Option<u64>),
+    rate: u32,
+    resampler: Option<Resampler>,
+    /// Samples given so far, and of the current backend's those still to drop because the last one gave them.
+    given: u64,
+    drop: u64,
+    ended: bool,
+    warnings: Vec<String>,
+}
+
+enum Backend {
+    InProcess(Box<InProcess>),
+    Ffmpeg(Box<Ffmpeg>),
+}
+
+impl AudioStream {
+    /// Recognizes `source` by its content and prepares its audio.
+    pub fn open(source: Source, options: &Options) -> Result<Self, MediaError> {
+        let (mut input, head) = Input::open(source)?;
+        if head.is_empty() {
+            return Err(MediaError::Empty);
+        }
+        let container = sniff::sniff(&head);
+        if container == Container::Text {
+            return Err(MediaError::Unrecognized("it is text".into()));
+        }
+        if !container.streams() {
+            input = input.spooled(options.limits.spool_bytes)?;
+        }
+        let cut_short = container == Container::Avi && is_cut_short(&input, &head)?;
+        let mut why = None;
+        if container.in_process() {
+            let attempt = input.again()?.ok_or_else(too_far)?;
+            match InProcess::open(attempt, container, options.track) {
+                Ok(decoder) => {
+                    // Files are kept for a second try; a stream from here on runs away.
+                    let again = match input {
+                        Input::File(file) => Some(Input::File(file)),
+                        Input::Stream(stream) => {
+                            stream.accept();
+                            None
+                        }
+                    };
+                    let info = decoder.info().clone();
+                    return Self::new(
+                        Backend::InProcess(Box::new(decoder)),
+                        again,
+                        container,
+                        options,
+                        info,
+                    );
+                }
+                Err(Failure::Media(error)) => return Err(error),
+                Err(Failure::Unsupported(reason)) => {
+                    tracing::debug!(
+                        reason,
+                        container = container.name(),
+                        "handing over to ffmpeg"
+                    );
+                    why = Some(reason);
+                }
+            }
+        }
+        let input = input.again()?.ok_or_else(too_far)?;
+        let child = open_ffmpeg(input, container, options, why)?;
+        let info = child.info().clone();
+        let backend = Backend::Ffmpeg(Box::new(child));
+        let mut stream = Self::new(backend, None, container, options, info)?;
+        if cut_short {
+            let warning = "the file ends early: it is shorter than its header says";
+            stream.warnings.push(warning.into());
+        }
+        Ok(stream)
+    }
+
+    fn new(
+        backend: Backend,
+        again: Option<Input>,
+        container: Container,
+        options: &Options,
+        info: Info,
+    ) -> Result<Self, MediaError> {
+        if let (Some(limit), Some(duration)) = (options.limits.max_seconds, info.duration)
+            && duration > limit + EARLY_SECONDS
+        {
+            return Err(MediaError::TooLong { limit });
+        }
+        Ok(AudioStream {
+            backend,
+            again,
+            container,
+            options: options.clone(),
+            info,
+            block: Block::default(),
+            mono: Vec::new(),
+            mix: Downmix::new(1, None),
+            layout: (1, None),
+            rate: 0,
+            resampler: None,
+            given: 0,
+            drop: 0,
+            ended: false,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// What the source turned out to be.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What is wrong with the source, as far as it has been read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Appends the next block, about a second, and says how many samples it has; 0 is the end.
+    pub fn read(&mut self, out: &mut Vec<f32>) -> Result<usize, MediaError> {
+        let from = out.len();
+        while !self.ended && out.len() - from < SAMPLE_RATE as usize {
+            if self.advance()? {
+                self.convert(out)?;
+            } else {
+                self.ended = true;
+                self.flush(out);
+                self.conclude()?;
+            }
+        }
+        if let Some(limit) = self.options.limits.max_seconds
+            && self.seconds() > limit + EARLY_SECONDS
+        {
+            return Err(MediaError::TooLong { limit });
+        }
+        Ok(out.len() - from)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.given as f64 / f64::from(SAMPLE_RATE)
+    }
+
+    /// Gets the next block from the backend, from ffmpeg if the first one gives up; false at the end.
+    fn advance(&mut self) -> Result<bool, MediaError> {
+        match &mut self.backend {
+            Backend::Ffmpeg(child) => child.next(&mut self.block),
+            Backend::InProcess(decoder) => match decoder.next(&mut self.block) {
+                Ok(more) => Ok(more),
+                Err(Failure::Media(error)) => Err(error),
+                Err(Failure::Unsupported(reason)) => self.start_over(reason),
+            },
+        }
+    }
+
+    /// Decodes the source again with ffmpeg, dropping what was given already.
+    fn start_over(&mut self, reason: String) -> Result<bool, MediaError> {
+        let child = match self.again.take() {
+            None => Err(MediaError::Decode {
+                container: self.info.container.clone(),
+                reason: reason.clone(),
+            }),
+            Some(input) => open_ffmpeg(input, self.container, &self.options, Some(reason.clone())),
+        };
+        match child {
+            Ok(child) => {
+                tracing::debug!(reason, at = self.seconds(), "starting over with ffmpeg");
+                self.info = child.info().clone();
+                self.backend = Backend::Ffmpeg(Box::new(child));
+                // What the resampler has not given yet is dropped with it: ffmpeg gives it again.
+                self.resampler = None;
+                self.drop = self.given;
+                self.advance()
+            }
+            Err(error) => {
+                self.warnings.push(format!(
+                    "the rest could not be decoded after {:.1} s: {reason} ({error})",
+                    self.seconds()
+                ));
+                Ok(false)
+            }
+        }
+    }
+
+    /// Mixes and resamples the current block onto `out`.
+    fn convert(&mut self, out: &mut Vec<f32>) -> Result<(), MediaError> {
+        let Block {
+            rate,
+            channels,
+            mask,
+            ..
+        } = self.block;
+        if self.block.samples.is_empty() {
+            return Ok(());
+        }
+        if self.resampler.is_none() || rate != self.rate {
+            if !RATES.contains(&rate) {
+                return Err(MediaError::Decode {
+                    container: self.info.container.clone(),
+                    reason: format!("a sample rate of {rate} Hz"),
+                });
+            }
+            // A chained stream may change its rate: the old part ends where it ends.
+            self.flush(out);
+            self.resampler = Some(Resampler::new(rate));
+            self.rate = rate;
+        }
+        if self.layout != (channels, mask) {
+            self.layout = (channels, mask);
+            self.mix = Downmix::new(channels, mask);
+        }
+        self.mono.clear();
+        self.mix.apply(&self.block.samples, &mut self.mono);
+        let before = out.len();
+        if let Some(resampler) = &mut self.resampler {
+            resampler.push(&self.mono, out);
+        }
+        self.count(out, before);
+        Ok(())
+    }
+
+    /// Ends the current resampler.
+    fn flush(&mut self, out: &mut Vec<f32>) {
+        let before = out.len();
+        if let Some(mut resampler) = self.resampler.take() {
+            resampler.finish(out);
+        }
+        self.count(out, before);
+    }
+
+    /// Removes from `out[before..]` what an earlier backend has given already and counts the rest.
+    fn count(&mut self, out: &mut Vec<f32>, before: usize) {
+        let count = self.drop.min((out.len() - before) as u64);
+        out.drain(before..before + count as usize);
+        self.drop -= count;
+        self.given += (out.len() - before) as u64;
+    }
+
+    /// Looks back when the source has ended: did it hold what it promised?
+    fn conclude(&mut self) -> Result<(), MediaError> {
+        let seconds = self.seconds();
+        let knows = match &self.backend {
+            Backend::InProcess(decoder) => {
+                if decoder.broken() > 0 {
+                    self.warnings.push(format!(
+                        "damaged packets replaced by silence: {}",
+                        decoder.broken()
+                    ));
+                }
+                decoder.knows_duration()
+            }
+            Backend::Ffmpeg(child) => {
+                let ending = child.ending();
+                if seconds == 0.0 {
+                    let reason = ending.first_complaint.or(ending.trouble);
+                    return Err(MediaError::Decode {
+                        container: self.info.container.clone(),
+                        reason: reason.unwrap_or_else(|| "it holds no samples".into()),
+                    });
+                }
+                if let Some(trouble) = ending.trouble {
+                    self.warnings
+                        .push(format!("decoding stopped after {seconds:.1} s: {trouble}"));
+                } else if let Some(first) = ending.first_complaint {
+                    self.warnings.push(format!(
+                        "ffmpeg found the file damaged ({} complaints), first: {first}",
+                        ending.complaint_count
+                    ));
+                }
+                child.knows_duration()
+            }
+        };
+        if let Some(duration) = self.info.duration.filter(|_| knows)
+            && seconds < duration * (1.0 - EARLY_SHARE) - EARLY_SECONDS
+        {
+            self.warnings.push(format!(
+                "the file ends early: {seconds:.1} s of about {duration:.1} s could be read"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Reads all of a source: its samples, what it is, and what is wrong with it.
+pub fn decode_all(
+    source: Source,
+    options: &Options,
+) -> Result<(Vec<f32>, Info, Vec<String>), MediaError> {
+    let mut stream = AudioStream::open(source, options)?;
+    let mut samples = Vec::new();
+    while stream.read(&mut samples)? > 0 {}
+    Ok((samples, stream.info.clone(), stream.warnings))
+}
+
+fn open_ffmpeg(
+    input: Input,
+    container: Container,
+    options: &Options,
+    why: Option<String>,
+) -> Result<Ffmpeg, MediaError> {
+    let program: PathBuf =
+        ffmpeg::find(options.ffmpeg.as_deref()).ok_or_else(|| match container {
+            // Nobody can say whether ffmpeg would know it, so it is not blamed on ffmpeg alone.
+            Container::Unknown => MediaError::FfmpegMissing {
+                why: "a format that is not built in".into(),
+            },
+            known => MediaError::FfmpegMissing {
+                why: match why {
+                    Some(reason) => format!("this {} file ({reason})", known.name()),
+                    None => format!("{} files", known.name()),
+                },
+            },
+        })?;
+    Ffmpeg::open(&program, input, container, options.track, &options.limits)
+}
+
+/// Whether a RIFF file is shorter than its header says. Of AVI files ffmpeg gives the length it finds, not the one promised.
+fn is_cut_short(input: &Input, head: &[u8]) -> Result<bool, MediaError> {
+    let (Input::File(file), Some(Ok(size))) = (input, head.get(4..8).map(TryInto::try_into)) else {
+        return Ok(false);
+    };
+    let promised = u32::from_le_bytes(size);
+    Ok(promised != u32::MAX && u64::from(promised) + 8 > file.metadata()?.len() + 1)
+}
+
+fn too_far() -> MediaError {
+    MediaError::Limit("the stream ran on while its format was looked for".into())
+}

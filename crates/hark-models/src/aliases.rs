@@ -1,0 +1,239 @@
+//! Names that requests use and the installed checkpoints that serve them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// For each requested name the checkpoints that may serve it, best first; written in the config as
+/// `large-v3-turbo = "whisper-small"` or as a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "BTreeMap<String, OneOrMore>",
+    into = "BTreeMap<String, Vec<String>>"
+)]
+pub struct Aliases {
+    table: BTreeMap<String, Vec<String>>,
+}
+
+/// Which checkpoint serves a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The checkpoint that runs.
+    pub checkpoint: String,
+    /// The name that was asked for.
+    pub requested: String,
+    /// Whether another checkpoint runs than the one the name means.
+    pub substituted: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl From<BTreeMap<String, OneOrMore>> for Aliases {
+    fn from(raw: BTreeMap<String, OneOrMore>) -> Self {
+        let list = |value| match value {
+            OneOrMore::One(name) => vec![name],
+            OneOrMore::More(names) => names,
+        };
+        Aliases {
+            table: raw
+                .into_iter()
+                .map(|(name, value)| (name, list(value)))
+                .collect(),
+        }
+    }
+}
+
+impl From<Aliases> for BTreeMap<String, Vec<String>> {
+    fn from(aliases: Aliases) -> Self {
+        aliases.table
+    }
+}
+
+impl Default for Aliases {
+    fn default() -> Self {
+        Aliases::starter()
+    }
+}
+
+impl Aliases {
+    /// The names of the contract, each served by its own checkpoint if installed, else by the best of the starter install.
+    pub fn starter() -> Aliases {
+        let lists: [(&str, &[&str]); 5] = [
+            (
+                "large-v3-turbo",
+                &["whisper-large-v3-turbo", "whisper-small", "whisper-base"],
+            ),
+            (
+                "large-v3",
+                &[
+                    "whisper-large-v3",
+                    "whisper-large-v3-turbo",
+                    "whisper-medium",
+                    "whisper-small",
+                    "whisper-base",
+                ],
+            ),
+            (
+                "medium",
+                &["whisper-medium", "whisper-small", "whisper-base"],
+            ),
+            ("small", &["whisper-small", "whisper-base"]),
+            (
+                "svc-ai-enhanced",
+                &[
+                    "whisper-large-v3",
+                    "whisper-large-v3-turbo",
+                    "whisper-medium",
+                    "whisper-small",
+                    "whisper-base",
+                ],
+            ),
+        ];
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        Aliases {
+            table: lists
+                .iter()
+                .map(|(name, names)| ((*name).to_owned(), owned(names)))
+                .collect(),
+        }
+    }
+
+    /// The starter names with the given ones laid over them.
+    pub fn extended(mut self, own: Aliases) -> Aliases {
+        self.table.extend(own.table);
+        self
+    }
+
+    /// The names that are aliases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.table.keys().map(String::as_str)
+    }
+
+    /// The installed checkpoint that serves `requested`: itself, what the table says, or `whisper-<requested>`.
+    pub fn resolve(&self, requested: &str, installed: &[String]) -> Result<Resolved, Error> {
+        let own = format!("whisper-{requested}");
+        let candidates = match self.table.get(requested) {
+            Some(names) => names.clone(),
+            None if requested.starts_with("whisper-") => vec![requested.to_owned()],
+            None => vec![requested.to_owned(), own.clone()],
+        };
+        // What the name means: for the service's own name that is the large-v3 checkpoint (contract, model rule 1).
+        let meant = if requested == "svc-ai-enhanced" {
+            "whisper-large-v3"
+        } else {
+            &own
+        };
+        match candidates.iter().find(|name| installed.contains(name)) {
+            Some(checkpoint) => Ok(Resolved {
+                checkpoint: checkpoint.clone(),
+                requested: requested.to_owned(),
+                substituted: checkpoint != meant && checkpoint != requested,
+            }),
+            None => Err(Error::Unresolved {
+                requested: requested.to_owned(),
+                candidates,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_starter_install_serves_every_name_of_the_contract_and_says_so() {
+        let installed = names(&["whisper-base", "whisper-small"]);
+        for requested in ["large-v3-turbo", "large-v3", "medium", "svc-ai-enhanced"] {
+            let resolved = Aliases::starter().resolve(requested, &installed).unwrap();
+            assert_eq!(resolved.checkpoint, "whisper-small");
+            assert!(resolved.substituted, "{requested}");
+        }
+        assert!(
+            !Aliases::starter()
+                .resolve("small", &installed)
+                .unwrap()
+                .substituted
+        );
+    }
+
+    #[test]
+    fn the_real_checkpoint_wins_over_a_stand_in() {
+        let installed = names(&[
+            "whisper-small",
+            "whisper-large-v3-turbo",
+            "whisper-large-v3",
+        ]);
+        let resolved = Aliases::starter()
+            .resolve("large-v3-turbo", &installed)
+            .unwrap();
+        assert_eq!(
+            (resolved.checkpoint.as_str(), resolved.substituted),
+            ("whisper-large-v3-turbo", false)
+        );
+        assert!(
+            !Aliases::starter()
+                .resolve("svc-ai-enhanced", &installed)
+                .unwrap()
+                .substituted
+        );
+    }
+
+    #[test]
+    fn a_checkpoint_named_in_full_is_never_replaced_by_another() {
+        let installed = names(&["whisper-base", "mine"]);
+        assert!(
+            Aliases::starter()
+                .resolve("whisper-medium", &installed)
+                .is_err()
+        );
+        assert!(
+            !Aliases::starter()
+                .resolve("whisper-base", &installed)
+                .unwrap()
+                .substituted
+        );
+        assert!(
+            !Aliases::starter()
+                .resolve("base", &installed)
+                .unwrap()
+                .substituted
+        );
+        assert!(
+            !Aliases::starter()
+                .resolve("mine", &installed)
+                .unwrap()
+                .substituted
+        );
+    }
+
+    #[test]
+    fn the_config_may_map_a_name_to_one_checkpoint_or_to_a_list() {
+        let own: Aliases = toml::from_str(
+            "large-v3-turbo = \"whisper-base\"\nbest = [\"whisper-small\", \"whisper-base\"]",
+        )
+        .unwrap();
+        let aliases = Aliases::starter().extended(own);
+        let installed = names(&["whisper-base", "whisper-small"]);
+        let resolved = aliases.resolve("large-v3-turbo", &installed).unwrap();
+        assert_eq!(
+            (resolved.checkpoint.as_str(), resolved.substituted),
+            ("whisper-base", true)
+        );
+        assert_eq!(
+            aliases.resolve("best", &installed).unwrap().checkpoint,
+            "whisper-small"
+        );
+    }
+}

