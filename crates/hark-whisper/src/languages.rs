@@ -14,12 +14,12 @@ pub struct Language {
     pub native_name: &'static str,
 }
 
-const fn language(
-    code: &'static str,
-    name: &'static str,
-    native_name: &'static str,
-) -> Language {
-    Language { code, name, native_name }
+const fn language(code: &'static str, name: &'static str, native_name: &'static str) -> Language {
+    Language {
+        code,
+        name,
+        native_name,
+    }
 }
 
 /// All languages, in the order of their tokens; the last one (Cantonese) exists since large-v3 only.
@@ -185,9 +185,13 @@ mod tests {
 
     #[test]
     fn aliases_and_regions_lead_to_the_same_language() {
-        for (written, code) in
-            [("pt-BR", "pt"), ("zh_TW", "zh"), (" Castilian ", "es"), ("zh-yue", "yue"), ("nb-NO", "no")]
-        {
+        for (written, code) in [
+            ("pt-BR", "pt"),
+            ("zh_TW", "zh"),
+            (" Castilian ", "es"),
+            ("zh-yue", "yue"),
+            ("nb-NO", "no"),
+        ] {
             assert_eq!(find(written).map(|l| l.code), Some(code), "{written}");
         }
         for nonsense in ["", "-", "xx", "klingon", "e", "--en"] {

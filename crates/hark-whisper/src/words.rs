@@ -65,10 +65,16 @@ pub fn word_times(
     rows: &AlignmentRows,
     frames: usize,
 ) -> Vec<AlignedWord> {
-    assert_eq!(text_tokens.len(), token_probs.len(), "one probability for each token");
+    assert_eq!(
+        text_tokens.len(),
+        token_probs.len(),
+        "one probability for each token"
+    );
     let row_count = rows.leading + text_tokens.len() + 1;
     assert!(
-        rows.heads.iter().all(|head| head.len() == row_count * rows.stride),
+        rows.heads
+            .iter()
+            .all(|head| head.len() == row_count * rows.stride),
         "every head has a row for each token and the end"
     );
     if text_tokens.is_empty() {
@@ -89,8 +95,10 @@ pub fn word_times(
         let tokens = first..first + tokens.len();
         first = tokens.end;
         let probability = token_probs[tokens.clone()].iter().sum::<f32>() / tokens.len() as f32;
-        let (start, end) =
-            (f64::from(jumps[tokens.start]) * FRAME_SECONDS, f64::from(jumps[tokens.end]) * FRAME_SECONDS);
+        let (start, end) = (
+            f64::from(jumps[tokens.start]) * FRAME_SECONDS,
+            f64::from(jumps[tokens.end]) * FRAME_SECONDS,
+        );
         words.push(AlignedWord {
             text,
             start,
@@ -112,8 +120,11 @@ pub fn word_times(
 
 /// Words at the edges of a sentence or window swallow the pause beside them: cuts it off again.
 fn shorten_long_words(words: &mut [AlignedWord]) {
-    let mut durations: Vec<f64> =
-        words.iter().map(|word| word.end - word.start).filter(|duration| *duration > 0.0).collect();
+    let mut durations: Vec<f64> = words
+        .iter()
+        .map(|word| word.end - word.start)
+        .filter(|duration| *duration > 0.0)
+        .collect();
     if durations.is_empty() {
         return;
     }
@@ -174,7 +185,8 @@ fn merge_punctuation(words: &mut Vec<AlignedWord>) {
     }
     let mut previous = 0;
     for following in 1..words.len() {
-        if !words[previous].text.ends_with(' ') && CLOSING.contains(words[following].text.as_str()) {
+        if !words[previous].text.ends_with(' ') && CLOSING.contains(words[following].text.as_str())
+        {
             let text = std::mem::take(&mut words[following].text);
             let (end, holds) = (words[following].tokens.end, words[following].holds.1);
             words[previous].text.push_str(&text);
@@ -225,7 +237,10 @@ fn alignment_matrix_portable(rows: &AlignmentRows, row_count: usize, frames: usi
     let mut padded = vec![0.0; frames + 6];
     for head in &rows.heads {
         mean.fill(0.0);
-        for (scores, attention) in head.chunks_exact(rows.stride).zip(attention.chunks_exact_mut(frames)) {
+        for (scores, attention) in head
+            .chunks_exact(rows.stride)
+            .zip(attention.chunks_exact_mut(frames))
+        {
             softmax(&scores[..frames], attention);
             add(&mut mean, attention);
         }
@@ -238,7 +253,11 @@ fn alignment_matrix_portable(rows: &AlignmentRows, row_count: usize, frames: usi
         }
         // A frame that all tokens attend to alike says nothing.
         for value in &mut scale {
-            *value = if *value > 0.0 { 1.0 / (*value / row_count as f32).sqrt() } else { 0.0 };
+            *value = if *value > 0.0 {
+                1.0 / (*value / row_count as f32).sqrt()
+            } else {
+                0.0
+            };
         }
         let text_rows = attention.chunks_exact(frames).skip(rows.leading);
         for (attention, out) in text_rows.zip(matrix.chunks_exact_mut(frames)) {
@@ -272,7 +291,10 @@ fn softmax(scores: &[f32], out: &mut [f32]) {
             *largest = if *largest > *score { *largest } else { *score };
         }
     }
-    let largest = largest.iter().chain(rest).fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+    let largest = largest
+        .iter()
+        .chain(rest)
+        .fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     for (out, score) in out.iter_mut().zip(scores) {
         *out = exp(score - largest);
     }
@@ -293,13 +315,15 @@ fn softmax(scores: &[f32], out: &mut [f32]) {
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = if x > -87.0 { x } else { -87.0 };
-    // x = n ln 2 + r; adding and subtracting 1.5 × 2^23 rounds to the nearest integer.
+    // x = n ln 2 + r; adding 1.5 × 2^23 rounds to the nearest integer and leaves it in the low bits.
     const ROUND: f32 = 12_582_912.0;
-    let n = x * std::f32::consts::LOG2_E + ROUND - ROUND;
+    let rounded = x * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
-    let series =
-        1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r / 720.0)))));
-    series * f32::from_bits(((n as i32 + 127) as u32) << 23)
+    let series = 1.0
+        + r * (1.0
+            + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r / 720.0)))));
+    series * f32::from_bits(rounded.to_bits().wrapping_add(127) << 23)
 }
 
 /// Adds the median over 7 frames, edges reflected, of the row in `padded[3..]` to `out`; too short a row is added as
@@ -335,30 +359,32 @@ fn add_medians(padded: &mut [f32], out: &mut [f32]) {
 
 /// The median of seven in 13 exchanges (the known smallest network), in every lane at once.
 #[inline(always)]
-fn median_of_7<const LANES: usize>(mut v: [[f32; LANES]; 7]) -> [f32; LANES] {
-    const EXCHANGES: [(usize, usize); 13] = [
-        (0, 5),
-        (0, 3),
-        (1, 6),
-        (2, 4),
-        (0, 1),
-        (3, 5),
-        (2, 6),
-        (2, 3),
-        (3, 6),
-        (4, 5),
-        (1, 4),
-        (1, 3),
-        (3, 4),
-    ];
-    for (low, high) in EXCHANGES {
-        for lane in 0..LANES {
-            let (a, b) = (v[low][lane], v[high][lane]);
-            v[low][lane] = if a < b { a } else { b };
-            v[high][lane] = if a < b { b } else { a };
-        }
+fn median_of_7<const LANES: usize>(values: [[f32; LANES]; 7]) -> [f32; LANES] {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g] = values;
+    exchange(&mut a, &mut f);
+    exchange(&mut a, &mut d);
+    exchange(&mut b, &mut g);
+    exchange(&mut c, &mut e);
+    exchange(&mut a, &mut b);
+    exchange(&mut d, &mut f);
+    exchange(&mut c, &mut g);
+    exchange(&mut c, &mut d);
+    exchange(&mut d, &mut g);
+    exchange(&mut e, &mut f);
+    exchange(&mut b, &mut e);
+    exchange(&mut b, &mut d);
+    exchange(&mut d, &mut e);
+    d
+}
+
+/// Puts the lower values into the first array, the higher ones into the second.
+#[inline(always)]
+fn exchange<const LANES: usize>(low: &mut [f32; LANES], high: &mut [f32; LANES]) {
+    for (low, high) in low.iter_mut().zip(high) {
+        let (a, b) = (*low, *high);
+        *low = if a < b { a } else { b };
+        *high = if a < b { b } else { a };
     }
-    v[3]
 }
 
 /// Dynamic time warping: the frame at which the cheapest path enters each row, a path that goes through all rows and
@@ -371,7 +397,10 @@ fn first_frames(matrix: &[f32], rows: usize, frames: usize) -> Vec<u32> {
     // `cost[j + 1]` is the cost of reaching frame j; before the pass, of the row above.
     let mut cost = vec![f32::INFINITY; frames + 1];
     cost[0] = 0.0;
-    for (gains, steps) in matrix.chunks_exact(frames).zip(steps.chunks_exact_mut(frames)) {
+    for (gains, steps) in matrix
+        .chunks_exact(frames)
+        .zip(steps.chunks_exact_mut(frames))
+    {
         let mut diagonal = cost[0];
         let mut along = f32::INFINITY;
         cost[0] = f32::INFINITY;
@@ -413,7 +442,9 @@ mod tests {
     fn noise(count: usize, mut seed: u64) -> Vec<f32> {
         (0..count)
             .map(|_| {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                seed = seed
+                    .wrapping_mul(6364136223846793005)
+                    .wrapping_add(1442695040888963407);
                 (seed >> 40) as f32 / (1 << 22) as f32 - 2.0
             })
             .collect()
@@ -437,7 +468,10 @@ mod tests {
         for i in 0..20_000 {
             let x = -i as f32 * 0.004_3;
             let exact = f64::from(x).exp();
-            assert!((f64::from(exp(x)) - exact).abs() <= 3e-7 * exact, "exp({x})");
+            assert!(
+                (f64::from(exp(x)) - exact).abs() <= 3e-7 * exact,
+                "exp({x})"
+            );
         }
         assert!(exp(-1000.0) < 1e-37 && exp(f32::NEG_INFINITY) < 1e-37);
     }
@@ -450,12 +484,16 @@ mod tests {
             for (row, z) in z.iter_mut().enumerate() {
                 let scores = &head[row * rows.stride..][..frames];
                 let sum: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
-                z.iter_mut().zip(scores).for_each(|(z, s)| *z = f64::from(*s).exp() / sum);
+                z.iter_mut()
+                    .zip(scores)
+                    .for_each(|(z, s)| *z = f64::from(*s).exp() / sum);
             }
             for frame in 0..frames {
                 let mean = z.iter().map(|z| z[frame]).sum::<f64>() / row_count as f64;
-                let variance = z.iter().map(|z| (z[frame] - mean).powi(2)).sum::<f64>() / row_count as f64;
-                z.iter_mut().for_each(|z| z[frame] = (z[frame] - mean) / variance.sqrt());
+                let variance =
+                    z.iter().map(|z| (z[frame] - mean).powi(2)).sum::<f64>() / row_count as f64;
+                z.iter_mut()
+                    .for_each(|z| z[frame] = (z[frame] - mean) / variance.sqrt());
             }
             for (row, z) in z.iter().skip(rows.leading).enumerate() {
                 for frame in 0..frames {
@@ -477,11 +515,23 @@ mod tests {
 
     #[test]
     fn the_fast_matrix_agrees_with_the_plain_one() {
-        for (tokens, frames, leading) in [(1, 4, 0), (5, 50, 3), (23, 333, 0), (40, 1500, 3), (3, 2, 1)] {
+        for (tokens, frames, leading) in [
+            (1, 4, 0),
+            (5, 50, 3),
+            (23, 333, 0),
+            (40, 1500, 3),
+            (3, 2, 1),
+        ] {
             let row_count = tokens + 1 + leading;
             let stride = 1500;
-            let heads: Vec<Vec<f32>> = (0..3).map(|h| noise(row_count * stride, h + frames as u64)).collect();
-            let rows = AlignmentRows { heads: heads.iter().map(|h| &h[..]).collect(), stride, leading };
+            let heads: Vec<Vec<f32>> = (0..3)
+                .map(|h| noise(row_count * stride, h + frames as u64))
+                .collect();
+            let rows = AlignmentRows {
+                heads: heads.iter().map(|h| &h[..]).collect(),
+                stride,
+                leading,
+            };
             let plain = plain_matrix(&rows, row_count, frames);
             let portable = alignment_matrix_portable(&rows, row_count, frames);
             for fast in [alignment_matrix(&rows, row_count, frames), portable] {
@@ -494,17 +544,17 @@ mod tests {
     }
 
     /// The best gain of any path, by trying them all.
-    fn best_gain(matrix: &[f32], rows: usize, frames: usize, row: usize, frame: usize) -> f32 {
+    fn best_gain(matrix: &[f32], frames: usize, row: usize, frame: usize) -> f32 {
         let here = matrix[row * frames + frame];
         let mut before = Vec::new();
         if row > 0 {
-            before.push(best_gain(matrix, rows, frames, row - 1, frame));
+            before.push(best_gain(matrix, frames, row - 1, frame));
         }
         if frame > 0 {
-            before.push(best_gain(matrix, rows, frames, row, frame - 1));
+            before.push(best_gain(matrix, frames, row, frame - 1));
         }
         if row > 0 && frame > 0 {
-            before.push(best_gain(matrix, rows, frames, row - 1, frame - 1));
+            before.push(best_gain(matrix, frames, row - 1, frame - 1));
         }
         here + before.into_iter().reduce(f32::max).unwrap_or(0.0)
     }
@@ -519,7 +569,9 @@ mod tests {
             assert!(first.is_sorted());
             // The path stays in a row until it enters the next, by a step down or a diagonal one.
             let gain_up_to = |row: usize, last: usize| -> f32 {
-                (first[row] as usize..=last).map(|frame| matrix[row * frames + frame]).sum()
+                (first[row] as usize..=last)
+                    .map(|frame| matrix[row * frames + frame])
+                    .sum()
             };
             let mut gain = vec![0.0];
             for row in 0..rows {
@@ -528,10 +580,17 @@ mod tests {
                     Some(next) if *next == first[row] => vec![*next as usize],
                     Some(next) => vec![*next as usize, *next as usize - 1],
                 };
-                gain = gain.iter().flat_map(|g| ends.iter().map(|e| g + gain_up_to(row, *e)).collect::<Vec<_>>()).collect();
+                gain = gain
+                    .iter()
+                    .flat_map(|g| {
+                        ends.iter()
+                            .map(|e| g + gain_up_to(row, *e))
+                            .collect::<Vec<_>>()
+                    })
+                    .collect();
             }
             let found = gain.into_iter().fold(f32::MIN, f32::max);
-            let best = best_gain(&matrix, rows, frames, rows - 1, frames - 1);
+            let best = best_gain(&matrix, frames, rows - 1, frames - 1);
             assert!((found - best).abs() < 1e-4, "found {found}, best {best}");
         }
     }

@@ -216,7 +216,7 @@ impl Decoder {
             return Vec::new();
         }
         let (width, columns) = (self.width, self.embedding.columns());
-        self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed);
+        self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed, width);
         for (to, &from) in asking.iter().enumerate() {
             let row = &self.room.normed[from * width..(from + 1) * width];
             self.room.asking[to * width..(to + 1) * width].copy_from_slice(row);
@@ -288,7 +288,7 @@ impl Decoder {
             let layer = &self.layers[index];
             let room = &mut self.room;
             let normed = Rows { start: room.normed.as_ptr(), stride: width, count };
-            layer.norm.apply(compute, &room.stream, count, &mut room.normed);
+            layer.norm.apply(compute, &room.stream, count, &mut room.normed, width);
             let query = store_bf16(compute, room.query.shared(), width, false);
             let remember = remember(compute, &mut self.past, steps, index);
             apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
@@ -299,7 +299,7 @@ impl Decoder {
             let attended = Rows { start: room.attended.as_ptr(), stride: width, count };
             apply(compute, attended, &layer.out, &add_to(compute, room.stream.shared(), width, false));
 
-            layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed);
+            layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed, width);
             apply(compute, normed, &layer.cross_query, &store_bf16(compute, room.query.shared(), width, false));
             let taps: Vec<(usize, usize)> = self
                 .alignment_heads
@@ -312,7 +312,7 @@ impl Decoder {
             let (layer, room) = (&self.layers[index], &mut self.room);
             apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
 
-            layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed);
+            layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed, width);
             apply(compute, normed, &layer.up, &store_bf16(compute, room.hidden.shared(), 4 * width, true));
             let hidden = Rows { start: room.hidden.as_ptr(), stride: 4 * width, count };
             apply(compute, hidden, &layer.down, &add_to(compute, room.stream.shared(), width, false));

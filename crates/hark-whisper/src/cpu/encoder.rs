@@ -9,6 +9,8 @@ use crate::weights::{Checkpoint, Dims, WeightsError};
 
 /// Mel frames of a window.
 pub const MEL_FRAMES: usize = 3000;
+/// bf16 elements of a cache line.
+const LINE: usize = 32;
 /// Rows that one member norms at a time.
 const NORM_ROWS: usize = 64;
 
@@ -30,15 +32,15 @@ impl LayerNorm {
         Ok(LayerNorm { gain: read("weight")?, bias: read("bias")? })
     }
 
-    /// Norms `rows` rows of float32 into bf16 rows of the same width.
-    pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>) {
+    /// Norms `rows` rows of float32 into bf16 rows that begin `stride` elements apart.
+    pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>, stride: usize) {
         let width = self.gain.len();
-        assert!(input.len() >= rows * width && out.len() >= rows * width, "both sides hold the rows");
+        assert!(input.len() >= rows * width && out.len() >= rows * stride, "both sides hold the rows");
         let out = out.shared();
         compute.each(rows.div_ceil(NORM_ROWS), |piece, _| {
             for row in piece * NORM_ROWS..((piece + 1) * NORM_ROWS).min(rows) {
                 let from = input[row * width..].as_ptr();
-                let to = out.at(row * width);
+                let to = out.at(row * stride);
                 // SAFETY: row `row` lies inside both sides and belongs to this piece alone.
                 unsafe { (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to) };
             }
@@ -121,6 +123,10 @@ struct Layer {
 /// The encoder's weights and the room it works in.
 pub struct Encoder {
     width: usize,
+    /// Elements from one bf16 row to the next: a cache line more than the width. Rows that lie a power of two apart
+    /// fall on the same few cache sets; the line more makes the products a tenth faster.
+    stride: usize,
+    hidden_stride: usize,
     heads: usize,
     frames: usize,
     mels: usize,
@@ -162,8 +168,11 @@ impl Encoder {
             })
             .collect::<Result<_, WeightsError>>()?;
         let rows = n_audio_ctx.next_multiple_of(BLOCK);
+        let (stride, hidden_stride) = (width + LINE, 4 * width + LINE);
         Ok(Encoder {
             width,
+            stride,
+            hidden_stride,
             heads: n_audio_head,
             frames: n_audio_ctx,
             mels: n_mels,
@@ -178,18 +187,18 @@ impl Encoder {
             mel: Buffer::zeroed((MEL_FRAMES + 2 * BLOCK) * n_mels),
             convolved: Buffer::zeroed((MEL_FRAMES + 3 * BLOCK) * width),
             stream: Buffer::zeroed(rows * width),
-            normed: Buffer::zeroed(rows * width),
-            query: Buffer::zeroed(rows * width),
+            normed: Buffer::zeroed(rows * stride),
+            query: Buffer::zeroed(rows * stride),
             key_values: KeyValues::new(n_audio_head, n_audio_ctx),
-            attended: Buffer::zeroed(rows * width),
-            hidden: Buffer::zeroed(rows * 4 * width),
+            attended: Buffer::zeroed(rows * stride),
+            hidden: Buffer::zeroed(rows * hidden_stride),
         })
     }
 
     /// Encodes one window of frame-major mel values; the states stay in the encoder until the next call.
     pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows {
         assert_eq!(mel.len(), MEL_FRAMES * self.mels, "a window is 3000 frames");
-        let (width, frames) = (self.width, self.frames);
+        let (width, frames, stride, hidden_stride) = (self.width, self.frames, self.stride, self.hidden_stride);
         round_to_bf16(mel, &mut self.mel[self.mels..]);
         // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
         let rows = Rows { start: self.mel.as_ptr(), stride: self.mels, count: MEL_FRAMES };
@@ -201,9 +210,9 @@ impl Encoder {
         apply(compute, rows, &self.convolutions[1], &add_to(compute, self.stream.shared(), width, true));
 
         for layer in &self.layers {
-            layer.attention_norm.apply(compute, &self.stream, frames, &mut self.normed);
-            let normed = Rows { start: self.normed.as_ptr(), stride: width, count: frames };
-            let query = store_bf16(compute, self.query.shared(), width, false);
+            layer.attention_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
+            let normed = Rows { start: self.normed.as_ptr(), stride, count: frames };
+            let query = store_bf16(compute, self.query.shared(), stride, false);
             let keys = self.key_values.key_writer(compute);
             let values = self.key_values.value_writer(compute);
             apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
@@ -211,22 +220,23 @@ impl Encoder {
                 1 => keys(done, row, column - width),
                 _ => values(done, row, column - 2 * width),
             });
-            let queries = Rows { start: self.query.as_ptr(), stride: width, count: frames };
-            attend_frames(compute, queries, &self.key_values, self.heads, self.attended.shared(), width);
-            let attended = Rows { start: self.attended.as_ptr(), stride: width, count: frames };
+            let queries = Rows { start: self.query.as_ptr(), stride, count: frames };
+            attend_frames(compute, queries, &self.key_values, self.heads, self.attended.shared(), stride);
+            let attended = Rows { start: self.attended.as_ptr(), stride, count: frames };
             apply(compute, attended, &layer.out, &add_to(compute, self.stream.shared(), width, false));
 
-            layer.mlp_norm.apply(compute, &self.stream, frames, &mut self.normed);
-            apply(compute, normed, &layer.up, &store_bf16(compute, self.hidden.shared(), 4 * width, true));
-            let hidden = Rows { start: self.hidden.as_ptr(), stride: 4 * width, count: frames };
+            layer.mlp_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
+            apply(compute, normed, &layer.up, &store_bf16(compute, self.hidden.shared(), hidden_stride, true));
+            let hidden = Rows { start: self.hidden.as_ptr(), stride: hidden_stride, count: frames };
             apply(compute, hidden, &layer.down, &add_to(compute, self.stream.shared(), width, false));
         }
-        self.last_norm.apply(compute, &self.stream, frames, &mut self.normed);
-        Rows { start: self.normed.as_ptr(), stride: width, count: frames }
+        self.last_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
+        Rows { start: self.normed.as_ptr(), stride, count: frames }
     }
 
     /// The states of the last window, rounded to bf16: `1500 × width`.
-    pub fn states(&self) -> &[u16] {
-        &self.normed[..self.frames * self.width]
+    pub fn states(&self) -> Vec<u16> {
+        let rows = self.normed.chunks_exact(self.stride).take(self.frames);
+        rows.flat_map(|row| &row[..self.width]).copied().collect()
     }
 }

@@ -3,6 +3,7 @@
 /// Characters the standard library calls alphabetic though their category is mark or symbol: vowel signs of Indic
 /// scripts, points of Hebrew and Arabic, circled letters. Made from Unicode 18's categories: runs of `Mn`, `Mc` and
 /// circled letters, joined where no letter lies between.
+#[rustfmt::skip]
 const NOT_LETTERS: [(u32, u32); 222] = [
     (0x300, 0x36f), (0x483, 0x487), (0x591, 0x5c9), (0x610, 0x61a), (0x64b, 0x65f), (0x670, 0x670), (0x6d6, 0x6e4),
     (0x6e7, 0x6ed), (0x711, 0x711), (0x730, 0x74a), (0x7a6, 0x7b0), (0x7eb, 0x7f3), (0x7fd, 0x7fd), (0x816, 0x819),

@@ -49,8 +49,10 @@ impl Tokenizer {
     /// Builds the tokenizer of a checkpoint from its vocabulary.
     pub fn new(vocabulary: &Vocabulary) -> Self {
         let eot = vocabulary.text_tokens() as u32;
-        let languages: Vec<_> =
-            LANGUAGES[..vocabulary.language_count()].iter().map(|language| language.code).collect();
+        let languages: Vec<_> = LANGUAGES[..vocabulary.language_count()]
+            .iter()
+            .map(|language| language.code)
+            .collect();
         let after_languages = eot + 2 + languages.len() as u32;
         Self {
             eot,
@@ -112,7 +114,11 @@ impl Tokenizer {
 
     /// The bytes of ids; special tokens are left out.
     pub fn decode_bytes(&self, tokens: &[u32]) -> Vec<u8> {
-        tokens.iter().flat_map(|token| self.vocabulary.bytes(*token)).copied().collect()
+        tokens
+            .iter()
+            .flat_map(|token| self.vocabulary.bytes(*token))
+            .copied()
+            .collect()
     }
 
     /// Tokens of symbols that subtitles and annotations use but nobody says, by OpenAI's rule.
@@ -122,7 +128,9 @@ impl Tokenizer {
         const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
         let mut found = vec![self.encode(" -")[0], self.encode(" '")[0]];
         let symbols = SYMBOLS.split_whitespace().map(|symbol| (symbol, false));
-        for (symbol, is_music) in symbols.chain(MUSIC.split_whitespace().map(|symbol| (symbol, true))) {
+        for (symbol, is_music) in
+            symbols.chain(MUSIC.split_whitespace().map(|symbol| (symbol, true)))
+        {
             for tokens in [self.encode(symbol), self.encode(&format!(" {symbol}"))] {
                 // The music signs share their first bytes with nothing spoken, so the first token is enough.
                 if tokens.len() == 1 || is_music {

@@ -21,8 +21,7 @@ pub(super) fn split(
     let mut word_tokens: Vec<Vec<u32>> = Vec::new();
     for (part, tokens) in parts.into_iter().zip(part_tokens) {
         let is_special = tokens.first().is_some_and(|token| *token >= tokenizer.eot);
-        let begins_word =
-            is_special || part.starts_with(' ') || PUNCTUATION.contains(part.trim());
+        let begins_word = is_special || part.starts_with(' ') || PUNCTUATION.contains(part.trim());
         match (words.last_mut(), word_tokens.last_mut()) {
             (Some(word), Some(of_word)) if !begins_word => {
                 word.push_str(&part);

@@ -7,6 +7,7 @@ type Published = (usize, usize, usize, &'static [(usize, usize)]);
 
 /// Heads as OpenAI published them with each checkpoint. large-v1 has large-v2's shape and can't be told apart: it
 /// gets v2's heads unless its files say better.
+#[rustfmt::skip]
 const PUBLISHED: [Published; 11] = [
     (4, 384, 51864, &[(1, 0), (2, 0), (2, 5), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4)]),
     (4, 384, 51865, &[(2, 2), (3, 0), (3, 2), (3, 3), (3, 4), (3, 5)]),
@@ -61,8 +62,9 @@ const PUBLISHED: [Published; 11] = [
 /// The heads published for a checkpoint of this shape, else all heads of the later half of the decoder.
 pub(super) fn heads(dims: &Dims) -> Vec<(usize, usize)> {
     let shape = (dims.n_text_layer, dims.n_text_state, dims.n_vocab);
-    if let Some((.., heads)) =
-        PUBLISHED.iter().find(|(layers, state, vocab, _)| (*layers, *state, *vocab) == shape)
+    if let Some((.., heads)) = PUBLISHED
+        .iter()
+        .find(|(layers, state, vocab, _)| (*layers, *state, *vocab) == shape)
     {
         return heads.to_vec();
     }

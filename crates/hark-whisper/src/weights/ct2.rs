@@ -30,7 +30,13 @@ pub(super) fn open(path: &Path, facts: Facts) -> Result<Found, WeightsError> {
     for name in variables.keys() {
         for (canonical, part, parts) in canonical_names(name) {
             let tensor = read_tensor(&files, &variables, name)
-                .and_then(|tensor| if parts == 1 { Ok(tensor) } else { tensor.part(part, parts) })
+                .and_then(|tensor| {
+                    if parts == 1 {
+                        Ok(tensor)
+                    } else {
+                        tensor.part(part, parts)
+                    }
+                })
                 .map_err(|what| file.damaged(format!("{name}: {what}")))?;
             tensors.insert(canonical, tensor);
         }
@@ -68,20 +74,41 @@ fn read_table(file: &WeightsFile) -> Result<HashMap<String, Variable>, WeightsEr
     for _ in 0..reader.u32()? {
         let name = string(&mut reader, file)?;
         let rank = reader.u8()?;
-        let shape = (0..rank).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
+        let shape = (0..rank)
+            .map(|_| reader.size())
+            .collect::<Result<Vec<_>, _>>()?;
         let kind = reader.u8()?;
         let bytes = reader.size()?;
         let offset = reader.position();
         reader.take(bytes)?;
-        variables.insert(name, Variable { shape, kind, offset, bytes });
+        variables.insert(
+            name,
+            Variable {
+                shape,
+                kind,
+                offset,
+                bytes,
+            },
+        );
     }
     if !reader.is_at_end() {
         for _ in 0..reader.u32()? {
             let alias = string(&mut reader, file)?;
             let name = string(&mut reader, file)?;
             // Only a variable can be meant, never another alias: so there are no circles to follow.
-            if let Some(Variable { shape, kind, offset, bytes }) = variables.get(&name) {
-                let same = Variable { shape: shape.clone(), kind: *kind, offset: *offset, bytes: *bytes };
+            if let Some(Variable {
+                shape,
+                kind,
+                offset,
+                bytes,
+            }) = variables.get(&name)
+            {
+                let same = Variable {
+                    shape: shape.clone(),
+                    kind: *kind,
+                    offset: *offset,
+                    bytes: *bytes,
+                };
                 variables.entry(alias).or_insert(same);
             }
         }
@@ -121,8 +148,14 @@ fn read_tensor(
         5 => Element::Bf16,
         other => return Err(format!("unknown type {other}")),
     };
-    let tensor =
-        Tensor::stored(files, 0, variable.offset, variable.bytes, element, variable.shape.clone())?;
+    let tensor = Tensor::stored(
+        files,
+        0,
+        variable.offset,
+        variable.bytes,
+        element,
+        variable.shape.clone(),
+    )?;
     if !matches!(element, Element::I8 | Element::I16) {
         return Ok(tensor);
     }
@@ -138,7 +171,10 @@ fn read_tensor(
         .collect();
     match scales[..] {
         [scale] => tensor.scaled(Scaling::Whole { scale, zero: 0.0 }),
-        _ => tensor.scaled(Scaling::Rows { zeros: vec![0.0; scales.len()], scales }),
+        _ => tensor.scaled(Scaling::Rows {
+            zeros: vec![0.0; scales.len()],
+            scales,
+        }),
     }
 }
 
@@ -163,7 +199,9 @@ fn canonical_names(variable: &str) -> Vec<(String, usize, usize)> {
             one(format!("{side}.{ln}.{}", norm(what)))
         }
         [layer, module, part, what] => {
-            let Some(layer) = layer.strip_prefix("layer_") else { return Vec::new() };
+            let Some(layer) = layer.strip_prefix("layer_") else {
+                return Vec::new();
+            };
             let module = match module {
                 "self_attention" => "attn",
                 "attention" => "cross_attn",
@@ -187,7 +225,8 @@ fn canonical_names(variable: &str) -> Vec<(String, usize, usize)> {
                 ("mlp", "linear_1") => &["2"],
                 _ => &[],
             };
-            let name = |(i, linear): (usize, &&str)| (format!("{block}.{linear}.{what}"), i, stack.len());
+            let name =
+                |(i, linear): (usize, &&str)| (format!("{block}.{linear}.{what}"), i, stack.len());
             stack.iter().enumerate().map(name).collect()
         }
         _ => Vec::new(),

@@ -37,8 +37,14 @@ pub(super) fn open_sharded(index: &Path, facts: Facts) -> Result<Found, WeightsE
     for name in names {
         // A shard lies beside its index: a name that climbs out of the folder is an attack, not a model.
         let mut components = Path::new(name).components();
-        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
-            return Err(WeightsError::damaged(index, format!("{name:?} is no file beside it")));
+        if !matches!(
+            (components.next(), components.next()),
+            (Some(Component::Normal(_)), None)
+        ) {
+            return Err(WeightsError::damaged(
+                index,
+                format!("{name:?} is no file beside it"),
+            ));
         }
         files.push(WeightsFile::open(&folder.join(name))?);
     }
@@ -77,8 +83,15 @@ fn open_files(files: Vec<WeightsFile>, facts: Facts) -> Result<Found, WeightsErr
             if start > end || end > data.len() {
                 return Err(file.damaged(format!("{name} lies outside the file")));
             }
-            let tensor = Tensor::stored(&files, number, 8 + length + start, end - start, element, entry.shape)
-                .map_err(|what| file.damaged(format!("{name}: {what}")))?;
+            let tensor = Tensor::stored(
+                &files,
+                number,
+                8 + length + start,
+                end - start,
+                element,
+                entry.shape,
+            )
+            .map_err(|what| file.damaged(format!("{name}: {what}")))?;
             tensors.insert(from_hugging_face(&name), tensor);
         }
     }

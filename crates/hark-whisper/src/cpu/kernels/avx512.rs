@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use super::math::{EXP2, GELU, GELU_LIMIT};
 use super::portable::bodies;
-use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, TILE, math};
+use super::{Block, DEPTH, Finish, HEAD, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, TILE, math};
 
 /// AVX-512 without bf16 instructions.
 pub static KERNELS: Kernels = Kernels {
@@ -30,7 +30,7 @@ pub static KERNELS_BF16: Kernels = Kernels {
     layer_norm,
     softmax_row: softmax_row_native,
     scale_to_bf16: scale_to_bf16_native,
-    attend_past,
+    attend_past: attend_past_native,
     log_sum,
 };
 
@@ -229,4 +229,93 @@ pub(super) unsafe fn softmax_row_native(row: &mut SoftmaxRow) {
         }
         row.sum = row.sum * row.rescale + _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
     }
+}
+
+/// Attention over the past.
+///
+/// The dot product of a head is two `vdpbf16ps`; sixteen positions are summed across their lanes together, because one
+/// by one those sums would cost more than the products.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(super) unsafe fn attend_past_native(attention: &mut PastAttention) {
+    let positions = attention.past.len();
+    let scale = _mm512_set1_ps(attention.scale);
+    for head in 0..attention.heads {
+        let weights = &mut attention.weights[head * positions..(head + 1) * positions];
+        // SAFETY: the caller vouches for the lengths; loads past the last position repeat it.
+        unsafe {
+            let query: [__m512bh; 2] = std::array::from_fn(|half| {
+                std::mem::transmute(_mm512_loadu_si512(attention.query.add(head * HEAD + half * 32).cast()))
+            });
+            for first in (0..positions).step_by(16) {
+                let mut sums = [_mm512_setzero_ps(); 16];
+                for (lane, sum) in sums.iter_mut().enumerate() {
+                    let key = attention.past[(first + lane).min(positions - 1)].add(head * HEAD);
+                    let low: __m512bh = std::mem::transmute(_mm512_loadu_si512(key.cast()));
+                    let high: __m512bh = std::mem::transmute(_mm512_loadu_si512(key.add(32).cast()));
+                    *sum = _mm512_dpbf16_ps(_mm512_dpbf16_ps(_mm512_setzero_ps(), query[0], low), query[1], high);
+                }
+                let scores = _mm512_mul_ps(sum_each(sums), scale);
+                let count = (positions - first).min(16);
+                let mask = ((1u32 << count) - 1) as __mmask16;
+                _mm512_mask_storeu_ps(weights.as_mut_ptr().add(first), mask, scores);
+            }
+            let top = weights.iter().copied().fold(f32::MIN, f32::max);
+            let mut total = 0.0;
+            for first in (0..positions).step_by(16) {
+                let count = (positions - first).min(16);
+                let mask = ((1u32 << count) - 1) as __mmask16;
+                let scores = _mm512_maskz_loadu_ps(mask, weights.as_ptr().add(first));
+                let powers = _mm512_maskz_mov_ps(mask, exp2(_mm512_sub_ps(scores, _mm512_set1_ps(top))));
+                total += _mm512_reduce_add_ps(powers);
+                _mm512_mask_storeu_ps(weights.as_mut_ptr().add(first), mask, powers);
+            }
+            // Even and odd elements of the values are summed apart: a shift and a mask expand bf16 in place.
+            let high_half = _mm512_set1_epi32(0xffff_0000_u32 as i32);
+            let mut even = [_mm512_setzero_ps(); 2];
+            let mut odd = [_mm512_setzero_ps(); 2];
+            for (&weight, &key) in weights.iter().zip(attention.past) {
+                let value = key.add(attention.value_offset + head * HEAD);
+                let weight = _mm512_set1_ps(weight);
+                for half in 0..2 {
+                    let both = _mm512_loadu_si512(value.add(half * 32).cast());
+                    let low = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(both));
+                    let high = _mm512_castsi512_ps(_mm512_and_si512(both, high_half));
+                    even[half] = _mm512_fmadd_ps(weight, low, even[half]);
+                    odd[half] = _mm512_fmadd_ps(weight, high, odd[half]);
+                }
+            }
+            let inverse = _mm512_set1_ps(1.0 / total);
+            for half in 0..2 {
+                let low = _mm512_cvtneps_pbh(_mm512_mul_ps(even[half], inverse));
+                let high = _mm512_cvtneps_pbh(_mm512_mul_ps(odd[half], inverse));
+                let low = _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(low));
+                let high = _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(high));
+                let both = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
+                _mm512_storeu_si512(attention.out.add(head * HEAD + half * 32).cast(), both);
+            }
+        }
+    }
+}
+
+/// Lane `i` of the result is the sum of the lanes of `rows[i]`: four rounds that halve the rows and the lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn sum_each(rows: [__m512; 16]) -> __m512 {
+    // Neighbouring lanes: rows i and i+1 of pairs interleave at 32, then 64 bits; then 128-bit quarters are gathered.
+    let pair = |a: __m512, b: __m512| _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    let quad = |a: __m512, b: __m512| {
+        let (a, b) = (_mm512_castps_pd(a), _mm512_castps_pd(b));
+        let (low, high) = (_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+        _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high))
+    };
+    let mut fours = [_mm512_setzero_ps(); 4];
+    for (index, four) in fours.iter_mut().enumerate() {
+        let base = index * 4;
+        *four = quad(pair(rows[base], rows[base + 1]), pair(rows[base + 2], rows[base + 3]));
+    }
+    // Each of `fours` holds, in every 128-bit quarter, partial sums of its four rows.
+    let halves = |a: __m512, b: __m512| {
+        _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
+    };
+    halves(halves(fours[0], fours[1]), halves(fours[2], fours[3]))
 }

@@ -1,0 +1,215 @@
+//! The CPU backend, on every instruction set of this machine, against the plain float32 network.
+
+mod weights_installed;
+
+use std::f64::consts::PI;
+use std::sync::OnceLock;
+
+use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::cpu::kernels::math::from_bf16;
+use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa};
+use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
+use hark_whisper::reference::ReferenceModel;
+use hark_whisper::tokenizer::Tokenizer;
+use hark_whisper::weights::Checkpoint;
+
+/// What all tests share: the network in float32 and what it makes of one window.
+struct Truth {
+    checkpoint: Checkpoint,
+    tokenizer: Tokenizer,
+    mel: Vec<f32>,
+    reference: ReferenceModel,
+    states: Vec<f32>,
+}
+
+fn truth() -> &'static Truth {
+    static TRUTH: OnceLock<Truth> = OnceLock::new();
+    TRUTH.get_or_init(|| {
+        let checkpoint = Checkpoint::open(&weights_installed::folder("whisper-tiny")).expect("it opens");
+        let tokenizer = Tokenizer::new(&checkpoint.vocabulary);
+        let sound: Vec<f32> = (0..240_000)
+            .map(|index| {
+                let t = f64::from(index) / 16_000.0;
+                let voice = (2.0 * PI * (140.0 + 60.0 * (2.0 * PI * 0.9 * t).sin()) * t).sin();
+                let syllables = (0.5 + 0.5 * (2.0 * PI * 4.0 * t).sin()).powi(2);
+                (0.4 * voice * syllables + 0.05 * (2.0 * PI * 2_300.0 * t).sin()) as f32
+            })
+            .collect();
+        let mut mel = vec![0.0; WINDOW_FRAMES * checkpoint.dims.n_mels];
+        LogMel::new(checkpoint.dims.n_mels).window(&sound, &mut mel);
+        let reference = ReferenceModel::load(&checkpoint).expect("all tensors are there");
+        let states = reference.encode(&mel);
+        Truth { checkpoint, tokenizer, mel, reference, states }
+    })
+}
+
+fn backend(isa: Isa, rows: usize) -> CpuBackend {
+    let truth = truth();
+    let tokens = TokenMap {
+        end: truth.tokenizer.eot,
+        no_speech: Some(truth.tokenizer.no_speech),
+        first_time: truth.tokenizer.timestamp_begin,
+        ..TokenMap::default()
+    };
+    let options = CpuOptions { threads: 2, isa, slots: 2, rows };
+    CpuBackend::load(&truth.checkpoint, tokens, options).expect("all tensors are there")
+}
+
+fn available() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|isa| isa.is_available())
+}
+
+fn ask(best: usize) -> Option<Ask> {
+    let rules = Rules { text: true, end: true, at_start: false, times: None };
+    Some(Ask { rules, best, draw: None, no_speech: false, languages: false })
+}
+
+fn prompt(tokenizer: &Tokenizer) -> Vec<u32> {
+    let english = tokenizer.language_token("en").expect("English is known");
+    vec![tokenizer.sot, english, tokenizer.transcribe, tokenizer.no_timestamps]
+}
+
+/// Log-probabilities of text and end after the last of `tokens`, by the plain network.
+fn expected_log_probs(tokens: &[u32]) -> Vec<f32> {
+    let truth = truth();
+    let logits = truth.reference.decoder_logits(&truth.states, tokens);
+    let last = &logits[(tokens.len() - 1) * truth.checkpoint.dims.n_vocab..][..=truth.tokenizer.eot as usize];
+    let top = last.iter().copied().fold(f32::MIN, f32::max);
+    let total = top + last.iter().map(|logit| (logit - top).exp()).sum::<f32>().ln();
+    last.iter().map(|logit| logit - total).collect()
+}
+
+#[test]
+fn encoder_states_are_those_of_the_plain_network() {
+    let truth = truth();
+    for isa in available() {
+        let states = backend(isa, 1).encoder_states(&truth.mel);
+        let (mut error, mut power) = (0f64, 0f64);
+        for (got, expected) in states.iter().zip(&truth.states) {
+            error += f64::from(from_bf16(*got) - expected).powi(2);
+            power += f64::from(*expected).powi(2);
+        }
+        let relative = (error / power).sqrt();
+        assert!(relative < 0.03, "{}: relative error {relative}", isa.name());
+    }
+}
+
+#[test]
+fn scores_are_those_of_the_plain_network() {
+    let truth = truth();
+    let mut tokens = prompt(&truth.tokenizer);
+    tokens.extend(truth.tokenizer.encode(" The quick brown fox jumps over"));
+    let expected = expected_log_probs(&tokens);
+    for isa in available() {
+        let mut backend = backend(isa, 1);
+        backend.encode(&[(1, &truth.mel)]);
+        let last = tokens.len() - 1;
+        let entries: Vec<Entry> = tokens
+            .iter()
+            .enumerate()
+            .map(|(position, &token)| Entry {
+                slot: 1,
+                row: 0,
+                parent: 0,
+                position,
+                token,
+                ask: ask(5).filter(|_| position == last),
+            })
+            .collect();
+        let answers = backend.step(&entries);
+        assert_eq!(answers.len(), 1);
+        let best = answers[0].best[0].0 as usize;
+        let top = expected.iter().copied().fold(f32::MIN, f32::max);
+        assert!(expected[best] > top - 0.05, "{}: its best token is not the plain network's", isa.name());
+        for &(token, log_prob) in &answers[0].best {
+            let plain = expected[token as usize];
+            assert!((log_prob - plain).abs() < 0.12, "{}: token {token}: {log_prob}, not {plain}", isa.name());
+        }
+    }
+}
+
+#[test]
+fn hypotheses_that_follow_one_another_keep_their_own_past() {
+    let truth = truth();
+    let start = prompt(&truth.tokenizer);
+    let words = truth.tokenizer.encode(" one two three four five six");
+    let mut backend = backend(Isa::best(), 3);
+    backend.encode(&[(0, &truth.mel)]);
+    let entry = |row: usize, parent: usize, position: usize, token: u32| Entry {
+        slot: 0,
+        row,
+        parent,
+        position,
+        token,
+        ask: ask(3),
+    };
+    let fed: Vec<Entry> =
+        start.iter().enumerate().map(|(position, &token)| entry(0, 0, position, token)).collect();
+    backend.step(&fed);
+    // Row 0 branches into three; then row 0 follows row 2, row 2 follows row 1, and row 1 goes on by itself.
+    let at = start.len();
+    backend.step(&[entry(0, 0, at, words[0]), entry(1, 0, at, words[1]), entry(2, 0, at, words[2])]);
+    let answers = backend.step(&[
+        entry(0, 2, at + 1, words[3]),
+        entry(1, 1, at + 1, words[4]),
+        entry(2, 1, at + 1, words[5]),
+    ]);
+    let pasts = [[words[2], words[3]], [words[1], words[4]], [words[1], words[5]]];
+    for (answer, past) in answers.iter().zip(pasts) {
+        let expected = expected_log_probs(&[&start[..], &past[..]].concat());
+        for &(token, log_prob) in &answer.best {
+            let plain = expected[token as usize];
+            assert!((log_prob - plain).abs() < 0.12, "after {past:?}: token {token}: {log_prob}, not {plain}");
+        }
+    }
+}
+
+#[test]
+fn alignment_scores_are_those_of_the_plain_network() {
+    let truth = truth();
+    let mut tokens = prompt(&truth.tokenizer);
+    tokens.extend(truth.tokenizer.encode(" a short sentence"));
+    let heads = &truth.checkpoint.alignment_heads;
+    let expected = truth.reference.cross_attention_scores(&truth.states, &tokens, heads);
+    for isa in available() {
+        let mut backend = backend(isa, 1);
+        backend.encode(&[(0, &truth.mel)]);
+        let (first, frames) = (3, 750);
+        let got = backend.align(0, &tokens, first, frames);
+        assert_eq!((got.heads, got.rows, got.frames), (heads.len(), tokens.len() - first, frames));
+        for head in 0..got.heads {
+            for row in 0..got.rows {
+                for frame in 0..frames {
+                    let score = got.scores[(head * got.rows + row) * frames + frame];
+                    let plain = expected[head][(row + first) * 1500 + frame];
+                    assert!((score - plain).abs() < 0.25, "{}: {score}, not {plain}", isa.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_side_by_side_do_not_disturb_each_other() {
+    let truth = truth();
+    let start = prompt(&truth.tokenizer);
+    let mut backend = backend(Isa::best(), 1);
+    let silence = vec![-1.0; truth.mel.len()];
+    let feed = |slot: usize| -> Vec<Entry> {
+        let last = start.len() - 1;
+        let entry = |(position, &token): (usize, &u32)| Entry {
+            slot,
+            row: 0,
+            parent: 0,
+            position,
+            token,
+            ask: ask(4).filter(|_| position == last),
+        };
+        start.iter().enumerate().map(entry).collect()
+    };
+    backend.encode(&[(0, &truth.mel), (1, &silence)]);
+    let alone = backend.step(&feed(0));
+    let together = backend.step(&[feed(0), feed(1)].concat());
+    assert_eq!(alone[0].best, together[0].best);
+    assert_ne!(together[0].best, together[1].best);
+}
