@@ -13,8 +13,10 @@ use super::linear::Rows;
 /// Scores are base-2 exponents: 1/sqrt(64) · log2(e).
 pub const SCALE: f32 = 0.125 * std::f32::consts::LOG2_E;
 
-/// Keys of one chunk: 32 query rows × 256 scores are 32 KB.
-const CHUNK: usize = 256;
+/// Keys of one chunk: 32 query rows × 128 scores and their weights are 28 KB.
+const CHUNK: usize = 128;
+/// A row of scores is padded by a cache line, so that rows do not fall on the same cache sets.
+const SCORES_STRIDE: usize = CHUNK + 16;
 /// A row of bf16 weights is padded by a cache line so that rows do not fall on the same cache sets.
 const WEIGHTS_STRIDE: usize = CHUNK + 32;
 
@@ -100,7 +102,7 @@ impl KeyValues {
 
 #[repr(C, align(64))]
 struct Scratch {
-    scores: [f32; BLOCK * CHUNK],
+    scores: [f32; BLOCK * SCORES_STRIDE],
     weights: [u16; BLOCK * WEIGHTS_STRIDE],
     sums: [f32; BLOCK * HEAD],
 }
@@ -138,7 +140,7 @@ pub unsafe fn attend_block(
                     left: frames.key_panel(head, first + frame),
                     right: frames.key_panel(head, first + frame + PANEL),
                     c: scratch.scores.as_mut_ptr().add(frame),
-                    c_stride: CHUNK,
+                    c_stride: SCORES_STRIDE,
                     depth: HEAD / DEPTH,
                     rows,
                     accumulate: false,
@@ -146,7 +148,7 @@ pub unsafe fn attend_block(
             }
         }
         for row in 0..rows {
-            let scores = &mut scratch.scores[row * CHUNK..row * CHUNK + width];
+            let scores = &mut scratch.scores[row * SCORES_STRIDE..][..width];
             if first + width > frames.frames {
                 scores[frames.frames - first..].fill(f32::MIN);
             }

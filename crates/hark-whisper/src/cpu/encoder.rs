@@ -4,7 +4,7 @@ use super::Compute;
 use super::attention::{KeyValues, attend_frames, round_to_bf16};
 use super::buffer::{Buffer, SharedMut};
 use super::kernels::{BLOCK, Finish};
-use super::linear::{Linear, Rows, apply};
+use super::linear::{CHUNK, Linear, Rows, apply, apply_chunk};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 
 /// Mel frames of a window.
@@ -36,15 +36,24 @@ impl LayerNorm {
     pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>, stride: usize) {
         let width = self.gain.len();
         assert!(input.len() >= rows * width && out.len() >= rows * stride, "both sides hold the rows");
-        let out = out.shared();
+        let (input, out) = (SharedMut::new(input.as_ptr().cast_mut()), out.shared());
         compute.each(rows.div_ceil(NORM_ROWS), |piece, _| {
-            for row in piece * NORM_ROWS..((piece + 1) * NORM_ROWS).min(rows) {
-                let from = input[row * width..].as_ptr();
-                let to = out.at(row * stride);
-                // SAFETY: row `row` lies inside both sides and belongs to this piece alone.
-                unsafe { (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to) };
-            }
+            let first = piece * NORM_ROWS;
+            let count = NORM_ROWS.min(rows - first);
+            self.apply_rows(compute, input.at(first * width), count, out.at(first * stride), stride);
         });
+    }
+
+    /// The calling member's own norm of `rows` rows, which both sides must hold and nobody else writes.
+    fn apply_rows(&self, compute: &Compute, input: *const f32, rows: usize, out: *mut u16, stride: usize) {
+        let width = self.gain.len();
+        for row in 0..rows {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                let (from, to) = (input.add(row * width), out.add(row * stride));
+                (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to);
+            }
+        }
     }
 }
 
@@ -144,12 +153,13 @@ pub struct Encoder {
     query: Buffer<u16>,
     key_values: KeyValues,
     attended: Buffer<u16>,
+    /// A chunk of rows for each member.
     hidden: Buffer<u16>,
 }
 
 impl Encoder {
-    /// Packs the encoder's weights.
-    pub fn load(checkpoint: &Checkpoint) -> Result<Self, WeightsError> {
+    /// Packs the encoder's weights; a team of `members` will run it.
+    pub fn load(checkpoint: &Checkpoint, members: usize) -> Result<Self, WeightsError> {
         let Dims { n_mels, n_audio_ctx, n_audio_state: width, n_audio_head, n_audio_layer, .. } = checkpoint.dims;
         let layers = (0..n_audio_layer)
             .map(|index| {
@@ -191,14 +201,14 @@ impl Encoder {
             query: Buffer::zeroed(rows * stride),
             key_values: KeyValues::new(n_audio_head, n_audio_ctx),
             attended: Buffer::zeroed(rows * stride),
-            hidden: Buffer::zeroed(rows * hidden_stride),
+            hidden: Buffer::zeroed(members * CHUNK * hidden_stride),
         })
     }
 
     /// Encodes one window of frame-major mel values; the states stay in the encoder until the next call.
     pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows {
         assert_eq!(mel.len(), MEL_FRAMES * self.mels, "a window is 3000 frames");
-        let (width, frames, stride, hidden_stride) = (self.width, self.frames, self.stride, self.hidden_stride);
+        let (width, frames, stride) = (self.width, self.frames, self.stride);
         round_to_bf16(mel, &mut self.mel[self.mels..]);
         // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
         let rows = Rows { start: self.mel.as_ptr(), stride: self.mels, count: MEL_FRAMES };
@@ -209,29 +219,63 @@ impl Encoder {
         let rows = Rows { start: self.convolved.as_ptr(), stride: 2 * width, count: frames };
         apply(compute, rows, &self.convolutions[1], &add_to(compute, self.stream.shared(), width, true));
 
-        for layer in &self.layers {
-            layer.attention_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
-            let normed = Rows { start: self.normed.as_ptr(), stride, count: frames };
-            let query = store_bf16(compute, self.query.shared(), stride, false);
-            let keys = self.key_values.key_writer(compute);
-            let values = self.key_values.value_writer(compute);
-            apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
-                0 => query(done, row, column),
-                1 => keys(done, row, column - width),
-                _ => values(done, row, column - 2 * width),
-            });
+        self.project(compute, None);
+        for index in 0..self.layers.len() {
             let queries = Rows { start: self.query.as_ptr(), stride, count: frames };
             attend_frames(compute, queries, &self.key_values, self.heads, self.attended.shared(), stride);
-            let attended = Rows { start: self.attended.as_ptr(), stride, count: frames };
-            apply(compute, attended, &layer.out, &add_to(compute, self.stream.shared(), width, false));
-
-            layer.mlp_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
-            apply(compute, normed, &layer.up, &store_bf16(compute, self.hidden.shared(), hidden_stride, true));
-            let hidden = Rows { start: self.hidden.as_ptr(), stride: hidden_stride, count: frames };
-            apply(compute, hidden, &layer.down, &add_to(compute, self.stream.shared(), width, false));
+            self.project(compute, Some(index));
         }
-        self.last_norm.apply(compute, &self.stream, frames, &mut self.normed, stride);
         Rows { start: self.normed.as_ptr(), stride, count: frames }
+    }
+
+    /// Everything between two attentions, a chunk of rows at a time: the output and the MLP of layer `after` (none
+    /// before the first), then the norm, queries, keys and values of the next layer, or the last norm.
+    ///
+    /// A chunk's part of the residual stream and what is made of it stay in its member's second-level cache; done
+    /// matrix by matrix for all rows they would go through memory ten times a layer.
+    fn project(&mut self, compute: &Compute, after: Option<usize>) {
+        let (width, frames, stride, hidden_stride) = (self.width, self.frames, self.stride, self.hidden_stride);
+        let (stream, normed, query) = (self.stream.shared(), self.normed.shared(), self.query.shared());
+        let hidden = self.hidden.shared();
+        let attended = Rows { start: self.attended.as_ptr(), stride, count: frames };
+        let keys = self.key_values.key_writer(compute);
+        let values = self.key_values.value_writer(compute);
+        let (layers, last_norm) = (&self.layers, &self.last_norm);
+        let next = after.map_or(0, |layer| layer + 1);
+        compute.each(frames.div_ceil(CHUNK), |piece, member| {
+            let first = piece * CHUNK;
+            let count = CHUNK.min(frames - first);
+            let all = |layer: &Linear| 0..layer.blocks();
+            // SAFETY (of the finishes and norms below): every row belongs to one piece, and `hidden` has a chunk of
+            // rows for each member.
+            let stream = SharedMut::new(stream.at(first * width));
+            let hidden = SharedMut::new(hidden.at(member * CHUNK * hidden_stride));
+            let normed_rows = Rows { start: normed.at(first * stride), stride, count };
+            let norm = |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+            if let Some(layer) = after.map(|index| &layers[index]) {
+                let add = add_to(compute, stream, width, false);
+                apply_chunk(compute, attended.part(first, count, 0), &layer.out, all(&layer.out), &add);
+                norm(&layer.mlp_norm);
+                let store = store_bf16(compute, hidden, hidden_stride, true);
+                apply_chunk(compute, normed_rows, &layer.up, all(&layer.up), &store);
+                let hidden_rows = Rows { start: hidden.at(0), stride: hidden_stride, count };
+                apply_chunk(compute, hidden_rows, &layer.down, all(&layer.down), &add);
+            }
+            let Some(layer) = layers.get(next) else {
+                norm(last_norm);
+                return;
+            };
+            norm(&layer.attention_norm);
+            let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
+            let projections = &layer.query_key_value;
+            apply_chunk(compute, normed_rows, projections, all(projections), &|done, row, column| {
+                match column / width {
+                    0 => query(done, row, column),
+                    1 => keys(done, first + row, column - width),
+                    _ => values(done, first + row, column - 2 * width),
+                }
+            });
+        });
     }
 
     /// The states of the last window, rounded to bf16: `1500 × width`.

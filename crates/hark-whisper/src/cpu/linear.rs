@@ -40,6 +40,11 @@ impl Linear {
         self.columns
     }
 
+    /// Blocks of 32 output columns.
+    pub fn blocks(&self) -> usize {
+        self.columns / BLOCK
+    }
+
     /// Bytes of packed weights, which one application reads.
     pub fn bytes(&self) -> usize {
         self.panels.len() * 2
@@ -88,16 +93,19 @@ impl Rows {
     }
 }
 
-/// Rows that one member works on at a time: with 512 inputs they fill a fifth of the second-level cache, so a
+/// Rows that one member works on at a time: with 512 inputs they fill a tenth of the second-level cache, so a
 /// panel of weights is read once and used for all of them.
-const CHUNK: usize = 192;
+pub const CHUNK: usize = 192;
 /// Tiles along the input taken at once: two panels of 512 inputs are 32 KB and stay in the first-level cache.
 const DEPTH_CHUNK: usize = 16;
 
 #[repr(C, align(64))]
 struct Sums(std::mem::MaybeUninit<[f32; CHUNK * BLOCK]>);
 
-/// `rows · weights`, block by block; `finish(block, first_row, first_column)` gets the sums of up to 32 rows.
+/// What is done with finished sums: `(block, first row, first column)`.
+pub type FinishBlock<'a> = &'a dyn Fn(&Finish, usize, usize);
+
+/// `rows · weights`, block by block, shared out among the team; `finish` gets the sums of up to 32 rows.
 ///
 /// Cost: `rows · columns · 32·depth` multiply-adds; weights are read once for every 192 rows.
 pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Finish, usize, usize) + Sync)) {
@@ -109,43 +117,56 @@ pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Fi
     let column_pieces = blocks.div_ceil(blocks_a_piece);
     compute.each(row_chunks * column_pieces, |piece, _| {
         let first_row = piece / column_pieces * CHUNK;
-        let last_row = (first_row + CHUNK).min(rows.count);
         let first_block = piece % column_pieces * blocks_a_piece;
-        let mut sums = Sums(std::mem::MaybeUninit::uninit());
-        let sums = sums.0.as_mut_ptr().cast::<f32>();
-        for block in first_block..(first_block + blocks_a_piece).min(blocks) {
-            let (left, right) = (layer.panel(block * 2), layer.panel(block * 2 + 1));
-            let mut tile = 0;
-            while tile < layer.depth {
-                let depth = DEPTH_CHUNK.min(layer.depth - tile);
-                for row in (first_row..last_row).step_by(BLOCK) {
-                    // SAFETY: `rows` and the panels have the stated shapes and padding; `sums` has CHUNK rows.
-                    unsafe {
-                        (compute.kernels.block)(&Block {
-                            a: rows.at(row, tile * DEPTH),
-                            a_stride: rows.stride,
-                            left: left.add(tile * TILE),
-                            right: right.add(tile * TILE),
-                            c: sums.add((row - first_row) * BLOCK),
-                            c_stride: BLOCK,
-                            depth,
-                            rows: BLOCK.min(last_row - row),
-                            accumulate: tile > 0,
-                        });
-                    }
-                }
-                tile += depth;
-            }
-            for row in (first_row..last_row).step_by(BLOCK) {
-                let done = Finish {
-                    // SAFETY: inside the CHUNK × 32 sums written above.
-                    sums: unsafe { sums.add((row - first_row) * BLOCK) },
-                    rows: BLOCK.min(last_row - row),
-                    bias: layer.bias[block * BLOCK..].as_ptr(),
-                    gelu: false,
-                };
-                finish(&done, row, block * BLOCK);
-            }
-        }
+        let part = rows.part(first_row, CHUNK.min(rows.count - first_row), 0);
+        let columns = first_block..(first_block + blocks_a_piece).min(blocks);
+        apply_chunk(compute, part, layer, columns, &|done, row, column| finish(done, first_row + row, column));
     });
+}
+
+/// The calling member's own product: up to [`CHUNK`] rows, the given blocks of 32 columns.
+pub fn apply_chunk(
+    compute: &Compute,
+    rows: Rows,
+    layer: &Linear,
+    blocks: std::ops::Range<usize>,
+    finish: FinishBlock,
+) {
+    assert!(rows.count <= CHUNK, "a chunk of rows");
+    let mut sums = Sums(std::mem::MaybeUninit::uninit());
+    let sums = sums.0.as_mut_ptr().cast::<f32>();
+    for block in blocks {
+        let (left, right) = (layer.panel(block * 2), layer.panel(block * 2 + 1));
+        let mut tile = 0;
+        while tile < layer.depth {
+            let depth = DEPTH_CHUNK.min(layer.depth - tile);
+            for row in (0..rows.count).step_by(BLOCK) {
+                // SAFETY: `rows` and the panels have the stated shapes and padding; `sums` has CHUNK rows.
+                unsafe {
+                    (compute.kernels.block)(&Block {
+                        a: rows.at(row, tile * DEPTH),
+                        a_stride: rows.stride,
+                        left: left.add(tile * TILE),
+                        right: right.add(tile * TILE),
+                        c: sums.add(row * BLOCK),
+                        c_stride: BLOCK,
+                        depth,
+                        rows: BLOCK.min(rows.count - row),
+                        accumulate: tile > 0,
+                    });
+                }
+            }
+            tile += depth;
+        }
+        for row in (0..rows.count).step_by(BLOCK) {
+            let done = Finish {
+                // SAFETY: inside the CHUNK × 32 sums written above.
+                sums: unsafe { sums.add(row * BLOCK) },
+                rows: BLOCK.min(rows.count - row),
+                bias: layer.bias[block * BLOCK..].as_ptr(),
+                gelu: false,
+            };
+            finish(&done, row, block * BLOCK);
+        }
+    }
 }

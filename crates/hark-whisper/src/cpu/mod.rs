@@ -70,7 +70,7 @@ impl CpuBackend {
             dims: checkpoint.dims,
             options,
             compute: Compute::new(options.threads, options.isa),
-            encoder: encoder::Encoder::load(checkpoint)?,
+            encoder: encoder::Encoder::load(checkpoint, options.threads.max(1))?,
             decoder: decoder::Decoder::load(checkpoint, tokens, options.slots, options.rows)?,
         })
     }

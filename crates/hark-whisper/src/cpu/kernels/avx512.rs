@@ -26,8 +26,8 @@ pub static KERNELS_BF16: Kernels = Kernels {
     prepare: super::nothing_to_prepare,
     block: block_bf16,
     finish_bf16: finish_bf16_native,
-    finish_add,
-    layer_norm,
+    finish_add: finish_add_native,
+    layer_norm: layer_norm_native,
     softmax_row: softmax_row_native,
     scale_to_bf16: scale_to_bf16_native,
     attend_past: attend_past_native,
@@ -183,6 +183,54 @@ pub(super) unsafe fn finish_bf16_native(finish: &Finish, out: *mut u16, stride: 
                 high = gelu(high);
             }
             _mm512_storeu_si512(out.add(row * stride).cast(), pack(low, high));
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f")]
+unsafe fn finish_add_native(finish: &Finish, out: *mut f32, stride: usize) {
+    // SAFETY: the caller vouches for the shapes.
+    unsafe {
+        for half in 0..2 {
+            let bias = _mm512_loadu_ps(finish.bias.add(half * 16));
+            for row in 0..finish.rows {
+                let to = out.add(row * stride + half * 16);
+                let mut value = _mm512_add_ps(_mm512_loadu_ps(finish.sums.add(row * 32 + half * 16)), bias);
+                if finish.gelu {
+                    value = gelu(value);
+                }
+                _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), value));
+            }
+        }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn layer_norm_native(row: *const f32, gain: *const f32, bias: *const f32, width: usize, out: *mut u16) {
+    // SAFETY: the caller vouches for the lengths; `width` is a multiple of 32.
+    unsafe {
+        let mut sums = [_mm512_setzero_ps(); 2];
+        for index in (0..width).step_by(32) {
+            sums[0] = _mm512_add_ps(sums[0], _mm512_loadu_ps(row.add(index)));
+            sums[1] = _mm512_add_ps(sums[1], _mm512_loadu_ps(row.add(index + 16)));
+        }
+        let mean = _mm512_set1_ps(_mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1])) / width as f32);
+        let mut squares = [_mm512_setzero_ps(); 2];
+        for index in (0..width).step_by(32) {
+            for half in 0..2 {
+                let distance = _mm512_sub_ps(_mm512_loadu_ps(row.add(index + half * 16)), mean);
+                squares[half] = _mm512_fmadd_ps(distance, distance, squares[half]);
+            }
+        }
+        let variance = _mm512_reduce_add_ps(_mm512_add_ps(squares[0], squares[1])) / width as f32;
+        let inverse = _mm512_set1_ps(1.0 / (variance + math::EPSILON).sqrt());
+        for index in (0..width).step_by(32) {
+            let normed: [__m512; 2] = std::array::from_fn(|half| {
+                let at = index + half * 16;
+                let unit = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(row.add(at)), mean), inverse);
+                _mm512_fmadd_ps(unit, _mm512_loadu_ps(gain.add(at)), _mm512_loadu_ps(bias.add(at)))
+            });
+            _mm512_storeu_si512(out.add(index).cast(), pack(normed[0], normed[1]));
         }
     }
 }
