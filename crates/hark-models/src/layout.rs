@@ -32,7 +32,11 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     {
         return Some("ggml");
     }
-    let silero = |ending: &str| names.iter().any(|name| name.starts_with("silero_vad") && name.ends_with(ending));
+    let silero = |ending: &str| {
+        names
+            .iter()
+            .any(|name| name.starts_with("silero_vad") && name.ends_with(ending))
+    };
     if silero(".onnx") {
         return Some("onnx");
     }

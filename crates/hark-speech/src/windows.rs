@@ -226,8 +226,15 @@ impl WindowCutter {
 
         if let Some(&(_, last)) = self.spans.last() {
             let silent_to = self.run.as_ref().map_or(end, |run| run.start);
-            let is_full = self.spans.first().is_some_and(|first| last - first.0 >= self.limits.full_from);
-            let longest_gap = if is_full { self.limits.full_gap } else { self.limits.max_gap };
+            let is_full = self
+                .spans
+                .first()
+                .is_some_and(|first| last - first.0 >= self.limits.full_from);
+            let longest_gap = if is_full {
+                self.limits.full_gap
+            } else {
+                self.limits.max_gap
+            };
             if silent_to - last > longest_gap {
                 self.emit(windows);
             }

@@ -1,2 +1,55 @@
-//! The `hark` command.
-fn main() {}
+//! `hark`: speech to text on the command line.
+//!
+//! In: arguments, environment, `hark.toml`. Out: transcripts on stdout or in files, everything else on stderr, and an
+//! exit code: 0 done, 1 something failed, 2 wrong usage. None of its business: how sound becomes words.
+
+mod bench;
+mod cli;
+mod config;
+mod doctor;
+mod error;
+mod models;
+mod output;
+mod transcribe;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub(crate) use error::CliError;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    log_to_stderr(cli.verbose);
+    let done = match cli.command {
+        cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
+        cli::Command::Models(args) => models::run(args, &cli.common),
+        cli::Command::Doctor(args) => doctor::run(args, &cli.common),
+        cli::Command::Bench(args) => bench::run(args.args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if error.is_for_reading() {
+                eprintln!("hark: {error}");
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// `RUST_LOG` decides what is logged; without it only what a user should act on.
+fn log_to_stderr(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let level = match verbose {
+        0 => "error",
+        1 => "hark=info,hark_media=info,hark_models=info,hark_speech=info,hark_whisper=info",
+        _ => "debug",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}

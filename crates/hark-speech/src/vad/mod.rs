@@ -60,7 +60,10 @@ impl SileroVad {
     /// picks the kernels for this CPU.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, VadError> {
         let path = path.as_ref();
-        let in_folder = FILES.map(|name| path.join(name)).into_iter().find(|file| file.is_file());
+        let in_folder = FILES
+            .map(|name| path.join(name))
+            .into_iter()
+            .find(|file| file.is_file());
         Ok(SileroVad {
             weights: Weights::load(in_folder.as_deref().unwrap_or(path))?,
             kernels: Kernels::detect(),

@@ -1,0 +1,122 @@
+//! Plain text: a paragraph for each turn, cut where the speaker paused long or the paragraph grew long.
+
+use hark_api::TranscriptionResult;
+
+use crate::atoms::{Atom, line_text, line_width, turns};
+use crate::script::Ending;
+
+/// A pause that ends a paragraph with a finished clause.
+const PAUSE: f64 = 2.0;
+/// A pause that ends a paragraph wherever it falls.
+const LONG_PAUSE: f64 = 5.0;
+/// A paragraph this wide ends with its sentence: about ten lines of a page.
+const LONG_PARAGRAPH: usize = 800;
+
+pub(crate) fn render(transcript: &TranscriptionResult) -> String {
+    let mut paragraphs = Vec::new();
+    for turn in turns(transcript) {
+        for (n, atoms) in split(&turn.atoms).into_iter().enumerate() {
+            let text = line_text(atoms);
+            match &turn.speaker {
+                Some(speaker) if n == 0 => paragraphs.push(format!("{speaker}: {text}\n")),
+                _ => paragraphs.push(format!("{text}\n")),
+            }
+        }
+    }
+    paragraphs.join("\n")
+}
+
+fn split(atoms: &[Atom]) -> Vec<&[Atom]> {
+    let mut paragraphs = Vec::new();
+    let mut from = 0;
+    for to in 1..atoms.len() {
+        let (last, next) = (&atoms[to - 1], &atoms[to]);
+        let pause = next.start - last.end;
+        let is_pause = pause >= LONG_PAUSE || (pause >= PAUSE && last.ending != Ending::Open);
+        let is_long =
+            || last.ending == Ending::Sentence && line_width(&atoms[from..to]) >= LONG_PARAGRAPH;
+        if is_pause || is_long() {
+            paragraphs.push(&atoms[from..to]);
+            from = to;
+        }
+    }
+    if from < atoms.len() {
+        paragraphs.push(&atoms[from..]);
+    }
+    paragraphs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hark_api::Segment;
+
+    fn segment(start: f64, end: f64, text: &str, speaker: Option<&str>) -> Segment {
+        Segment {
+            start,
+            end,
+            text: text.into(),
+            speaker: speaker.map(Into::into),
+            ..Default::default()
+        }
+    }
+
+    fn rendered(segments: Vec<Segment>) -> String {
+        render(&TranscriptionResult {
+            segments,
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn segments_run_on_and_a_long_pause_begins_a_paragraph() {
+        let text = rendered(vec![
+            segment(0.0, 2.0, "First sentence.", None),
+            segment(2.2, 4.0, "Second one.", None),
+            segment(9.0, 11.0, "After a while.", None),
+        ]);
+        assert_eq!(text, "First sentence. Second one.\n\nAfter a while.\n");
+    }
+
+    #[test]
+    fn each_turn_begins_a_paragraph_with_its_speaker() {
+        let text = rendered(vec![
+            segment(0.0, 2.0, "Hello there.", Some("Ann")),
+            segment(2.0, 3.0, "How are you?", Some("Ann")),
+            segment(3.0, 4.0, "Fine.", Some("Bob")),
+        ]);
+        assert_eq!(text, "Ann: Hello there. How are you?\n\nBob: Fine.\n");
+    }
+
+    #[test]
+    fn chinese_segments_join_without_a_space() {
+        let text = rendered(vec![
+            segment(0.0, 1.0, "你好，", None),
+            segment(1.0, 2.0, "世界。", None),
+        ]);
+        assert_eq!(text, "你好，世界。\n");
+    }
+
+    #[test]
+    fn a_speech_without_pauses_is_cut_after_a_sentence() {
+        let sentences = (0..60).map(|n| {
+            segment(
+                n as f64,
+                n as f64 + 1.0,
+                "A sentence of thirty columns.",
+                None,
+            )
+        });
+        let text = rendered(sentences.collect());
+        assert!(text.split("\n\n").count() >= 2);
+        assert!(
+            text.split("\n\n")
+                .all(|p| p.trim_end().ends_with("columns.") && p.len() < 900)
+        );
+    }
+
+    #[test]
+    fn silence_gives_an_empty_file() {
+        assert_eq!(rendered(Vec::new()), "");
+    }
+}

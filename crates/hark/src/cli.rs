@@ -1,0 +1,280 @@
+//! The command line: every command, option and default in one place.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hark_export::Format;
+
+/// Speech to text that you own: audio and video to words, on this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hark",
+    version,
+    arg_required_else_help = true,
+    propagate_version = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+
+    /// Say more on stderr about what happens (twice: debug); RUST_LOG overrides it
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Configuration file [default: ./hark.toml, else hark/hark.toml in the user's configuration folder]
+    #[arg(long, global = true, value_name = "FILE", env = "HARK_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Folder of the models [env: HARK_MODELS] [default: hark/models in the user's cache folder]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) models_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Turn audio or video files into text or subtitles
+    Transcribe(TranscribeArgs),
+    /// Show, fetch, check and remove models
+    Models(ModelsArgs),
+    /// Say what this machine has, what is missing and how to fix it
+    Doctor(DoctorArgs),
+    /// Measure speed: `hark bench transcribe`, `hark bench kernels`
+    #[command(disable_help_flag = true)]
+    Bench(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TranscribeArgs {
+    /// Audio or video files; `-` reads from stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Formats to write, several with commas: txt, srt, vtt, json [env: HARK_FORMAT] [default: txt]
+    #[arg(short, long, value_delimiter = ',', value_name = "FORMAT", value_parser = parse_format)]
+    pub(crate) format: Vec<Format>,
+
+    /// File or folder to write to; ends with `/` or has no extension: a folder [default: stdout]
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Language spoken, as a code such as `en`, or `auto` [env: HARK_LANGUAGE] [default: auto]
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) language: Option<String>,
+
+    /// Model or alias to use, see `hark models` [env: HARK_MODEL] [default: whisper-base]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Write what was said, or its translation into English
+    #[arg(long, value_enum, default_value_t = Task::Transcribe)]
+    pub(crate) task: Task,
+
+    /// Text that comes before the audio: names, spelling and style follow it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+
+    /// Words to expect, with commas
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) hotwords: Option<String>,
+
+    /// Hypotheses kept while decoding; 1 is greedy and fastest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(crate) beam: Option<u8>,
+
+    /// Temperatures to try one after the other where a text fails its checks, with commas
+    #[arg(long, value_name = "T", value_delimiter = ',', value_parser = parse_temperature)]
+    pub(crate) temperature: Vec<f32>,
+
+    /// Times for each word; auto: where the format uses them (srt, vtt, json)
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Words::Auto)]
+    pub(crate) words: Words,
+
+    /// The same as `--words no`
+    #[arg(long, conflicts_with = "words")]
+    pub(crate) no_words: bool,
+
+    /// Let the text so far guide the next window: smoother, slower, may repeat itself
+    #[arg(long)]
+    pub(crate) condition: bool,
+
+    /// Columns in a line of subtitles; wide characters take two
+    #[arg(long, value_name = "N", default_value_t = 42, value_parser = parse_columns)]
+    pub(crate) max_line_width: usize,
+
+    /// Lines in a subtitle
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_lines)]
+    pub(crate) max_lines: usize,
+
+    /// Audio track to use, counted from 0 [default: the first]
+    #[arg(long, value_name = "N")]
+    pub(crate) track: Option<u16>,
+
+    /// CPU threads [env: HARK_THREADS] [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+
+    /// Kernels to use instead of the fastest this machine has: amx, avx512-bf16, avx512, avx2, portable
+    #[arg(long, value_name = "NAME", env = "HARK_ISA", value_parser = parse_isa)]
+    pub(crate) isa: Option<hark_speech::Isa>,
+
+    /// No progress and no summary; warnings and errors stay
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Replace files that exist
+    #[arg(long, conflicts_with = "skip_existing")]
+    pub(crate) overwrite: bool,
+
+    /// Leave out recordings whose outputs all exist
+    #[arg(long)]
+    pub(crate) skip_existing: bool,
+}
+
+/// What to do with the speech.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Task {
+    /// Write it in its language.
+    Transcribe,
+    /// Write it in English.
+    Translate,
+}
+
+/// When words get times of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Words {
+    /// Where a format uses them.
+    Auto,
+    /// Always.
+    Yes,
+    /// Never.
+    No,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ModelsCommand>,
+
+    /// The list as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelsCommand {
+    /// Show what exists and what is installed
+    List {
+        /// The list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch models; an interrupted download goes on where it stopped
+    Pull {
+        /// Names or aliases from `hark models`
+        #[arg(required_unless_present = "default", value_name = "NAME")]
+        names: Vec<String>,
+        /// The models of a fresh machine
+        #[arg(long)]
+        default: bool,
+        /// Fetch again what is installed
+        #[arg(long)]
+        force: bool,
+        /// No progress
+        #[arg(short, long)]
+        quiet: bool,
+    },
+    /// Check the hashes of installed models
+    Verify {
+        /// Names or aliases [default: everything installed]
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Print the folder of an installed model
+    Path {
+        /// Name or alias
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Delete models from this machine
+    Remove {
+        /// Names or aliases
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The findings as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure and its options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<String>,
+}
+
+fn parse_format(name: &str) -> Result<Format, String> {
+    name.parse()
+        .map_err(|error: hark_export::ExportError| error.to_string())
+}
+
+fn parse_isa(name: &str) -> Result<hark_speech::Isa, String> {
+    let isa: hark_speech::Isa = name.parse()?;
+    if isa.is_available() {
+        Ok(isa)
+    } else {
+        Err(format!("this machine can't run {name} kernels"))
+    }
+}
+
+fn parse_temperature(text: &str) -> Result<f32, String> {
+    match text.trim().parse() {
+        Ok(value) if (0.0..=2.0).contains(&value) => Ok(value),
+        _ => Err("a temperature is a number from 0 to 2".to_owned()),
+    }
+}
+
+fn parse_columns(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(columns) if (10..=1000).contains(&columns) => Ok(columns),
+        _ => Err("a line has 10 to 1000 columns".to_owned()),
+    }
+}
+
+fn parse_lines(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(lines) if (1..=10).contains(&lines) => Ok(lines),
+        _ => Err("a subtitle has 1 to 10 lines".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn formats_can_be_listed_with_commas() {
+        let cli = Cli::parse_from(["hark", "transcribe", "a.mp3", "-f", "srt,json"]);
+        let Command::Transcribe(args) = cli.command else {
+            panic!("not transcribe")
+        };
+        assert_eq!(args.format, [Format::Srt, Format::Json]);
+    }
+}

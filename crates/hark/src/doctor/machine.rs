@@ -1,0 +1,152 @@
+//! What the machine itself offers: processor, memory, graphics card, ffmpeg.
+
+use std::process::{Command, Stdio};
+
+use super::{Finding, bytes};
+
+/// Names of `/proc/cpuinfo` and of people, fastest kernels first.
+const FEATURES: [(&str, &str); 9] = [
+    ("amx_bf16", "AMX bf16"),
+    ("amx_int8", "AMX int8"),
+    ("avx512f", "AVX-512"),
+    ("avx512bw", "AVX-512 BW"),
+    ("avx512_vnni", "AVX-512 VNNI"),
+    ("avx512_bf16", "AVX-512 bf16"),
+    ("avx_vnni", "AVX VNNI"),
+    ("avx2", "AVX2"),
+    ("fma", "FMA"),
+];
+
+pub(super) fn cpu() -> Finding {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let (model, features) = read_cpuinfo(&cpuinfo);
+    let model = model.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    let isa = hark_speech::Isa::best();
+    if isa == hark_speech::Isa::Portable {
+        return Finding::optional(
+            "cpu",
+            format!("{model}: no vector extension that hark has kernels for"),
+            "works with portable kernels, slowly; a machine with AVX2 or newer is much faster",
+        );
+    }
+    let features = features.join(", ");
+    Finding::ok(
+        "cpu",
+        format!("{model}: {features}; uses {} kernels", isa.name()),
+    )
+}
+
+fn read_cpuinfo(cpuinfo: &str) -> (Option<String>, Vec<&'static str>) {
+    let value = |name: &str| {
+        let line = cpuinfo
+            .lines()
+            .find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let flags = value("flags").unwrap_or_default();
+    let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
+    let features = FEATURES
+        .iter()
+        .filter(|(flag, _)| has(flag))
+        .map(|(_, name)| *name)
+        .collect();
+    (value("model name"), features)
+}
+
+pub(super) fn cores() -> Finding {
+    match std::thread::available_parallelism() {
+        Ok(count) => Finding::ok("cores", format!("{count} usable")),
+        Err(error) => Finding::optional("cores", format!("unknown ({error})"), "set HARK_THREADS"),
+    }
+}
+
+pub(super) fn memory() -> Finding {
+    /// whisper-base with its caches and a few files open.
+    const ENOUGH: u64 = 1 << 30;
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let Some((total, available)) = read_meminfo(&meminfo) else {
+        return Finding::optional("memory", "unknown", "check that about 1 GB is free");
+    };
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let (total, available) = match limit {
+        Some(limit) if limit < total => (limit, available.min(limit)),
+        _ => (total, available),
+    };
+    let detail = format!("{} of {} free", bytes(available), bytes(total));
+    match available {
+        ENOUGH.. => Finding::ok("memory", detail),
+        _ => Finding::optional(
+            "memory",
+            detail,
+            "close other programs, or use a smaller model",
+        ),
+    }
+}
+
+/// Total and available bytes.
+fn read_meminfo(meminfo: &str) -> Option<(u64, u64)> {
+    let value = |name: &str| {
+        let line = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    };
+    Some((value("MemTotal")?, value("MemAvailable")?))
+}
+
+/// Only the driver's library is looked for: whether it can be loaded says more than a device file.
+pub(super) fn gpu() -> Finding {
+    // SAFETY: the name is NUL-terminated; loading the driver's library runs its initializers, which NVIDIA supports
+    // in any process, and the handle stays open until the process ends.
+    let handle =
+        unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    if handle.is_null() {
+        Finding::ok("gpu", "no NVIDIA driver: hark runs on the CPU")
+    } else {
+        Finding::ok(
+            "gpu",
+            "NVIDIA driver found; this version of hark runs on the CPU all the same",
+        )
+    }
+}
+
+pub(super) fn ffmpeg() -> Finding {
+    let fix =
+        "install ffmpeg (Debian: apt-get install ffmpeg) for the formats hark can't decode itself";
+    let run = Command::new("ffmpeg")
+        .arg("-version")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    match run {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let version = text.split_whitespace().nth(2).unwrap_or("unknown version");
+            Finding::ok("ffmpeg", version)
+        }
+        Ok(output) => Finding::optional("ffmpeg", format!("does not run ({})", output.status), fix),
+        Err(_) => Finding::optional("ffmpeg", "not found", fix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_whole_flags_and_not_parts_of_others() {
+        let cpuinfo =
+            "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512fp16 fma\n";
+        let (model, features) = read_cpuinfo(cpuinfo);
+        assert_eq!(model.as_deref(), Some("A CPU @ 2 GHz"));
+        assert_eq!(features, ["AVX2", "FMA"]);
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let meminfo = "MemTotal:       2048 kB\nMemFree:  1 kB\nMemAvailable:   1024 kB\n";
+        assert_eq!(read_meminfo(meminfo), Some((2_097_152, 1_048_576)));
+    }
+}

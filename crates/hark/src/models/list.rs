@@ -1,0 +1,183 @@
+//! `hark models list`: a table for people, JSON for programs.
+
+use std::fmt::Write;
+
+use hark_models::{Installed, Kind, Model};
+use serde_json::json;
+
+use super::Shelf;
+use crate::doctor::bytes;
+use crate::{CliError, output};
+
+/// One line of the list.
+struct Row {
+    name: String,
+    kind: Kind,
+    installed: Option<Installed>,
+    size: u64,
+    licence: String,
+    description: String,
+    /// Where it came from, or would come from first.
+    source: String,
+    sources: Vec<String>,
+}
+
+pub(super) fn run(shelf: &Shelf, json: bool) -> Result<(), CliError> {
+    let rows = rows(shelf);
+    output::print(&if json {
+        as_json(shelf, &rows)
+    } else {
+        as_table(shelf, &rows)
+    })
+}
+
+/// The catalogue without test sounds, then what is installed and in no catalogue.
+fn rows(shelf: &Shelf) -> Vec<Row> {
+    let mut rows: Vec<Row> = shelf
+        .catalogue
+        .listed()
+        .map(|model| row_of(model, shelf.store.installed(&model.name)))
+        .collect();
+    for (name, installed) in shelf.store.all_installed() {
+        if shelf.catalogue.get(&name).is_some() {
+            continue;
+        }
+        let manifest = installed.manifest.as_ref();
+        rows.push(Row {
+            name,
+            kind: Kind::Other,
+            size: installed_size(&installed),
+            licence: manifest
+                .map(|manifest| manifest.licence.clone())
+                .unwrap_or_default(),
+            description: "not in the catalogue".to_owned(),
+            source: manifest.map_or_else(
+                || "copied by hand".to_owned(),
+                |manifest| manifest.source.clone(),
+            ),
+            sources: Vec::new(),
+            installed: Some(installed),
+        });
+    }
+    rows
+}
+
+fn row_of(model: &Model, installed: Option<Installed>) -> Row {
+    let sources: Vec<String> = model
+        .sources
+        .iter()
+        .map(|source| source.describe())
+        .collect();
+    let source = match &installed {
+        Some(installed) => match &installed.manifest {
+            Some(manifest) => manifest.source.clone(),
+            None => "copied by hand".to_owned(),
+        },
+        None => sources.first().cloned().unwrap_or_default(),
+    };
+    Row {
+        name: model.name.clone(),
+        kind: model.kind,
+        size: installed.as_ref().map_or(model.size_bytes, installed_size),
+        licence: model.licence.clone(),
+        description: model.description.clone(),
+        source,
+        sources,
+        installed,
+    }
+}
+
+/// Bytes of the files, whether a manifest lists them or not.
+fn installed_size(installed: &Installed) -> u64 {
+    match &installed.manifest {
+        Some(manifest) => manifest.files.iter().map(|file| file.size).sum(),
+        None => {
+            let entries = std::fs::read_dir(&installed.dir)
+                .into_iter()
+                .flatten()
+                .flatten();
+            entries
+                .filter_map(|entry| entry.metadata().ok())
+                .filter(|data| data.is_file())
+                .map(|data| data.len())
+                .sum()
+        }
+    }
+}
+
+fn as_table(shelf: &Shelf, rows: &[Row]) -> String {
+    let name_width = rows
+        .iter()
+        .map(|row| row.name.len())
+        .max()
+        .unwrap_or(0)
+        .max(4);
+    let licence_width = rows
+        .iter()
+        .map(|row| row.licence.len())
+        .max()
+        .unwrap_or(0)
+        .max(7);
+    let mut out = format!(
+        "{:name_width$}  installed      size  {:licence_width$}  from\n",
+        "name", "licence"
+    );
+    for row in rows {
+        let installed = if row.installed.is_some() { "yes" } else { "-" };
+        let size = if row.size > 0 {
+            bytes(row.size)
+        } else {
+            "?".to_owned()
+        };
+        let _ = writeln!(
+            out,
+            "{:name_width$}  {installed:9}  {size:>8}  {:licence_width$}  {}",
+            row.name, row.licence, row.source
+        );
+    }
+    let served: Vec<String> = shelf
+        .aliases
+        .names()
+        .filter_map(|name| Some(format!("{name} → {}", shelf.resolve(name).ok()?.checkpoint)))
+        .collect();
+    let _ = writeln!(out, "\nmodels folder: {}", shelf.store.dir().display());
+    if !served.is_empty() {
+        let _ = writeln!(out, "names served here: {}", served.join(", "));
+    }
+    let _ = writeln!(out, "`hark models pull NAME` fetches one");
+    out
+}
+
+fn as_json(shelf: &Shelf, rows: &[Row]) -> String {
+    let models: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "name": row.name,
+                "kind": row.kind,
+                "installed": row.installed.is_some(),
+                "folder": row.installed.as_ref().map(|installed| &installed.dir),
+                "format": row.installed.as_ref().map(|installed| &installed.format),
+                "size_bytes": row.size,
+                "licence": row.licence,
+                "description": row.description,
+                "source": row.source,
+                "sources": row.sources,
+            })
+        })
+        .collect();
+    let aliases: serde_json::Map<_, _> = shelf
+        .aliases
+        .names()
+        .map(|name| {
+            (
+                name.to_owned(),
+                json!(shelf.resolve(name).ok().map(|found| found.checkpoint)),
+            )
+        })
+        .collect();
+    format!(
+        "{:#}\n",
+        json!({ "folder": shelf.store.dir(), "models": models, "aliases": aliases })
+    )
+}

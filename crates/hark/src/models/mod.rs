@@ -1,0 +1,250 @@
+//! `hark models`: what exists, what is installed, and getting the one to the other.
+
+mod list;
+mod pull;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use hark_models::{Aliases, Catalogue, FileState, Kind, Model, ModelStore, Resolved};
+
+use crate::cli::{Common, ModelsArgs, ModelsCommand};
+use crate::config::{Config, DEFAULT_MODEL};
+use crate::doctor::{Finding, bytes};
+use crate::{CliError, output};
+
+/// The model that finds speech; every transcription needs it.
+pub(crate) const VAD_MODEL: &str = "silero-vad";
+
+/// What is installed and what could be, with the user's names for it.
+pub(crate) struct Shelf {
+    pub(crate) store: ModelStore,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) aliases: Aliases,
+}
+
+impl Shelf {
+    pub(crate) fn open(config: &Config) -> Result<Self, CliError> {
+        let catalogue = match &config.catalogue {
+            Some(path) => Catalogue::with_user_file(path)
+                .map_err(|error| CliError::Usage(error.to_string()))?,
+            None => Catalogue::builtin(),
+        };
+        Ok(Self {
+            store: ModelStore::new(folder(config)),
+            catalogue,
+            aliases: config.aliases.clone(),
+        })
+    }
+
+    /// The installed checkpoint that serves `name`.
+    pub(crate) fn resolve(&self, name: &str) -> Result<Resolved, hark_models::Error> {
+        self.aliases.resolve(name, &self.installed_names())
+    }
+
+    fn installed_names(&self) -> Vec<String> {
+        self.store
+            .all_installed()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// The entry that a name on the command line means: its own, `whisper-` before it, or an alias's first choice.
+    pub(crate) fn entry(&self, name: &str) -> Result<&Model, CliError> {
+        let table = BTreeMap::from(self.aliases.clone());
+        let choices = [name.to_owned(), format!("whisper-{name}")].into_iter();
+        let mut choices = choices.chain(table.get(name).cloned().unwrap_or_default());
+        choices
+            .find_map(|choice| self.catalogue.get(&choice))
+            .ok_or_else(|| {
+                CliError::Failed(
+                    hark_models::Error::UnknownModel {
+                        name: name.to_owned(),
+                    }
+                    .to_string(),
+                )
+            })
+    }
+
+    /// The folder name that a name on the command line means, whether or not the catalogue knows it.
+    fn folder_name(&self, name: &str) -> String {
+        if self.store.installed(name).is_some() {
+            return name.to_owned();
+        }
+        self.entry(name)
+            .map_or_else(|_| name.to_owned(), |model| model.name.clone())
+    }
+}
+
+/// Where models live.
+pub(crate) fn folder(config: &Config) -> PathBuf {
+    config
+        .models_dir
+        .clone()
+        .unwrap_or_else(ModelStore::default_dir)
+}
+
+/// Runs the command.
+pub(crate) fn run(args: ModelsArgs, common: &Common) -> Result<(), CliError> {
+    let shelf = Shelf::open(&Config::load(common)?)?;
+    match args.command {
+        None => list::run(&shelf, args.json),
+        Some(ModelsCommand::List { json }) => list::run(&shelf, json || args.json),
+        Some(ModelsCommand::Pull {
+            names,
+            default,
+            force,
+            quiet,
+        }) => pull::run(&shelf, &names, default, force, quiet),
+        Some(ModelsCommand::Verify { names }) => verify(&shelf, names),
+        Some(ModelsCommand::Path { name }) => path(&shelf, &name),
+        Some(ModelsCommand::Remove { names }) => remove(&shelf, &names),
+    }
+}
+
+fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
+    let names = if names.is_empty() {
+        shelf.installed_names()
+    } else {
+        names
+    };
+    if names.is_empty() {
+        return Err(CliError::Failed(format!(
+            "no models in {}",
+            shelf.store.dir().display()
+        )));
+    }
+    let mut all_sound = true;
+    for name in names {
+        let name = shelf.folder_name(&name);
+        let verification = match shelf.store.verify(&name, &shelf.catalogue) {
+            Ok(verification) => verification,
+            Err(error) => {
+                all_sound = false;
+                eprintln!("{name}: {error}");
+                continue;
+            }
+        };
+        let count = verification.files.len();
+        if verification.is_sound() {
+            output::print(&format!(
+                "{name}: sound, {count} file{}\n",
+                if count == 1 { "" } else { "s" }
+            ))?;
+            continue;
+        }
+        all_sound = false;
+        for file in verification
+            .files
+            .iter()
+            .filter(|file| file.state != FileState::Sound)
+        {
+            let what = match &file.state {
+                FileState::Sound => continue,
+                FileState::Missing => "is missing".to_owned(),
+                FileState::Changed(hash) => {
+                    format!("is not the file it should be (its hash is {hash})")
+                }
+                FileState::Unknown => {
+                    "can't be checked: nothing says what its hash should be".to_owned()
+                }
+            };
+            eprintln!("{name}: {} {what}", file.name);
+        }
+        eprintln!("{name}: `hark models pull --force {name}` fetches it again");
+    }
+    if all_sound {
+        Ok(())
+    } else {
+        Err(CliError::Reported)
+    }
+}
+
+fn path(shelf: &Shelf, name: &str) -> Result<(), CliError> {
+    let name = shelf.folder_name(name);
+    match shelf.store.installed(&name) {
+        Some(installed) => output::print(&format!("{}\n", installed.dir.display())),
+        None => Err(CliError::Failed(format!(
+            "{name} is not installed in {}; `hark models pull {name}` installs it",
+            shelf.store.dir().display()
+        ))),
+    }
+}
+
+fn remove(shelf: &Shelf, names: &[String]) -> Result<(), CliError> {
+    let mut all_removed = true;
+    for name in names {
+        let name = shelf.folder_name(name);
+        match shelf.store.remove(&name) {
+            Ok(true) => output::print(&format!("{name}: removed\n"))?,
+            Ok(false) => {
+                all_removed = false;
+                eprintln!("{name}: is not installed");
+            }
+            Err(error) => {
+                all_removed = false;
+                eprintln!("{name}: {error}");
+            }
+        }
+    }
+    if all_removed {
+        Ok(())
+    } else {
+        Err(CliError::Reported)
+    }
+}
+
+/// What `hark doctor` says about models: the chosen one and voice activity are needed, the others are counted.
+pub(crate) fn findings(config: &Config) -> Vec<Finding> {
+    let shelf = match Shelf::open(config) {
+        Ok(shelf) => shelf,
+        Err(error) => {
+            return vec![Finding::missing(
+                "models",
+                error.to_string(),
+                "correct the catalogue that is named",
+            )];
+        }
+    };
+    let wanted = config.model.as_deref().unwrap_or(DEFAULT_MODEL);
+    let speech = match shelf.resolve(wanted) {
+        Ok(found) if found.substituted => Finding::ok(
+            "speech model",
+            format!("{} (serves {})", found.checkpoint, found.requested),
+        ),
+        Ok(found) => Finding::ok("speech model", found.checkpoint),
+        Err(_) => {
+            let fix = match shelf.entry(wanted) {
+                Ok(model) => format!(
+                    "hark models pull {} ({})",
+                    model.name,
+                    bytes(model.size_bytes)
+                ),
+                Err(_) => "choose one that `hark models` lists".to_owned(),
+            };
+            Finding::missing("speech model", format!("{wanted} is not installed"), fix)
+        }
+    };
+    let vad = match shelf.store.installed(VAD_MODEL) {
+        Some(_) => Finding::ok("voice activity", VAD_MODEL),
+        None => Finding::missing(
+            "voice activity",
+            format!("{VAD_MODEL} is not installed"),
+            format!("hark models pull {VAD_MODEL}"),
+        ),
+    };
+    let mut others: Vec<String> = shelf.installed_names();
+    others.retain(|name| {
+        shelf
+            .catalogue
+            .get(name)
+            .is_none_or(|model| model.kind == Kind::Speech)
+    });
+    let all = if others.is_empty() {
+        "none".to_owned()
+    } else {
+        others.join(", ")
+    };
+    vec![speech, vad, Finding::ok("installed", all)]
+}

@@ -1,0 +1,138 @@
+//! The one place where the command line meets the speech engine.
+
+use std::path::PathBuf;
+
+use hark_api::TranscriptionResult;
+use hark_media::Source;
+use hark_speech::{LoadOptions, Request, Transcriber};
+
+use super::plan::Input;
+use crate::CliError;
+use crate::cli::{Task, TranscribeArgs};
+use crate::config::{Config, DEFAULT_MODEL};
+use crate::models::{Shelf, VAD_MODEL};
+
+/// The loaded model with the options of this run.
+pub(crate) struct Engine {
+    transcriber: Transcriber,
+    request: Request,
+}
+
+/// One recording, done.
+pub(crate) struct Transcribed {
+    pub(crate) result: TranscriptionResult,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Engine {
+    /// Finds the installed models that the arguments and the configuration name, and loads them.
+    pub(crate) fn load(
+        args: &TranscribeArgs,
+        config: &Config,
+        words: bool,
+    ) -> Result<Self, CliError> {
+        let request = request(args, config, words)?;
+        let shelf = Shelf::open(config)?;
+        let model = speech_model(&shelf, args, config)?;
+        let vad = installed(&shelf, VAD_MODEL)?;
+        let mut options = LoadOptions::new(model, vad);
+        options.threads = args.threads.map(usize::from).or(config.threads);
+        options.isa = args.isa;
+        options.widest_beam = request.beam;
+        let transcriber =
+            Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
+        tracing::info!("engine: {}", transcriber.backend_name());
+        Ok(Self {
+            transcriber,
+            request,
+        })
+    }
+
+    /// Blocks until the recording is done; `progress` hears seconds of audio done and, where known, in all.
+    pub(crate) fn transcribe(
+        &self,
+        input: &Input,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+    ) -> Result<Transcribed, String> {
+        let source = match input {
+            Input::Stdin => Source::Reader(Box::new(std::io::stdin())),
+            Input::File(path) => Source::Path(path.clone()),
+        };
+        let done = self
+            .transcriber
+            .transcribe(source, &self.request, &mut |so_far| {
+                progress(so_far.audio_done, so_far.audio_total)
+            })
+            .map_err(|error| error.to_string())?;
+        Ok(Transcribed {
+            result: done.result,
+            warnings: done.warnings,
+        })
+    }
+}
+
+/// What is wanted of every recording of this run.
+fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Request, CliError> {
+    let mut request = Request {
+        words,
+        ..Request::default()
+    };
+    let language = args.language.as_deref().or(config.language.as_deref());
+    if let Some(given) = language.map(str::trim).filter(|given| *given != "auto") {
+        let known = hark_whisper::languages::find(given).ok_or_else(|| {
+            CliError::Usage(format!(
+                "unknown language {given:?}: give a code such as en, es or zh, or auto"
+            ))
+        })?;
+        request.language = Some(known.code.to_owned());
+    }
+    request.task = match args.task {
+        Task::Transcribe => hark_speech::Task::Transcribe,
+        Task::Translate => hark_speech::Task::Translate,
+    };
+    if let Some(beam) = args.beam {
+        request.beam = usize::from(beam);
+    }
+    if !args.temperature.is_empty() {
+        request.temperatures = args.temperature.clone();
+    }
+    request.prompt = args.prompt.clone();
+    request.hotwords = args.hotwords.clone();
+    request.condition_on_previous = args.condition;
+    request.media.track = args.track.map(usize::from);
+    Ok(request)
+}
+
+/// The folder of the checkpoint that serves the asked name; a stand-in is announced.
+fn speech_model(
+    shelf: &Shelf,
+    args: &TranscribeArgs,
+    config: &Config,
+) -> Result<PathBuf, CliError> {
+    let name = args
+        .model
+        .as_deref()
+        .or(config.model.as_deref())
+        .unwrap_or(DEFAULT_MODEL);
+    let Ok(found) = shelf.resolve(name) else {
+        let wanted = shelf.entry(name)?;
+        return installed(shelf, &wanted.name);
+    };
+    if found.substituted {
+        eprintln!(
+            "hark: {name} is not installed, {} stands in for it",
+            found.checkpoint
+        );
+    }
+    installed(shelf, &found.checkpoint)
+}
+
+fn installed(shelf: &Shelf, name: &str) -> Result<PathBuf, CliError> {
+    match shelf.store.installed(name) {
+        Some(model) => Ok(model.dir),
+        None => Err(CliError::Failed(format!(
+            "{name} is not installed in {}; `hark models pull {name}` installs it",
+            shelf.store.dir().display()
+        ))),
+    }
+}
