@@ -7,7 +7,7 @@
 use super::Compute;
 use super::buffer::{Buffer, SharedMut};
 use super::kernels::math::to_bf16;
-use super::kernels::{BLOCK, Block, DEPTH, Finish, HEAD, PANEL, SoftmaxRow, TILE};
+use super::kernels::{BLOCK, Block, DEPTH, Finish, HEAD, PANEL, SoftmaxBlock, TILE};
 use super::linear::Rows;
 
 /// Scores are base-2 exponents: 1/sqrt(64) · log2(e).
@@ -127,12 +127,24 @@ pub unsafe fn attend_block(
     // SAFETY: plain numbers, each written before it is read (rows beyond `query.count` are never used).
     let scratch = unsafe { &mut *scratch.as_mut_ptr() };
     let rows = query.count;
-    let mut softmax: [(f32, f32); BLOCK] = [(f32::MIN, 0.0); BLOCK];
+    let mut softmax = SoftmaxBlock {
+        scores: scratch.scores.as_ptr(),
+        scores_stride: SCORES_STRIDE,
+        rows,
+        width: 0,
+        weights: scratch.weights.as_mut_ptr(),
+        weights_stride: WEIGHTS_STRIDE,
+        scale: SCALE,
+        is_first: true,
+        reference: [0.0; BLOCK],
+        sums: [[0.0; 16]; BLOCK],
+        rescale: [1.0; BLOCK],
+    };
     let padded = frames.padded();
     for first in (0..padded).step_by(CHUNK) {
         let width = CHUNK.min(padded - first);
         for frame in (0..width).step_by(BLOCK) {
-            // SAFETY: the panels hold `padded` frames; `scores` has 32 rows of CHUNK.
+            // SAFETY: the panels hold `padded` frames; `scores` has 32 rows of SCORES_STRIDE.
             unsafe {
                 (compute.kernels.block)(&Block {
                     a: query.start,
@@ -147,30 +159,23 @@ pub unsafe fn attend_block(
                 });
             }
         }
-        for row in 0..rows {
-            let scores = &mut scratch.scores[row * SCORES_STRIDE..][..width];
-            if first + width > frames.frames {
-                scores[frames.frames - first..].fill(f32::MIN);
+        let real = width.min(frames.frames - first);
+        if real < width {
+            for row in 0..rows {
+                scratch.scores[row * SCORES_STRIDE..][real..width].fill(f32::MIN);
             }
-            if let Some(tap) = &mut tap {
-                tap(row, first, &scores[..width.min(frames.frames - first)]);
+        }
+        if let Some(tap) = &mut tap {
+            for row in 0..rows {
+                tap(row, first, &scratch.scores[row * SCORES_STRIDE..][..real]);
             }
-            let mut state = SoftmaxRow {
-                scores: scores.as_ptr(),
-                n: width,
-                weights: scratch.weights[row * WEIGHTS_STRIDE..].as_mut_ptr(),
-                scale: SCALE,
-                max: softmax[row].0,
-                sum: softmax[row].1,
-                rescale: 1.0,
-            };
-            // SAFETY: `scores` and `weights` hold `width` elements.
-            unsafe { (compute.kernels.softmax_row)(&mut state) };
-            softmax[row] = (state.max, state.sum);
-            if first > 0 && state.rescale != 1.0 {
-                for sum in &mut scratch.sums[row * HEAD..(row + 1) * HEAD] {
-                    *sum *= state.rescale;
-                }
+        }
+        (softmax.width, softmax.is_first) = (width, first == 0);
+        // SAFETY: `scores` and `weights` have 32 rows of at least `width` elements.
+        unsafe { (compute.kernels.softmax_block)(&mut softmax) };
+        if first > 0 {
+            for (row, &rescale) in softmax.rescale[..rows].iter().enumerate().filter(|(_, rescale)| **rescale != 1.0) {
+                scratch.sums[row * HEAD..(row + 1) * HEAD].iter_mut().for_each(|sum| *sum *= rescale);
             }
         }
         for dim in (0..HEAD).step_by(BLOCK) {
@@ -194,7 +199,8 @@ pub unsafe fn attend_block(
         // SAFETY: `out` reaches `rows` rows of 64 elements.
         unsafe {
             let sums = scratch.sums[row * HEAD..].as_ptr();
-            (compute.kernels.scale_to_bf16)(sums, 1.0 / softmax[row].1, HEAD, out.add(row * out_stride));
+            let total: f32 = softmax.sums[row].iter().sum();
+            (compute.kernels.scale_to_bf16)(sums, 1.0 / total, HEAD, out.add(row * out_stride));
         }
     }
 }

@@ -112,7 +112,7 @@ pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Fi
     let row_chunks = rows.count.div_ceil(CHUNK);
     let blocks = layer.columns / BLOCK;
     // Enough pieces that a late member leaves work to the others, not so many that claiming them costs.
-    let wanted = (compute.team.len() * 4).div_ceil(row_chunks);
+    let wanted = (compute.team.members() * 4).div_ceil(row_chunks);
     let blocks_a_piece = blocks.div_ceil(wanted).clamp(1, 16);
     let column_pieces = blocks.div_ceil(blocks_a_piece);
     compute.each(row_chunks * column_pieces, |piece, _| {

@@ -59,7 +59,7 @@ impl Team {
     }
 
     /// How many threads work on a region.
-    pub fn len(&self) -> usize {
+    pub fn members(&self) -> usize {
         self.members.len() + 1
     }
 

@@ -236,17 +236,17 @@ fn align<B: Backend>(
         return;
     }
     let mut tokens = start_sequence(tokenizer, &decoded.language, job.options.task);
-    let first = tokens.len();
+    let leading = tokens.len();
     tokens.push(tokenizer.no_timestamps);
     tokens.extend(&text);
-    let scores = backend.align(slot, &tokens, first, job.frames);
+    let scores = backend.align(slot, &tokens, 0, job.frames);
     let rows = AlignmentRows {
         heads: scores
             .scores
             .chunks_exact(scores.rows * scores.frames)
             .collect(),
         stride: scores.frames,
-        leading: 0,
+        leading,
     };
     decoded.words = word_times(
         tokenizer,

@@ -19,8 +19,6 @@ use super::{
 };
 use crate::models::VAD_MODEL;
 
-/// The file of the voice-activity model that the pipeline reads.
-const VAD_FILE: &str = "silero_vad_16k.safetensors";
 
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
@@ -95,7 +93,7 @@ fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
         system: "hark".to_owned(),
         error: error.to_string(),
     };
-    let vad = systems::installed(VAD_MODEL)?.join(VAD_FILE);
+    let vad = systems::installed(VAD_MODEL)?;
     let beam = args
         .beam
         .map_or(hark_speech::Request::default().beam, |beam| beam as usize);

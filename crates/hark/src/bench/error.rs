@@ -94,9 +94,6 @@ pub enum BenchError {
     /// Nothing was measured.
     #[error("no round was measured; --rounds must be at least 1")]
     NoRounds,
-    /// A part of Hark that this build lacks.
-    #[error("{0}")]
-    NotBuilt(&'static str),
 }
 
 /// The last lines of a driver's side output, for an error message; the log itself goes away with the run.

@@ -7,6 +7,7 @@ mod audio;
 mod driver;
 mod english;
 mod error;
+mod kernels;
 mod measure;
 mod noise;
 mod numbers;
@@ -41,7 +42,7 @@ enum BenchCommand {
     /// The same audio and weights through Hark and the peers on this machine
     Transcribe(transcribe::TranscribeArgs),
     /// Each kernel as a fraction of this machine's measured peak
-    Kernels,
+    Kernels(kernels::KernelsArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
@@ -52,9 +53,7 @@ pub fn run(args: Vec<String>) -> Result<(), CliError> {
     let cli = BenchCli::parse_from(std::iter::once("hark bench".to_owned()).chain(args));
     let done = match cli.command {
         BenchCommand::Transcribe(args) => transcribe::run(&args),
-        BenchCommand::Kernels => Err(BenchError::NotBuilt(
-            "hark bench kernels is not part of this build yet",
-        )),
+        BenchCommand::Kernels(args) => kernels::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
     };
     done.map_err(|error| CliError::Failed(error.to_string()))

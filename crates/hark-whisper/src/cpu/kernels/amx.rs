@@ -18,7 +18,7 @@ pub static KERNELS: Kernels = Kernels {
     finish_bf16: avx512::finish_bf16_native,
     finish_add: avx512::KERNELS_BF16.finish_add,
     layer_norm: avx512::KERNELS_BF16.layer_norm,
-    softmax_row: avx512::softmax_row_native,
+    softmax_block: avx512::softmax_block_native,
     scale_to_bf16: avx512::scale_to_bf16_native,
     attend_past: avx512::KERNELS_BF16.attend_past,
     log_sum: avx512::KERNELS_BF16.log_sum,

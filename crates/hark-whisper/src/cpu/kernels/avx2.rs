@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::portable::bodies;
-use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, TILE, math};
+use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxBlock, TILE, math};
 
 /// The AVX2 set.
 pub static KERNELS: Kernels = Kernels {
@@ -13,7 +13,7 @@ pub static KERNELS: Kernels = Kernels {
     finish_bf16,
     finish_add,
     layer_norm,
-    softmax_row,
+    softmax_block,
     scale_to_bf16,
     attend_past,
     log_sum,

@@ -4,7 +4,9 @@ use std::arch::x86_64::*;
 
 use super::math::{EXP2, GELU, GELU_LIMIT};
 use super::portable::bodies;
-use super::{Block, DEPTH, Finish, HEAD, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, TILE, math};
+use super::{
+    Block, DEPTH, Finish, HEAD, Isa, Kernels, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock, TILE, math,
+};
 
 /// AVX-512 without bf16 instructions.
 pub static KERNELS: Kernels = Kernels {
@@ -14,7 +16,7 @@ pub static KERNELS: Kernels = Kernels {
     finish_bf16,
     finish_add,
     layer_norm,
-    softmax_row,
+    softmax_block,
     scale_to_bf16,
     attend_past,
     log_sum,
@@ -28,7 +30,7 @@ pub static KERNELS_BF16: Kernels = Kernels {
     finish_bf16: finish_bf16_native,
     finish_add: finish_add_native,
     layer_norm: layer_norm_native,
-    softmax_row: softmax_row_native,
+    softmax_block: softmax_block_native,
     scale_to_bf16: scale_to_bf16_native,
     attend_past: attend_past_native,
     log_sum,
@@ -251,31 +253,41 @@ pub(super) unsafe fn scale_to_bf16_native(input: *const f32, factor: f32, n: usi
 }
 
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub(super) unsafe fn softmax_row_native(row: &mut SoftmaxRow) {
-    // SAFETY: the caller vouches for `n`, a multiple of 32, and the lengths.
-    unsafe {
-        let mut tops = [_mm512_set1_ps(row.max); 2];
-        let mut index = 0;
-        while index < row.n {
-            tops[0] = _mm512_max_ps(tops[0], _mm512_loadu_ps(row.scores.add(index)));
-            tops[1] = _mm512_max_ps(tops[1], _mm512_loadu_ps(row.scores.add(index + 16)));
-            index += 32;
+pub(super) unsafe fn softmax_block_native(block: &mut SoftmaxBlock) {
+    let scale = _mm512_set1_ps(block.scale);
+    for row in 0..block.rows {
+        // SAFETY: the caller vouches for the shapes; the width is a multiple of 32.
+        unsafe {
+            let scores = block.scores.add(row * block.scores_stride);
+            let weights = block.weights.add(row * block.weights_stride);
+            let mut tops = [_mm512_loadu_ps(scores), _mm512_loadu_ps(scores.add(16))];
+            let mut index = 32;
+            while index < block.width {
+                tops[0] = _mm512_max_ps(tops[0], _mm512_loadu_ps(scores.add(index)));
+                tops[1] = _mm512_max_ps(tops[1], _mm512_loadu_ps(scores.add(index + 16)));
+                index += 32;
+            }
+            let top = _mm512_max_ps(tops[0], tops[1]);
+            // The usual case costs one comparison: nothing goes far beyond the reference.
+            let limit = _mm512_set1_ps(block.reference[row] + MOST_EXPONENT / block.scale);
+            if block.is_first || _mm512_cmp_ps_mask::<_CMP_GT_OQ>(top, limit) != 0 {
+                math::refer(block, row, _mm512_reduce_max_ps(top));
+            } else {
+                block.rescale[row] = 1.0;
+            }
+            let shift = _mm512_set1_ps(block.reference[row] * block.scale);
+            let mut sums = [_mm512_loadu_ps(block.sums[row].as_ptr()), _mm512_setzero_ps()];
+            let mut index = 0;
+            while index < block.width {
+                let low = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores.add(index)), scale, shift));
+                let high = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores.add(index + 16)), scale, shift));
+                sums[0] = _mm512_add_ps(sums[0], low);
+                sums[1] = _mm512_add_ps(sums[1], high);
+                _mm512_storeu_si512(weights.add(index).cast(), pack(low, high));
+                index += 32;
+            }
+            _mm512_storeu_ps(block.sums[row].as_mut_ptr(), _mm512_add_ps(sums[0], sums[1]));
         }
-        let top = _mm512_reduce_max_ps(_mm512_max_ps(tops[0], tops[1]));
-        row.rescale = if top > row.max { math::exp2((row.max - top) * row.scale) } else { 1.0 };
-        row.max = top;
-        let (scale, shift) = (_mm512_set1_ps(row.scale), _mm512_set1_ps(top * row.scale));
-        let mut sums = [_mm512_setzero_ps(); 2];
-        let mut index = 0;
-        while index < row.n {
-            let low = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(row.scores.add(index)), scale, shift));
-            let high = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(row.scores.add(index + 16)), scale, shift));
-            sums[0] = _mm512_add_ps(sums[0], low);
-            sums[1] = _mm512_add_ps(sums[1], high);
-            _mm512_storeu_si512(row.weights.add(index).cast(), pack(low, high));
-            index += 32;
-        }
-        row.sum = row.sum * row.rescale + _mm512_reduce_add_ps(_mm512_add_ps(sums[0], sums[1]));
     }
 }
 

@@ -68,7 +68,7 @@ pub fn exp2(x: f32) -> f32 {
 /// Whisper's layer norm epsilon.
 pub const EPSILON: f32 = 1e-5;
 
-use super::{Finish, HEAD, PastAttention, SoftmaxRow};
+use super::{Finish, HEAD, MOST_EXPONENT, PastAttention, SoftmaxBlock};
 
 /// Lanes of partial sums: enough for one AVX-512 register twice over, so that reductions vectorize.
 const LANES: usize = 32;
@@ -159,35 +159,53 @@ pub unsafe fn layer_norm(row: *const f32, gain: *const f32, bias: *const f32, wi
     }
 }
 
-/// Body of [`super::Kernels::softmax_row`].
+/// Body of [`super::Kernels::softmax_block`].
 ///
 /// # Safety
-/// `row.scores` and `row.weights` must reach `row.n` elements.
+/// `block` must describe live memory of the stated shapes.
 #[inline(always)]
-pub unsafe fn softmax_row(row: &mut SoftmaxRow) {
-    // SAFETY: the caller vouches for the lengths.
-    let (scores, weights) = unsafe {
-        (std::slice::from_raw_parts(row.scores, row.n), std::slice::from_raw_parts_mut(row.weights, row.n))
-    };
-    let mut tops = [f32::MIN; LANES];
-    for chunk in scores.chunks_exact(LANES) {
-        for lane in 0..LANES {
-            tops[lane] = if chunk[lane] > tops[lane] { chunk[lane] } else { tops[lane] };
+pub unsafe fn softmax_block(block: &mut SoftmaxBlock) {
+    for row in 0..block.rows {
+        // SAFETY: the caller vouches for the shapes.
+        let (scores, weights) = unsafe {
+            (
+                std::slice::from_raw_parts(block.scores.add(row * block.scores_stride), block.width),
+                std::slice::from_raw_parts_mut(block.weights.add(row * block.weights_stride), block.width),
+            )
+        };
+        let mut tops = [f32::MIN; 16];
+        for chunk in scores.chunks_exact(16) {
+            for lane in 0..16 {
+                tops[lane] = if chunk[lane] > tops[lane] { chunk[lane] } else { tops[lane] };
+            }
+        }
+        let top = tops.iter().copied().fold(f32::MIN, f32::max);
+        refer(block, row, top);
+        let shift = block.reference[row] * block.scale;
+        let sums = &mut block.sums[row];
+        for (chunk, out) in scores.chunks_exact(16).zip(weights.chunks_exact_mut(16)) {
+            for lane in 0..16 {
+                let weight = exp2(chunk[lane] * block.scale - shift);
+                sums[lane] += weight;
+                out[lane] = to_bf16(weight);
+            }
         }
     }
-    let top = tops.iter().fold(row.max, |a, &b| a.max(b));
-    row.rescale = if top > row.max { exp2((row.max - top) * row.scale) } else { 1.0 };
-    row.max = top;
-    let shift = top * row.scale;
-    let mut sums = [0f32; LANES];
-    for (chunk, out) in scores.chunks_exact(LANES).zip(weights.chunks_exact_mut(LANES)) {
-        for lane in 0..LANES {
-            let weight = exp2(chunk[lane] * row.scale - shift);
-            sums[lane] += weight;
-            out[lane] = to_bf16(weight);
-        }
+}
+
+/// Sets or moves a row's reference for a chunk whose highest score is `top`.
+#[inline(always)]
+pub fn refer(block: &mut SoftmaxBlock, row: usize, top: f32) {
+    block.rescale[row] = 1.0;
+    if block.is_first {
+        block.reference[row] = top;
+        block.sums[row] = [0.0; 16];
+    } else if (top - block.reference[row]) * block.scale > MOST_EXPONENT {
+        let rescale = exp2((block.reference[row] - top) * block.scale);
+        block.sums[row].iter_mut().for_each(|sum| *sum *= rescale);
+        block.rescale[row] = rescale;
+        block.reference[row] = top;
     }
-    row.sum = row.sum * row.rescale + sums.iter().sum::<f32>();
 }
 
 /// Body of [`super::Kernels::scale_to_bf16`].

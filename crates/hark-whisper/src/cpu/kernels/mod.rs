@@ -82,8 +82,8 @@ pub struct Kernels {
     pub finish_add: unsafe fn(&Finish, out: *mut f32, stride: usize),
     /// Layer norm of one float32 row to bf16: `(row, gain, bias, width, out)`.
     pub layer_norm: unsafe fn(*const f32, *const f32, *const f32, usize, *mut u16),
-    /// One row of a softmax over a chunk: see [`SoftmaxRow`].
-    pub softmax_row: unsafe fn(&mut SoftmaxRow),
+    /// The exponentials of a block of scores: see [`SoftmaxBlock`].
+    pub softmax_block: unsafe fn(&mut SoftmaxBlock),
     /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
     /// Attention of one row over its own past: see [`PastAttention`].
@@ -92,23 +92,39 @@ pub struct Kernels {
     pub log_sum: unsafe fn(*const f32, usize) -> (f32, f32),
 }
 
-/// Online softmax of one row over a chunk of scores: updates the running maximum and sum, writes the weights.
-pub struct SoftmaxRow {
-    /// Scores of the chunk; `n` is a multiple of 32.
+/// Online softmax of up to 32 rows over one chunk of scores: writes the weights `2^(scale·(score − reference))` and adds
+/// them up.
+///
+/// A row's reference is the highest score of its first chunk. Any other would do as well, as long as no weight
+/// overflows: bf16 is as precise at 2^40 as at 1. So it is moved only if a later chunk goes far beyond it, which saves
+/// finding the exact maximum of every row and rescaling what was summed so far.
+pub struct SoftmaxBlock {
+    /// Scores of the chunk.
     pub scores: *const f32,
-    /// Chunk width.
-    pub n: usize,
+    /// Elements between rows of scores.
+    pub scores_stride: usize,
+    /// Rows that matter.
+    pub rows: usize,
+    /// Chunk width, a multiple of 32.
+    pub width: usize,
     /// Where the bf16 weights go.
     pub weights: *mut u16,
+    /// Elements between rows of weights.
+    pub weights_stride: usize,
     /// Scores are multiplied by this before the exponential (1/sqrt(d), times log2 e: the base is 2).
     pub scale: f32,
-    /// Running maximum of the raw scores.
-    pub max: f32,
-    /// Running sum of weights.
-    pub sum: f32,
-    /// What earlier partial results must be multiplied by; 1 when the maximum did not change.
-    pub rescale: f32,
+    /// Whether this is the rows' first chunk.
+    pub is_first: bool,
+    /// Reference score of each row.
+    pub reference: [f32; BLOCK],
+    /// Sums of weights of each row, in 16 lanes to be added up at the end.
+    pub sums: [[f32; 16]; BLOCK],
+    /// What earlier results of each row must be multiplied by; 1 where the reference stayed.
+    pub rescale: [f32; BLOCK],
 }
+
+/// A weight may grow to 2 to this power before its row's reference is moved.
+pub const MOST_EXPONENT: f32 = 40.0;
 
 /// Attention of one decoder row over the positions before it, all heads, each of 64 elements.
 pub struct PastAttention<'a> {

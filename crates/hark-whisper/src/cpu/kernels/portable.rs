@@ -1,6 +1,6 @@
 //! Plain Rust kernels: for machines without vectors, and the twin that the fast ones are compared with.
 
-use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxRow, math};
+use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxBlock, math};
 
 /// The portable set.
 pub static KERNELS: Kernels = Kernels {
@@ -10,7 +10,7 @@ pub static KERNELS: Kernels = Kernels {
     finish_bf16,
     finish_add,
     layer_norm,
-    softmax_row,
+    softmax_block,
     scale_to_bf16,
     attend_past,
     log_sum,
@@ -68,9 +68,9 @@ macro_rules! bodies {
             unsafe { math::layer_norm(row, gain, bias, width, out) }
         }
         $(#[$attribute])*
-        unsafe fn softmax_row(row: &mut SoftmaxRow) {
+        unsafe fn softmax_block(block: &mut SoftmaxBlock) {
             // SAFETY: same contract as the body.
-            unsafe { math::softmax_row(row) }
+            unsafe { math::softmax_block(block) }
         }
         $(#[$attribute])*
         unsafe fn scale_to_bf16(input: *const f32, factor: f32, n: usize, out: *mut u16) {

@@ -181,45 +181,62 @@ fn layer_norms_agree_and_have_mean_zero() {
 }
 
 #[test]
-fn softmax_rows_agree_and_sum_to_one_over_chunks() {
+fn softmax_blocks_agree_and_sum_to_one_over_chunks() {
     let mut numbers = Numbers(5);
-    for _ in 0..20 {
-        let (n, scale) = (32 * (1 + numbers.below(8)), 0.18);
-        let chunks = [numbers.floats(n, 40.0), numbers.floats(n, 60.0)];
+    for round in 0..20 {
+        let (rows, width, scale) = (1 + numbers.below(32), 32 * (1 + numbers.below(8)), 0.18);
+        // Every other round the second chunk goes so far beyond the first that references must move.
+        let chunks = [numbers.floats(rows * width, 40.0), numbers.floats(rows * width, [60.0, 900.0][round % 2])];
         let run = |set: &Kernels| {
-            let mut out = Vec::new();
-            let (mut max, mut sum) = (f32::MIN, 0.0);
+            let mut out = vec![Vec::new(); rows];
+            let mut block = SoftmaxBlock {
+                scores: std::ptr::null(),
+                scores_stride: width,
+                rows,
+                width,
+                weights: std::ptr::null_mut(),
+                weights_stride: width,
+                scale,
+                is_first: true,
+                reference: [0.0; BLOCK],
+                sums: [[0.0; 16]; BLOCK],
+                rescale: [1.0; BLOCK],
+            };
             for chunk in &chunks {
-                let mut weights = Buffer::<u16>::zeroed(n);
-                let mut row = SoftmaxRow {
-                    scores: chunk.as_ptr(),
-                    n,
-                    weights: weights.as_mut_ptr(),
-                    scale,
-                    max,
-                    sum,
-                    rescale: 1.0,
-                };
-                // SAFETY: both rows have `n` elements.
-                unsafe { (set.softmax_row)(&mut row) };
-                (max, sum) = (row.max, row.sum);
-                out.iter_mut().for_each(|weight| *weight *= row.rescale);
-                out.extend(weights.iter().map(|&half| from_bf16(half)));
+                let mut weights = Buffer::<u16>::zeroed(rows * width);
+                (block.scores, block.weights) = (chunk.as_ptr(), weights.as_mut_ptr());
+                // SAFETY: both sides have `rows` rows of `width` elements.
+                unsafe { (set.softmax_block)(&mut block) };
+                block.is_first = false;
+                for (row, out) in out.iter_mut().enumerate() {
+                    out.iter_mut().for_each(|weight| *weight *= block.rescale[row]);
+                    out.extend(weights[row * width..(row + 1) * width].iter().map(|&half| from_bf16(half)));
+                }
             }
-            out.iter_mut().for_each(|weight| *weight /= sum);
+            for (row, out) in out.iter_mut().enumerate() {
+                let sum: f32 = block.sums[row].iter().sum();
+                out.iter_mut().for_each(|weight| *weight /= sum);
+            }
             out
         };
         let expected = run(&portable::KERNELS);
-        assert!((expected.iter().sum::<f32>() - 1.0).abs() < 0.01);
-        let top = chunks.iter().flat_map(|chunk| chunk.iter()).copied().fold(f32::MIN, f32::max);
-        let total: f32 = chunks.iter().flat_map(|chunk| chunk.iter()).map(|x| ((x - top) * scale).exp2()).sum();
-        for (weight, score) in expected.iter().zip(chunks.iter().flat_map(|chunk| chunk.iter())) {
-            let exact = ((score - top) * scale).exp2() / total;
-            assert_close("softmax", Isa::Portable, *weight, exact, 1e-5 + exact / 100.0);
+        for (row, expected) in expected.iter().enumerate() {
+            let scores: Vec<f64> = chunks
+                .iter()
+                .flat_map(|chunk| &chunk[row * width..(row + 1) * width])
+                .map(|&score| f64::from(score))
+                .collect();
+            let top = scores.iter().copied().fold(f64::MIN, f64::max);
+            let power = |score: &f64| ((score - top) * f64::from(scale)).exp2();
+            let total: f64 = scores.iter().map(power).sum();
+            for (weight, score) in expected.iter().zip(&scores) {
+                let exact = (power(score) / total) as f32;
+                assert_close("softmax", Isa::Portable, *weight, exact, 1e-5 + exact / 100.0);
+            }
         }
         for set in fast_sets() {
-            for (got, expected) in run(set).into_iter().zip(&expected) {
-                assert_close("softmax", set.isa, got, *expected, 1e-6 + expected / 100.0);
+            for (got, expected) in run(set).iter().flatten().zip(expected.iter().flatten()) {
+                assert_close("softmax", set.isa, *got, *expected, 1e-6 + expected / 100.0);
             }
         }
     }
