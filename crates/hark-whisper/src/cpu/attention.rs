@@ -6,7 +6,8 @@
 
 use super::Compute;
 use super::buffer::{Buffer, SharedMut};
-use super::kernels::math::to_bf16;
+use super::cache::FrameCache;
+use super::kernels::math::{from_bf16, to_bf16};
 use super::kernels::{BLOCK, Block, DEPTH, Finish, HEAD, PANEL, SoftmaxBlock, TILE};
 use super::linear::Rows;
 
@@ -34,8 +35,23 @@ impl KeyValues {
         KeyValues { keys: Buffer::zeroed(heads * a_head), values: Buffer::zeroed(heads * a_head), frames }
     }
 
+    /// Frames with the padding up to whole blocks.
+    pub fn padded_frames(frames: usize) -> usize {
+        frames.next_multiple_of(BLOCK)
+    }
+
     fn padded(&self) -> usize {
-        self.frames.next_multiple_of(BLOCK)
+        Self::padded_frames(self.frames)
+    }
+
+    /// All keys of a head, panel after panel.
+    pub fn keys_of(&self, head: usize) -> &[u16] {
+        &self.keys[head * self.a_head()..][..self.a_head()]
+    }
+
+    /// All values of a head, panel after panel.
+    pub fn values_of(&self, head: usize) -> &[u16] {
+        &self.values[head * self.a_head()..][..self.a_head()]
     }
 
     /// Elements of the keys, or the values, of one head.
@@ -90,18 +106,67 @@ impl KeyValues {
             }
         }
     }
+}
 
-    fn key_panel(&self, head: usize, frame: usize) -> *const u16 {
-        self.keys[head * self.a_head() + frame * HEAD..].as_ptr()
+/// What rows look at: a window in bf16, or one rounded to 8 bits.
+#[derive(Clone, Copy)]
+pub enum Frames<'a> {
+    /// As the encoder computes.
+    Whole(&'a KeyValues),
+    /// As the decoder keeps it.
+    Rounded(&'a FrameCache),
+}
+
+impl Frames<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Frames::Whole(whole) => whole.frames,
+            Frames::Rounded(cache) => cache.frames,
+        }
     }
 
-    fn value_panel(&self, head: usize, dim: usize, frame: usize) -> *const u16 {
-        self.values[head * self.a_head() + dim * self.padded() + frame * PANEL..].as_ptr()
+    /// The panels of keys of a chunk, which lie one after the other.
+    fn keys(&self, compute: &Compute, head: usize, first: usize, width: usize, room: &mut [u16]) -> *const u16 {
+        match self {
+            Frames::Whole(whole) => whole.keys_of(head)[first * HEAD..].as_ptr(),
+            Frames::Rounded(cache) => {
+                let keys = cache.keys(head, first, width);
+                // SAFETY: `room` has CHUNK × 64 elements.
+                unsafe { (compute.kernels.widen)(keys.as_ptr(), keys.len(), room.as_mut_ptr()) };
+                room.as_ptr()
+            }
+        }
+    }
+
+    /// The panels of values of a chunk, and how many elements they lie apart.
+    fn values(
+        &self,
+        compute: &Compute,
+        head: usize,
+        first: usize,
+        width: usize,
+        room: &mut [u16],
+    ) -> (*const u16, usize) {
+        match self {
+            Frames::Whole(whole) => (whole.values_of(head)[first * PANEL..].as_ptr(), whole.padded() * PANEL),
+            Frames::Rounded(cache) => {
+                for (panel, room) in room.chunks_exact_mut(CHUNK * PANEL).enumerate() {
+                    let values = cache.values(head, panel * PANEL, first, width);
+                    // SAFETY: `room` has CHUNK × 16 elements for each panel.
+                    unsafe { (compute.kernels.widen)(values.as_ptr(), values.len(), room.as_mut_ptr()) };
+                }
+                (room.as_ptr(), CHUNK * PANEL)
+            }
+        }
     }
 }
 
 #[repr(C, align(64))]
 struct Scratch {
+    /// Queries times the units of a rounded window's keys.
+    query: [u16; BLOCK * HEAD],
+    /// A chunk of a rounded window's keys or values.
+    widened: [u16; CHUNK * HEAD],
     scores: [f32; BLOCK * SCORES_STRIDE],
     weights: [u16; BLOCK * WEIGHTS_STRIDE],
     sums: [f32; BLOCK * HEAD],
@@ -117,7 +182,7 @@ pub type ScoreTap<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 pub unsafe fn attend_block(
     compute: &Compute,
     query: Rows,
-    frames: &KeyValues,
+    frames: Frames,
     head: usize,
     out: *mut u16,
     out_stride: usize,
@@ -127,6 +192,20 @@ pub unsafe fn attend_block(
     // SAFETY: plain numbers, each written before it is read (rows beyond `query.count` are never used).
     let scratch = unsafe { &mut *scratch.as_mut_ptr() };
     let rows = query.count;
+    let query = match frames {
+        Frames::Whole(_) => query,
+        Frames::Rounded(cache) => {
+            let units = cache.key_units(head);
+            for row in 0..rows {
+                for (element, unit) in units.iter().enumerate() {
+                    // SAFETY: the query reaches `rows` rows of 64 elements.
+                    let value = unsafe { from_bf16(*query.at(row, element)) };
+                    scratch.query[row * HEAD + element] = to_bf16(value * unit);
+                }
+            }
+            Rows { start: scratch.query.as_ptr(), stride: HEAD, count: rows }
+        }
+    };
     let mut softmax = SoftmaxBlock {
         scores: scratch.scores.as_ptr(),
         scores_stride: SCORES_STRIDE,
@@ -140,17 +219,18 @@ pub unsafe fn attend_block(
         sums: [[0.0; 16]; BLOCK],
         rescale: [1.0; BLOCK],
     };
-    let padded = frames.padded();
+    let padded = KeyValues::padded_frames(frames.count());
     for first in (0..padded).step_by(CHUNK) {
         let width = CHUNK.min(padded - first);
+        let keys = frames.keys(compute, head, first, width, &mut scratch.widened);
         for frame in (0..width).step_by(BLOCK) {
             // SAFETY: the panels hold `padded` frames; `scores` has 32 rows of SCORES_STRIDE.
             unsafe {
                 (compute.kernels.block)(&Block {
                     a: query.start,
                     a_stride: query.stride,
-                    left: frames.key_panel(head, first + frame),
-                    right: frames.key_panel(head, first + frame + PANEL),
+                    left: keys.add(frame * HEAD),
+                    right: keys.add((frame + PANEL) * HEAD),
                     c: scratch.scores.as_mut_ptr().add(frame),
                     c_stride: SCORES_STRIDE,
                     depth: HEAD / DEPTH,
@@ -159,7 +239,7 @@ pub unsafe fn attend_block(
                 });
             }
         }
-        let real = width.min(frames.frames - first);
+        let real = width.min(frames.count() - first);
         if real < width {
             for row in 0..rows {
                 scratch.scores[row * SCORES_STRIDE..][real..width].fill(f32::MIN);
@@ -178,14 +258,15 @@ pub unsafe fn attend_block(
                 scratch.sums[row * HEAD..(row + 1) * HEAD].iter_mut().for_each(|sum| *sum *= rescale);
             }
         }
+        let (values, panel_stride) = frames.values(compute, head, first, width, &mut scratch.widened);
         for dim in (0..HEAD).step_by(BLOCK) {
             // SAFETY: the panels hold `padded` frames; `sums` has 32 rows of 64.
             unsafe {
                 (compute.kernels.block)(&Block {
                     a: scratch.weights.as_ptr(),
                     a_stride: WEIGHTS_STRIDE,
-                    left: frames.value_panel(head, dim, first),
-                    right: frames.value_panel(head, dim + PANEL, first),
+                    left: values.add(dim / PANEL * panel_stride),
+                    right: values.add((dim / PANEL + 1) * panel_stride),
                     c: scratch.sums.as_mut_ptr().add(dim),
                     c_stride: HEAD,
                     depth: width / DEPTH,
@@ -193,6 +274,11 @@ pub unsafe fn attend_block(
                     accumulate: first > 0,
                 });
             }
+        }
+    }
+    if let Frames::Rounded(cache) = frames {
+        for sums in scratch.sums.chunks_exact_mut(HEAD).take(rows) {
+            sums.iter_mut().zip(cache.value_units(head)).for_each(|(sum, unit)| *sum *= unit);
         }
     }
     for row in 0..rows {
@@ -225,7 +311,8 @@ pub fn attend_frames(
             let block = query.part(row, BLOCK.min(last - row), head * HEAD);
             // SAFETY: rows and columns of this piece belong to it alone; buffers are padded to 32 rows.
             unsafe {
-                attend_block(compute, block, frames, head, out.at(row * out_stride + head * HEAD), out_stride, None);
+                let out = out.at(row * out_stride + head * HEAD);
+                attend_block(compute, block, Frames::Whole(frames), head, out, out_stride, None);
             }
         }
     });

@@ -11,6 +11,7 @@ const HUGE: usize = 2 << 20;
 
 /// A number whose zero is all zero bits.
 pub trait Plain: Copy + Send + Sync + 'static {}
+impl Plain for i8 {}
 impl Plain for u16 {}
 impl Plain for f32 {}
 

@@ -1,8 +1,9 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
 use super::Compute;
-use super::attention::{KeyValues, SCALE, attend_block};
+use super::attention::{Frames, KeyValues, SCALE, attend_block};
 use super::buffer::{Buffer, SharedMut};
+use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
 use super::kernels::math::from_bf16;
 use super::kernels::{BLOCK, Finish, HEAD, PastAttention};
@@ -41,7 +42,9 @@ pub struct Decoder {
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
     /// For each slot and layer the window's keys and values.
-    windows: Vec<Vec<KeyValues>>,
+    windows: Vec<Vec<FrameCache>>,
+    /// Where a layer's keys and values are computed before they are rounded.
+    projected: KeyValues,
     rows_a_slot: usize,
     past: Past,
     room: Room,
@@ -158,7 +161,7 @@ impl Decoder {
         // One row more than the slots have: alignment runs on it.
         let rows = slots * rows_a_slot + 1;
         let windows = (0..slots)
-            .map(|_| layers.iter().map(|_| KeyValues::new(dims.n_text_head, dims.n_audio_ctx)).collect())
+            .map(|_| layers.iter().map(|_| FrameCache::new(dims.n_text_head, dims.n_audio_ctx)).collect())
             .collect();
         Ok(Decoder {
             width,
@@ -171,6 +174,7 @@ impl Decoder {
             alignment_heads: checkpoint.alignment_heads.clone(),
             tokens,
             windows,
+            projected: KeyValues::new(dims.n_text_head, dims.n_audio_ctx),
             rows_a_slot,
             past: Past {
                 cache: Buffer::zeroed(dims.n_text_ctx * layers.len() * rows * 2 * width),
@@ -187,13 +191,14 @@ impl Decoder {
     /// Projects a window's encoder states into the slot's keys and values.
     pub fn admit(&mut self, compute: &Compute, slot: usize, states: Rows) {
         let width = self.width;
-        for (layer, frames) in self.layers.iter().zip(&mut self.windows[slot]) {
-            let keys = frames.key_writer(compute);
-            let values = frames.value_writer(compute);
+        for (layer, cache) in self.layers.iter().zip(&mut self.windows[slot]) {
+            let keys = self.projected.key_writer(compute);
+            let values = self.projected.value_writer(compute);
             apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
                 0 => keys(done, row, column),
                 _ => values(done, row, column - width),
             });
+            cache.fill(compute, &self.projected);
         }
     }
 
@@ -361,7 +366,7 @@ impl Decoder {
                     unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
                 }
             };
-            let frames = &windows[group.slot][layer];
+            let frames = Frames::Rounded(&windows[group.slot][layer]);
             let tap: Option<super::attention::ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
             // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
             unsafe {

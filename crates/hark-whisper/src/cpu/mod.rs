@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod buffer;
+pub mod cache;
 mod decoder;
 mod encoder;
 pub mod isa;

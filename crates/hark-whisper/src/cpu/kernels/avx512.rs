@@ -18,6 +18,7 @@ pub static KERNELS: Kernels = Kernels {
     layer_norm,
     softmax_block,
     scale_to_bf16,
+    widen,
     attend_past,
     log_sum,
 };
@@ -32,6 +33,7 @@ pub static KERNELS_BF16: Kernels = Kernels {
     layer_norm: layer_norm_native,
     softmax_block: softmax_block_native,
     scale_to_bf16: scale_to_bf16_native,
+    widen: widen_native,
     attend_past: attend_past_native,
     log_sum,
 };
@@ -288,6 +290,23 @@ pub(super) unsafe fn softmax_block_native(block: &mut SoftmaxBlock) {
             }
             _mm512_storeu_ps(block.sums[row].as_mut_ptr(), _mm512_add_ps(sums[0], sums[1]));
         }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+pub(super) unsafe fn widen_native(numbers: *const i8, n: usize, out: *mut u16) {
+    let mut index = 0;
+    while index < n {
+        // SAFETY: the caller vouches for `n`, a multiple of 32.
+        unsafe {
+            // The next cache lines are asked for early: this is the read that a decoding step waits for.
+            _mm_prefetch::<_MM_HINT_T0>(numbers.add(index + 2048));
+            let bytes = _mm256_loadu_si256(numbers.add(index).cast());
+            let low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
+            let high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256::<1>(bytes)));
+            _mm512_storeu_si512(out.add(index).cast(), pack(low, high));
+        }
+        index += 32;
     }
 }
 

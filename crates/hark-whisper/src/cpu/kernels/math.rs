@@ -221,6 +221,19 @@ pub unsafe fn scale_to_bf16(input: *const f32, factor: f32, n: usize, out: *mut 
     }
 }
 
+/// Body of [`super::Kernels::widen`].
+///
+/// # Safety
+/// The pointers must reach `n` elements.
+#[inline(always)]
+pub unsafe fn widen(numbers: *const i8, n: usize, out: *mut u16) {
+    // SAFETY: the caller vouches for the lengths.
+    let (numbers, out) = unsafe { (std::slice::from_raw_parts(numbers, n), std::slice::from_raw_parts_mut(out, n)) };
+    for index in 0..n {
+        out[index] = (f32::from(numbers[index]).to_bits() >> 16) as u16;
+    }
+}
+
 /// Body of [`super::Kernels::attend_past`].
 ///
 /// # Safety

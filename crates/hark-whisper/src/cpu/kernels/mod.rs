@@ -86,6 +86,8 @@ pub struct Kernels {
     pub softmax_block: unsafe fn(&mut SoftmaxBlock),
     /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
+    /// Whole numbers as bf16, exactly: `(numbers, how many, out)`, a multiple of 32.
+    pub widen: unsafe fn(*const i8, usize, *mut u16),
     /// Attention of one row over its own past: see [`PastAttention`].
     pub attend_past: unsafe fn(&mut PastAttention),
     /// `(max, sum of exp(x - max))` of a float32 row.

@@ -12,6 +12,7 @@ pub static KERNELS: Kernels = Kernels {
     layer_norm,
     softmax_block,
     scale_to_bf16,
+    widen,
     attend_past,
     log_sum,
 };
@@ -76,6 +77,11 @@ macro_rules! bodies {
         unsafe fn scale_to_bf16(input: *const f32, factor: f32, n: usize, out: *mut u16) {
             // SAFETY: same contract as the body.
             unsafe { math::scale_to_bf16(input, factor, n, out) }
+        }
+        $(#[$attribute])*
+        unsafe fn widen(numbers: *const i8, n: usize, out: *mut u16) {
+            // SAFETY: same contract as the body.
+            unsafe { math::widen(numbers, n, out) }
         }
         $(#[$attribute])*
         unsafe fn attend_past(attention: &mut PastAttention) {

@@ -1,0 +1,178 @@
+//! The windows that the decoder looks at, one byte a number.
+//!
+//! A decoding step reads the keys and values of every live window, 19 MB each for whisper-base in bf16: more than all
+//! weights together, and the whole cost of a step. Kept as whole numbers of 8 bits with one scale for each element of
+//! a head, they are half that. The scale of a key element goes into the query and that of a value element into the
+//! result, and whole numbers up to 127 are exact in bf16, so the only loss is the rounding here.
+
+use super::Compute;
+use super::attention::KeyValues;
+use super::buffer::Buffer;
+use super::kernels::math::from_bf16;
+use super::kernels::{HEAD, PANEL};
+
+/// Keys and values of one layer of one window, rounded to 8 bits, in the order of [`KeyValues`].
+pub struct FrameCache {
+    keys: Buffer<i8>,
+    values: Buffer<i8>,
+    /// For each head and element what one unit is worth.
+    key_units: Buffer<f32>,
+    value_units: Buffer<f32>,
+    padded: usize,
+    /// Frames that count.
+    pub frames: usize,
+}
+
+impl FrameCache {
+    /// Room for what a [`KeyValues`] of the same sizes holds.
+    pub fn new(heads: usize, frames: usize) -> Self {
+        let padded = KeyValues::padded_frames(frames);
+        FrameCache {
+            keys: Buffer::zeroed(heads * padded * HEAD),
+            values: Buffer::zeroed(heads * padded * HEAD),
+            key_units: Buffer::zeroed(heads * HEAD),
+            value_units: Buffer::zeroed(heads * HEAD),
+            padded,
+            frames,
+        }
+    }
+
+    /// Rounds `from` into this cache.
+    pub fn fill(&mut self, compute: &Compute, from: &KeyValues) {
+        let (heads, a_head) = (self.key_units.len() / HEAD, self.padded * HEAD);
+        let padded = self.padded;
+        // Keys lie as [panel of frames][half of the head][pair][frame][2], values as [16 elements][pair of frames][element][2].
+        let key_element = |index: usize| index / 512 % 2 * 32 + index / 32 % 16 * 2 + index % 2;
+        let value_element = move |index: usize| index / (PANEL * padded) * PANEL + index / 2 % PANEL;
+        let (keys, values) = (self.keys.shared(), self.values.shared());
+        let (key_units, value_units) = (self.key_units.shared(), self.value_units.shared());
+        compute.each(heads * 2, |piece, _| {
+            let (head, is_value) = (piece / 2, piece % 2 == 1);
+            // SAFETY: a head's keys, and its values, belong to one piece.
+            unsafe {
+                if is_value {
+                    let (out, units) = (values.at(head * a_head), value_units.at(head * HEAD));
+                    round(from.values_of(head), PANEL * padded, out, units, value_element);
+                } else {
+                    let (out, units) = (keys.at(head * a_head), key_units.at(head * HEAD));
+                    round(from.keys_of(head), 1024, out, units, key_element);
+                }
+            }
+        });
+    }
+
+    /// Keys of `width` frames from `first` on, and how many numbers they are.
+    pub fn keys(&self, head: usize, first: usize, width: usize) -> &[i8] {
+        &self.keys[(head * self.padded + first) * HEAD..][..width * HEAD]
+    }
+
+    /// Values of `width` frames from `first` on, sixteen elements of the head from `element` on.
+    pub fn values(&self, head: usize, element: usize, first: usize, width: usize) -> &[i8] {
+        &self.values[head * self.padded * HEAD + element * self.padded + first * PANEL..][..width * PANEL]
+    }
+
+    /// What a unit of each key element of a head is worth.
+    pub fn key_units(&self, head: usize) -> &[f32] {
+        &self.key_units[head * HEAD..][..HEAD]
+    }
+
+    /// What a unit of each value element of a head is worth.
+    pub fn value_units(&self, head: usize) -> &[f32] {
+        &self.value_units[head * HEAD..][..HEAD]
+    }
+}
+
+/// Rounds one head: the largest magnitude of each element becomes 127.
+///
+/// `element` names the element of the head that a number belongs to; it repeats every `period` numbers, or (for
+/// values) is the same pattern of 32 numbers within a period.
+///
+/// # Safety
+/// `out` reaches as many numbers as `from`, `units` reaches 64, and nobody else writes them.
+unsafe fn round(from: &[u16], period: usize, out: *mut i8, units: *mut f32, element: impl Fn(usize) -> usize) {
+    // SAFETY: the caller vouches for the lengths.
+    let (out, units) =
+        unsafe { (std::slice::from_raw_parts_mut(out, from.len()), std::slice::from_raw_parts_mut(units, HEAD)) };
+    // Lines of 32 numbers hold the same elements at the same places: [line in period][place].
+    let lines = if period == 1024 { 32 } else { from.len() / period };
+    let line_of = |index: usize| if period == 1024 { index % 32 } else { index * 32 / period };
+    let mut largest = vec![[0f32; 32]; lines];
+    for (index, line) in from.chunks_exact(32).enumerate() {
+        let largest = &mut largest[line_of(index)];
+        for place in 0..32 {
+            let size = from_bf16(line[place] & 0x7fff);
+            largest[place] = if size > largest[place] { size } else { largest[place] };
+        }
+    }
+    let first_number = |line: usize| if period == 1024 { line * 32 } else { line * period };
+    let mut most = [0f32; HEAD];
+    for (line, largest) in largest.iter().enumerate() {
+        for (place, &size) in largest.iter().enumerate() {
+            let most = &mut most[element(first_number(line) + place)];
+            *most = most.max(size);
+        }
+    }
+    for (unit, most) in units.iter_mut().zip(most) {
+        *unit = most / 127.0;
+    }
+    let inverse: Vec<[f32; 32]> = (0..lines)
+        .map(|line| {
+            std::array::from_fn(|place| {
+                let unit = units[element(first_number(line) + place)];
+                if unit > 0.0 { 1.0 / unit } else { 0.0 }
+            })
+        })
+        .collect();
+    for (index, (line, out)) in from.chunks_exact(32).zip(out.chunks_exact_mut(32)).enumerate() {
+        let inverse = &inverse[line_of(index)];
+        for place in 0..32 {
+            // Adding 1.5·2²³ rounds to the nearest whole number and leaves it in the low bits.
+            let shifted = from_bf16(line[place]) * inverse[place] + 12_582_912.0;
+            out[place] = shifted.to_bits() as i8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::kernels::Finish;
+    use crate::cpu::{Compute, Isa};
+
+    #[test]
+    fn numbers_come_back_to_within_half_a_unit() {
+        let (heads, frames) = (2, 70);
+        let compute = Compute::new(1, Isa::Portable);
+        let mut whole = KeyValues::new(heads, frames);
+        let number = |frame: usize, column: usize| ((frame * 37 + column * 101) % 251) as f32 / 30.0 - (column % 5) as f32;
+        let bias = [0f32; 32];
+        for first in (0..frames).step_by(32) {
+            for column in (0..heads * HEAD).step_by(32) {
+                let rows = 32.min(frames - first);
+                let sums: Vec<f32> =
+                    (0..rows * 32).map(|index| number(first + index / 32, column + index % 32)).collect();
+                let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
+                whole.key_writer(&compute)(&done, first, column);
+                whole.value_writer(&compute)(&done, first, column);
+            }
+        }
+        let mut cache = FrameCache::new(heads, frames);
+        cache.fill(&compute, &whole);
+        for head in 0..heads {
+            for element in 0..HEAD {
+                let column = head * HEAD + element;
+                for frame in 0..frames {
+                    let exact = number(frame, column);
+                    let panel = cache.keys(head, frame / PANEL * PANEL, PANEL);
+                    let place = element / 32 * 512 + element % 32 / 2 * 32 + frame % PANEL * 2 + element % 2;
+                    let key = f32::from(panel[place]) * cache.key_units(head)[element];
+                    assert!((key - exact).abs() <= cache.key_units(head)[element] * 0.51 + 0.04, "{key} for {exact}");
+                    let pairs = cache.values(head, element / PANEL * PANEL, frame / 32 * 32, 32);
+                    let value = f32::from(pairs[frame % 32 / 2 * 32 + element % PANEL * 2 + frame % 2])
+                        * cache.value_units(head)[element];
+                    assert!((value - exact).abs() <= cache.value_units(head)[element] * 0.51 + 0.04);
+                }
+            }
+        }
+    }
+}
