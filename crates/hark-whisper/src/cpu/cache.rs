@@ -71,6 +71,12 @@ impl FrameCache {
         &self.values[head * self.padded * HEAD + element * self.padded + first * PANEL..][..width * PANEL]
     }
 
+    /// All keys and all values of a head.
+    pub fn head(&self, head: usize) -> (&[i8], &[i8]) {
+        let all = head * self.padded * HEAD..(head + 1) * self.padded * HEAD;
+        (&self.keys[all.clone()], &self.values[all])
+    }
+
     /// What a unit of each key element of a head is worth.
     pub fn key_units(&self, head: usize) -> &[f32] {
         &self.key_units[head * HEAD..][..HEAD]

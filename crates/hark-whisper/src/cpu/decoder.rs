@@ -1,12 +1,12 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
 use super::Compute;
-use super::attention::{Frames, KeyValues, SCALE, attend_block};
+use super::attention::{Frames, KeyValues, SCALE, ScoreTap, attend_block};
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
 use super::kernels::math::from_bf16;
-use super::kernels::{BLOCK, Finish, HEAD, PastAttention};
+use super::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
 use super::linear::{Linear, Rows, apply};
 use crate::backend::{AlignmentScores, Answer, Entry, TokenMap};
 use crate::pick;
@@ -366,12 +366,33 @@ impl Decoder {
                     unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
                 }
             };
-            let frames = Frames::Rounded(&windows[group.slot][layer]);
-            let tap: Option<super::attention::ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
-            // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
-            unsafe {
-                attend_block(compute, block, frames, head, out.at(group.first * width + head * HEAD), width, tap);
+            let cache = &windows[group.slot][layer];
+            let to = out.at(group.first * width + head * HEAD);
+            if let Some(attend_rounded) = compute.kernels.attend_rounded.filter(|_| group.count <= FEW_ROWS) {
+                let (keys, values) = cache.head(head);
+                let mut copy_row = |row: usize, scores: &[f32]| copy(row, 0, scores);
+                // SAFETY: the group's rows and this head's columns belong to this piece alone.
+                unsafe {
+                    attend_rounded(&mut RoundedAttention {
+                        query: block.start,
+                        query_stride: width,
+                        rows: group.count,
+                        keys,
+                        values,
+                        key_units: cache.key_units(head),
+                        value_units: cache.value_units(head),
+                        frames: cache.frames,
+                        scale: SCALE,
+                        out: to,
+                        out_stride: width,
+                        tap: if tap_of_head.is_some() { Some(&mut copy_row) } else { None },
+                    });
+                }
+                return;
             }
+            let tap: Option<ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
+            // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
+            unsafe { attend_block(compute, block, Frames::Rounded(cache), head, to, width, tap) };
         });
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub enum Isa {
     /// AMX bf16 tiles for the products, AVX-512 for the rest (Sapphire Rapids and later).
     Amx,
-    /// AVX-512 with bf16 dot products (Cooper Lake, Zen 4 and later).
+    /// AVX-512 with bf16 and 16-bit dot products (Cooper Lake, Zen 4 and later).
     Avx512Bf16,
     /// AVX-512 without bf16 instructions (Skylake-X and later).
     Avx512,
@@ -29,9 +29,10 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq");
+            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vnni");
             match self {
-                Isa::Amx => avx512 && is_x86_feature_detected!("avx512bf16") && amx_permitted(),
-                Isa::Avx512Bf16 => avx512 && is_x86_feature_detected!("avx512bf16"),
+                Isa::Amx => bf16 && amx_permitted(),
+                Isa::Avx512Bf16 => bf16,
                 Isa::Avx512 => avx512,
                 Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
                 Isa::Portable => true,

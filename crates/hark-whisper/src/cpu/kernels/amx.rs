@@ -20,6 +20,7 @@ pub static KERNELS: Kernels = Kernels {
     layer_norm: avx512::KERNELS_BF16.layer_norm,
     softmax_block: avx512::softmax_block_native,
     scale_to_bf16: avx512::scale_to_bf16_native,
+    attend_rounded: Some(super::vnni::attend_rounded),
     widen: avx512::widen_native,
     attend_past: avx512::KERNELS_BF16.attend_past,
     log_sum: avx512::KERNELS_BF16.log_sum,

@@ -18,6 +18,7 @@ pub static KERNELS: Kernels = Kernels {
     layer_norm,
     softmax_block,
     scale_to_bf16,
+    attend_rounded: None,
     widen,
     attend_past,
     log_sum,
@@ -33,6 +34,7 @@ pub static KERNELS_BF16: Kernels = Kernels {
     layer_norm: layer_norm_native,
     softmax_block: softmax_block_native,
     scale_to_bf16: scale_to_bf16_native,
+    attend_rounded: Some(super::vnni::attend_rounded),
     widen: widen_native,
     attend_past: attend_past_native,
     log_sum,
@@ -154,7 +156,7 @@ fn gelu(x: __m512) -> __m512 {
 /// 2^x of 16 values: the polynomial of [`math::exp2`]; `scalef` takes care of the exponent and of underflow.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn exp2(x: __m512) -> __m512 {
+pub(super) fn exp2(x: __m512) -> __m512 {
     let whole = _mm512_roundscale_ps::<0x08>(x);
     let part = _mm512_sub_ps(x, whole);
     let mut sum = _mm512_set1_ps(EXP2[4]);

@@ -20,6 +20,8 @@ pub mod math;
 pub mod portable;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 
 /// Rows and columns of the block that one call of [`Kernels::block`] computes.
 pub const BLOCK: usize = 32;
@@ -86,6 +88,8 @@ pub struct Kernels {
     pub softmax_block: unsafe fn(&mut SoftmaxBlock),
     /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
+    /// Attention of at most [`FEW_ROWS`] rows over a window rounded to 8 bits, where the set has a way of its own.
+    pub attend_rounded: Option<unsafe fn(&mut RoundedAttention)>,
     /// Whole numbers as bf16, exactly: `(numbers, how many, out)`, a multiple of 32.
     pub widen: unsafe fn(*const i8, usize, *mut u16),
     /// Attention of one row over its own past: see [`PastAttention`].
@@ -144,6 +148,37 @@ pub struct PastAttention<'a> {
     pub weights: &'a mut [f32],
     /// Where the bf16 result row goes.
     pub out: *mut u16,
+}
+
+/// Most rows of a [`RoundedAttention`].
+pub const FEW_ROWS: usize = 8;
+
+/// Attention of a few rows of one head over a window rounded to 8 bits (see [`super::cache`]).
+pub struct RoundedAttention<'a> {
+    /// The query rows, bf16, 64 elements each.
+    pub query: *const u16,
+    /// Elements between query rows.
+    pub query_stride: usize,
+    /// Rows, 1 to [`FEW_ROWS`].
+    pub rows: usize,
+    /// All keys of the head.
+    pub keys: &'a [i8],
+    /// All values of the head.
+    pub values: &'a [i8],
+    /// What a unit of each key element is worth.
+    pub key_units: &'a [f32],
+    /// What a unit of each value element is worth.
+    pub value_units: &'a [f32],
+    /// Frames that count; keys and values are padded.
+    pub frames: usize,
+    /// Scores are multiplied by this (1/sqrt(64), times log2 e).
+    pub scale: f32,
+    /// Where the bf16 result rows go.
+    pub out: *mut u16,
+    /// Elements between result rows.
+    pub out_stride: usize,
+    /// Hears `(row, scores)`.
+    pub tap: Option<&'a mut dyn FnMut(usize, &[f32])>,
 }
 
 /// Elements of an attention head: 64 in every Whisper.

@@ -12,6 +12,7 @@ pub static KERNELS: Kernels = Kernels {
     layer_norm,
     softmax_block,
     scale_to_bf16,
+    attend_rounded: None,
     widen,
     attend_past,
     log_sum,

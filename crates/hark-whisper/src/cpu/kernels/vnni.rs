@@ -1,0 +1,153 @@
+//! Attention of a few rows over a window rounded to 8 bits, in whole numbers.
+//!
+//! A decoding step has one to five rows for each window. Tiles would be mostly empty, so here the keys and values go
+//! straight from memory, widened to 16 bits on the way, into `vpdpwssd`: two products and their sum in each of 16 lanes.
+//! Queries and weights are rounded to 16 bits, far below the rounding of the window itself.
+//!
+//! Cost for each row and head: 1504 × 64 products twice, 6,016 instructions; the widening is shared by the rows.
+
+use std::arch::x86_64::*;
+
+use super::avx512::exp2;
+use super::math::from_bf16;
+use super::{FEW_ROWS, HEAD, PANEL, RoundedAttention};
+
+/// Most frames of a window, padded.
+const MOST_FRAMES: usize = 1504;
+/// Frames whose products are summed in whole numbers: 128 · 32767 · 127 stays below 2^31.
+const CHUNK: usize = 128;
+/// The largest 16-bit number.
+const LARGEST: f32 = 32_767.0;
+
+/// See [`super::Kernels::attend_rounded`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")]
+pub unsafe fn attend_rounded(attention: &mut RoundedAttention) {
+    // SAFETY: the caller vouches for the shapes.
+    unsafe {
+        match attention.rows {
+            1 => attend::<1>(attention),
+            2 => attend::<2>(attention),
+            3 => attend::<3>(attention),
+            4 => attend::<4>(attention),
+            5 => attend::<5>(attention),
+            6 => attend::<6>(attention),
+            7 => attend::<7>(attention),
+            8 => attend::<8>(attention),
+            rows => unreachable!("{rows} rows are more than {FEW_ROWS}"),
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")]
+unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
+    let padded = attention.keys.len() / HEAD;
+    assert!(padded <= MOST_FRAMES && attention.values.len() == attention.keys.len());
+    let mut scores = [[0f32; MOST_FRAMES]; ROWS];
+    let (queries, units) = round_queries::<ROWS>(attention);
+    for (panel, keys) in attention.keys.chunks_exact(PANEL * HEAD).enumerate() {
+        let mut sums = [_mm512_setzero_si512(); ROWS];
+        for pair in 0..HEAD / 2 {
+            // SAFETY: a panel is 32 lines of 32 bytes; the prefetch reads nothing.
+            let line = unsafe {
+                let line = keys.as_ptr().add(pair * 32);
+                _mm_prefetch::<_MM_HINT_T0>(line.wrapping_add(4096));
+                _mm512_cvtepi8_epi16(_mm256_loadu_si256(line.cast()))
+            };
+            for row in 0..ROWS {
+                sums[row] = _mm512_dpwssd_epi32(sums[row], line, _mm512_set1_epi32(queries[row][pair]));
+            }
+        }
+        for row in 0..ROWS {
+            let exact = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row]), _mm512_set1_ps(units[row]));
+            // SAFETY: the scores have room for all panels.
+            unsafe { _mm512_storeu_ps(scores[row].as_mut_ptr().add(panel * PANEL), exact) };
+        }
+    }
+    let mut weights = [[0i16; MOST_FRAMES]; ROWS];
+    let mut totals = [0f32; ROWS];
+    for row in 0..ROWS {
+        if let Some(tap) = &mut attention.tap {
+            tap(row, &scores[row][..attention.frames]);
+        }
+        scores[row][attention.frames..padded].fill(f32::MIN);
+        totals[row] = weigh(&scores[row][..padded], attention.scale, &mut weights[row]);
+    }
+    for (panel, values) in attention.values.chunks_exact(PANEL * padded).enumerate() {
+        let mut sums = [_mm512_setzero_ps(); ROWS];
+        for (chunk, values) in values.chunks(CHUNK * PANEL).enumerate() {
+            let mut whole = [_mm512_setzero_si512(); ROWS];
+            for (pair, line) in values.chunks_exact(32).enumerate() {
+                let frame = chunk * CHUNK + 2 * pair;
+                // SAFETY: a line is 32 bytes; two weights are 32 bits; the prefetch reads nothing.
+                unsafe {
+                    _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(4096));
+                    let line = _mm512_cvtepi8_epi16(_mm256_loadu_si256(line.as_ptr().cast()));
+                    for row in 0..ROWS {
+                        let both = weights[row].as_ptr().add(frame).cast::<i32>().read_unaligned();
+                        whole[row] = _mm512_dpwssd_epi32(whole[row], line, _mm512_set1_epi32(both));
+                    }
+                }
+            }
+            for row in 0..ROWS {
+                sums[row] = _mm512_add_ps(sums[row], _mm512_cvtepi32_ps(whole[row]));
+            }
+        }
+        for row in 0..ROWS {
+            // SAFETY: a head has 64 units and the output row 64 elements.
+            unsafe {
+                let units = _mm512_loadu_ps(attention.value_units.as_ptr().add(panel * PANEL));
+                let factor = _mm512_mul_ps(units, _mm512_set1_ps(1.0 / (LARGEST * totals[row])));
+                let out = attention.out.add(row * attention.out_stride + panel * PANEL);
+                let rounded = _mm512_cvtneps_pbh(_mm512_mul_ps(sums[row], factor));
+                _mm256_storeu_si256(out.cast(), std::mem::transmute::<__m256bh, __m256i>(rounded));
+            }
+        }
+    }
+}
+
+/// Queries times the units of the keys, rounded to 16 bits, in pairs; and what one unit of a row's scores is worth.
+#[inline]
+fn round_queries<const ROWS: usize>(attention: &RoundedAttention) -> ([[i32; HEAD / 2]; ROWS], [f32; ROWS]) {
+    let mut pairs = [[0i32; HEAD / 2]; ROWS];
+    let mut units = [0f32; ROWS];
+    for row in 0..ROWS {
+        let mut exact = [0f32; HEAD];
+        for (element, exact) in exact.iter_mut().enumerate() {
+            // SAFETY: the caller of `attend_rounded` vouches for `rows` rows of 64 elements.
+            let query = unsafe { *attention.query.add(row * attention.query_stride + element) };
+            *exact = from_bf16(query) * attention.key_units[element];
+        }
+        let largest = exact.iter().fold(f32::MIN_POSITIVE, |a, b| a.max(b.abs()));
+        units[row] = largest / LARGEST;
+        for (pair, out) in pairs[row].iter_mut().enumerate() {
+            let rounded = |x: f32| (x * (LARGEST / largest)).round() as i32;
+            *out = rounded(exact[2 * pair + 1]) << 16 | rounded(exact[2 * pair]) & 0xffff;
+        }
+    }
+    (pairs, units)
+}
+
+/// Softmax weights as 16-bit numbers, the likeliest frame being the largest; returns the sum of the unrounded ones.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn weigh(scores: &[f32], scale: f32, weights: &mut [i16; MOST_FRAMES]) -> f32 {
+    let mut top = _mm512_set1_ps(f32::MIN);
+    for chunk in scores.chunks_exact(16) {
+        // SAFETY: 16 floats.
+        top = _mm512_max_ps(top, unsafe { _mm512_loadu_ps(chunk.as_ptr()) });
+    }
+    let shift = _mm512_set1_ps(_mm512_reduce_max_ps(top) * scale);
+    let scale = _mm512_set1_ps(scale);
+    let mut total = _mm512_setzero_ps();
+    for (chunk, out) in scores.chunks_exact(16).zip(weights.chunks_exact_mut(16)) {
+        // SAFETY: 16 floats and 16 shorts.
+        unsafe {
+            let power = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(chunk.as_ptr()), scale, shift));
+            total = _mm512_add_ps(total, power);
+            let whole = _mm512_cvtps_epi32(_mm512_mul_ps(power, _mm512_set1_ps(LARGEST)));
+            _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm512_cvtsepi32_epi16(whole));
+        }
+    }
+    _mm512_reduce_add_ps(total)
+}
