@@ -294,3 +294,62 @@ fn log_sums_agree_with_double_precision() {
         }
     }
 }
+
+#[test]
+fn attention_over_a_rounded_window_follows_the_definition() {
+    let mut numbers = Numbers(8);
+    for rows in 1..=FEW_ROWS {
+        let (frames, padded) = (1500 - 7 * rows, 1504);
+        let mut whole = |len: usize| -> Vec<i8> { (0..len).map(|_| (numbers.next() * 127.0) as i8).collect() };
+        let (keys, values) = (whole(padded * HEAD), whole(padded * HEAD));
+        let (key_units, value_units) = (numbers.floats(HEAD, 0.01), numbers.floats(HEAD, 0.01));
+        let query = numbers.halves(rows * HEAD, 3.0);
+        let expected: Vec<[f64; HEAD]> = (0..rows)
+            .map(|row| {
+                let element = |frame: usize, element: usize| {
+                    let place = element / 32 * 512 + element % 32 / 2 * 32 + frame % PANEL * 2 + element % 2;
+                    f64::from(keys[frame / PANEL * PANEL * HEAD + place]) * f64::from(key_units[element])
+                };
+                let score = |frame: usize| -> f64 {
+                    (0..HEAD).map(|e| f64::from(from_bf16(query[row * HEAD + e])) * element(frame, e)).sum::<f64>()
+                };
+                let powers: Vec<f64> = (0..frames).map(|frame| (score(frame) * 0.18).exp2()).collect();
+                let total: f64 = powers.iter().sum();
+                std::array::from_fn(|e| {
+                    let value = |frame: usize| {
+                        let line = e / PANEL * PANEL * padded + frame / 2 * 2 * PANEL;
+                        f64::from(values[line + e % PANEL * 2 + frame % 2]) * f64::from(value_units[e])
+                    };
+                    powers.iter().enumerate().map(|(frame, power)| power / total * value(frame)).sum()
+                })
+            })
+            .collect();
+        for set in fast_sets() {
+            let Some(attend_rounded) = set.attend_rounded else { continue };
+            let mut out = Buffer::<u16>::zeroed(rows * HEAD);
+            let mut heard = 0;
+            // SAFETY: keys, values, queries and output have the stated shapes.
+            unsafe {
+                attend_rounded(&mut RoundedAttention {
+                    query: query.as_ptr(),
+                    query_stride: HEAD,
+                    rows,
+                    keys: &keys,
+                    values: &values,
+                    key_units: &key_units,
+                    value_units: &value_units,
+                    frames,
+                    scale: 0.18,
+                    out: out.as_mut_ptr(),
+                    out_stride: HEAD,
+                    tap: Some(&mut |_, scores| heard += scores.len()),
+                });
+            }
+            assert_eq!(heard, rows * frames);
+            for (got, expected) in out.iter().zip(expected.iter().flatten()) {
+                let expected = *expected as f32;
+                assert_close("attend_rounded", set.isa, from_bf16(*got), expected, 0.003 + expected.abs() / 64.0);
+            }
+        }
+    }
+}
