@@ -51,10 +51,7 @@ pub(crate) fn turns(transcript: &TranscriptionResult) -> Vec<Turn> {
             }
             _ => {
                 atoms[0].spaced = false;
-                turns.push(Turn {
-                    speaker: segment.speaker.clone(),
-                    atoms,
-                });
+                turns.push(Turn { speaker: segment.speaker.clone(), atoms });
             }
         }
     }
@@ -92,9 +89,7 @@ fn segment_atoms(segment: &Segment) -> Vec<Atom> {
                     rest = &rest[at + text.len()..];
                     spaced
                 }
-                None => atoms
-                    .last()
-                    .is_none_or(|before: &Atom| !script::joins_tightly(&before.text, text)),
+                None => atoms.last().is_none_or(|before: &Atom| !script::joins_tightly(&before.text, text)),
             },
         };
         push_parts(&mut atoms, text, spaced, word.start, word.end);
@@ -104,11 +99,7 @@ fn segment_atoms(segment: &Segment) -> Vec<Atom> {
 
 /// Cuts `text` into atoms and shares the time out by width, since no times exist below it.
 fn push_parts(atoms: &mut Vec<Atom>, text: &str, spaced: bool, start: f64, end: f64) {
-    let columns = text
-        .split_whitespace()
-        .map(script::width)
-        .sum::<usize>()
-        .max(1) as f64;
+    let columns = text.split_whitespace().map(script::width).sum::<usize>().max(1) as f64;
     let seconds = (end - start).max(0.0);
     let mut done = 0;
     for (n, word) in text.split_whitespace().enumerate() {
@@ -135,11 +126,7 @@ fn push_parts(atoms: &mut Vec<Atom>, text: &str, spaced: bool, start: f64, end: 
 
 /// Columns of `atoms` on one line.
 pub(crate) fn line_width(atoms: &[Atom]) -> usize {
-    atoms
-        .iter()
-        .enumerate()
-        .map(|(n, atom)| atom.width + usize::from(n > 0 && atom.spaced))
-        .sum()
+    atoms.iter().enumerate().map(|(n, atom)| atom.width + usize::from(n > 0 && atom.spaced)).sum()
 }
 
 /// `atoms` as one line of text.
@@ -160,83 +147,40 @@ mod tests {
     use hark_api::Word;
 
     fn word(word: &str, start: f64, end: f64) -> Word {
-        Word {
-            word: word.into(),
-            start,
-            end,
-            confidence: 1.0,
-        }
+        Word { word: word.into(), start, end, confidence: 1.0 }
     }
 
     fn one(segment: Segment) -> Vec<Atom> {
-        let transcript = TranscriptionResult {
-            segments: vec![segment],
-            ..Default::default()
-        };
+        let transcript = TranscriptionResult { segments: vec![segment], ..Default::default() };
         turns(&transcript).remove(0).atoms
     }
 
     #[test]
     fn spaces_between_words_come_from_the_text_of_the_segment() {
-        let words = vec![
-            word("well", 0.0, 0.2),
-            word("-known", 0.2, 0.5),
-            word("fact", 0.6, 1.0),
-        ];
-        let atoms = one(Segment {
-            text: "well-known fact".into(),
-            end: 1.0,
-            words,
-            ..Default::default()
-        });
+        let words = vec![word("well", 0.0, 0.2), word("-known", 0.2, 0.5), word("fact", 0.6, 1.0)];
+        let atoms = one(Segment { text: "well-known fact".into(), end: 1.0, words, ..Default::default() });
         assert_eq!(line_text(&atoms), "well-known fact");
     }
 
     #[test]
     fn words_that_the_text_lacks_are_kept() {
-        let words = vec![
-            word("one", 0.0, 0.2),
-            word("two", 0.2, 0.5),
-            word("three", 0.6, 1.0),
-        ];
-        let atoms = one(Segment {
-            text: "one three".into(),
-            end: 1.0,
-            words,
-            ..Default::default()
-        });
+        let words = vec![word("one", 0.0, 0.2), word("two", 0.2, 0.5), word("three", 0.6, 1.0)];
+        let atoms = one(Segment { text: "one three".into(), end: 1.0, words, ..Default::default() });
         assert_eq!(line_text(&atoms), "one two three");
     }
 
     #[test]
     fn without_word_times_a_segment_shares_its_time_by_width() {
-        let atoms = one(Segment {
-            start: 10.0,
-            end: 20.0,
-            text: "ab cdefgh ij".into(),
-            ..Default::default()
-        });
+        let atoms = one(Segment { start: 10.0, end: 20.0, text: "ab cdefgh ij".into(), ..Default::default() });
         let times: Vec<_> = atoms.iter().map(|a| (a.start, a.end)).collect();
         assert_eq!(times, [(10.0, 12.0), (12.0, 18.0), (18.0, 20.0)]);
     }
 
     #[test]
     fn times_that_run_backwards_or_are_no_numbers_are_straightened() {
-        let words = vec![
-            word("a", 5.0, 6.0),
-            word("b", 4.0, 4.5),
-            word("c", f64::NAN, 7.0),
-        ];
-        let atoms = one(Segment {
-            text: "a b c".into(),
-            words,
-            ..Default::default()
-        });
+        let words = vec![word("a", 5.0, 6.0), word("b", 4.0, 4.5), word("c", f64::NAN, 7.0)];
+        let atoms = one(Segment { text: "a b c".into(), words, ..Default::default() });
         assert!(atoms.windows(2).all(|pair| pair[0].start <= pair[1].start));
-        assert!(
-            atoms
-                .iter()
-                .all(|atom| atom.end >= atom.start && atom.end.is_finite())
-        );
+        assert!(atoms.iter().all(|atom| atom.end >= atom.start && atom.end.is_finite()));
     }
 }

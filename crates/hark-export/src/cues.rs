@@ -39,11 +39,7 @@ pub(crate) enum SpeakerStyle {
 }
 
 /// Cuts a transcript into cues in order of time that never overlap.
-pub(crate) fn cues(
-    transcript: &TranscriptionResult,
-    rules: &SubtitleRules,
-    style: SpeakerStyle,
-) -> Vec<Cue> {
+pub(crate) fn cues(transcript: &TranscriptionResult, rules: &SubtitleRules, style: SpeakerStyle) -> Vec<Cue> {
     let mut turns = turns(transcript);
     if style == SpeakerStyle::Prefix {
         turns.iter_mut().for_each(prefix_speaker);
@@ -57,11 +53,7 @@ pub(crate) fn cues(
             let atoms = &turn.atoms[from..to];
             drafts.push(Draft {
                 start: milliseconds(atoms[0].start),
-                spoken_until: milliseconds(
-                    atoms
-                        .iter()
-                        .fold(0.0, |latest: f64, atom| latest.max(atom.end)),
-                ),
+                spoken_until: milliseconds(atoms.iter().fold(0.0, |latest: f64, atom| latest.max(atom.end))),
                 columns: line_width(atoms),
                 speaker: turn.speaker.clone(),
                 lines: break_lines(atoms, rules),
@@ -137,22 +129,13 @@ fn cost_of_ending(last: &Atom, next: Option<&Atom>) -> f64 {
 /// Running on over this place: the end of a sentence and a pause are better places for a new cue, unless that makes
 /// the cue too short to read.
 fn cost_inside(atom: &Atom, pause: f64) -> f64 {
-    let sentence = if atom.ending == Ending::Sentence {
-        1.2
-    } else {
-        0.0
-    };
+    let sentence = if atom.ending == Ending::Sentence { 1.2 } else { 0.0 };
     sentence + pause.max(0.0)
 }
 
 /// Each cue costs a little, so there are few; full ones cost more, so the parts of a sentence come out even; those
 /// that can't be read in their time cost most.
-fn cost_of_shape(
-    columns: usize,
-    start: f64,
-    shown_until: Option<f64>,
-    rules: &SubtitleRules,
-) -> f64 {
+fn cost_of_shape(columns: usize, start: f64, shown_until: Option<f64>, rules: &SubtitleRules) -> f64 {
     let full = columns as f64 / (rules.max_line_width * rules.max_lines).max(1) as f64;
     let mut cost = 1.0 + 1.5 * full * full;
     if let Some(until) = shown_until {
@@ -196,12 +179,7 @@ fn place(drafts: Vec<Draft>, duration: u64, rules: &SubtitleRules) -> Vec<Cue> {
         // Words that came with one and the same time still become cues of their own, one after the other.
         end = end.max(start + 1);
         free_from = end;
-        cues.push(Cue {
-            start,
-            end,
-            speaker: draft.speaker,
-            lines: draft.lines,
-        });
+        cues.push(Cue { start, end, speaker: draft.speaker, lines: draft.lines });
     }
     cues
 }

@@ -72,19 +72,13 @@ mod tests {
     fn every_format_is_found_by_its_own_name_in_any_case() {
         for format in Format::ALL {
             assert_eq!(format.extension().parse::<Format>().unwrap(), format);
-            assert_eq!(
-                format.extension().to_uppercase().parse::<Format>().unwrap(),
-                format
-            );
+            assert_eq!(format.extension().to_uppercase().parse::<Format>().unwrap(), format);
         }
     }
 
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_choices() {
         let message = "doc".parse::<Format>().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "unknown format \"doc\": choose one of txt, srt, vtt, json"
-        );
+        assert_eq!(message, "unknown format \"doc\": choose one of txt, srt, vtt, json");
     }
 }

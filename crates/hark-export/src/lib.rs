@@ -26,10 +26,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            subtitles: SubtitleRules::default(),
-            pretty_json: true,
-        }
+        Self { subtitles: SubtitleRules::default(), pretty_json: true }
     }
 }
 
@@ -77,11 +74,7 @@ pub enum ExportError {
 }
 
 /// Writes `transcript` in `format`: the content of the whole file.
-pub fn render(
-    transcript: &TranscriptionResult,
-    format: Format,
-    options: &Options,
-) -> Result<String, ExportError> {
+pub fn render(transcript: &TranscriptionResult, format: Format, options: &Options) -> Result<String, ExportError> {
     match format {
         Format::Txt => Ok(text::render(transcript)),
         Format::Srt => Ok(subtitles::srt(transcript, &options.subtitles)),

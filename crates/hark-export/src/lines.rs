@@ -13,11 +13,7 @@ pub(crate) struct Filling {
 
 impl Filling {
     pub(crate) fn new(rules: &SubtitleRules) -> Self {
-        Self {
-            max_width: rules.max_line_width.max(1),
-            lines: 0,
-            width: 0,
-        }
+        Self { max_width: rules.max_line_width.max(1), lines: 0, width: 0 }
     }
 
     pub(crate) fn add(&mut self, atom: &Atom) {
@@ -47,12 +43,7 @@ pub(crate) fn break_lines(atoms: &[Atom], rules: &SubtitleRules) -> Vec<String> 
             return f64::INFINITY;
         }
         let off = (width as f64 - even) / max_width as f64;
-        4.0 * off * off
-            + if to == atoms.len() {
-                0.0
-            } else {
-                break_cost(&atoms[to - 1])
-            }
+        4.0 * off * off + if to == atoms.len() { 0.0 } else { break_cost(&atoms[to - 1]) }
     };
 
     // best[n][to]: the cheapest way to put the first `to` atoms on n lines, and where its last line begins.
@@ -99,28 +90,15 @@ mod tests {
     use hark_api::{Segment, TranscriptionResult};
 
     fn broken(text: &str, max_line_width: usize) -> Vec<String> {
-        let segment = Segment {
-            end: 5.0,
-            text: text.into(),
-            ..Default::default()
-        };
-        let transcript = TranscriptionResult {
-            segments: vec![segment],
-            ..Default::default()
-        };
-        let rules = SubtitleRules {
-            max_line_width,
-            ..Default::default()
-        };
+        let segment = Segment { end: 5.0, text: text.into(), ..Default::default() };
+        let transcript = TranscriptionResult { segments: vec![segment], ..Default::default() };
+        let rules = SubtitleRules { max_line_width, ..Default::default() };
         break_lines(&crate::atoms::turns(&transcript)[0].atoms, &rules)
     }
 
     #[test]
     fn a_short_text_stays_on_one_line() {
-        assert_eq!(
-            broken("No breaks are needed here.", 42),
-            ["No breaks are needed here."]
-        );
+        assert_eq!(broken("No breaks are needed here.", 42), ["No breaks are needed here."]);
     }
 
     #[test]
@@ -141,8 +119,7 @@ mod tests {
 
     #[test]
     fn wide_characters_count_twice() {
-        for line in broken("今日は天気がとても良いので散歩に出かけましょう", 24)
-        {
+        for line in broken("今日は天気がとても良いので散歩に出かけましょう", 24) {
             assert!(crate::script::width(&line) <= 24, "{line}");
         }
     }

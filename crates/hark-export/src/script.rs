@@ -98,28 +98,11 @@ pub(crate) enum Ending {
 
 /// What kind of ending `text` has, quotes and brackets after the mark left aside.
 pub(crate) fn ending(text: &str) -> Ending {
-    let is_closer = |c: char| {
-        matches!(
-            c,
-            '"' | '\''
-                | ')'
-                | ']'
-                | '}'
-                | '”'
-                | '’'
-                | '»'
-                | '」'
-                | '』'
-                | '）'
-                | '】'
-                | '》'
-                | '〉'
-        )
-    };
+    let is_closer =
+        |c: char| matches!(c, '"' | '\'' | ')' | ']' | '}' | '”' | '’' | '»' | '」' | '』' | '）' | '】' | '》' | '〉');
     match text.trim_end_matches(is_closer).chars().next_back() {
         Some(
-            '.' | '!' | '?' | '…' | '。' | '！' | '？' | '．' | '｡' | '؟' | '۔' | '।' | '॥' | '។'
-            | '။' | '።' | '։',
+            '.' | '!' | '?' | '…' | '。' | '！' | '？' | '．' | '｡' | '؟' | '۔' | '।' | '॥' | '។' | '။' | '።' | '։',
         ) => {
             if is_abbreviation(text) {
                 Ending::Open
@@ -127,9 +110,9 @@ pub(crate) fn ending(text: &str) -> Ending {
                 Ending::Sentence
             }
         }
-        Some(
-            ',' | ';' | ':' | '–' | '—' | '、' | '，' | '；' | '：' | '､' | '،' | '؛' | '፣' | '၊',
-        ) => Ending::Clause,
+        Some(',' | ';' | ':' | '–' | '—' | '、' | '，' | '；' | '：' | '､' | '،' | '؛' | '፣' | '၊') => {
+            Ending::Clause
+        }
         _ => Ending::Open,
     }
 }
@@ -139,13 +122,8 @@ fn is_abbreviation(word: &str) -> bool {
     let Some(stem) = word.strip_suffix('.') else {
         return false;
     };
-    let is_initial =
-        stem.chars().count() == 1 && stem.chars().all(|c| c.is_uppercase() && c != 'I');
-    is_initial
-        || matches!(
-            stem,
-            "Mr" | "Mrs" | "Ms" | "Dr" | "Prof" | "St" | "Sr" | "Jr" | "vs" | "e.g" | "i.e" | "No"
-        )
+    let is_initial = stem.chars().count() == 1 && stem.chars().all(|c| c.is_uppercase() && c != 'I');
+    is_initial || matches!(stem, "Mr" | "Mrs" | "Ms" | "Dr" | "Prof" | "St" | "Sr" | "Jr" | "vs" | "e.g" | "i.e" | "No")
 }
 
 #[cfg(test)]
@@ -154,24 +132,14 @@ mod tests {
 
     #[test]
     fn a_word_of_a_spaced_script_has_one_part() {
-        for word in [
-            "internationally",
-            "naïve",
-            "don't",
-            "한국어",
-            "семьдесят",
-            "שלום",
-        ] {
+        for word in ["internationally", "naïve", "don't", "한국어", "семьдесят", "שלום"] {
             assert_eq!(breakable_parts(word), [word]);
         }
     }
 
     #[test]
     fn chinese_breaks_between_characters_but_punctuation_stays_with_its_word() {
-        assert_eq!(
-            breakable_parts("你好，世界。"),
-            ["你", "好，", "世", "界。"]
-        );
+        assert_eq!(breakable_parts("你好，世界。"), ["你", "好，", "世", "界。"]);
         assert_eq!(breakable_parts("「東京」へ"), ["「東", "京」", "へ"]);
         assert_eq!(breakable_parts("キャット"), ["キャッ", "ト"]);
     }

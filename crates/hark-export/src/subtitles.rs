@@ -10,10 +10,7 @@ use crate::cues::{SpeakerStyle, cues};
 /// SubRip: numbered cues, a comma before the milliseconds. It has no voices, so a speaker is named in the text.
 pub(crate) fn srt(transcript: &TranscriptionResult, rules: &SubtitleRules) -> String {
     let mut out = String::new();
-    for (n, cue) in cues(transcript, rules, SpeakerStyle::Prefix)
-        .iter()
-        .enumerate()
-    {
+    for (n, cue) in cues(transcript, rules, SpeakerStyle::Prefix).iter().enumerate() {
         if n > 0 {
             out.push('\n');
         }
@@ -31,10 +28,7 @@ pub(crate) fn vtt(transcript: &TranscriptionResult, rules: &SubtitleRules) -> St
     for cue in cues(transcript, rules, SpeakerStyle::Apart) {
         let text = escape(&cue.lines.join("\n"));
         let (start, end) = (timestamp(cue.start, '.'), timestamp(cue.end, '.'));
-        let voice = cue
-            .speaker
-            .map(|speaker| format!("<v {}>", escape(&one_line(&speaker))))
-            .unwrap_or_default();
+        let voice = cue.speaker.map(|speaker| format!("<v {}>", escape(&one_line(&speaker)))).unwrap_or_default();
         let _ = writeln!(out, "\n{start} --> {end}\n{voice}{text}");
     }
     out
@@ -46,20 +40,13 @@ fn one_line(text: &str) -> String {
 
 /// `>` is escaped too, so that no `-->` is left.
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Hours have two digits or as many as they need.
 fn timestamp(milliseconds: u64, point: char) -> String {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-    format!(
-        "{:02}:{:02}:{:02}{point}{rest:03}",
-        seconds / 3600,
-        seconds / 60 % 60,
-        seconds % 60
-    )
+    format!("{:02}:{:02}:{:02}{point}{rest:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 #[cfg(test)]

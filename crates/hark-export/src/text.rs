@@ -33,8 +33,7 @@ fn split(atoms: &[Atom]) -> Vec<&[Atom]> {
         let (last, next) = (&atoms[to - 1], &atoms[to]);
         let pause = next.start - last.end;
         let is_pause = pause >= LONG_PAUSE || (pause >= PAUSE && last.ending != Ending::Open);
-        let is_long =
-            || last.ending == Ending::Sentence && line_width(&atoms[from..to]) >= LONG_PARAGRAPH;
+        let is_long = || last.ending == Ending::Sentence && line_width(&atoms[from..to]) >= LONG_PARAGRAPH;
         if is_pause || is_long() {
             paragraphs.push(&atoms[from..to]);
             from = to;
@@ -52,20 +51,11 @@ mod tests {
     use hark_api::Segment;
 
     fn segment(start: f64, end: f64, text: &str, speaker: Option<&str>) -> Segment {
-        Segment {
-            start,
-            end,
-            text: text.into(),
-            speaker: speaker.map(Into::into),
-            ..Default::default()
-        }
+        Segment { start, end, text: text.into(), speaker: speaker.map(Into::into), ..Default::default() }
     }
 
     fn rendered(segments: Vec<Segment>) -> String {
-        render(&TranscriptionResult {
-            segments,
-            ..Default::default()
-        })
+        render(&TranscriptionResult { segments, ..Default::default() })
     }
 
     #[test]
@@ -90,29 +80,16 @@ mod tests {
 
     #[test]
     fn chinese_segments_join_without_a_space() {
-        let text = rendered(vec![
-            segment(0.0, 1.0, "你好，", None),
-            segment(1.0, 2.0, "世界。", None),
-        ]);
+        let text = rendered(vec![segment(0.0, 1.0, "你好，", None), segment(1.0, 2.0, "世界。", None)]);
         assert_eq!(text, "你好，世界。\n");
     }
 
     #[test]
     fn a_speech_without_pauses_is_cut_after_a_sentence() {
-        let sentences = (0..60).map(|n| {
-            segment(
-                n as f64,
-                n as f64 + 1.0,
-                "A sentence of thirty columns.",
-                None,
-            )
-        });
+        let sentences = (0..60).map(|n| segment(n as f64, n as f64 + 1.0, "A sentence of thirty columns.", None));
         let text = rendered(sentences.collect());
         assert!(text.split("\n\n").count() >= 2);
-        assert!(
-            text.split("\n\n")
-                .all(|p| p.trim_end().ends_with("columns.") && p.len() < 900)
-        );
+        assert!(text.split("\n\n").all(|p| p.trim_end().ends_with("columns.") && p.len() < 900));
     }
 
     #[test]

@@ -30,11 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let seconds = total as f64 / f64::from(SAMPLE_RATE);
         let speed = seconds / start.elapsed().as_secs_f64();
-        writeln!(
-            out,
-            "{name}: {seconds:.3} s, {speed:.0} x real time, {:?}",
-            stream.info()
-        )?;
+        writeln!(out, "{name}: {seconds:.3} s, {speed:.0} x real time, {:?}", stream.info())?;
         for warning in stream.warnings() {
             writeln!(out, "  warning: {warning}")?;
         }

@@ -61,19 +61,11 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     /// Opens the track and decodes its first packet, so that what `info` says is what comes out.
-    pub(crate) fn open(
-        input: Input,
-        container: Container,
-        track: Option<usize>,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn open(input: Input, container: Container, track: Option<usize>) -> Result<Self, Failure> {
         guarded(move || Self::open_unguarded(input, container, track))?
     }
 
-    fn open_unguarded(
-        input: Input,
-        container: Container,
-        wanted: Option<usize>,
-    ) -> Result<Self, Failure> {
+    fn open_unguarded(input: Input, container: Container, wanted: Option<usize>) -> Result<Self, Failure> {
         let mut edit = Edit::default();
         let mut index = None;
         let mut audio_tracks = None;
@@ -87,13 +79,9 @@ impl InProcess {
                     let track = choose(movie.audio.len(), wanted, container)?;
                     let audio = &movie.audio[track];
                     if movie.intricate || audio.codec != *b"mp4a" {
-                        return Err(Failure::Unsupported(
-                            String::from_utf8_lossy(&audio.codec).into_owned(),
-                        ));
+                        return Err(Failure::Unsupported(String::from_utf8_lossy(&audio.codec).into_owned()));
                     }
-                    edit = audio
-                        .edit
-                        .ok_or_else(|| Failure::Unsupported("an edit list".into()))?;
+                    edit = audio.edit.ok_or_else(|| Failure::Unsupported("an edit list".into()))?;
                     if edit.lead > MAX_LEAD_SECONDS {
                         return Err(Failure::Unsupported("a late start".into()));
                     }
@@ -107,36 +95,20 @@ impl InProcess {
         let mut hint = Hint::new();
         hint.with_extension(container.name());
         let format = symphonia::default::get_probe()
-            .probe(
-                &hint,
-                stream,
-                FormatOptions::default(),
-                MetadataOptions::default(),
-            )
+            .probe(&hint, stream, FormatOptions::default(), MetadataOptions::default())
             .map_err(unsupported)?;
 
         let tracks: Vec<&Track> = format.tracks().iter().collect();
-        let audio: Vec<&Track> = tracks
-            .iter()
-            .copied()
-            .filter(|track| is_audio(track))
-            .collect();
+        let audio: Vec<&Track> = tracks.iter().copied().filter(|track| is_audio(track)).collect();
         let audio_tracks = audio_tracks.unwrap_or(audio.len());
         let track = match index {
             Some(index) => tracks.get(index).copied().filter(|track| is_audio(track)),
             None => audio.get(choose(audio.len(), wanted, container)?).copied(),
         };
-        let track = track
-            .ok_or_else(|| Failure::Unsupported("its codec".into()))?
-            .clone();
+        let track = track.ok_or_else(|| Failure::Unsupported("its codec".into()))?.clone();
         let decoder = make_decoder(&track)?;
         let padding = (decoder.codec_params().codec == CODEC_ID_MP3)
-            .then(|| {
-                Some((
-                    track.num_frames?,
-                    track.num_frames? + u64::from(track.padding?),
-                ))
-            })
+            .then(|| Some((track.num_frames?, track.num_frames? + u64::from(track.padding?))))
             .flatten();
         let mut this = InProcess {
             info: Info {
@@ -172,9 +144,7 @@ impl InProcess {
         let aac = self.decoder.codec_params().codec == CODEC_ID_AAC;
         // See `adts_is_plain`: half of the spectrum may hide from this decoder.
         if aac && (first.rate <= 24_000 || first.channels > 2) {
-            return Err(Failure::Unsupported(
-                "aac with band replication or many channels".into(),
-            ));
+            return Err(Failure::Unsupported("aac with band replication or many channels".into()));
         }
         // Vorbis and FLAC order their channels each in its own way; wav and flac are compared with ffmpeg in the tests.
         if first.channels > 2 && !matches!(self.info.container.as_str(), "wav" | "flac") {
@@ -185,9 +155,7 @@ impl InProcess {
         self.info.channels = first.channels as u16;
         self.info.duration = match edit.keep {
             Some(keep) => Some(edit.lead + keep),
-            None => {
-                track_seconds(&self.track).map(|seconds| (edit.lead + seconds - edit.skip).max(0.0))
-            }
+            None => track_seconds(&self.track).map(|seconds| (edit.lead + seconds - edit.skip).max(0.0)),
         };
         if self.info.duration == Some(0.0) {
             // A recorder that never came back to write the length; ffmpeg reads to the end.
@@ -195,9 +163,7 @@ impl InProcess {
         }
         self.lead = (edit.lead * rate).round() as u64;
         self.skip = (edit.skip * rate).round() as u64;
-        self.keep = edit
-            .keep
-            .map_or(u64::MAX, |keep| (keep * rate).ceil() as u64);
+        self.keep = edit.keep.map_or(u64::MAX, |keep| (keep * rate).ceil() as u64);
         self.waiting = Some(first);
         Ok(())
     }
@@ -225,11 +191,7 @@ impl InProcess {
         if self.lead > 0 {
             let frames = self.lead.min(u64::from(self.info.sample_rate)) as usize;
             self.lead -= frames as u64;
-            block.silence(
-                self.info.sample_rate,
-                usize::from(self.info.channels),
-                frames,
-            );
+            block.silence(self.info.sample_rate, usize::from(self.info.channels), frames);
             return Ok(true);
         }
         if self.keep == 0 {
@@ -266,9 +228,7 @@ impl InProcess {
                 Err(Error::ResetRequired) => {
                     // A chained Ogg stream: the next part has tracks of its own.
                     let next = self.format.tracks().iter().find(|track| is_audio(track));
-                    self.track = next
-                        .ok_or_else(|| Failure::Unsupported("a change of tracks".into()))?
-                        .clone();
+                    self.track = next.ok_or_else(|| Failure::Unsupported("a change of tracks".into()))?.clone();
                     self.decoder = make_decoder(&self.track)?;
                     continue;
                 }
@@ -309,11 +269,7 @@ impl InProcess {
                     // Before the first good packet there is no timeline to keep.
                     if self.info.sample_rate > 0 {
                         let frames = self.frames_of(&packet);
-                        block.silence(
-                            self.info.sample_rate,
-                            usize::from(self.info.channels),
-                            frames,
-                        );
+                        block.silence(self.info.sample_rate, usize::from(self.info.channels), frames);
                         return Ok(true);
                     }
                 }
@@ -348,9 +304,7 @@ impl InProcess {
     }
 
     fn frames_of(&self, packet: &Packet) -> usize {
-        let seconds = self.track.time_base.map_or(0.0, |base| {
-            base.calc_duration_saturating(packet.dur).as_secs_f64()
-        });
+        let seconds = self.track.time_base.map_or(0.0, |base| base.calc_duration_saturating(packet.dur).as_secs_f64());
         (seconds.min(MAX_BROKEN_SECONDS) * f64::from(self.info.sample_rate)).round() as usize
     }
 }
@@ -358,14 +312,9 @@ impl InProcess {
 /// The index of the track to read among `count` audio tracks.
 fn choose(count: usize, wanted: Option<usize>, container: Container) -> Result<usize, MediaError> {
     match wanted.unwrap_or(0) {
-        _ if count == 0 => Err(MediaError::NoAudio {
-            container: container.name().into(),
-        }),
+        _ if count == 0 => Err(MediaError::NoAudio { container: container.name().into() }),
         track if track < count => Ok(track),
-        track => Err(MediaError::NoSuchTrack {
-            track,
-            tracks: count,
-        }),
+        track => Err(MediaError::NoSuchTrack { track, tracks: count }),
     }
 }
 
@@ -378,9 +327,7 @@ fn make_decoder(track: &Track) -> Result<Box<dyn AudioDecoder>, Failure> {
         return Err(Failure::Unsupported("its codec".into()));
     };
     let options = AudioDecoderOptions::default().gapless(params.codec != CODEC_ID_MP3);
-    symphonia::default::get_codecs()
-        .make_audio_decoder(params, &options)
-        .map_err(unsupported)
+    symphonia::default::get_codecs().make_audio_decoder(params, &options).map_err(unsupported)
 }
 
 fn track_seconds(track: &Track) -> Option<f64> {
@@ -415,11 +362,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         let message = panic
             .downcast_ref::<String>()
             .cloned()
-            .or_else(|| {
-                panic
-                    .downcast_ref::<&str>()
-                    .map(|message| (*message).to_owned())
-            })
+            .or_else(|| panic.downcast_ref::<&str>().map(|message| (*message).to_owned()))
             .unwrap_or_default();
         tracing::warn!(message, "a decoder panicked");
         Failure::Unsupported("its damage".into())

@@ -22,11 +22,9 @@ impl Downmix {
     /// The weights for `channels` channels, whose positions are the bits of `mask` in ascending order when it has as many.
     pub(crate) fn new(channels: usize, mask: Option<u64>) -> Self {
         let mut weights = match mask {
-            Some(mask) if mask.count_ones() as usize == channels => (0..u64::BITS)
-                .map(|bit| 1u64 << bit)
-                .filter(|bit| mask & bit != 0)
-                .map(weight)
-                .collect(),
+            Some(mask) if mask.count_ones() as usize == channels => {
+                (0..u64::BITS).map(|bit| 1u64 << bit).filter(|bit| mask & bit != 0).map(weight).collect()
+            }
             _ => vec![1.0f32; channels],
         };
         let sum: f32 = weights.iter().sum();
@@ -46,26 +44,16 @@ impl Downmix {
         match self.weights[..] {
             [] => return,
             [_] => out.extend_from_slice(interleaved),
-            [left, right] => out.extend(
+            [left, right] => out.extend(interleaved.chunks_exact(2).map(|frame| frame[0] * left + frame[1] * right)),
+            _ => out.extend(
                 interleaved
-                    .chunks_exact(2)
-                    .map(|frame| frame[0] * left + frame[1] * right),
+                    .chunks_exact(self.weights.len())
+                    .map(|frame| frame.iter().zip(&self.weights).map(|(x, w)| x * w).sum::<f32>()),
             ),
-            _ => out.extend(interleaved.chunks_exact(self.weights.len()).map(|frame| {
-                frame
-                    .iter()
-                    .zip(&self.weights)
-                    .map(|(x, w)| x * w)
-                    .sum::<f32>()
-            })),
         }
         for sample in &mut out[from..] {
             // Written as a select, so that it vectorizes.
-            *sample = if sample.abs() <= f32::MAX {
-                *sample
-            } else {
-                0.0
-            };
+            *sample = if sample.abs() <= f32::MAX { *sample } else { 0.0 };
         }
     }
 }
@@ -92,10 +80,7 @@ mod tests {
 
     #[test]
     fn stereo_is_the_mean_and_mono_is_untouched() {
-        assert_eq!(
-            mixed(&Downmix::new(2, Some(3)), &[1.0, 0.0, 0.5, 0.25]),
-            [0.5, 0.375]
-        );
+        assert_eq!(mixed(&Downmix::new(2, Some(3)), &[1.0, 0.0, 0.5, 0.25]), [0.5, 0.375]);
         assert_eq!(mixed(&Downmix::new(1, None), &[0.3, -0.7]), [0.3, -0.7]);
     }
 
@@ -116,10 +101,7 @@ mod tests {
     #[test]
     fn what_is_not_a_number_becomes_silence() {
         assert_eq!(
-            mixed(
-                &Downmix::new(1, None),
-                &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.5]
-            ),
+            mixed(&Downmix::new(1, None), &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.5]),
             [0.0, 0.0, 0.0, 0.5]
         );
     }

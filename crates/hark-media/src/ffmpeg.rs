@@ -61,9 +61,7 @@ pub(crate) fn find(asked: Option<&Path>) -> Option<PathBuf> {
     if let Some(path) = asked {
         return path.is_file().then(|| path.to_owned());
     }
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join("ffmpeg"))
-        .find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join("ffmpeg")).find(|path| path.is_file())
 }
 
 impl Ffmpeg {
@@ -83,22 +81,9 @@ impl Ffmpeg {
         let mut command = Command::new(program);
         command
             .args(["-hide_banner", "-nostats", "-nostdin", "-loglevel", "info"])
-            .args([
-                "-protocol_whitelist",
-                protocol,
-                "-format_whitelist",
-                DEMUXERS,
-            ])
+            .args(["-protocol_whitelist", protocol, "-format_whitelist", DEMUXERS])
             .args(["-threads", "1", "-i", url])
-            .args([
-                "-map",
-                &format!("0:a:{wanted}"),
-                "-vn",
-                "-sn",
-                "-dn",
-                "-map_metadata",
-                "-1",
-            ])
+            .args(["-map", &format!("0:a:{wanted}"), "-vn", "-sn", "-dn", "-map_metadata", "-1"])
             .args(["-af", "aresample=async=1:min_comp=0.1:first_pts=0"])
             .args(["-c:a", "pcm_f32le", "-threads", "1", "-f", "wav", "pipe:1"])
             .env_clear()
@@ -118,17 +103,10 @@ impl Ffmpeg {
                 command.stdin(Stdio::piped());
             }
         }
-        sandbox::confine(
-            &mut command,
-            limits.ffmpeg_cpu_seconds,
-            limits.ffmpeg_memory_bytes,
-        );
-        let mut child = command.spawn().map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("starting {}: {error}", program.display()),
-            )
-        })?;
+        sandbox::confine(&mut command, limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes);
+        let mut child = command
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("starting {}: {error}", program.display())))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::Error::other("ffmpeg has no output").into());
         };
@@ -169,11 +147,7 @@ impl Ffmpeg {
             Err(error) => return Err(error),
         }
         let report = this.reporter.described(LAST_WORDS);
-        if let Some(name) = report
-            .container
-            .clone()
-            .filter(|_| container == Container::Unknown)
-        {
+        if let Some(name) = report.container.clone().filter(|_| container == Container::Unknown) {
             this.info.container = name;
         }
         this.info.codec = report.audio.get(wanted).cloned().unwrap_or_default();
@@ -243,10 +217,7 @@ impl Ffmpeg {
                 since = Instant::now();
             }
             if since.elapsed() > self.stall {
-                return Err(MediaError::Limit(format!(
-                    "no audio came for {} s",
-                    self.stall.as_secs()
-                )));
+                return Err(MediaError::Limit(format!("no audio came for {} s", self.stall.as_secs())));
             }
         }
         let count = loop {
@@ -287,32 +258,18 @@ impl Ffmpeg {
             (container, _) => container.name().to_owned(),
         };
         let complaint = report.complaint();
-        if report
-            .complaints
-            .iter()
-            .any(|line| line.contains("Cannot allocate memory"))
-        {
+        if report.complaints.iter().any(|line| line.contains("Cannot allocate memory")) {
             return MediaError::Limit("it asked for more memory than allowed".into());
         }
-        if self
-            .child
-            .wait()
-            .is_ok_and(|status| status.signal() == Some(libc::SIGXCPU))
-        {
+        if self.child.wait().is_ok_and(|status| status.signal() == Some(libc::SIGXCPU)) {
             return MediaError::Limit("its processor time was used up".into());
         }
         match (report.streams, report.audio.len()) {
             (0, _) if container == Container::Unknown => MediaError::Unrecognized(complaint),
-            (0, _) => MediaError::Decode {
-                container: name,
-                reason: complaint,
-            },
+            (0, _) => MediaError::Decode { container: name, reason: complaint },
             (_, 0) => MediaError::NoAudio { container: name },
             (_, tracks) if track >= tracks => MediaError::NoSuchTrack { track, tracks },
-            _ => MediaError::Decode {
-                container: name,
-                reason: complaint,
-            },
+            _ => MediaError::Decode { container: name, reason: complaint },
         }
     }
 }
@@ -357,11 +314,7 @@ fn feed_child(mut stream: Stream, mut stdin: impl Write, starved: &AtomicBool) {
 
 /// Whether a read will not block, waiting for at most `patience`.
 fn readable(stream: &impl AsFd, patience: Duration) -> io::Result<bool> {
-    let mut poll = libc::pollfd {
-        fd: stream.as_fd().as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut poll = libc::pollfd { fd: stream.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one live pollfd is passed, with its count of one.
     match unsafe { libc::poll(&mut poll, 1, patience.as_millis() as libc::c_int) } {
         0 => Ok(false),

@@ -33,9 +33,7 @@ impl Input {
                 let mut file = File::open(&path)?;
                 let metadata = file.metadata()?;
                 if metadata.is_dir() {
-                    return Err(
-                        io::Error::new(io::ErrorKind::IsADirectory, "it is a folder").into(),
-                    );
+                    return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a folder").into());
                 }
                 if metadata.is_file() {
                     let mut head = Vec::new();
@@ -48,9 +46,7 @@ impl Input {
         };
         let mut stream = Stream::new(reader);
         let mut head = Vec::new();
-        (&mut stream)
-            .take(HEAD_BYTES as u64)
-            .read_to_end(&mut head)?;
+        (&mut stream).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
         stream.rewind();
         Ok((Input::Stream(stream), head))
     }
@@ -64,9 +60,7 @@ impl Input {
         stream.accept();
         let copied = io::copy(&mut (&mut stream).take(limit), &mut file)?;
         if copied == limit && stream.read(&mut [0])? > 0 {
-            return Err(MediaError::Limit(format!(
-                "the stream is longer than the {limit} bytes that may be spooled"
-            )));
+            return Err(MediaError::Limit(format!("the stream is longer than the {limit} bytes that may be spooled")));
         }
         file.flush()?;
         file.rewind()?;
@@ -101,11 +95,7 @@ struct Kept {
 
 impl Stream {
     fn new(reader: Box<dyn Read + Send + Sync>) -> Self {
-        Stream(Arc::new(Mutex::new(Kept {
-            reader,
-            kept: Cursor::default(),
-            keeping: true,
-        })))
+        Stream(Arc::new(Mutex::new(Kept { reader, kept: Cursor::default(), keeping: true })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -128,11 +118,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut guard = self.lock();
-        let Kept {
-            reader,
-            kept,
-            keeping,
-        } = &mut *guard;
+        let Kept { reader, kept, keeping } = &mut *guard;
         let again = kept.read(buffer)?;
         if again > 0 {
             return Ok(again);

@@ -41,12 +41,7 @@ impl Kernel {
 
     /// The dot products of `row` with `N` stretches of `input`.
     #[inline]
-    pub(crate) fn dots<const N: usize>(
-        self,
-        input: &[f32],
-        stride: usize,
-        row: &[f32],
-    ) -> [f32; N] {
+    pub(crate) fn dots<const N: usize>(self, input: &[f32], stride: usize, row: &[f32]) -> [f32; N] {
         assert_eq!(row.len() % LANES, 0);
         let mut inputs = [&input[..0]; N];
         for (n, stretch) in inputs.iter_mut().enumerate() {
@@ -149,10 +144,7 @@ mod tests {
             for kernel in Kernel::all() {
                 let fast = kernel.dots::<8>(&input, stride, &row);
                 for (plain, fast) in plain.iter().zip(&fast) {
-                    assert!(
-                        (plain - fast).abs() < 1e-4,
-                        "{kernel:?}, {length} by {stride}: {plain} and {fast}"
-                    );
+                    assert!((plain - fast).abs() < 1e-4, "{kernel:?}, {length} by {stride}: {plain} and {fast}");
                 }
             }
         }

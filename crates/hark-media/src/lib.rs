@@ -122,8 +122,7 @@ impl Block {
     }
 
     fn drop_front(&mut self, frames: usize) {
-        self.samples
-            .drain(..frames.min(self.frames()) * self.channels);
+        self.samples.drain(..frames.min(self.frames()) * self.channels);
     }
 
     fn truncate(&mut self, frames: u64) {

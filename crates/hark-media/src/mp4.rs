@@ -52,12 +52,7 @@ pub(crate) fn movie<R: Read + Seek>(reader: &mut R) -> io::Result<Option<Movie>>
 type Visit<'a, R> = dyn FnMut(&mut R, [u8; 4], u64, u64) -> io::Result<()> + 'a;
 
 /// Calls `visit` with the kind and the content's bounds of each box between `start` and `end`.
-fn each_box<R: Read + Seek>(
-    reader: &mut R,
-    start: u64,
-    end: u64,
-    visit: &mut Visit<'_, R>,
-) -> io::Result<()> {
+fn each_box<R: Read + Seek>(reader: &mut R, start: u64, end: u64, visit: &mut Visit<'_, R>) -> io::Result<()> {
     let mut at = start;
     // A file of a million boxes of eight bytes is an attack, not a film.
     for _ in 0..65_536 {
@@ -103,11 +98,7 @@ fn read_movie<R: Read + Seek>(reader: &mut R, start: u64, end: u64) -> io::Resul
             b"trak" => {
                 let track = read_track(reader, start, end)?;
                 if track.sound {
-                    movie.audio.push(AudioTrack {
-                        index: tracks,
-                        codec: track.codec,
-                        edit: None,
-                    });
+                    movie.audio.push(AudioTrack { index: tracks, codec: track.codec, edit: None });
                     edits.push((track.timescale, track.edits));
                 }
                 tracks += 1;
@@ -137,26 +128,15 @@ fn read_track<R: Read + Seek>(reader: &mut R, start: u64, end: u64) -> io::Resul
     Ok(track)
 }
 
-fn walk<R: Read + Seek>(
-    reader: &mut R,
-    start: u64,
-    end: u64,
-    track: &mut Track,
-    depth: usize,
-) -> io::Result<()> {
+fn walk<R: Read + Seek>(reader: &mut R, start: u64, end: u64, track: &mut Track, depth: usize) -> io::Result<()> {
     each_box(reader, start, end, &mut |reader, kind, start, end| {
         match &kind {
-            b"mdia" | b"minf" | b"stbl" | b"edts" if depth < 4 => {
-                walk(reader, start, end, track, depth + 1)?
-            }
+            b"mdia" | b"minf" | b"stbl" | b"edts" if depth < 4 => walk(reader, start, end, track, depth + 1)?,
             b"mdhd" => track.timescale = read_timescale(&small(reader, start, end)?),
             // A QuickTime file has a second handler, of its data references, inside `minf`.
             b"hdlr" => track.sound |= small(reader, start, end)?.get(8..12) == Some(b"soun"),
             b"stsd" => {
-                if let Some(Ok(codec)) = small(reader, start, end)?
-                    .get(12..16)
-                    .map(TryInto::try_into)
-                {
+                if let Some(Ok(codec)) = small(reader, start, end)?.get(12..16).map(TryInto::try_into) {
                     track.codec = codec;
                 }
             }
@@ -170,9 +150,7 @@ fn walk<R: Read + Seek>(
 fn small<R: Read + Seek>(reader: &mut R, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.seek(SeekFrom::Start(start))?;
-    reader
-        .take((end - start).min(SMALL))
-        .read_to_end(&mut bytes)?;
+    reader.take((end - start).min(SMALL)).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -186,27 +164,13 @@ fn read_edits(bytes: &[u8]) -> Vec<(u64, i64, u32)> {
     let entry = |bytes: &[u8]| -> Option<(u64, i64, u32)> {
         if wide {
             let start = u64::from_be_bytes(bytes.get(8..16)?.try_into().ok()?) as i64;
-            Some((
-                u64::from_be_bytes(bytes.get(..8)?.try_into().ok()?),
-                start,
-                u32_at(bytes, 16)?,
-            ))
+            Some((u64::from_be_bytes(bytes.get(..8)?.try_into().ok()?), start, u32_at(bytes, 16)?))
         } else {
-            Some((
-                u64::from(u32_at(bytes, 0)?),
-                i64::from(u32_at(bytes, 4)? as i32),
-                u32_at(bytes, 8)?,
-            ))
+            Some((u64::from(u32_at(bytes, 0)?), i64::from(u32_at(bytes, 4)? as i32), u32_at(bytes, 8)?))
         }
     };
     let count = u32_at(bytes, 4).unwrap_or(0) as usize;
-    bytes
-        .get(8..)
-        .unwrap_or_default()
-        .chunks_exact(if wide { 20 } else { 12 })
-        .take(count)
-        .filter_map(entry)
-        .collect()
+    bytes.get(8..).unwrap_or_default().chunks_exact(if wide { 20 } else { 12 }).take(count).filter_map(entry).collect()
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
@@ -239,21 +203,14 @@ mod tests {
     #[test]
     fn an_empty_edit_leads_in_and_the_encoder_delay_is_skipped() {
         let list = [(1500, -1, 0x10000), (9370, 1024, 0x10000)];
-        let want = Edit {
-            lead: 1.5,
-            skip: 1024.0 / 44_100.0,
-            keep: Some(9.37),
-        };
+        let want = Edit { lead: 1.5, skip: 1024.0 / 44_100.0, keep: Some(9.37) };
         assert_eq!(edit(&list, 1000, 44_100), Some(want));
         assert_eq!(edit(&[], 1000, 44_100), Some(Edit::default()));
     }
 
     #[test]
     fn lists_that_cut_or_change_speed_are_left_to_ffmpeg() {
-        assert_eq!(
-            edit(&[(10, 0, 0x10000), (10, 500, 0x10000)], 1000, 44_100),
-            None
-        );
+        assert_eq!(edit(&[(10, 0, 0x10000), (10, 500, 0x10000)], 1000, 44_100), None);
         assert_eq!(edit(&[(10, 0, 0x20000)], 1000, 44_100), None);
         assert_eq!(edit(&[(10, -1, 0x10000)], 1000, 44_100), None);
     }

@@ -32,23 +32,18 @@ impl Reporter {
     pub(crate) fn listen(stderr: impl Read + Send + 'static) -> std::io::Result<Self> {
         let reporter = Reporter::default();
         let ears = reporter.clone();
-        std::thread::Builder::new()
-            .name("ffmpeg-report".into())
-            .spawn(move || {
-                let mut reader = BufReader::new(stderr);
-                let mut line = Vec::new();
-                loop {
-                    line.clear();
-                    match (&mut reader)
-                        .take(LONGEST_LINE)
-                        .read_until(b'\n', &mut line)
-                    {
-                        Ok(0) | Err(_) => break,
-                        Ok(_) => ears.tell(|report| report.hear(&String::from_utf8_lossy(&line))),
-                    }
+        std::thread::Builder::new().name("ffmpeg-report".into()).spawn(move || {
+            let mut reader = BufReader::new(stderr);
+            let mut line = Vec::new();
+            loop {
+                line.clear();
+                match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line) {
+                    Ok(0) | Err(_) => break,
+                    Ok(_) => ears.tell(|report| report.hear(&String::from_utf8_lossy(&line))),
                 }
-                ears.tell(|report| report.ended = true);
-            })?;
+            }
+            ears.tell(|report| report.ended = true);
+        })?;
         Ok(reporter)
     }
 
@@ -109,16 +104,8 @@ impl Report {
             return;
         }
         let small = text.to_ascii_lowercase();
-        let complains = [
-            "error",
-            "invalid",
-            "fail",
-            "truncat",
-            "corrupt",
-            "not found",
-            "matches no streams",
-            "whitelist",
-        ];
+        let complains =
+            ["error", "invalid", "fail", "truncat", "corrupt", "not found", "matches no streams", "whitelist"];
         let complains = complains.iter().any(|word| small.contains(word));
         if complains || small.contains("cannot allocate") || small.contains("partial file") {
             self.complaint_count += 1;
@@ -135,18 +122,13 @@ impl Report {
 
     /// The most telling complaint: the last of those kept says why nothing came, the first ones what was wrong inside.
     pub(crate) fn complaint(&self) -> String {
-        self.complaints
-            .first()
-            .cloned()
-            .unwrap_or_else(|| "no reason given".into())
+        self.complaints.first().cloned().unwrap_or_else(|| "no reason given".into())
     }
 }
 
 /// `[aac @ 0x55d0c8a0] reserved bit set` without its address, which means nothing to a reader.
 fn without_address(text: &str) -> &str {
-    text.strip_prefix('[')
-        .and_then(|rest| rest.split_once("] "))
-        .map_or(text, |(_, message)| message)
+    text.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(text, |(_, message)| message)
 }
 
 fn container_name(names: &str) -> String {

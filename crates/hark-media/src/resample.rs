@@ -59,8 +59,7 @@ impl Table {
             .map(|m| {
                 let distance = m as f64 / grid as f64;
                 let edge = distance / half as f64;
-                let window =
-                    bessel_i0(beta * (1.0 - edge * edge).max(0.0).sqrt()) / bessel_i0(beta);
+                let window = bessel_i0(beta * (1.0 - edge * edge).max(0.0).sqrt()) / bessel_i0(beta);
                 2.0 * cutoff * sinc(2.0 * cutoff * distance) * window
             })
             .collect();
@@ -68,22 +67,11 @@ impl Table {
         let mut coefficients = Vec::with_capacity(rows * taps);
         for phase in 0..rows {
             // Tap `j` meets the input sample at `i - half + 1 + j`.
-            let at = |tap: usize| {
-                prototype[((half - 1) * grid + phase)
-                    .abs_diff(tap * grid)
-                    .min(half * grid)]
-            };
+            let at = |tap: usize| prototype[((half - 1) * grid + phase).abs_diff(tap * grid).min(half * grid)];
             let sum: f64 = (0..taps).map(at).sum();
             coefficients.extend((0..taps).map(|tap| (at(tap) / sum) as f32));
         }
-        Table {
-            rate,
-            phases: u64::from(phases),
-            step: u64::from(rate / divisor),
-            taps,
-            coefficients,
-            interpolated,
-        }
+        Table { rate, phases: u64::from(phases), step: u64::from(rate / divisor), taps, coefficients, interpolated }
     }
 
     /// The table for `rate`, kept for the next file: building one takes milliseconds.
@@ -126,15 +114,7 @@ impl Resampler {
         let table = (rate != SAMPLE_RATE).then(|| Table::shared(rate));
         // The first output lies at input 0: its earlier taps meet the silence before the recording.
         let before = table.as_ref().map_or(0, |table| table.taps / 2 - 1);
-        Resampler {
-            table,
-            input: vec![0.0; before],
-            skip: 0,
-            phase: 0,
-            taken: 0,
-            given: 0,
-            kernel: Kernel::best(),
-        }
+        Resampler { table, input: vec![0.0; before], skip: 0, phase: 0, taken: 0, given: 0, kernel: Kernel::best() }
     }
 
     /// Takes `samples` in and appends the output they complete.
@@ -154,8 +134,7 @@ impl Resampler {
     /// Appends the end of the output, as if silence followed the input.
     pub(crate) fn finish(&mut self, out: &mut Vec<f32>) {
         if let Some(table) = self.table.take() {
-            let total = (u128::from(self.taken) * u128::from(table.phases))
-                .div_ceil(u128::from(table.step)) as u64;
+            let total = (u128::from(self.taken) * u128::from(table.phases)).div_ceil(u128::from(table.step)) as u64;
             let wanted = total - self.given;
             self.input.resize(self.input.len() + table.taps, 0.0);
             self.run(&table, wanted, out);
@@ -166,9 +145,7 @@ impl Resampler {
     /// Gives [`PERIODS`] periods of the phases at once while the input lasts, and at the end (when `most` is known) the rest one
     /// by one; then forgets the input they are done with.
     fn run(&mut self, table: &Table, most: u64, out: &mut Vec<f32>) {
-        let Table {
-            taps, phases, step, ..
-        } = *table;
+        let Table { taps, phases, step, .. } = *table;
         let (period, stride) = (phases as usize, step as usize);
         let (whole, part) = ((step / phases) as usize, step % phases);
         let together = !table.interpolated && most == u64::MAX;
@@ -179,9 +156,7 @@ impl Resampler {
             let (mut phase, mut from) = (self.phase, at);
             for i in 0..period {
                 let row = &table.coefficients[phase as usize * taps..][..taps];
-                let samples = self
-                    .kernel
-                    .dots::<PERIODS>(&self.input[from..], stride, row);
+                let samples = self.kernel.dots::<PERIODS>(&self.input[from..], stride, row);
                 for (later, sample) in samples.into_iter().enumerate() {
                     out[base + later * period + i] = sample;
                 }
@@ -207,9 +182,7 @@ impl Resampler {
                 near + share * (far - near)
             } else {
                 let row = self.phase as usize * taps;
-                let [sample] =
-                    self.kernel
-                        .dots::<1>(input, 0, &table.coefficients[row..row + taps]);
+                let [sample] = self.kernel.dots::<1>(input, 0, &table.coefficients[row..row + taps]);
                 sample
             };
             out.push(sample);
@@ -253,9 +226,7 @@ mod tests {
     use super::*;
 
     fn tone(rate: u32, hertz: f64, count: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| (std::f64::consts::TAU * hertz * i as f64 / f64::from(rate)).sin() as f32)
-            .collect()
+        (0..count).map(|i| (std::f64::consts::TAU * hertz * i as f64 / f64::from(rate)).sin() as f32).collect()
     }
 
     fn resampled(rate: u32, samples: &[f32]) -> Vec<f32> {
@@ -273,10 +244,8 @@ mod tests {
         10.0 * (2.0 * power).max(1e-30).log10()
     }
 
-    const COMMON_RATES: [u32; 12] = [
-        8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 88_200, 96_000,
-        192_000,
-    ];
+    const COMMON_RATES: [u32; 12] =
+        [8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 88_200, 96_000, 192_000];
     /// Rates that share few factors with 16,000 and so take the interpolated table.
     const ODD_RATES: [u32; 3] = [44_099, 15_999, 96_001];
 
@@ -289,32 +258,19 @@ mod tests {
                 let want = tone(SAMPLE_RATE, hertz, out.len());
                 let error: Vec<f32> = out.iter().zip(&want).map(|(a, b)| a - b).collect();
                 let error = level_db(&error);
-                assert!(
-                    error < -85.0,
-                    "{rate} Hz, tone of {hertz:.0} Hz: error {error:.1} dB"
-                );
+                assert!(error < -85.0, "{rate} Hz, tone of {hertz:.0} Hz: error {error:.1} dB");
             }
         }
     }
 
     #[test]
     fn tones_above_the_new_nyquist_frequency_vanish() {
-        for rate in COMMON_RATES
-            .into_iter()
-            .chain(ODD_RATES)
-            .filter(|&rate| rate > 17_000)
-        {
+        for rate in COMMON_RATES.into_iter().chain(ODD_RATES).filter(|&rate| rate > 17_000) {
             let nyquist = f64::from(rate) / 2.0;
-            for hertz in [
-                8_000.0, 8_050.0, 8_600.0, 9_000.0, 10_000.0, 15_900.0, 16_100.0, 20_000.0,
-                40_000.0,
-            ] {
+            for hertz in [8_000.0, 8_050.0, 8_600.0, 9_000.0, 10_000.0, 15_900.0, 16_100.0, 20_000.0, 40_000.0] {
                 if hertz < nyquist {
                     let level = level_db(&resampled(rate, &tone(rate, hertz, rate as usize / 2)));
-                    assert!(
-                        level < -90.0,
-                        "{rate} Hz, tone of {hertz:.0} Hz: {level:.1} dB left"
-                    );
+                    assert!(level < -90.0, "{rate} Hz, tone of {hertz:.0} Hz: {level:.1} dB left");
                 }
             }
         }
@@ -373,11 +329,7 @@ mod tests {
         for rate in COMMON_RATES.into_iter().chain(ODD_RATES) {
             for count in [0, 1, 2, 159, 44_100, 100_003] {
                 let want = (count as u64 * u64::from(SAMPLE_RATE)).div_ceil(u64::from(rate));
-                assert_eq!(
-                    resampled(rate, &vec![0.1; count]).len() as u64,
-                    want,
-                    "{count} at {rate} Hz"
-                );
+                assert_eq!(resampled(rate, &vec![0.1; count]).len() as u64, want, "{count} at {rate} Hz");
             }
         }
     }

@@ -37,10 +37,7 @@ type Resource = libc::__rlimit_resource_t;
 type Resource = libc::c_int;
 
 fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
-    let mut now = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live, writable rlimit.
     if unsafe { libc::getrlimit(resource, &mut now) } != 0 {
         return Err(io::Error::last_os_error());
@@ -90,10 +87,7 @@ fn refuse_sockets() {
             op(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
             op(RETURN, 0, 0, refuse),
         ];
-        let program = libc::sock_fprog {
-            len: filter.len() as u16,
-            filter: filter.as_mut_ptr(),
-        };
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: both calls take plain numbers and a pointer to a program that lives until they return.
         unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

@@ -61,10 +61,7 @@ impl Container {
 
     /// Whether reading from front to back is enough, so that a pipe needs no temporary file.
     pub(crate) fn streams(self) -> bool {
-        !matches!(
-            self,
-            Container::Mp4 | Container::Caf | Container::Avi | Container::Aiff | Container::Unknown
-        )
+        !matches!(self, Container::Mp4 | Container::Caf | Container::Avi | Container::Aiff | Container::Unknown)
     }
 
     /// Whether the pure-Rust decoders read this kind as well as ffmpeg does (the format tests compare them).
@@ -104,9 +101,7 @@ pub(crate) fn sniff(head: &[u8]) -> Container {
         return Container::Flac;
     }
     if tag(0, b"OggS") {
-        return Container::Ogg {
-            plain: ogg_is_plain(head),
-        };
+        return Container::Ogg { plain: ogg_is_plain(head) };
     }
     if tag(0, b"ID3") {
         return Container::Mp3;
@@ -143,9 +138,7 @@ fn mpeg_audio(head: &[u8]) -> Option<Container> {
     if let Some(length) = adts_frame_length(frames) {
         let next = frames.get(length..)?;
         if next.len() < 7 || adts_frame_length(next).is_some() {
-            return Some(Container::Adts {
-                plain: adts_is_plain(frames),
-            });
+            return Some(Container::Adts { plain: adts_is_plain(frames) });
         }
     }
     let (layer, length) = mpeg_frame(frames)?;
@@ -153,11 +146,7 @@ fn mpeg_audio(head: &[u8]) -> Option<Container> {
     if next.len() >= 4 && mpeg_frame(next).map(|(layer, _)| layer) != Some(layer) {
         return None;
     }
-    Some(if layer == 3 {
-        Container::Mp3
-    } else {
-        Container::Mp2
-    })
+    Some(if layer == 3 { Container::Mp3 } else { Container::Mp2 })
 }
 
 /// The length of the ADTS frame that starts here.
@@ -166,9 +155,7 @@ fn adts_frame_length(bytes: &[u8]) -> Option<usize> {
     if header[0] != 0xff || header[1] & 0xf6 != 0xf0 || (header[2] >> 2) & 0xf > 12 {
         return None;
     }
-    let length = (usize::from(header[3] & 3) << 11)
-        | (usize::from(header[4]) << 3)
-        | (usize::from(header[5]) >> 5);
+    let length = (usize::from(header[3] & 3) << 11) | (usize::from(header[4]) << 3) | (usize::from(header[5]) >> 5);
     (length > 7).then_some(length)
 }
 
@@ -187,18 +174,10 @@ fn mpeg_frame(bytes: &[u8]) -> Option<(u8, usize)> {
     const RATES: [usize; 3] = [44_100, 48_000, 32_000];
     // kbit/s by (MPEG-1 layer I, II, III, MPEG-2 layer I, MPEG-2 layer II and III); index 0 is free format, 15 is invalid.
     const KBITS: [[usize; 15]; 5] = [
-        [
-            0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448,
-        ],
-        [
-            0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384,
-        ],
-        [
-            0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320,
-        ],
-        [
-            0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256,
-        ],
+        [0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
+        [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
+        [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+        [0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256],
         [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
     ];
     let header = bytes.get(..4)?;
@@ -238,10 +217,7 @@ fn ogg_is_plain(head: &[u8]) -> bool {
     let plain = first.starts_with(b"\x01vorbis") || first.starts_with(b"\x7fFLAC");
     // Every stream of a group begins before any stream goes on, so a second one shows in the next page.
     let segments = usize::from(head[26]);
-    let body: usize = head[27..27 + segments]
-        .iter()
-        .map(|&size| usize::from(size))
-        .sum();
+    let body: usize = head[27..27 + segments].iter().map(|&size| usize::from(size)).sum();
     plain && begins(27 + segments + body).is_none()
 }
 
@@ -252,15 +228,12 @@ fn looks_like_text(head: &[u8]) -> bool {
         return zeros * 3 > head.len();
     }
     let sample = &head[..head.len().min(4096)];
-    let printable = |byte: u8| {
-        byte >= 0x20 && byte != 0x7f || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b)
-    };
+    let printable = |byte: u8| byte >= 0x20 && byte != 0x7f || matches!(byte, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
     if sample.is_empty() || !sample.iter().all(|&byte| printable(byte)) {
         return false;
     }
     // The cut at 4096 may fall inside a character.
-    let utf8 = std::str::from_utf8(sample)
-        .map_or_else(|error| error.valid_up_to() + 4 > sample.len(), |_| true);
+    let utf8 = std::str::from_utf8(sample).map_or_else(|error| error.valid_up_to() + 4 > sample.len(), |_| true);
     utf8 || sample.iter().filter(|byte| byte.is_ascii()).count() * 2 > sample.len()
 }
 

@@ -67,21 +67,11 @@ impl AudioStream {
                         }
                     };
                     let info = decoder.info().clone();
-                    return Self::new(
-                        Backend::InProcess(Box::new(decoder)),
-                        again,
-                        container,
-                        options,
-                        info,
-                    );
+                    return Self::new(Backend::InProcess(Box::new(decoder)), again, container, options, info);
                 }
                 Err(Failure::Media(error)) => return Err(error),
                 Err(Failure::Unsupported(reason)) => {
-                    tracing::debug!(
-                        reason,
-                        container = container.name(),
-                        "handing over to ffmpeg"
-                    );
+                    tracing::debug!(reason, container = container.name(), "handing over to ffmpeg");
                     why = Some(reason);
                 }
             }
@@ -178,10 +168,7 @@ impl AudioStream {
     /// Decodes the source again with ffmpeg, dropping what was given already.
     fn start_over(&mut self, reason: String) -> Result<bool, MediaError> {
         let child = match self.again.take() {
-            None => Err(MediaError::Decode {
-                container: self.info.container.clone(),
-                reason: reason.clone(),
-            }),
+            None => Err(MediaError::Decode { container: self.info.container.clone(), reason: reason.clone() }),
             Some(input) => open_ffmpeg(input, self.container, &self.options, Some(reason.clone())),
         };
         match child {
@@ -195,10 +182,8 @@ impl AudioStream {
                 self.advance()
             }
             Err(error) => {
-                self.warnings.push(format!(
-                    "the rest could not be decoded after {:.1} s: {reason} ({error})",
-                    self.seconds()
-                ));
+                self.warnings
+                    .push(format!("the rest could not be decoded after {:.1} s: {reason} ({error})", self.seconds()));
                 Ok(false)
             }
         }
@@ -206,12 +191,7 @@ impl AudioStream {
 
     /// Mixes and resamples the current block onto `out`.
     fn convert(&mut self, out: &mut Vec<f32>) -> Result<(), MediaError> {
-        let Block {
-            rate,
-            channels,
-            mask,
-            ..
-        } = self.block;
+        let Block { rate, channels, mask, .. } = self.block;
         if self.block.samples.is_empty() {
             return Ok(());
         }
@@ -264,10 +244,7 @@ impl AudioStream {
         let knows = match &self.backend {
             Backend::InProcess(decoder) => {
                 if decoder.broken() > 0 {
-                    self.warnings.push(format!(
-                        "damaged packets replaced by silence: {}",
-                        decoder.broken()
-                    ));
+                    self.warnings.push(format!("damaged packets replaced by silence: {}", decoder.broken()));
                 }
                 decoder.knows_duration()
             }
@@ -281,8 +258,7 @@ impl AudioStream {
                     });
                 }
                 if let Some(trouble) = ending.trouble {
-                    self.warnings
-                        .push(format!("decoding stopped after {seconds:.1} s: {trouble}"));
+                    self.warnings.push(format!("decoding stopped after {seconds:.1} s: {trouble}"));
                 } else if let Some(first) = ending.first_complaint {
                     self.warnings.push(format!(
                         "ffmpeg found the file damaged ({} complaints), first: {first}",
@@ -295,19 +271,14 @@ impl AudioStream {
         if let Some(duration) = self.info.duration.filter(|_| knows)
             && seconds < duration * (1.0 - EARLY_SHARE) - EARLY_SECONDS
         {
-            self.warnings.push(format!(
-                "the file ends early: {seconds:.1} s of about {duration:.1} s could be read"
-            ));
+            self.warnings.push(format!("the file ends early: {seconds:.1} s of about {duration:.1} s could be read"));
         }
         Ok(())
     }
 }
 
 /// Reads all of a source: its samples, what it is, and what is wrong with it.
-pub fn decode_all(
-    source: Source,
-    options: &Options,
-) -> Result<(Vec<f32>, Info, Vec<String>), MediaError> {
+pub fn decode_all(source: Source, options: &Options) -> Result<(Vec<f32>, Info, Vec<String>), MediaError> {
     let mut stream = AudioStream::open(source, options)?;
     let mut samples = Vec::new();
     while stream.read(&mut samples)? > 0 {}
@@ -320,19 +291,16 @@ fn open_ffmpeg(
     options: &Options,
     why: Option<String>,
 ) -> Result<Ffmpeg, MediaError> {
-    let program: PathBuf =
-        ffmpeg::find(options.ffmpeg.as_deref()).ok_or_else(|| match container {
-            // Nobody can say whether ffmpeg would know it, so it is not blamed on ffmpeg alone.
-            Container::Unknown => MediaError::FfmpegMissing {
-                why: "a format that is not built in".into(),
+    let program: PathBuf = ffmpeg::find(options.ffmpeg.as_deref()).ok_or_else(|| match container {
+        // Nobody can say whether ffmpeg would know it, so it is not blamed on ffmpeg alone.
+        Container::Unknown => MediaError::FfmpegMissing { why: "a format that is not built in".into() },
+        known => MediaError::FfmpegMissing {
+            why: match why {
+                Some(reason) => format!("this {} file ({reason})", known.name()),
+                None => format!("{} files", known.name()),
             },
-            known => MediaError::FfmpegMissing {
-                why: match why {
-                    Some(reason) => format!("this {} file ({reason})", known.name()),
-                    None => format!("{} files", known.name()),
-                },
-            },
-        })?;
+        },
+    })?;
     Ffmpeg::open(&program, input, container, options.track, &options.limits)
 }
 

@@ -7,12 +7,7 @@ pub fn write_wav(mut writer: impl Write, samples: &[f32], sample_rate: u32) -> i
     let bytes = u32::try_from(samples.len() as u64 * 2)
         .ok()
         .filter(|&bytes| bytes <= u32::MAX - 36)
-        .ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "too long for a wav file: over 4 GiB",
-            )
-        })?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "too long for a wav file: over 4 GiB"))?;
     let mut header = Vec::with_capacity(44);
     header.extend_from_slice(b"RIFF");
     header.extend_from_slice(&(36 + bytes).to_le_bytes());
@@ -31,9 +26,11 @@ pub fn write_wav(mut writer: impl Write, samples: &[f32], sample_rate: u32) -> i
     for samples in samples.chunks(4096) {
         block.clear();
         // 32768 both ways, as every decoder here scales 16-bit samples; +1.0 clips to 32767.
-        block.extend(samples.iter().flat_map(|&sample| {
-            ((sample * 32768.0).round().clamp(-32768.0, 32767.0) as i16).to_le_bytes()
-        }));
+        block.extend(
+            samples
+                .iter()
+                .flat_map(|&sample| ((sample * 32768.0).round().clamp(-32768.0, 32767.0) as i16).to_le_bytes()),
+        );
         writer.write_all(&block)?;
     }
     writer.flush()

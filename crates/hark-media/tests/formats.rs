@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use hark_media::{
-    Decoder, Info, MediaError, Options, SAMPLE_RATE, Source, decode_all, write_wav_file,
-};
+use hark_media::{Decoder, Info, MediaError, Options, SAMPLE_RATE, Source, decode_all, write_wav_file};
 
 /// Seconds of the test sound.
 const SECONDS: f64 = 4.0;
@@ -18,11 +16,7 @@ fn ffmpeg(args: &[&str]) -> Vec<u8> {
         .args(args)
         .output()
         .expect("these tests need ffmpeg: install it with `apt install ffmpeg`");
-    assert!(
-        output.status.success(),
-        "ffmpeg {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "ffmpeg {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout
 }
 
@@ -39,20 +33,11 @@ fn folder() -> &'static Path {
         for i in 0..frames {
             let t = i as f64 / 44_100.0;
             phase += (120.0 + 40.0 * (1.3 * t).sin()) / 44_100.0;
-            let loud = if t % 0.9 < 0.7 {
-                (std::f64::consts::PI * (t % 0.9) / 0.7).sin()
-            } else {
-                0.0
-            };
-            let voice: f64 = (1..=20)
-                .map(|k| (std::f64::consts::TAU * phase * f64::from(k)).sin() / f64::from(k))
-                .sum();
+            let loud = if t % 0.9 < 0.7 { (std::f64::consts::PI * (t % 0.9) / 0.7).sin() } else { 0.0 };
+            let voice: f64 =
+                (1..=20).map(|k| (std::f64::consts::TAU * phase * f64::from(k)).sin() / f64::from(k)).sum();
             left.push((0.3 * loud * voice) as f32);
-            right.push(
-                (0.25
-                    * (std::f64::consts::TAU * (100.0 * t + 5_900.0 / (2.0 * SECONDS) * t * t))
-                        .sin()) as f32,
-            );
+            right.push((0.25 * (std::f64::consts::TAU * (100.0 * t + 5_900.0 / (2.0 * SECONDS) * t * t)).sin()) as f32);
         }
         write_wav_file(folder.join("left.wav"), &left, 44_100).unwrap();
         write_wav_file(folder.join("right.wav"), &right, 44_100).unwrap();
@@ -76,16 +61,7 @@ fn make(name: &str, args: &str) -> PathBuf {
     let sound = folder().join("sound.wav");
     let chirp = folder().join("right.wav");
     let picture = format!("testsrc=s=160x120:r=10:d={SECONDS}");
-    let mut all = vec![
-        "-i",
-        sound.to_str().unwrap(),
-        "-f",
-        "lavfi",
-        "-i",
-        &picture,
-        "-i",
-        chirp.to_str().unwrap(),
-    ];
+    let mut all = vec!["-i", sound.to_str().unwrap(), "-f", "lavfi", "-i", &picture, "-i", chirp.to_str().unwrap()];
     all.extend(args.split_whitespace());
     all.push(path.to_str().unwrap());
     ffmpeg(&all);
@@ -95,22 +71,10 @@ fn make(name: &str, args: &str) -> PathBuf {
 /// What ffmpeg makes of the file, at 16 kHz in one channel. In 16 bits, because only there does its downmix keep within full scale.
 fn reference(path: &Path, track: usize) -> Vec<f32> {
     let map = format!("0:a:{track}");
-    ffmpeg(&[
-        "-i",
-        path.to_str().unwrap(),
-        "-map",
-        &map,
-        "-f",
-        "s16le",
-        "-ac",
-        "1",
-        "-ar",
-        "16000",
-        "-",
-    ])
-    .chunks_exact(2)
-    .map(|bytes| f32::from(i16::from_le_bytes(bytes.try_into().unwrap())) / 32_768.0)
-    .collect()
+    ffmpeg(&["-i", path.to_str().unwrap(), "-map", &map, "-f", "s16le", "-ac", "1", "-ar", "16000", "-"])
+        .chunks_exact(2)
+        .map(|bytes| f32::from(i16::from_le_bytes(bytes.try_into().unwrap())) / 32_768.0)
+        .collect()
 }
 
 fn decode(path: &Path) -> (Vec<f32>, Info, Vec<String>) {
@@ -120,8 +84,7 @@ fn decode(path: &Path) -> (Vec<f32>, Info, Vec<String>) {
 
 /// Signal over difference in decibels, where both have samples.
 fn likeness_db(ours: &[f32], theirs: &[f32]) -> f64 {
-    let power =
-        |samples: &mut dyn Iterator<Item = f32>| samples.map(|x| f64::from(x).powi(2)).sum::<f64>();
+    let power = |samples: &mut dyn Iterator<Item = f32>| samples.map(|x| f64::from(x).powi(2)).sum::<f64>();
     let signal = power(&mut theirs.iter().copied());
     let difference = power(&mut ours.iter().zip(theirs).map(|(a, b)| a - b));
     10.0 * (signal / difference.max(1e-20)).log10()
@@ -135,19 +98,13 @@ fn check(path: &Path, decoder: Decoder, least_db: f64) -> Info {
     assert_eq!(info.decoder, decoder, "{name}: {info:?}");
     assert_eq!(warnings, [""; 0], "{name}");
     let longer = (ours.len() as f64 - theirs.len() as f64) / f64::from(SAMPLE_RATE);
-    assert!(
-        longer.abs() < 0.03,
-        "{name}: {longer:.3} s longer than ffmpeg's"
-    );
+    assert!(longer.abs() < 0.03, "{name}: {longer:.3} s longer than ffmpeg's");
     let likeness = likeness_db(&ours, &theirs);
     assert!(likeness > least_db, "{name}: only {likeness:.1} dB alike");
     let seconds = ours.len() as f64 / f64::from(SAMPLE_RATE);
     assert!((seconds - SECONDS).abs() < 0.1, "{name}: {seconds:.3} s");
     if let Some(duration) = info.duration {
-        assert!(
-            (duration - SECONDS).abs() < 0.3,
-            "{name}: says {duration:.3} s"
-        );
+        assert!((duration - SECONDS).abs() < 0.3, "{name}: says {duration:.3} s");
     }
     info
 }
@@ -164,14 +121,8 @@ fn uncompressed_and_lossless_audio_is_decoded_in_process_like_ffmpeg_does() {
         ("u8.wav", "-map 0 -c:a pcm_u8"),
         ("float96.wav", "-map 0 -ar 96000 -c:a pcm_f32le"),
         ("double.wav", "-map 0 -c:a pcm_f64le"),
-        (
-            "telephone.wav",
-            "-map 0 -af pan=mono|c0=c0 -ar 8000 -c:a pcm_mulaw",
-        ),
-        (
-            "alaw.wav",
-            "-map 0 -af pan=mono|c0=c0 -ar 8000 -c:a pcm_alaw",
-        ),
+        ("telephone.wav", "-map 0 -af pan=mono|c0=c0 -ar 8000 -c:a pcm_mulaw"),
+        ("alaw.wav", "-map 0 -af pan=mono|c0=c0 -ar 8000 -c:a pcm_alaw"),
         ("surround.wav", "-map 0 -ac 6 -c:a pcm_s16le"),
         ("a.flac", "-map 0"),
         ("surround.flac", "-map 0 -ac 6"),
@@ -179,14 +130,7 @@ fn uncompressed_and_lossless_audio_is_decoded_in_process_like_ffmpeg_does() {
         ("a.aiff", "-map 0"),
     ] {
         let info = check(&make(name, args), Decoder::InProcess, ALIKE);
-        assert_eq!(
-            info.channels,
-            if name.contains("surround") {
-                6
-            } else {
-                info.channels
-            }
-        );
+        assert_eq!(info.channels, if name.contains("surround") { 6 } else { info.channels });
     }
 }
 
@@ -197,10 +141,7 @@ fn compressed_audio_is_decoded_in_process_like_ffmpeg_does() {
         ("vbr.mp3", "-map 0 -q:a 4"),
         ("mono22.mp3", "-map 0 -ac 1 -ar 22050 -b:a 32k"),
         ("untagged.mp3", "-map 0 -write_xing 0 -id3v2_version 0"),
-        (
-            "cover.mp3",
-            "-map 0 -map 1 -c:v mjpeg -frames:v 1 -disposition:v attached_pic -id3v2_version 3",
-        ),
+        ("cover.mp3", "-map 0 -map 1 -c:v mjpeg -frames:v 1 -disposition:v attached_pic -id3v2_version 3"),
         ("a.ogg", "-map 0 -c:a libvorbis"),
         ("low.ogg", "-map 0 -c:a libvorbis -q:a 0 -ac 1"),
         ("flac.ogg", "-map 0 -c:a flac -f ogg"),
@@ -219,14 +160,8 @@ fn the_rest_goes_through_ffmpeg_and_comes_out_the_same() {
     for (name, args) in [
         ("a.opus", "-map 0 -c:a libopus"),
         ("a.wma", "-map 0 -c:a wmav2"),
-        (
-            "a.webm",
-            "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libopus",
-        ),
-        (
-            "vorbis.webm",
-            "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libvorbis",
-        ),
+        ("a.webm", "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libopus"),
+        ("vorbis.webm", "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libvorbis"),
         ("a.mkv", "-map 0 -map 1 -c:v mpeg4 -c:a aac"),
         ("surround.mkv", "-map 0 -map 1 -c:v mpeg4 -c:a ac3 -ac 6"),
         ("a.avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame"),
@@ -237,10 +172,7 @@ fn the_rest_goes_through_ffmpeg_and_comes_out_the_same() {
         ("a.mp2", "-map 0"),
         ("voice24.m4a", "-map 0 -ar 24000 -ac 1"),
         ("alac.m4a", "-map 0 -c:a alac"),
-        (
-            "fragmented.mp4",
-            "-map 0 -map 1 -c:v mpeg4 -c:a aac -movflags +frag_keyframe+empty_moov",
-        ),
+        ("fragmented.mp4", "-map 0 -map 1 -c:v mpeg4 -c:a aac -movflags +frag_keyframe+empty_moov"),
         ("a.caf", "-map 0 -c:a pcm_s16le"),
         ("a.au", "-map 0"),
     ] {
@@ -250,36 +182,18 @@ fn the_rest_goes_through_ffmpeg_and_comes_out_the_same() {
 
 #[test]
 fn the_asked_track_is_read_and_others_are_refused() {
-    for (name, decoder) in [
-        ("two.mp4", Decoder::InProcess),
-        ("two.mkv", Decoder::Ffmpeg),
-    ] {
+    for (name, decoder) in [("two.mp4", Decoder::InProcess), ("two.mkv", Decoder::Ffmpeg)] {
         let path = make(name, "-map 1 -map 0 -map 2 -c:v mpeg4 -c:a aac -aac_pns 0");
         for track in [0, 1] {
-            let options = Options {
-                track: Some(track),
-                ..Options::default()
-            };
+            let options = Options { track: Some(track), ..Options::default() };
             let (ours, info, _) = decode_all(Source::Path(path.clone()), &options).unwrap();
             assert_eq!((info.audio_tracks, info.decoder), (2, decoder));
             let likeness = likeness_db(&ours, &reference(&path, track));
             assert!(likeness > ALIKE, "{name} track {track}: {likeness:.1} dB");
         }
-        let options = Options {
-            track: Some(2),
-            ..Options::default()
-        };
+        let options = Options { track: Some(2), ..Options::default() };
         let refused = decode_all(Source::Path(path), &options);
-        assert!(
-            matches!(
-                refused,
-                Err(MediaError::NoSuchTrack {
-                    track: 2,
-                    tracks: 2
-                })
-            ),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(MediaError::NoSuchTrack { track: 2, tracks: 2 })), "{refused:?}");
     }
 }
 
@@ -310,26 +224,13 @@ fn audio_that_starts_late_keeps_its_time_in_the_film() {
         let (ours, _, _) = decode(&path);
         let seconds = ours.len() as f64 / f64::from(SAMPLE_RATE);
         assert!((seconds - 1.5 - SECONDS).abs() < 0.1, "{name}: {seconds}");
-        assert!(
-            ours[..22_000].iter().all(|x| x.abs() < 1e-3),
-            "{name}: sound before its time"
-        );
+        assert!(ours[..22_000].iter().all(|x| x.abs() < 1e-3), "{name}: sound before its time");
         let (sound, _, _) = decode(&sound);
         let best = (22_400..25_600)
             .step_by(8)
-            .max_by_key(|&lag| {
-                (sound
-                    .iter()
-                    .zip(&ours[lag..])
-                    .map(|(a, b)| a * b)
-                    .sum::<f32>()
-                    * 1e3) as i64
-            })
+            .max_by_key(|&lag| (sound.iter().zip(&ours[lag..]).map(|(a, b)| a * b).sum::<f32>() * 1e3) as i64)
             .unwrap();
-        assert!(
-            (best as f64 / 16_000.0 - 1.5).abs() < 0.05,
-            "{name}: starts at {best}"
-        );
+        assert!((best as f64 / 16_000.0 - 1.5).abs() < 0.05, "{name}: starts at {best}");
     }
 }
 
@@ -351,18 +252,14 @@ fn pipes_give_what_files_give() {
         ("pipe.aac", "-map 0"),
         ("pipe.m4a", "-map 0"),
         ("pipe.opus", "-map 0 -c:a libopus"),
-        (
-            "pipe.webm",
-            "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libopus",
-        ),
+        ("pipe.webm", "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libopus"),
         ("pipe.wma", "-map 0 -c:a wmav2"),
         ("pipe.avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame"),
     ] {
         let path = make(name, args);
         let (file, _, _) = decode(&path);
         let reader = Trickle(Cursor::new(std::fs::read(&path).unwrap()));
-        let (pipe, _, warnings) =
-            decode_all(Source::Reader(Box::new(reader)), &Options::default()).unwrap();
+        let (pipe, _, warnings) = decode_all(Source::Reader(Box::new(reader)), &Options::default()).unwrap();
         assert_eq!(warnings, [""; 0], "{name}");
         assert_eq!(file.len(), pipe.len(), "{name}");
         assert_eq!(file, pipe, "{name}");
@@ -379,43 +276,29 @@ fn a_wav_written_to_a_pipe_without_its_length_is_read_to_the_end() {
     let data = zero.windows(4).position(|tag| tag == b"data").unwrap();
     zero[data + 4..data + 8].fill(0);
     for bytes in [unknown, zero] {
-        let (samples, info, warnings) = decode_all(
-            Source::Reader(Box::new(Cursor::new(bytes))),
-            &Options::default(),
-        )
-        .unwrap();
+        let (samples, info, warnings) =
+            decode_all(Source::Reader(Box::new(Cursor::new(bytes))), &Options::default()).unwrap();
         assert_eq!(samples.len(), (SECONDS * 16_000.0) as usize, "{info:?}");
         // A length of zero is a recorder that never came back: ffmpeg may say so.
-        assert!(
-            info.decoder == Decoder::Ffmpeg || warnings.is_empty(),
-            "{warnings:?}"
-        );
+        assert!(info.decoder == Decoder::Ffmpeg || warnings.is_empty(), "{warnings:?}");
     }
 }
 
 #[test]
 fn files_joined_end_to_end_are_read_to_the_end() {
-    for (name, args) in [
-        ("join.mp3", "-map 0"),
-        ("join.ogg", "-map 0 -c:a libvorbis"),
-    ] {
+    for (name, args) in [("join.mp3", "-map 0"), ("join.ogg", "-map 0 -c:a libvorbis")] {
         let bytes = std::fs::read(make(name, args)).unwrap();
         let twice = folder().join(format!("twice_{name}"));
         std::fs::write(&twice, [&bytes[..], &bytes].concat()).unwrap();
         let (samples, info, _) = decode(&twice);
         let seconds = samples.len() as f64 / 16_000.0;
-        assert!(
-            (seconds - 2.0 * SECONDS).abs() < 0.1,
-            "{name}: {seconds} {info:?}"
-        );
+        assert!((seconds - 2.0 * SECONDS).abs() < 0.1, "{name}: {seconds} {info:?}");
     }
 }
 
 #[test]
 fn a_written_wav_is_read_back_to_the_bit() {
-    let samples: Vec<f32> = (0..16_000)
-        .map(|i| f32::from((i * 37 % 65_536 - 32_768) as i16) / 32_768.0)
-        .collect();
+    let samples: Vec<f32> = (0..16_000).map(|i| f32::from((i * 37 % 65_536 - 32_768) as i16) / 32_768.0).collect();
     let path = folder().join("back.wav");
     write_wav_file(&path, &samples, SAMPLE_RATE).unwrap();
     assert_eq!(decode(&path).0, samples);

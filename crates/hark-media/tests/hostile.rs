@@ -10,19 +10,11 @@ use hark_media::{AudioStream, Limits, MediaError, Options, Source, decode_all};
 fn make(extension: &str, args: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!(
         "hostile_{}_{extension}.{extension}",
-        args.split_whitespace()
-            .next_back()
-            .unwrap_or("plain")
-            .replace('/', "_")
+        args.split_whitespace().next_back().unwrap_or("plain").replace('/', "_")
     ));
     let status = Command::new("ffmpeg")
         .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"])
-        .args([
-            "-f",
-            "lavfi",
-            "-i",
-            "aevalsrc=0.3*sin(2*PI*(300*t+100*t*t))|0.2*sin(500*t):s=44100:d=6",
-        ])
+        .args(["-f", "lavfi", "-i", "aevalsrc=0.3*sin(2*PI*(300*t+100*t*t))|0.2*sin(500*t):s=44100:d=6"])
         .args(["-f", "lavfi", "-i", "testsrc=s=64x64:r=10:d=6"])
         .args(args.split_whitespace())
         .arg(&path)
@@ -53,15 +45,10 @@ fn a_truncated_file_gives_what_it_holds_and_a_warning() {
         let whole = make(extension, args);
         let (samples, info, warnings) = decode(&whole[..whole.len() / 2]).unwrap();
         let seconds = samples.len() as f64 / 16_000.0;
-        assert!(
-            (1.5..4.5).contains(&seconds),
-            "{extension}: {seconds} s, {info:?}"
-        );
+        assert!((1.5..4.5).contains(&seconds), "{extension}: {seconds} s, {info:?}");
         // An ASF file may not know its length, but what ffmpeg found broken is told.
         assert!(
-            warnings
-                .iter()
-                .any(|warning| warning.contains("ends early") || extension == "wma"),
+            warnings.iter().any(|warning| warning.contains("ends early") || extension == "wma"),
             "{extension}: {warnings:?}, {info:?}"
         );
     }
@@ -70,29 +57,12 @@ fn a_truncated_file_gives_what_it_holds_and_a_warning() {
 #[test]
 fn what_is_not_audio_is_refused_with_its_own_reason() {
     assert!(matches!(decode(b""), Err(MediaError::Empty)));
-    assert!(matches!(
-        decode(b"Dear Sir or Madam,\n"),
-        Err(MediaError::Unrecognized(_))
-    ));
-    let noise: Vec<u8> = (0u32..100_000)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect();
-    assert!(
-        matches!(decode(&noise), Err(MediaError::Unrecognized(_))),
-        "{:?}",
-        decode(&noise).map(|_| ())
-    );
-    for (extension, codec) in [
-        ("mp4", "mpeg4"),
-        ("mkv", "mpeg4"),
-        ("avi", "mpeg4"),
-        ("webm", "libvpx"),
-    ] {
+    assert!(matches!(decode(b"Dear Sir or Madam,\n"), Err(MediaError::Unrecognized(_))));
+    let noise: Vec<u8> = (0u32..100_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    assert!(matches!(decode(&noise), Err(MediaError::Unrecognized(_))), "{:?}", decode(&noise).map(|_| ()));
+    for (extension, codec) in [("mp4", "mpeg4"), ("mkv", "mpeg4"), ("avi", "mpeg4"), ("webm", "libvpx")] {
         let film = make(extension, &format!("-map 1 -an -c:v {codec}"));
-        assert!(
-            matches!(decode(&film), Err(MediaError::NoAudio { .. })),
-            "{extension}"
-        );
+        assert!(matches!(decode(&film), Err(MediaError::NoAudio { .. })), "{extension}");
     }
     let folder = decode_all(Source::Path(std::env::temp_dir()), &Options::default());
     assert!(matches!(folder, Err(MediaError::Io(_))));
@@ -109,35 +79,20 @@ fn playlists_cannot_make_ffmpeg_open_other_files() {
         format!("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#EXTINF:6,\nfile://{path}\n#EXT-X-ENDLIST\n"),
         format!("ffconcat version 1.0\nfile '{path}'\n"),
         // A byte of binary gets them past the look for text; the list of demuxers must stop them.
-        format!(
-            "#EXTM3U\n#EXT-X-TARGETDURATION:6\n#\u{1}\n#EXTINF:6,\nfile://{path}\n#EXT-X-ENDLIST\n"
-        ),
+        format!("#EXTM3U\n#EXT-X-TARGETDURATION:6\n#\u{1}\n#EXTINF:6,\nfile://{path}\n#EXT-X-ENDLIST\n"),
         format!("ffconcat version 1.0\n#\u{1}\nfile '{path}'\n"),
     ];
     for playlist in playlists {
         let refused = decode(playlist.as_bytes());
-        assert!(
-            matches!(refused, Err(MediaError::Unrecognized(_))),
-            "{playlist}: {:?}",
-            refused.map(|_| ())
-        );
+        assert!(matches!(refused, Err(MediaError::Unrecognized(_))), "{playlist}: {:?}", refused.map(|_| ()));
     }
 }
 
 #[test]
 fn a_missing_ffmpeg_matters_only_where_it_is_needed() {
-    let options = Options {
-        ffmpeg: Some("/nonexistent/ffmpeg".into()),
-        ..Options::default()
-    };
-    let open =
-        |bytes: Vec<u8>| AudioStream::open(Source::Reader(Box::new(Cursor::new(bytes))), &options);
-    for (extension, args) in [
-        ("wav", "-map 0"),
-        ("mp3", "-map 0"),
-        ("m4a", "-map 0"),
-        ("flac", "-map 0"),
-    ] {
+    let options = Options { ffmpeg: Some("/nonexistent/ffmpeg".into()), ..Options::default() };
+    let open = |bytes: Vec<u8>| AudioStream::open(Source::Reader(Box::new(Cursor::new(bytes))), &options);
+    for (extension, args) in [("wav", "-map 0"), ("mp3", "-map 0"), ("m4a", "-map 0"), ("flac", "-map 0")] {
         assert!(open(make(extension, args)).is_ok(), "{extension}");
     }
     let error = open(make("opus", "-map 0 -c:a libopus")).err().unwrap();
@@ -147,26 +102,12 @@ fn a_missing_ffmpeg_matters_only_where_it_is_needed() {
 
 #[test]
 fn audio_beyond_the_limit_is_refused_in_files_and_in_pipes() {
-    let limits = Limits {
-        max_seconds: Some(3.0),
-        ..Limits::default()
-    };
-    let options = Options {
-        limits,
-        ..Options::default()
-    };
-    for (extension, args) in [
-        ("wav", "-map 0"),
-        ("opus", "-map 0 -c:a libopus"),
-        ("aac", "-map 0"),
-    ] {
+    let limits = Limits { max_seconds: Some(3.0), ..Limits::default() };
+    let options = Options { limits, ..Options::default() };
+    for (extension, args) in [("wav", "-map 0"), ("opus", "-map 0 -c:a libopus"), ("aac", "-map 0")] {
         let bytes = make(extension, args);
         let refused = decode_all(Source::Reader(Box::new(Cursor::new(bytes))), &options);
-        assert!(
-            matches!(refused, Err(MediaError::TooLong { .. })),
-            "{extension}: {:?}",
-            refused.map(|_| ())
-        );
+        assert!(matches!(refused, Err(MediaError::TooLong { .. })), "{extension}: {:?}", refused.map(|_| ()));
     }
 }
 
@@ -183,51 +124,20 @@ fn a_child_that_hangs_or_hogs_is_stopped() {
     };
     let opus = make("opus", "-map 0 -c:a libopus");
     let run = |program: PathBuf, limits: Limits| {
-        let options = Options {
-            ffmpeg: Some(program),
-            limits,
-            ..Options::default()
-        };
-        decode_all(
-            Source::Reader(Box::new(Cursor::new(opus.clone()))),
-            &options,
-        )
+        let options = Options { ffmpeg: Some(program), limits, ..Options::default() };
+        decode_all(Source::Reader(Box::new(Cursor::new(opus.clone()))), &options)
     };
-    let patience = Limits {
-        ffmpeg_wall: Duration::from_millis(600),
-        ..Limits::default()
-    };
+    let patience = Limits { ffmpeg_wall: Duration::from_millis(600), ..Limits::default() };
     let hung = run(program("hangs", "sleep 60"), patience);
-    assert!(
-        matches!(hung, Err(MediaError::Limit(_))),
-        "{:?}",
-        hung.map(|_| ())
-    );
-    let second = Limits {
-        ffmpeg_cpu_seconds: 1,
-        ..Limits::default()
-    };
+    assert!(matches!(hung, Err(MediaError::Limit(_))), "{:?}", hung.map(|_| ()));
+    let second = Limits { ffmpeg_cpu_seconds: 1, ..Limits::default() };
     let busy = run(program("spins", "while :; do :; done"), second);
-    assert!(
-        matches!(busy, Err(MediaError::Limit(_))),
-        "{:?}",
-        busy.map(|_| ())
-    );
+    assert!(matches!(busy, Err(MediaError::Limit(_))), "{:?}", busy.map(|_| ()));
     let mark = folder.path().join("written");
-    let writer = run(
-        program("writes", &format!("echo harm > {}", mark.display())),
-        Limits::default(),
-    );
+    let writer = run(program("writes", &format!("echo harm > {}", mark.display())), Limits::default());
     assert!(writer.is_err());
-    assert_eq!(
-        std::fs::metadata(&mark).map_or(0, |mark| mark.len()),
-        0,
-        "the child wrote a file"
-    );
-    let small = Limits {
-        ffmpeg_memory_bytes: 30 << 20,
-        ..Limits::default()
-    };
+    assert_eq!(std::fs::metadata(&mark).map_or(0, |mark| mark.len()), 0, "the child wrote a file");
+    let small = Limits { ffmpeg_memory_bytes: 30 << 20, ..Limits::default() };
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
         .map(|folder| folder.join("ffmpeg"))
         .find(|path| path.is_file())
@@ -250,22 +160,12 @@ fn the_child_cannot_reach_the_network() {
     std::fs::set_permissions(&caller, std::fs::Permissions::from_mode(0o755)).unwrap();
 
     Command::new(&caller).status().unwrap();
-    assert!(
-        listener.accept().is_ok(),
-        "the script cannot call even when free, so it shows nothing"
-    );
-    let options = Options {
-        ffmpeg: Some(caller),
-        ..Options::default()
-    };
+    assert!(listener.accept().is_ok(), "the script cannot call even when free, so it shows nothing");
+    let options = Options { ffmpeg: Some(caller), ..Options::default() };
     let opus = make("opus", "-map 0 -c:a libopus");
     assert!(decode_all(Source::Reader(Box::new(Cursor::new(opus))), &options).is_err());
     let refused = listener.accept().map(|_| ()).unwrap_err();
-    assert_eq!(
-        refused.kind(),
-        std::io::ErrorKind::WouldBlock,
-        "the child reached the network"
-    );
+    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock, "the child reached the network");
 }
 
 #[test]
@@ -297,19 +197,12 @@ fn damaged_files_never_bring_the_process_down() {
                 bytes.truncate(1 + random(bytes.len() - 1));
             }
             // Headers are hit as often as the rest, though they are small.
-            let reach = if random(2) == 0 {
-                bytes.len().min(512)
-            } else {
-                bytes.len()
-            };
+            let reach = if random(2) == 0 { bytes.len().min(512) } else { bytes.len() };
             for _ in 0..1 + random(20) {
                 bytes[random(reach)] = random(256) as u8;
             }
             // Short of ten minutes: a header can ask for hours of silence, which is its right but not worth waiting for.
-            let limits = Limits {
-                max_seconds: Some(600.0),
-                ..Limits::default()
-            };
+            let limits = Limits { max_seconds: Some(600.0), ..Limits::default() };
             let options = Options {
                 limits,
                 // A missing program keeps the in-process tries in process.
@@ -325,10 +218,7 @@ fn damaged_files_never_bring_the_process_down() {
                 Source::Reader(Box::new(Cursor::new(bytes)))
             };
             if let Ok((samples, _, _)) = decode_all(source, &options) {
-                assert!(
-                    samples.iter().all(|sample| sample.is_finite()),
-                    "{extension}"
-                );
+                assert!(samples.iter().all(|sample| sample.is_finite()), "{extension}");
             }
         }
     }

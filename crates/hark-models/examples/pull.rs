@@ -20,52 +20,24 @@ fn run() -> Result<(), Error> {
         None => Catalogue::builtin(),
     };
     let store = ModelStore::new(ModelStore::default_dir());
-    let (flags, names): (Vec<String>, Vec<String>) = std::env::args()
-        .skip(1)
-        .partition(|word| word.starts_with("--"));
+    let (flags, names): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let has = |flag: &str| flags.iter().any(|word| word == flag);
-    let options = PullOptions {
-        force: has("--force"),
-        ..PullOptions::from_env()?
-    };
+    let options = PullOptions { force: has("--force"), ..PullOptions::from_env()? };
     for name in names {
-        let model = catalogue
-            .get(&name)
-            .ok_or(Error::UnknownModel { name: name.clone() })?;
+        let model = catalogue.get(&name).ok_or(Error::UnknownModel { name: name.clone() })?;
         if has("--verify") {
             let verification = store.verify(&name, &catalogue)?;
-            println!(
-                "{name}: {}",
-                if verification.is_sound() {
-                    "sound"
-                } else {
-                    "NOT sound"
-                }
-            );
-            verification
-                .files
-                .iter()
-                .for_each(|file| println!("  {} {:?}", file.name, file.state));
+            println!("{name}: {}", if verification.is_sound() { "sound" } else { "NOT sound" });
+            verification.files.iter().for_each(|file| println!("  {} {:?}", file.name, file.state));
             continue;
         }
         let begin = Instant::now();
         let mut last = (String::new(), 101);
         let installed = store.pull(model, &options, &mut |progress| {
             let percent = progress.done * 100 / progress.total.max(1);
-            let state = (
-                format!(
-                    "{:?} {} from {}",
-                    progress.step, progress.file, progress.source
-                ),
-                percent / 10,
-            );
+            let state = (format!("{:?} {} from {}", progress.step, progress.file, progress.source), percent / 10);
             if state != last {
-                println!(
-                    "{:6.1} s {} {percent} % of {} bytes",
-                    begin.elapsed().as_secs_f64(),
-                    state.0,
-                    progress.total
-                );
+                println!("{:6.1} s {} {percent} % of {} bytes", begin.elapsed().as_secs_f64(), state.0, progress.total);
                 last = state;
             }
         })?;
@@ -76,10 +48,7 @@ fn run() -> Result<(), Error> {
             begin.elapsed().as_secs_f64()
         );
         if let Some(manifest) = installed.manifest {
-            println!(
-                "  licence {} ({}); from {}",
-                manifest.licence, manifest.licence_note, manifest.source
-            );
+            println!("  licence {} ({}); from {}", manifest.licence, manifest.licence_note, manifest.source);
         }
     }
     Ok(())

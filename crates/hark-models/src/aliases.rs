@@ -9,10 +9,7 @@ use crate::error::Error;
 /// For each requested name the checkpoints that may serve it, best first; written in the config as
 /// `large-v3-turbo = "whisper-small"` or as a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(
-    from = "BTreeMap<String, OneOrMore>",
-    into = "BTreeMap<String, Vec<String>>"
-)]
+#[serde(from = "BTreeMap<String, OneOrMore>", into = "BTreeMap<String, Vec<String>>")]
 pub struct Aliases {
     table: BTreeMap<String, Vec<String>>,
 }
@@ -41,12 +38,7 @@ impl From<BTreeMap<String, OneOrMore>> for Aliases {
             OneOrMore::One(name) => vec![name],
             OneOrMore::More(names) => names,
         };
-        Aliases {
-            table: raw
-                .into_iter()
-                .map(|(name, value)| (name, list(value)))
-                .collect(),
-        }
+        Aliases { table: raw.into_iter().map(|(name, value)| (name, list(value))).collect() }
     }
 }
 
@@ -66,43 +58,20 @@ impl Aliases {
     /// The names of the contract, each served by its own checkpoint if installed, else by the best of the starter install.
     pub fn starter() -> Aliases {
         let lists: [(&str, &[&str]); 5] = [
-            (
-                "large-v3-turbo",
-                &["whisper-large-v3-turbo", "whisper-small", "whisper-base"],
-            ),
+            ("large-v3-turbo", &["whisper-large-v3-turbo", "whisper-small", "whisper-base"]),
             (
                 "large-v3",
-                &[
-                    "whisper-large-v3",
-                    "whisper-large-v3-turbo",
-                    "whisper-medium",
-                    "whisper-small",
-                    "whisper-base",
-                ],
+                &["whisper-large-v3", "whisper-large-v3-turbo", "whisper-medium", "whisper-small", "whisper-base"],
             ),
-            (
-                "medium",
-                &["whisper-medium", "whisper-small", "whisper-base"],
-            ),
+            ("medium", &["whisper-medium", "whisper-small", "whisper-base"]),
             ("small", &["whisper-small", "whisper-base"]),
             (
                 "svc-ai-enhanced",
-                &[
-                    "whisper-large-v3",
-                    "whisper-large-v3-turbo",
-                    "whisper-medium",
-                    "whisper-small",
-                    "whisper-base",
-                ],
+                &["whisper-large-v3", "whisper-large-v3-turbo", "whisper-medium", "whisper-small", "whisper-base"],
             ),
         ];
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Aliases {
-            table: lists
-                .iter()
-                .map(|(name, names)| ((*name).to_owned(), owned(names)))
-                .collect(),
-        }
+        Aliases { table: lists.iter().map(|(name, names)| ((*name).to_owned(), owned(names))).collect() }
     }
 
     /// The starter names with the given ones laid over them.
@@ -125,21 +94,14 @@ impl Aliases {
             None => vec![requested.to_owned(), own.clone()],
         };
         // What the name means: for the service's own name that is the large-v3 checkpoint (contract, model rule 1).
-        let meant = if requested == "svc-ai-enhanced" {
-            "whisper-large-v3"
-        } else {
-            &own
-        };
+        let meant = if requested == "svc-ai-enhanced" { "whisper-large-v3" } else { &own };
         match candidates.iter().find(|name| installed.contains(name)) {
             Some(checkpoint) => Ok(Resolved {
                 checkpoint: checkpoint.clone(),
                 requested: requested.to_owned(),
                 substituted: checkpoint != meant && checkpoint != requested,
             }),
-            None => Err(Error::Unresolved {
-                requested: requested.to_owned(),
-                candidates,
-            }),
+            None => Err(Error::Unresolved { requested: requested.to_owned(), candidates }),
         }
     }
 }
@@ -160,80 +122,34 @@ mod tests {
             assert_eq!(resolved.checkpoint, "whisper-small");
             assert!(resolved.substituted, "{requested}");
         }
-        assert!(
-            !Aliases::starter()
-                .resolve("small", &installed)
-                .unwrap()
-                .substituted
-        );
+        assert!(!Aliases::starter().resolve("small", &installed).unwrap().substituted);
     }
 
     #[test]
     fn the_real_checkpoint_wins_over_a_stand_in() {
-        let installed = names(&[
-            "whisper-small",
-            "whisper-large-v3-turbo",
-            "whisper-large-v3",
-        ]);
-        let resolved = Aliases::starter()
-            .resolve("large-v3-turbo", &installed)
-            .unwrap();
-        assert_eq!(
-            (resolved.checkpoint.as_str(), resolved.substituted),
-            ("whisper-large-v3-turbo", false)
-        );
-        assert!(
-            !Aliases::starter()
-                .resolve("svc-ai-enhanced", &installed)
-                .unwrap()
-                .substituted
-        );
+        let installed = names(&["whisper-small", "whisper-large-v3-turbo", "whisper-large-v3"]);
+        let resolved = Aliases::starter().resolve("large-v3-turbo", &installed).unwrap();
+        assert_eq!((resolved.checkpoint.as_str(), resolved.substituted), ("whisper-large-v3-turbo", false));
+        assert!(!Aliases::starter().resolve("svc-ai-enhanced", &installed).unwrap().substituted);
     }
 
     #[test]
     fn a_checkpoint_named_in_full_is_never_replaced_by_another() {
         let installed = names(&["whisper-base", "mine"]);
-        assert!(
-            Aliases::starter()
-                .resolve("whisper-medium", &installed)
-                .is_err()
-        );
-        assert!(
-            !Aliases::starter()
-                .resolve("whisper-base", &installed)
-                .unwrap()
-                .substituted
-        );
-        assert!(
-            !Aliases::starter()
-                .resolve("base", &installed)
-                .unwrap()
-                .substituted
-        );
-        assert!(
-            !Aliases::starter()
-                .resolve("mine", &installed)
-                .unwrap()
-                .substituted
-        );
+        assert!(Aliases::starter().resolve("whisper-medium", &installed).is_err());
+        assert!(!Aliases::starter().resolve("whisper-base", &installed).unwrap().substituted);
+        assert!(!Aliases::starter().resolve("base", &installed).unwrap().substituted);
+        assert!(!Aliases::starter().resolve("mine", &installed).unwrap().substituted);
     }
 
     #[test]
     fn the_config_may_map_a_name_to_one_checkpoint_or_to_a_list() {
-        let own: Aliases = toml::from_str(
-            "large-v3-turbo = \"whisper-base\"\nbest = [\"whisper-small\", \"whisper-base\"]",
-        )
-        .unwrap();
+        let own: Aliases =
+            toml::from_str("large-v3-turbo = \"whisper-base\"\nbest = [\"whisper-small\", \"whisper-base\"]").unwrap();
         let aliases = Aliases::starter().extended(own);
         let installed = names(&["whisper-base", "whisper-small"]);
         let resolved = aliases.resolve("large-v3-turbo", &installed).unwrap();
-        assert_eq!(
-            (resolved.checkpoint.as_str(), resolved.substituted),
-            ("whisper-base", true)
-        );
-        assert_eq!(
-            aliases.resolve("best", &installed).unwrap().checkpoint,
-            "whisper-small"
-        );
+        assert_eq!((resolved.checkpoint.as_str(), resolved.substituted), ("whisper-base", true));
+        assert_eq!(aliases.resolve("best", &installed).unwrap().checkpoint, "whisper-small");
     }
 }

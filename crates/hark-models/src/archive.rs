@@ -25,11 +25,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Copies every wanted entry out of the archive, whichever of zip and gzipped tar it is.
-pub(crate) fn extract(
-    archive: &Path,
-    wanted: &mut [Wanted<'_>],
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<(), Error> {
+pub(crate) fn extract(archive: &Path, wanted: &mut [Wanted<'_>], on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let mut file = File::open(archive).map_err(Error::io("open", archive))?;
     let mut magic = [0; 2];
     let read = file.read(&mut magic).map_err(Error::io("read", archive))?;
@@ -38,10 +34,7 @@ pub(crate) fn extract(
     match &magic[..read] {
         b"PK" => from_zip(archive, file, wanted, &mut total, on_bytes),
         [0x1f, 0x8b] => from_tar(archive, file, wanted, &mut total, on_bytes),
-        _ => Err(bad(
-            archive,
-            "it is neither a zip nor a gzipped tar archive",
-        )),
+        _ => Err(bad(archive, "it is neither a zip nor a gzipped tar archive")),
     }
 }
 
@@ -54,9 +47,7 @@ fn from_zip(
 ) -> Result<(), Error> {
     let mut zip = zip::ZipArchive::new(file).map_err(|error| bad(archive, &error.to_string()))?;
     for want in wanted {
-        let mut entry = zip
-            .by_name(want.path)
-            .map_err(|error| bad(archive, &format!("{}: {error}", want.path)))?;
+        let mut entry = zip.by_name(want.path).map_err(|error| bad(archive, &format!("{}: {error}", want.path)))?;
         if !entry.is_file() {
             return Err(bad(archive, &format!("{} is not a plain file", want.path)));
         }
@@ -93,10 +84,7 @@ fn from_tar(
         }
     }
     match found.iter().position(|found| !found) {
-        Some(index) => Err(bad(
-            archive,
-            &format!("{} is not in it", wanted[index].path),
-        )),
+        Some(index) => Err(bad(archive, &format!("{} is not in it", wanted[index].path))),
         None => Ok(()),
     }
 }
@@ -111,9 +99,7 @@ fn copy(
     let mut buffer = vec![0; 1 << 17];
     let mut copied = 0;
     loop {
-        let read = from
-            .read(&mut buffer)
-            .map_err(|error| bad(archive, &format!("{}: {error}", want.path)))?;
+        let read = from.read(&mut buffer).map_err(|error| bad(archive, &format!("{}: {error}", want.path)))?;
         if read == 0 {
             return Ok(());
         }
@@ -121,30 +107,18 @@ fn copy(
         if copied > want.limit {
             return Err(bad(
                 archive,
-                &format!(
-                    "{} unpacks to more than the {} bytes it may have",
-                    want.path, want.limit
-                ),
+                &format!("{} unpacks to more than the {} bytes it may have", want.path, want.limit),
             ));
         }
-        want.into
-            .write_all(&buffer[..read])
-            .map_err(Error::io("write", want.path))?;
+        want.into.write_all(&buffer[..read]).map_err(Error::io("write", want.path))?;
         *total += read as u64;
         on_bytes(*total);
     }
 }
 
 fn bad(archive: &Path, why: &str) -> Error {
-    let name = archive
-        .file_name()
-        .unwrap_or(archive.as_os_str())
-        .to_string_lossy()
-        .into_owned();
-    Error::Archive {
-        archive: name,
-        why: why.to_owned(),
-    }
+    let name = archive.file_name().unwrap_or(archive.as_os_str()).to_string_lossy().into_owned();
+    Error::Archive { archive: name, why: why.to_owned() }
 }
 
 #[cfg(test)]
@@ -169,9 +143,7 @@ mod tests {
     fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
         let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
         for (path, data) in entries {
-            writer
-                .start_file(*path, zip::write::SimpleFileOptions::default())
-                .unwrap();
+            writer.start_file(*path, zip::write::SimpleFileOptions::default()).unwrap();
             writer.write_all(data).unwrap();
         }
         writer.finish().unwrap().into_inner()
@@ -183,15 +155,7 @@ mod tests {
         std::fs::write(&archive, bytes).unwrap();
         let out = dir.path().join("out");
         let mut file = File::create(&out).unwrap();
-        extract(
-            &archive,
-            &mut [Wanted {
-                path,
-                into: &mut file,
-                limit,
-            }],
-            &mut |_| {},
-        )?;
+        extract(&archive, &mut [Wanted { path, into: &mut file, limit }], &mut |_| {})?;
         let entries = std::fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(entries, 2, "something else was written");
         Ok(std::fs::read(out).unwrap())
@@ -199,8 +163,7 @@ mod tests {
 
     #[test]
     fn a_file_comes_out_of_a_zip_and_of_a_tarball() {
-        let entries: &[(&str, &[u8])] =
-            &[("../../evil", b"evil"), ("a/b.bin", b"hello"), ("c", b"x")];
+        let entries: &[(&str, &[u8])] = &[("../../evil", b"evil"), ("a/b.bin", b"hello"), ("c", b"x")];
         for bytes in [tarball(entries), zipped(entries)] {
             assert_eq!(pick(&bytes, "a/b.bin", 5).unwrap(), b"hello");
             assert!(pick(&bytes, "missing", 5).is_err());

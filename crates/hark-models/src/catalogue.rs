@@ -227,38 +227,24 @@ impl TryFrom<RawSource> for Source {
         let origin = match raw.kind {
             SourceKind::Hub => Origin::Hub {
                 repo: raw.repo.ok_or("a hub source needs `repo`")?,
-                revision: raw
-                    .revision
-                    .ok_or("a hub source needs `revision`, a commit")?,
+                revision: raw.revision.ok_or("a hub source needs `revision`, a commit")?,
             },
             SourceKind::Url => {
                 let base = raw.url.unwrap_or_default();
                 if base.is_empty() && raw.archives.is_empty() {
                     return Err("a url source needs `url` or `archives`".into());
                 }
-                Origin::Url {
-                    base,
-                    archives: raw.archives,
-                }
+                Origin::Url { base, archives: raw.archives }
             }
-            SourceKind::Folder => Origin::Folder {
-                path: raw.path.ok_or("a folder source needs `path`")?,
-            },
+            SourceKind::Folder => Origin::Folder { path: raw.path.ok_or("a folder source needs `path`")? },
             registry => {
                 if raw.archives.is_empty() {
                     return Err(format!("a {registry} source needs `archives`"));
                 }
-                Origin::Registry {
-                    registry,
-                    archives: raw.archives,
-                }
+                Origin::Registry { registry, archives: raw.archives }
             }
         };
-        Ok(Source {
-            origin,
-            format: raw.format,
-            files: raw.files,
-        })
+        Ok(Source { origin, format: raw.format, files: raw.files })
     }
 }
 
@@ -286,9 +272,7 @@ impl std::str::FromStr for SourceKind {
             "crate" => Ok(SourceKind::Crate),
             "url" => Ok(SourceKind::Url),
             "folder" => Ok(SourceKind::Folder),
-            other => Err(format!(
-                "{other:?} is no kind of source; they are hub, pypi, npm, crate, url, folder"
-            )),
+            other => Err(format!("{other:?} is no kind of source; they are hub, pypi, npm, crate, url, folder")),
         }
     }
 }
@@ -319,10 +303,7 @@ impl Source {
                 format!("hub {repo} at {}", revision.get(..10).unwrap_or(revision))
             }
             Origin::Registry { registry, archives } => {
-                let names: Vec<&str> = archives
-                    .iter()
-                    .map(|archive| archive.package.as_str())
-                    .collect();
+                let names: Vec<&str> = archives.iter().map(|archive| archive.package.as_str()).collect();
                 format!("{registry} {}", names.join(" and "))
             }
             Origin::Url { base, archives } => match archives.first() {
@@ -335,11 +316,7 @@ impl Source {
 
     /// A name for this source's scratch folder that stays the same between runs.
     pub(crate) fn id(&self) -> String {
-        format!(
-            "{}-{}",
-            self.kind(),
-            short_id(format!("{:?}{:?}", self.origin, self.files).as_bytes())
-        )
+        format!("{}-{}", self.kind(), short_id(format!("{:?}{:?}", self.origin, self.files).as_bytes()))
     }
 
     /// Bytes its files take once installed, as far as the catalogue knows.
@@ -357,10 +334,7 @@ impl FileSpec {
     /// The pieces it is made of when it comes out of archives.
     pub(crate) fn pieces(&self) -> Vec<Part> {
         if self.parts.is_empty() {
-            vec![Part {
-                archive: 0,
-                path: self.source_path().to_owned(),
-            }]
+            vec![Part { archive: 0, path: self.source_path().to_owned() }]
         } else {
             self.parts.clone()
         }
@@ -370,8 +344,7 @@ impl FileSpec {
 impl Catalogue {
     /// The catalogue that is part of the program.
     pub fn builtin() -> Catalogue {
-        Catalogue::parse(BUILTIN, "inside hark")
-            .expect("the built-in catalogue parses: a test reads it")
+        Catalogue::parse(BUILTIN, "inside hark").expect("the built-in catalogue parses: a test reads it")
     }
 
     /// The built-in catalogue with the user's file laid over it; an entry of the same name replaces the built-in one.
@@ -390,16 +363,10 @@ impl Catalogue {
 
     /// Reads a catalogue; `origin` names it in errors.
     pub fn parse(text: &str, origin: &str) -> Result<Catalogue, Error> {
-        let wrong = |why: String| Error::Catalogue {
-            origin: origin.to_owned(),
-            why,
-        };
+        let wrong = |why: String| Error::Catalogue { origin: origin.to_owned(), why };
         let raw: RawCatalogue = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         if raw.version != 1 {
-            return Err(wrong(format!(
-                "version {} is not one this program knows; it knows 1",
-                raw.version
-            )));
+            return Err(wrong(format!("version {} is not one this program knows; it knows 1", raw.version)));
         }
         let mut seen = HashSet::new();
         for model in &raw.models {
@@ -418,9 +385,7 @@ impl Catalogue {
 
     /// The models a person wants to see listed: all but test sounds.
     pub fn listed(&self) -> impl Iterator<Item = &Model> {
-        self.models
-            .iter()
-            .filter(|model| model.kind != Kind::Sounds)
+        self.models.iter().filter(|model| model.kind != Kind::Sounds)
     }
 
     /// The models a fresh machine gets.
@@ -439,32 +404,27 @@ pub(crate) fn is_safe_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 100
         && !name.starts_with('.')
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 /// A relative path that stays below the folder it is joined to.
 pub(crate) fn is_safe_path(path: &str) -> bool {
     !path.is_empty()
         && !path.contains(['\\', '\0', ':'])
-        && path
-            .split('/')
-            .all(|part| !part.is_empty() && part != "." && part != "..")
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
 }
 
 fn check_model(model: &Model) -> Result<(), String> {
     if !is_safe_name(&model.name) {
-        return Err(
-            "a name has letters, digits, `-`, `_` and `.` only, and no dot in front".into(),
-        );
+        return Err("a name has letters, digits, `-`, `_` and `.` only, and no dot in front".into());
     }
     if model.sources.is_empty() {
         return Err("it has no source".into());
     }
-    model.sources.iter().try_for_each(|source| {
-        check_source(source).map_err(|why| format!("{}: {why}", source.describe()))
-    })
+    model
+        .sources
+        .iter()
+        .try_for_each(|source| check_source(source).map_err(|why| format!("{}: {why}", source.describe())))
 }
 
 fn check_source(source: &Source) -> Result<(), String> {
@@ -474,10 +434,7 @@ fn check_source(source: &Source) -> Result<(), String> {
     }
     for file in &source.files {
         if !is_safe_path(&file.name) || file.name == crate::manifest::MANIFEST_NAME {
-            return Err(format!(
-                "{:?} is no name for a file in the model's folder",
-                file.name
-            ));
+            return Err(format!("{:?} is no name for a file in the model's folder", file.name));
         }
         if !names.insert(&file.name) {
             return Err(format!("{} stands in it twice", file.name));
@@ -490,35 +447,20 @@ fn check_source(source: &Source) -> Result<(), String> {
         }
         let archives = source.archives().len();
         if archives == 0 && !file.parts.is_empty() {
-            return Err(format!(
-                "{} has parts but the source has no archives",
-                file.name
-            ));
+            return Err(format!("{} has parts but the source has no archives", file.name));
         }
         if let Some(part) = file.parts.iter().find(|part| part.archive >= archives) {
-            return Err(format!(
-                "{} names archive {} of {archives}",
-                file.name, part.archive
-            ));
+            return Err(format!("{} names archive {} of {archives}", file.name, part.archive));
         }
     }
-    source
-        .archives()
-        .iter()
-        .try_for_each(|archive| check_hex(&archive.sha256, 64))
+    source.archives().iter().try_for_each(|archive| check_hex(&archive.sha256, 64))
 }
 
 fn check_hex(text: &str, length: usize) -> Result<(), String> {
-    if text.len() == length
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    {
+    if text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
         Ok(())
     } else {
-        Err(format!(
-            "{text:?} is no hash of {length} lowercase hexadecimal digits"
-        ))
+        Err(format!("{text:?} is no hash of {length} lowercase hexadecimal digits"))
     }
 }
 
@@ -541,15 +483,11 @@ mod tests {
             "large-v3",
             "large-v3-turbo",
         ] {
-            let model = catalogue
-                .get(&format!("whisper-{size}"))
-                .unwrap_or_else(|| panic!("whisper-{size} is missing"));
+            let model =
+                catalogue.get(&format!("whisper-{size}")).unwrap_or_else(|| panic!("whisper-{size} is missing"));
             let official = format!("openai/whisper-{size}");
             assert!(
-                model
-                    .sources
-                    .iter()
-                    .any(|s| matches!(&s.origin, Origin::Hub { repo, .. } if *repo == official)),
+                model.sources.iter().any(|s| matches!(&s.origin, Origin::Hub { repo, .. } if *repo == official)),
                 "{size} does not name its official repository"
             );
             assert_eq!(model.english_only, size.ends_with(".en"));
@@ -568,19 +506,10 @@ mod tests {
                     check_hex(revision, 40).unwrap();
                 }
                 let largest = source.files.iter().max_by_key(|f| f.size).unwrap();
-                assert!(
-                    largest.sha256.is_some(),
-                    "{}: {} has no hash",
-                    model.name,
-                    largest.name
-                );
+                assert!(largest.sha256.is_some(), "{}: {} has no hash", model.name, largest.name);
                 let in_archives = !source.archives().is_empty();
                 assert!(
-                    !in_archives
-                        || source
-                            .files
-                            .iter()
-                            .all(|f| f.sha256.is_some() && f.size.is_some()),
+                    !in_archives || source.files.iter().all(|f| f.sha256.is_some() && f.size.is_some()),
                     "{}",
                     model.name
                 );
@@ -592,17 +521,8 @@ mod tests {
     fn every_built_in_model_states_its_size_format_and_licence() {
         for model in Catalogue::builtin().models() {
             let first = &model.sources[0];
-            assert!(
-                !model.licence.is_empty() && !model.licence_note.is_empty(),
-                "{}",
-                model.name
-            );
-            assert_eq!(
-                first.format.as_deref().unwrap_or(&model.format),
-                model.format,
-                "{}",
-                model.name
-            );
+            assert!(!model.licence.is_empty() && !model.licence_note.is_empty(), "{}", model.name);
+            assert_eq!(first.format.as_deref().unwrap_or(&model.format), model.format, "{}", model.name);
             let unknown = first.files.iter().any(|f| f.size.is_none());
             if unknown {
                 assert!(model.size_bytes >= first.size_bytes(), "{}", model.name);
@@ -637,10 +557,7 @@ mod tests {
         std::fs::write(&path, OWN).unwrap();
         let all = Catalogue::with_user_file(&path).unwrap();
         assert!(all.get("mine").is_some() && all.get("whisper-small").is_some());
-        assert_eq!(
-            all.get("whisper-base").unwrap().sources[0].kind(),
-            SourceKind::Folder
-        );
+        assert_eq!(all.get("whisper-base").unwrap().sources[0].kind(), SourceKind::Folder);
         assert_eq!(all.models().len(), Catalogue::builtin().models().len() + 1);
     }
 
@@ -648,31 +565,19 @@ mod tests {
     fn names_that_would_leave_the_models_folder_are_refused() {
         for (from, to) in [
             ("name = \"mine\"", "name = \"../mine\""),
-            (
-                "{ name = \"model.bin\" }]\n        [[model]]",
-                "{ name = \"../../etc/passwd\" }]\n        [[model]]",
-            ),
+            ("{ name = \"model.bin\" }]\n        [[model]]", "{ name = \"../../etc/passwd\" }]\n        [[model]]"),
             ("name = \"mine\"", "name = \".incoming\""),
-            (
-                "{ name = \"model.bin\" }]\n        [[model]]",
-                "{ name = \"/etc/passwd\" }]\n        [[model]]",
-            ),
+            ("{ name = \"model.bin\" }]\n        [[model]]", "{ name = \"/etc/passwd\" }]\n        [[model]]"),
         ] {
             let text = OWN.replace(from, to);
             assert_ne!(text, OWN, "the case {to} changes nothing");
-            assert!(
-                Catalogue::parse(&text, "test").is_err(),
-                "{to} was accepted"
-            );
+            assert!(Catalogue::parse(&text, "test").is_err(), "{to} was accepted");
         }
     }
 
     #[test]
     fn a_misspelt_field_is_an_error_that_names_it() {
-        let text = OWN.replace(
-            "licence = \"MIT\"",
-            "licence = \"MIT\"\nlicense_nota = \"x\"",
-        );
+        let text = OWN.replace("licence = \"MIT\"", "licence = \"MIT\"\nlicense_nota = \"x\"");
         let message = Catalogue::parse(&text, "test").unwrap_err().to_string();
         assert!(message.contains("license_nota"), "{message}");
     }

@@ -36,18 +36,12 @@ pub(crate) fn run(
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            return Err(Error::Tool {
-                tool,
-                why: error.to_string(),
-            });
+            return Err(Error::Tool { tool, why: error.to_string() });
         }
     };
     let (mut seen, mut since) = (0, Instant::now());
     let status = loop {
-        if let Some(status) = child.try_wait().map_err(|error| Error::Tool {
-            tool,
-            why: error.to_string(),
-        })? {
+        if let Some(status) = child.try_wait().map_err(|error| Error::Tool { tool, why: error.to_string() })? {
             break status;
         }
         std::thread::sleep(LOOK);
@@ -60,10 +54,7 @@ pub(crate) fn run(
             let _ = child.wait();
             return Err(Error::Tool {
                 tool,
-                why: format!(
-                    "it wrote nothing for {} s and was stopped",
-                    STALLED.as_secs()
-                ),
+                why: format!("it wrote nothing for {} s and was stopped", STALLED.as_secs()),
             });
         }
     };
@@ -89,25 +80,10 @@ fn die_with_parent(_command: &mut Command) {}
 
 /// The lines that say why: those marked as errors, else the last ones.
 pub(crate) fn reason(log: &str) -> String {
-    let lines: Vec<&str> = log
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let marked: Vec<&str> = lines
-        .iter()
-        .copied()
-        .filter(|line| line.to_ascii_lowercase().contains("error"))
-        .collect();
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let marked: Vec<&str> = lines.iter().copied().filter(|line| line.to_ascii_lowercase().contains("error")).collect();
     let chosen = if marked.is_empty() { &lines } else { &marked };
-    let mut text = chosen
-        .iter()
-        .rev()
-        .take(3)
-        .rev()
-        .copied()
-        .collect::<Vec<_>>()
-        .join("; ");
+    let mut text = chosen.iter().rev().take(3).rev().copied().collect::<Vec<_>>().join("; ");
     if text.is_empty() {
         text = "it printed nothing".into();
     }
@@ -144,15 +120,9 @@ mod tests {
             .arg("head -c 5000 /dev/zero > $0/x; sleep 0.4; echo ERROR: no luck >&2; exit 3")
             .arg(&watched);
         let mut most = 0;
-        let ended = run(
-            "sh",
-            command,
-            &dir.path().join("log"),
-            &[watched],
-            &mut |bytes| most = most.max(bytes),
-        )
-        .unwrap()
-        .unwrap();
+        let ended = run("sh", command, &dir.path().join("log"), &[watched], &mut |bytes| most = most.max(bytes))
+            .unwrap()
+            .unwrap();
         assert_eq!((ended.status.code(), most), (Some(3), 5000));
         assert_eq!(reason(&ended.log), "ERROR: no luck");
     }
@@ -161,10 +131,6 @@ mod tests {
     fn a_program_that_is_not_there_is_no_error() {
         let dir = tempfile::tempdir().unwrap();
         let command = Command::new("no-such-program-anywhere");
-        assert!(
-            run("none", command, &dir.path().join("log"), &[], &mut |_| {})
-                .unwrap()
-                .is_none()
-        );
+        assert!(run("none", command, &dir.path().join("log"), &[], &mut |_| {}).unwrap().is_none());
     }
 }

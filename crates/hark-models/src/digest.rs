@@ -36,9 +36,7 @@ pub(crate) fn sha256_file(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<
 
 /// The file's git blob id: the SHA-1 of its length and content.
 fn git_blob_file(path: &Path) -> Result<String, Error> {
-    let size = std::fs::metadata(path)
-        .map_err(Error::io("read", path))?
-        .len();
+    let size = std::fs::metadata(path).map_err(Error::io("read", path))?.len();
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {size}\0").as_bytes());
     read_all(path, &mut |_| {}, &mut |block| hasher.update(block))?;
@@ -46,11 +44,7 @@ fn git_blob_file(path: &Path) -> Result<String, Error> {
 }
 
 /// Whether the file has the pinned hash; the hash found when it has not.
-pub(crate) fn check(
-    path: &Path,
-    pin: &Pin,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<Result<(), String>, Error> {
+pub(crate) fn check(path: &Path, pin: &Pin, on_bytes: &mut dyn FnMut(u64)) -> Result<Result<(), String>, Error> {
     let (wanted, found) = match pin {
         Pin::Sha256(wanted) => (wanted, sha256_file(path, on_bytes)?),
         Pin::GitBlob(wanted) => (wanted, git_blob_file(path)?),
@@ -66,11 +60,7 @@ impl Pin {
     }
 }
 
-fn read_all(
-    path: &Path,
-    on_bytes: &mut dyn FnMut(u64),
-    take: &mut dyn FnMut(&[u8]),
-) -> Result<(), Error> {
+fn read_all(path: &Path, on_bytes: &mut dyn FnMut(u64), take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     let mut file = File::open(path).map_err(Error::io("open", path))?;
     let mut buffer = vec![0; BUFFER];
     let mut done = 0;
@@ -97,20 +87,8 @@ mod tests {
         // FIPS 180-2, appendix B.1, and `printf abc | git hash-object --stdin`.
         let sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_file(&path, &mut |_| {}).unwrap(), sha);
-        assert_eq!(
-            git_blob_file(&path).unwrap(),
-            "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f"
-        );
-        assert_eq!(
-            check(&path, &Pin::Sha256(sha.into()), &mut |_| {}).unwrap(),
-            Ok(())
-        );
-        assert_eq!(
-            check(&path, &Pin::GitBlob("00".into()), &mut |_| {})
-                .unwrap()
-                .unwrap_err()
-                .len(),
-            40
-        );
+        assert_eq!(git_blob_file(&path).unwrap(), "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f");
+        assert_eq!(check(&path, &Pin::Sha256(sha.into()), &mut |_| {}).unwrap(), Ok(()));
+        assert_eq!(check(&path, &Pin::GitBlob("00".into()), &mut |_| {}).unwrap().unwrap_err().len(), 40);
     }
 }

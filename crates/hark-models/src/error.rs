@@ -23,9 +23,7 @@ pub enum Error {
         why: String,
     },
     /// A name that no catalogue entry has, or that is no name at all.
-    #[error(
-        "there is no model called {name:?} in the catalogue; `hark models` lists what there is"
-    )]
+    #[error("there is no model called {name:?} in the catalogue; `hark models` lists what there is")]
     UnknownModel {
         /// The name asked for.
         name: String,
@@ -49,9 +47,7 @@ pub enum Error {
         why: String,
     },
     /// A server that wants other credentials.
-    #[error(
-        "{url} refused access (status {status}); if the repository is gated, accept its terms and set HF_TOKEN"
-    )]
+    #[error("{url} refused access (status {status}); if the repository is gated, accept its terms and set HF_TOKEN")]
     Denied {
         /// The file asked for.
         url: String,
@@ -103,9 +99,7 @@ pub enum Error {
         why: String,
     },
     /// A client program that is not installed.
-    #[error(
-        "{tool} is not installed; install it ({hint}) or choose other sources with HARK_SOURCES"
-    )]
+    #[error("{tool} is not installed; install it ({hint}) or choose other sources with HARK_SOURCES")]
     ToolMissing {
         /// The program.
         tool: &'static str,
@@ -176,31 +170,16 @@ pub type PullError = Error;
 impl Error {
     /// Whether another source could not help, because the trouble is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(
-            self,
-            Error::Io { .. } | Error::NoSpace { .. } | Error::Catalogue { .. }
-        )
+        matches!(self, Error::Io { .. } | Error::NoSpace { .. } | Error::Catalogue { .. })
     }
 
-    pub(crate) fn io(
-        doing: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Error {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
-        move |source| Error::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Error::Io { doing, path, source }
     }
 }
 
-fn all_failed(
-    name: &str,
-    attempts: &[Attempt],
-    folder: &std::path::Path,
-    files: &[String],
-) -> String {
+fn all_failed(name: &str, attempts: &[Attempt], folder: &std::path::Path, files: &[String]) -> String {
     let mut text = format!("could not get {name}; tried:\n");
     for attempt in attempts {
         text += &format!("  {}: {}\n", attempt.source, attempt.error);

@@ -82,11 +82,7 @@ impl Http {
         // The platform's trust store, so that SSL_CERT_FILE and a company's own authority hold; the proxy comes from
         // HTTPS_PROXY and its kin. Redirects are followed by hand: the hub says the hash in the first answer.
         let config = Agent::config_builder()
-            .tls_config(
-                TlsConfig::builder()
-                    .root_certs(RootCerts::PlatformVerifier)
-                    .build(),
-            )
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
             .http_status_as_error(false)
             .max_redirects(0)
             .max_redirects_will_error(false)
@@ -97,20 +93,11 @@ impl Http {
             .accept_encoding("identity")
             .user_agent(concat!("hark/", env!("CARGO_PKG_VERSION")))
             .build();
-        Http {
-            agent: config.into(),
-            patience,
-            answered: HashSet::new(),
-            silent: HashMap::new(),
-        }
+        Http { agent: config.into(), patience, answered: HashSet::new(), silent: HashMap::new() }
     }
 
     /// Downloads into `partial` and checks length and hash; on success the partial is the whole file.
-    pub(crate) fn download(
-        &mut self,
-        job: &Download<'_>,
-        on_bytes: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Error> {
+    pub(crate) fn download(&mut self, job: &Download<'_>, on_bytes: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
         let mut resumed = length(&job.partial) > 0;
         loop {
             self.until_whole(job, on_bytes)?;
@@ -125,11 +112,7 @@ impl Http {
                         if std::mem::replace(&mut resumed, false) {
                             continue;
                         }
-                        return Err(Error::Hash {
-                            file: job.name.to_owned(),
-                            expected: pin.text().to_owned(),
-                            actual,
-                        });
+                        return Err(Error::Hash { file: job.name.to_owned(), expected: pin.text().to_owned(), actual });
                     }
                 },
             }
@@ -138,11 +121,7 @@ impl Http {
         Ok(())
     }
 
-    fn until_whole(
-        &mut self,
-        job: &Download<'_>,
-        on_bytes: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Error> {
+    fn until_whole(&mut self, job: &Download<'_>, on_bytes: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
         let mut fruitless = 0;
         loop {
             let before = length(&job.partial);
@@ -151,16 +130,9 @@ impl Http {
                 Err(Trouble::Over(error)) => return Err(error),
                 Err(Trouble::Again { why, wait }) => (why, wait),
             };
-            fruitless = if length(&job.partial) > before {
-                1
-            } else {
-                fruitless + 1
-            };
+            fruitless = if length(&job.partial) > before { 1 } else { fruitless + 1 };
             if fruitless >= FRUITLESS_TRIES {
-                return Err(Error::Transfer {
-                    url: job.url.clone(),
-                    why,
-                });
+                return Err(Error::Transfer { url: job.url.clone(), why });
             }
             tracing::debug!(url = job.url, why, "trying again");
             let doubled = self.patience.first_wait * 2u32.pow(fruitless - 1);
@@ -168,11 +140,7 @@ impl Http {
         }
     }
 
-    fn attempt(
-        &mut self,
-        job: &Download<'_>,
-        on_bytes: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Trouble> {
+    fn attempt(&mut self, job: &Download<'_>, on_bytes: &mut dyn FnMut(u64, u64)) -> Result<(), Trouble> {
         let mut have = length(&job.partial);
         let mut known = Known::read(&job.partial);
         let whole = job.size.or(known.total);
@@ -180,10 +148,7 @@ impl Http {
             return Ok(());
         }
         // A beginning is of use only if something can tell that the rest belongs to it.
-        if have > 0
-            && (whole.is_some_and(|whole| have > whole)
-                || (known.etag.is_none() && job.pin.is_none()))
-        {
+        if have > 0 && (whole.is_some_and(|whole| have > whole) || (known.etag.is_none() && job.pin.is_none())) {
             discard(&job.partial);
             (have, known) = (0, Known::default());
         }
@@ -201,45 +166,24 @@ impl Http {
                 });
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(Error::Denied {
-                    url: url(),
-                    status: status.as_u16(),
-                }
-                .into());
+                return Err(Error::Denied { url: url(), status: status.as_u16() }.into());
             }
             StatusCode::NOT_FOUND | StatusCode::GONE => {
-                return Err(Error::NotFound {
-                    url: url(),
-                    status: status.as_u16(),
-                }
-                .into());
+                return Err(Error::NotFound { url: url(), status: status.as_u16() }.into());
             }
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
                 return Err(busy(&response));
             }
             status if status.is_server_error() => return Err(busy(&response)),
             status => {
-                return Err(Error::Transfer {
-                    url: url(),
-                    why: format!("the server answered {status}"),
-                }
-                .into());
+                return Err(Error::Transfer { url: url(), why: format!("the server answered {status}") }.into());
             }
         }
-        let total = response
-            .body()
-            .content_length()
-            .map(|rest| rest + have)
-            .or(known.total);
+        let total = response.body().content_length().map(|rest| rest + have).or(known.total);
         if let (Some(expected), Some(actual)) = (job.size, total)
             && expected != actual
         {
-            return Err(Error::Size {
-                file: job.name.to_owned(),
-                expected,
-                actual,
-            }
-            .into());
+            return Err(Error::Size { file: job.name.to_owned(), expected, actual }.into());
         }
         known.total = total;
         known.etag = strong_etag(response.headers());
@@ -249,21 +193,12 @@ impl Http {
     }
 
     /// Sends the request and follows redirects; the token goes to the first host only.
-    fn request(
-        &mut self,
-        job: &Download<'_>,
-        have: u64,
-        known: &mut Known,
-    ) -> Result<Response<Body>, Trouble> {
+    fn request(&mut self, job: &Download<'_>, have: u64, known: &mut Known) -> Result<Response<Body>, Trouble> {
         let mut url = job.url.clone();
         for _ in 0..REDIRECTS {
             let host = host_of(&url).to_owned();
             if let Some(why) = self.silent.get(&host) {
-                return Err(Error::Unreachable {
-                    host,
-                    why: why.clone(),
-                }
-                .into());
+                return Err(Error::Unreachable { host, why: why.clone() }.into());
             }
             let mut request = self.agent.get(&url);
             let same_host = host == host_of(&job.url);
@@ -290,45 +225,32 @@ impl Http {
             let location = text(response.headers(), "location").unwrap_or_default();
             let next = join_url(&url, &location);
             if url.starts_with("https:") && !next.starts_with("https:") {
-                return Err(Error::Transfer {
-                    url,
-                    why: "it redirects from https to an unprotected address".into(),
-                }
-                .into());
+                return Err(
+                    Error::Transfer { url, why: "it redirects from https to an unprotected address".into() }.into()
+                );
             }
             url = next;
         }
-        Err(Error::Transfer {
-            url: job.url.clone(),
-            why: "it redirects without end".into(),
-        }
-        .into())
+        Err(Error::Transfer { url: job.url.clone(), why: "it redirects without end".into() }.into())
     }
 
     /// A host that never answered is not asked again in this pull; one that did is worth another try.
     fn no_answer(&mut self, host: &str, error: &ureq::Error) -> Trouble {
         let why = explain(error);
         let no_connection = match error {
-            ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::ConnectProxyFailed(_) => true,
+            ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::ConnectProxyFailed(_) => true,
             ureq::Error::Timeout(kind) => {
                 matches!(kind, ureq::Timeout::Resolve | ureq::Timeout::Connect)
             }
-            ureq::Error::Io(error) => !matches!(
-                error.kind(),
-                std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset
-            ),
+            ureq::Error::Io(error) => {
+                !matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::ConnectionReset)
+            }
             ureq::Error::Rustls(_) | ureq::Error::Tls(_) => true,
             _ => false,
         };
         if no_connection && !self.answered.contains(host) {
             self.silent.insert(host.to_owned(), why.clone());
-            return Error::Unreachable {
-                host: host.to_owned(),
-                why,
-            }
-            .into();
+            return Error::Unreachable { host: host.to_owned(), why }.into();
         }
         Trouble::Again { why, wait: None }
     }
@@ -351,41 +273,28 @@ fn receive(
             Ok(0) => break,
             Ok(read) => read,
             Err(error) => {
-                return Err(Trouble::Again {
-                    why: format!("the connection broke: {error}"),
-                    wait: None,
-                });
+                return Err(Trouble::Again { why: format!("the connection broke: {error}"), wait: None });
             }
         };
         have += read as u64;
         if have > limit {
             discard(&job.partial);
-            return Err(Error::Size {
-                file: job.name.to_owned(),
-                expected: limit,
-                actual: have,
-            }
-            .into());
+            return Err(Error::Size { file: job.name.to_owned(), expected: limit, actual: have }.into());
         }
-        file.write_all(&buffer[..read])
-            .map_err(Error::io("write", &job.partial))?;
+        file.write_all(&buffer[..read]).map_err(Error::io("write", &job.partial))?;
         on_bytes(have, total.unwrap_or(0));
     }
     match total {
-        Some(total) if have < total => Err(Trouble::Again {
-            why: format!("it ended after {have} of {total} bytes"),
-            wait: None,
-        }),
+        Some(total) if have < total => {
+            Err(Trouble::Again { why: format!("it ended after {have} of {total} bytes"), wait: None })
+        }
         _ => Ok(()),
     }
 }
 
 impl Known {
     fn read(partial: &Path) -> Known {
-        std::fs::read(beside(partial))
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .unwrap_or_default()
+        std::fs::read(beside(partial)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
     fn write(&self, partial: &Path) -> Result<(), Error> {
@@ -396,10 +305,7 @@ impl Known {
 
     /// The hash the server itself promised, for files the catalogue pins none for.
     fn pin(&self) -> Option<Pin> {
-        self.sha256
-            .clone()
-            .map(Pin::Sha256)
-            .or_else(|| self.git_sha1.clone().map(Pin::GitBlob))
+        self.sha256.clone().map(Pin::Sha256).or_else(|| self.git_sha1.clone().map(Pin::GitBlob))
     }
 
     /// The hub names the content: `X-Linked-ETag` is the SHA-256 of a large file, `ETag` the git blob id of a small one.
@@ -453,17 +359,11 @@ fn busy(response: &Response<Body>) -> Trouble {
     let wait = text(response.headers(), "retry-after")
         .and_then(|seconds| seconds.trim().parse().ok())
         .map(Duration::from_secs);
-    Trouble::Again {
-        why: format!("the server answered {}", response.status()),
-        wait,
-    }
+    Trouble::Again { why: format!("the server answered {}", response.status()), wait }
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned)
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 /// An ETag that `If-Range` may use: weak ones may not vouch for bytes.
@@ -472,9 +372,7 @@ fn strong_etag(headers: &HeaderMap) -> Option<String> {
 }
 
 fn bare(etag: &str) -> String {
-    etag.trim_start_matches("W/")
-        .trim_matches('"')
-        .to_ascii_lowercase()
+    etag.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase()
 }
 
 fn is_hex(text: &str, length: usize) -> bool {
@@ -483,12 +381,7 @@ fn is_hex(text: &str, length: usize) -> bool {
 
 /// The first byte of `Content-Range: bytes 5-9/10`.
 fn range_start(headers: &HeaderMap) -> Option<u64> {
-    text(headers, "content-range")?
-        .strip_prefix("bytes ")?
-        .split('-')
-        .next()?
-        .parse()
-        .ok()
+    text(headers, "content-range")?.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
 pub(crate) fn host_of(url: &str) -> &str {
@@ -504,10 +397,7 @@ fn join_url(base: &str, location: &str) -> String {
     } else if let Some(other) = location.strip_prefix("//") {
         format!("{scheme}://{other}")
     } else if location.starts_with('/') {
-        format!(
-            "{scheme}://{}{location}",
-            rest.split('/').next().unwrap_or(rest)
-        )
+        format!("{scheme}://{}{location}", rest.split('/').next().unwrap_or(rest))
     } else {
         let folder = base.rsplit_once('/').map_or(base, |(folder, _)| folder);
         format!("{folder}/{location}")
@@ -517,15 +407,7 @@ fn join_url(base: &str, location: &str) -> String {
 /// A path as part of a URL: all but unreserved characters and slashes encoded.
 pub(crate) fn encode_path(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
-    path.bytes()
-        .map(|byte| {
-            if plain(byte) {
-                char::from(byte).to_string()
-            } else {
-                format!("%{byte:02X}")
-            }
-        })
-        .collect()
+    path.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 fn explain(error: &ureq::Error) -> String {
@@ -543,19 +425,10 @@ mod tests {
     #[test]
     fn a_location_is_joined_to_the_address_it_came_from() {
         let base = "https://hub.example/a/b/resolve/main/x.bin";
-        assert_eq!(
-            join_url(base, "https://cdn.example/y?z=1"),
-            "https://cdn.example/y?z=1"
-        );
+        assert_eq!(join_url(base, "https://cdn.example/y?z=1"), "https://cdn.example/y?z=1");
         assert_eq!(join_url(base, "//cdn.example/y"), "https://cdn.example/y");
-        assert_eq!(
-            join_url(base, "/api/resolve-cache/y"),
-            "https://hub.example/api/resolve-cache/y"
-        );
-        assert_eq!(
-            join_url(base, "y.bin"),
-            "https://hub.example/a/b/resolve/main/y.bin"
-        );
+        assert_eq!(join_url(base, "/api/resolve-cache/y"), "https://hub.example/api/resolve-cache/y");
+        assert_eq!(join_url(base, "y.bin"), "https://hub.example/a/b/resolve/main/y.bin");
         assert_eq!(host_of("http://user@host:81/x"), "host:81");
         assert_eq!(encode_path("a b/ñ+c.bin"), "a%20b/%C3%B1%2Bc.bin");
     }

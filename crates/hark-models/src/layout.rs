@@ -18,25 +18,14 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if has("config.json") && tokens && (has("model.safetensors") || all_shards(dir)) {
         return Some("safetensors");
     }
-    let onnx = |part: &str| {
-        names
-            .iter()
-            .any(|name| name.starts_with(part) && name.ends_with(".onnx"))
-    };
+    let onnx = |part: &str| names.iter().any(|name| name.starts_with(part) && name.ends_with(".onnx"));
     if onnx("encoder_model") && onnx("decoder_model") && has("config.json") && tokens {
         return Some("onnx-int8");
     }
-    if names
-        .iter()
-        .any(|name| name.starts_with("ggml-") && name.ends_with(".bin"))
-    {
+    if names.iter().any(|name| name.starts_with("ggml-") && name.ends_with(".bin")) {
         return Some("ggml");
     }
-    let silero = |ending: &str| {
-        names
-            .iter()
-            .any(|name| name.starts_with("silero_vad") && name.ends_with(ending))
-    };
+    let silero = |ending: &str| names.iter().any(|name| name.starts_with("silero_vad") && name.ends_with(ending));
     if silero(".onnx") {
         return Some("onnx");
     }
@@ -52,10 +41,7 @@ fn all_shards(dir: &Path) -> bool {
     let Some(map) = index.get("weight_map").and_then(|map| map.as_object()) else {
         return false;
     };
-    !map.is_empty()
-        && map
-            .values()
-            .all(|shard| shard.as_str().is_some_and(|name| dir.join(name).is_file()))
+    !map.is_empty() && map.values().all(|shard| shard.as_str().is_some_and(|name| dir.join(name).is_file()))
 }
 
 /// The names of the finished, non-empty files in `dir`; a download under way ends in `.partial` and does not count.
@@ -65,9 +51,7 @@ fn names_in(dir: &Path) -> Vec<String> {
     };
     entries
         .flatten()
-        .filter(|entry| {
-            std::fs::metadata(entry.path()).is_ok_and(|data| data.is_file() && data.len() > 0)
-        })
+        .filter(|entry| std::fs::metadata(entry.path()).is_ok_and(|data| data.is_file() && data.len() > 0))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| name != MANIFEST_NAME && !name.ends_with(".partial"))
         .collect()
@@ -79,9 +63,7 @@ mod tests {
 
     fn folder(names: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        names
-            .iter()
-            .for_each(|name| std::fs::write(dir.path().join(name), b"x").unwrap());
+        names.iter().for_each(|name| std::fs::write(dir.path().join(name), b"x").unwrap());
         dir
     }
 
@@ -89,15 +71,7 @@ mod tests {
     fn each_format_is_told_by_the_files_it_needs() {
         for (format, names) in [
             ("ct2", &["model.bin", "config.json", "vocabulary.txt"][..]),
-            (
-                "safetensors",
-                &[
-                    "model.safetensors",
-                    "config.json",
-                    "vocab.json",
-                    "merges.txt",
-                ],
-            ),
+            ("safetensors", &["model.safetensors", "config.json", "vocab.json", "merges.txt"]),
             (
                 "onnx-int8",
                 &[

@@ -48,37 +48,30 @@ impl Manifest {
 
     pub(crate) fn write(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join(MANIFEST_NAME);
-        let text = serde_json::to_string_pretty(self)
-            .expect("a manifest of strings and numbers serializes");
+        let text = serde_json::to_string_pretty(self).expect("a manifest of strings and numbers serializes");
         std::fs::write(&path, text + "\n").map_err(Error::io("write", &path))
     }
 
     /// Whether every file it lists is there with its length; `verify` also hashes them.
     pub(crate) fn is_complete(&self, dir: &Path) -> bool {
         !self.files.is_empty()
-            && self.files.iter().all(|file| {
-                std::fs::metadata(dir.join(&file.name)).is_ok_and(|data| data.len() == file.size)
-            })
+            && self
+                .files
+                .iter()
+                .all(|file| std::fs::metadata(dir.join(&file.name)).is_ok_and(|data| data.len() == file.size))
     }
 }
 
 /// The present moment in UTC, to the second.
 pub(crate) fn now_utc() -> String {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     utc(seconds)
 }
 
 fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days as i64);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
 /// The Gregorian date of a day counted from 1970-01-01: years start in March, so that the leap day ends one.
@@ -86,15 +79,10 @@ fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let march_month = (5 * day_of_year + 2) / 153;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day_of_year - (153 * march_month + 2) / 5 + 1)
 }
@@ -123,11 +111,7 @@ mod tests {
             licence_note: String::new(),
             source: "test".into(),
             installed_at: now_utc(),
-            files: vec![ManifestFile {
-                name: "a".into(),
-                size: 3,
-                sha256: "00".into(),
-            }],
+            files: vec![ManifestFile { name: "a".into(), size: 3, sha256: "00".into() }],
         };
         manifest.write(dir.path()).unwrap();
         std::fs::write(dir.path().join("a"), b"abc").unwrap();

@@ -85,22 +85,11 @@ impl Default for PullOptions {
 impl PullOptions {
     /// The options the environment asks for: HARK_SOURCES, HF_ENDPOINT, HF_TOKEN (or its file), HF_HUB_OFFLINE.
     pub fn from_env() -> Result<PullOptions, Error> {
-        let set = |name: &str| {
-            std::env::var(name)
-                .ok()
-                .filter(|value| !value.trim().is_empty())
-        };
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let sources = set("HARK_SOURCES")
-            .map(|list| {
-                list.split(',')
-                    .map(str::parse)
-                    .collect::<Result<Vec<_>, String>>()
-            })
+            .map(|list| list.split(',').map(str::parse).collect::<Result<Vec<_>, String>>())
             .transpose();
-        let sources = sources.map_err(|why| Error::Catalogue {
-            origin: "HARK_SOURCES".into(),
-            why,
-        })?;
+        let sources = sources.map_err(|why| Error::Catalogue { origin: "HARK_SOURCES".into(), why })?;
         Ok(PullOptions {
             sources,
             hub_endpoint: set("HF_ENDPOINT").unwrap_or_else(|| OFFICIAL_HUB.to_owned()),
@@ -114,9 +103,7 @@ impl PullOptions {
     fn allows(&self, model: &Model, source: &Source) -> bool {
         let kind = source.kind();
         let format = source.format.as_deref().unwrap_or(&model.format);
-        self.sources
-            .as_ref()
-            .is_none_or(|kinds| kinds.contains(&kind))
+        self.sources.as_ref().is_none_or(|kinds| kinds.contains(&kind))
             && self.format.as_deref().is_none_or(|wanted| wanted == format)
             && (self.hub_allowed || kind != SourceKind::Hub)
     }
@@ -125,11 +112,8 @@ impl PullOptions {
 /// The token that the hub's own tools have saved, if any.
 fn token_from_file() -> Option<String> {
     let home = || std::env::home_dir().map(|home| home.join(".cache/huggingface"));
-    let folder = std::env::var_os("HF_HOME")
-        .map(PathBuf::from)
-        .or_else(home)?;
-    let path =
-        std::env::var_os("HF_TOKEN_PATH").map_or_else(|| folder.join("token"), PathBuf::from);
+    let folder = std::env::var_os("HF_HOME").map(PathBuf::from).or_else(home)?;
+    let path = std::env::var_os("HF_TOKEN_PATH").map_or_else(|| folder.join("token"), PathBuf::from);
     let token = std::fs::read_to_string(path).ok()?.trim().to_owned();
     (!token.is_empty()).then_some(token)
 }
@@ -174,26 +158,17 @@ impl ModelStore {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Installed, Error> {
         if !is_safe_name(&model.name) {
-            return Err(Error::UnknownModel {
-                name: model.name.clone(),
-            });
+            return Err(Error::UnknownModel { name: model.name.clone() });
         }
         let satisfied = |store: &ModelStore| {
-            store.installed(&model.name).filter(|found| {
-                options
-                    .format
-                    .as_deref()
-                    .is_none_or(|wanted| found.format == wanted)
-            })
+            store
+                .installed(&model.name)
+                .filter(|found| options.format.as_deref().is_none_or(|wanted| found.format == wanted))
         };
         if let Some(installed) = satisfied(self).filter(|_| !options.force) {
             return Ok(installed);
         }
-        let sources: Vec<&Source> = model
-            .sources
-            .iter()
-            .filter(|source| options.allows(model, source))
-            .collect();
+        let sources: Vec<&Source> = model.sources.iter().filter(|source| options.allows(model, source)).collect();
         if sources.is_empty() {
             return Err(no_source(model, options));
         }
@@ -205,28 +180,14 @@ impl ModelStore {
             return Ok(installed);
         }
         let work = claim(&incoming, &model.name)?;
-        let patience = Patience {
-            connect: options.connect_timeout,
-            read: options.read_timeout,
-            first_wait: options.first_wait,
-        };
+        let patience =
+            Patience { connect: options.connect_timeout, read: options.read_timeout, first_wait: options.first_wait };
         let mut http = Http::new(patience);
         let mut attempts = Vec::new();
         for source in &sources {
-            let (staging, downloads) = (
-                work.join(source.id()),
-                work.join(format!("{}.downloads", source.id())),
-            );
+            let (staging, downloads) = (work.join(source.id()), work.join(format!("{}.downloads", source.id())));
             let fetched = self.room_for(source, &work).and_then(|()| {
-                Fetching {
-                    source,
-                    options,
-                    staging: &staging,
-                    downloads: &downloads,
-                    http: &mut http,
-                    progress,
-                }
-                .run()
+                Fetching { source, options, staging: &staging, downloads: &downloads, http: &mut http, progress }.run()
             });
             match fetched {
                 Ok(()) => {
@@ -234,46 +195,26 @@ impl ModelStore {
                     let _ = std::fs::remove_dir_all(&work);
                     return self
                         .installed(&model.name)
-                        .ok_or_else(|| Error::NotInstalled {
-                            name: model.name.clone(),
-                            dir: self.dir().to_owned(),
-                        });
+                        .ok_or_else(|| Error::NotInstalled { name: model.name.clone(), dir: self.dir().to_owned() });
                 }
                 Err(error) if error.is_local() => return Err(error),
                 Err(error) => {
                     tracing::info!(model = model.name, source = source.describe(), %error, "a source did not serve");
-                    attempts.push(Attempt {
-                        source: source.describe(),
-                        error,
-                    });
+                    attempts.push(Attempt { source: source.describe(), error });
                 }
             }
         }
         remove_if_worthless(&work);
-        let files = sources[0]
-            .files
-            .iter()
-            .map(|file| file.name.clone())
-            .collect();
-        Err(Error::AllSourcesFailed {
-            name: model.name.clone(),
-            attempts,
-            folder: self.dir().join(&model.name),
-            files,
-        })
+        let files = sources[0].files.iter().map(|file| file.name.clone()).collect();
+        Err(Error::AllSourcesFailed { name: model.name.clone(), attempts, folder: self.dir().join(&model.name), files })
     }
 
     fn room_for(&self, source: &Source, work: &Path) -> Result<(), Error> {
         let archives: u64 = source.archives().iter().map(|archive| archive.size).sum();
         // A registry client keeps its temporary copy until the archive is in place.
-        let needed = (source.size_bytes() + 2 * archives + MARGIN)
-            .saturating_sub(crate::child::bytes_below(work));
+        let needed = (source.size_bytes() + 2 * archives + MARGIN).saturating_sub(crate::child::bytes_below(work));
         match self.disk_free() {
-            Some(free) if free < needed => Err(Error::NoSpace {
-                dir: self.dir().to_owned(),
-                needed,
-                free,
-            }),
+            Some(free) if free < needed => Err(Error::NoSpace { dir: self.dir().to_owned(), needed, free }),
             _ => Ok(()),
         }
     }
@@ -290,9 +231,7 @@ impl ModelStore {
         let mut files = Vec::new();
         for file in &source.files {
             let path = staging.join(&file.name);
-            let size = std::fs::metadata(&path)
-                .map_err(Error::io("read", &path))?
-                .len();
+            let size = std::fs::metadata(&path).map_err(Error::io("read", &path))?.len();
             let mut tell = |done| {
                 progress(Progress {
                     step: Step::Verifying,
@@ -307,18 +246,11 @@ impl ModelStore {
                 Some(pinned) => pinned.clone(),
                 None => sha256_file(&path, &mut tell)?,
             };
-            files.push(ManifestFile {
-                name: file.name.clone(),
-                size,
-                sha256,
-            });
+            files.push(ManifestFile { name: file.name.clone(), size, sha256 });
         }
         let manifest = Manifest {
             name: model.name.clone(),
-            format: source
-                .format
-                .clone()
-                .unwrap_or_else(|| model.format.clone()),
+            format: source.format.clone().unwrap_or_else(|| model.format.clone()),
             licence: model.licence.clone(),
             licence_note: model.licence_note.clone(),
             source: source.describe(),
@@ -339,31 +271,15 @@ impl ModelStore {
 }
 
 fn no_source(model: &Model, options: &PullOptions) -> Error {
-    let kinds: HashSet<String> = model
-        .sources
-        .iter()
-        .map(|source| source.kind().to_string())
-        .collect();
-    let formats: HashSet<String> = model
-        .sources
-        .iter()
-        .map(|source| {
-            source
-                .format
-                .clone()
-                .unwrap_or_else(|| model.format.clone())
-        })
-        .collect();
+    let kinds: HashSet<String> = model.sources.iter().map(|source| source.kind().to_string()).collect();
+    let formats: HashSet<String> =
+        model.sources.iter().map(|source| source.format.clone().unwrap_or_else(|| model.format.clone())).collect();
     let list = |set: HashSet<String>| {
         let mut list: Vec<String> = set.into_iter().collect();
         list.sort();
         list.join(", ")
     };
-    let mut why = format!(
-        "it has sources of the kinds {} in the formats {}",
-        list(kinds),
-        list(formats)
-    );
+    let mut why = format!("it has sources of the kinds {} in the formats {}", list(kinds), list(formats));
     if let Some(allowed) = &options.sources {
         let allowed: Vec<String> = allowed.iter().map(SourceKind::to_string).collect();
         why += &format!(", and HARK_SOURCES allows {}", allowed.join(", "));
@@ -374,27 +290,16 @@ fn no_source(model: &Model, options: &PullOptions) -> Error {
     if let Some(format) = &options.format {
         why += &format!(", and the format asked for is {format}");
     }
-    Error::NoSource {
-        name: model.name.clone(),
-        why,
-    }
+    Error::NoSource { name: model.name.clone(), why }
 }
 
 /// Takes the model's lock; the second value says whether another pull held it meanwhile. The kernel gives the lock
 /// back when its holder dies, so a killed pull blocks nobody. The file itself stays: removing it would let two
 /// processes lock two files of one name.
-pub(crate) fn lock(
-    incoming: &Path,
-    name: &str,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<(File, bool), Error> {
+pub(crate) fn lock(incoming: &Path, name: &str, progress: &mut dyn FnMut(Progress)) -> Result<(File, bool), Error> {
     let path = incoming.join(format!("{name}.lock"));
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(Error::io("open", &path))?;
+    let file =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(Error::io("open", &path))?;
     let mut waited = false;
     loop {
         match file.try_lock() {
@@ -424,10 +329,8 @@ fn claim(incoming: &Path, name: &str) -> Result<PathBuf, Error> {
         .flatten()
         .filter(|entry| {
             let file_name = entry.file_name();
-            let pid = file_name
-                .to_str()
-                .and_then(|text| text.strip_prefix(name))
-                .and_then(|rest| rest.strip_prefix('.'));
+            let pid =
+                file_name.to_str().and_then(|text| text.strip_prefix(name)).and_then(|rest| rest.strip_prefix('.'));
             pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()))
         })
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
@@ -454,10 +357,7 @@ fn remove_if_worthless(work: &Path) {
 
 /// Flushes every file and folder below `dir`, and `dir` itself.
 fn flush(dir: &Path) -> Result<(), Error> {
-    for entry in std::fs::read_dir(dir)
-        .map_err(Error::io("read", dir))?
-        .flatten()
-    {
+    for entry in std::fs::read_dir(dir).map_err(Error::io("read", dir))?.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             flush(&entry.path())?;
         } else {
@@ -471,7 +371,5 @@ fn sync(path: &Path) -> Result<(), Error> {
     if cfg!(windows) && path.is_dir() {
         return Ok(());
     }
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(Error::io("flush", path))
+    File::open(path).and_then(|file| file.sync_all()).map_err(Error::io("flush", path))
 }

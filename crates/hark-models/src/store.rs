@@ -70,18 +70,10 @@ impl ModelStore {
 
     /// The folder users expect: `$HARK_MODELS`, else `$XDG_CACHE_HOME/hark/models`, else `~/.cache/hark/models`.
     pub fn default_dir() -> PathBuf {
-        let set = |name: &str| {
-            std::env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set("HARK_MODELS").unwrap_or_else(|| {
-            let cache = set("XDG_CACHE_HOME")
-                .or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-            cache
-                .unwrap_or_else(|| PathBuf::from(".cache"))
-                .join("hark")
-                .join("models")
+            let cache = set("XDG_CACHE_HOME").or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+            cache.unwrap_or_else(|| PathBuf::from(".cache")).join("hark").join("models")
         })
     }
 
@@ -97,17 +89,11 @@ impl ModelStore {
         }
         let dir = self.dir.join(name);
         match Manifest::read(&dir) {
-            Some(manifest) if manifest.is_complete(&dir) => Some(Installed {
-                format: manifest.format.clone(),
-                manifest: Some(manifest),
-                dir,
-            }),
+            Some(manifest) if manifest.is_complete(&dir) => {
+                Some(Installed { format: manifest.format.clone(), manifest: Some(manifest), dir })
+            }
             Some(_) => None,
-            None => format_of(&dir).map(|format| Installed {
-                format: format.to_owned(),
-                manifest: None,
-                dir,
-            }),
+            None => format_of(&dir).map(|format| Installed { format: format.to_owned(), manifest: None, dir }),
         }
     }
 
@@ -127,24 +113,16 @@ impl ModelStore {
     pub fn verify(&self, name: &str, catalogue: &Catalogue) -> Result<Verification, Error> {
         let dir = self.dir.join(name);
         if !is_safe_name(name) || !dir.is_dir() {
-            return Err(Error::NotInstalled {
-                name: name.to_owned(),
-                dir: self.dir.clone(),
-            });
+            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
         }
         let expected = match Manifest::read(&dir) {
-            Some(manifest) => manifest
-                .files
-                .into_iter()
-                .map(|file| (file.name, Some(Pin::Sha256(file.sha256))))
-                .collect(),
+            Some(manifest) => {
+                manifest.files.into_iter().map(|file| (file.name, Some(Pin::Sha256(file.sha256)))).collect()
+            }
             None => expected_by_hand(&dir, name, catalogue),
         };
         if expected.is_empty() {
-            return Err(Error::NotInstalled {
-                name: name.to_owned(),
-                dir: self.dir.clone(),
-            });
+            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
         }
         let mut files = Vec::new();
         for (file, pin) in expected {
@@ -152,8 +130,9 @@ impl ModelStore {
             let state = match pin {
                 _ if !path.is_file() => FileState::Missing,
                 None => FileState::Unknown,
-                Some(pin) => digest::check(&path, &pin, &mut |_| {})?
-                    .map_or_else(FileState::Changed, |()| FileState::Sound),
+                Some(pin) => {
+                    digest::check(&path, &pin, &mut |_| {})?.map_or_else(FileState::Changed, |()| FileState::Sound)
+                }
             };
             files.push(FileCheck { name: file, state });
         }
@@ -163,9 +142,7 @@ impl ModelStore {
     /// Removes the model; false when there was none.
     pub fn remove(&self, name: &str) -> Result<bool, Error> {
         if !is_safe_name(name) {
-            return Err(Error::UnknownModel {
-                name: name.to_owned(),
-            });
+            return Err(Error::UnknownModel { name: name.to_owned() });
         }
         let dir = self.dir.join(name);
         if !dir.is_dir() {
@@ -187,16 +164,8 @@ impl ModelStore {
     #[cfg(unix)]
     pub fn disk_free(&self) -> Option<u64> {
         use std::os::unix::ffi::OsStrExt;
-        let existing = self
-            .dir
-            .ancestors()
-            .find(|dir| dir.exists())
-            .unwrap_or(Path::new("."));
-        let existing = if existing.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            existing
-        };
+        let existing = self.dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+        let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
         let path = std::ffi::CString::new(existing.as_os_str().as_bytes()).ok()?;
         let mut stats = std::mem::MaybeUninit::<libc::statvfs>::uninit();
         // SAFETY: the path is NUL-terminated and the buffer has the size statvfs writes; it is read only on success.
@@ -221,12 +190,7 @@ impl ModelStore {
 /// The files of the catalogue source whose names are all in the folder, or else the folder's own files with no hash.
 fn expected_by_hand(dir: &Path, name: &str, catalogue: &Catalogue) -> Vec<(String, Option<Pin>)> {
     let sources = catalogue.get(name).map_or(&[][..], |model| &model.sources);
-    let present = |source: &&crate::catalogue::Source| {
-        source
-            .files
-            .iter()
-            .all(|file| dir.join(&file.name).is_file())
-    };
+    let present = |source: &&crate::catalogue::Source| source.files.iter().all(|file| dir.join(&file.name).is_file());
     let Some(source) = sources.iter().find(present) else {
         let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
         return entries
@@ -235,16 +199,9 @@ fn expected_by_hand(dir: &Path, name: &str, catalogue: &Catalogue) -> Vec<(Strin
             .collect();
     };
     let pin = |file: &crate::catalogue::FileSpec| {
-        file.sha256
-            .clone()
-            .map(Pin::Sha256)
-            .or_else(|| file.git_sha1.clone().map(Pin::GitBlob))
+        file.sha256.clone().map(Pin::Sha256).or_else(|| file.git_sha1.clone().map(Pin::GitBlob))
     };
-    source
-        .files
-        .iter()
-        .map(|file| (file.name.clone(), pin(file)))
-        .collect()
+    source.files.iter().map(|file| (file.name.clone(), pin(file))).collect()
 }
 
 #[cfg(test)]
@@ -261,19 +218,10 @@ mod tests {
         assert!(store.installed("mine").is_none());
         std::fs::write(dir.path().join("mine/tokenizer.json"), b"{}").unwrap();
         let installed = store.installed("mine").unwrap();
-        assert_eq!(
-            (installed.format.as_str(), installed.manifest.is_none()),
-            ("ct2", true)
-        );
+        assert_eq!((installed.format.as_str(), installed.manifest.is_none()), ("ct2", true));
         assert_eq!(store.all_installed().len(), 1);
         let verification = store.verify("mine", &Catalogue::builtin()).unwrap();
-        assert!(
-            !verification.is_sound()
-                && verification
-                    .files
-                    .iter()
-                    .all(|file| file.state == FileState::Unknown)
-        );
+        assert!(!verification.is_sound() && verification.files.iter().all(|file| file.state == FileState::Unknown));
     }
 
     #[test]

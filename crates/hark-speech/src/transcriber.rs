@@ -163,29 +163,21 @@ impl Transcriber {
     /// Loads a model and starts its engine.
     pub fn load(options: &LoadOptions) -> Result<Self, SpeechError> {
         let vad = Arc::new(SileroVad::load(&options.vad)?);
-        let in_model = |source| SpeechError::Model {
-            dir: options.model_dir.clone(),
-            source,
-        };
+        let in_model = |source| SpeechError::Model { dir: options.model_dir.clone(), source };
         let checkpoint = Checkpoint::open(&options.model_dir).map_err(in_model)?;
         let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
-        let threads = options
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let cpu = CpuOptions {
             threads,
             isa: options.isa.unwrap_or_else(Isa::best),
             slots: options.slots.max(3),
             rows: options.widest_beam.max(1),
         };
-        let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu)
-            .map_err(in_model)?;
+        let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu).map_err(in_model)?;
         let engine = Engine::new(backend, Arc::clone(&tokenizer));
         let backend_name = hark_whisper::backend::Backend::name(engine.backend()).into();
-        let model_name = options
-            .model_dir
-            .file_name()
-            .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let model_name =
+            options.model_dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         Ok(Transcriber {
             mel: Arc::new(LogMel::new(checkpoint.dims.n_mels)),
             scheduler: Scheduler::start(engine),
@@ -220,32 +212,17 @@ impl Transcriber {
 
 /// What the engine must know of a checkpoint's tokens.
 fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
-    let never = checkpoint
-        .suppress_tokens
-        .clone()
-        .unwrap_or_else(|| tokenizer.default_suppress_tokens());
-    let never_first = checkpoint
-        .begin_suppress_tokens
-        .clone()
-        .unwrap_or_else(|| tokenizer.default_begin_suppress_tokens());
+    let never = checkpoint.suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_suppress_tokens());
+    let never_first =
+        checkpoint.begin_suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_begin_suppress_tokens());
     let vocabulary = checkpoint.dims.n_vocab as u32;
     TokenMap {
         end: tokenizer.eot,
         no_speech: (tokenizer.no_speech < vocabulary).then_some(tokenizer.no_speech),
         first_time: tokenizer.timestamp_begin,
-        never: never
-            .into_iter()
-            .filter(|&token| token < vocabulary)
-            .collect(),
-        never_first: never_first
-            .into_iter()
-            .filter(|&token| token < vocabulary)
-            .collect(),
-        languages: tokenizer
-            .languages()
-            .iter()
-            .filter_map(|code| tokenizer.language_token(code))
-            .collect(),
+        never: never.into_iter().filter(|&token| token < vocabulary).collect(),
+        never_first: never_first.into_iter().filter(|&token| token < vocabulary).collect(),
+        languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
     }
 }
 
@@ -300,11 +277,7 @@ struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn new(
-        transcriber: &'a Transcriber,
-        request: &'a Request,
-        duration: Option<f64>,
-    ) -> Result<Self, SpeechError> {
+    fn new(transcriber: &'a Transcriber, request: &'a Request, duration: Option<f64>) -> Result<Self, SpeechError> {
         let tokenizer = &transcriber.tokenizer;
         let language = match request.language.as_deref().map(str::trim) {
             None | Some("" | "auto") if tokenizer.is_multilingual() => None,
@@ -392,11 +365,7 @@ impl<'a> Recording<'a> {
     }
 
     /// A window came out of the cutter: decode it, or hold it until the language is known.
-    fn take(
-        &mut self,
-        window: Window,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), SpeechError> {
+    fn take(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
         self.held.push(window);
         // The first window may be the only one: then it settles the language for itself, without a second encoding.
         if self.language.is_none() && self.held.len() > 1 {
@@ -412,11 +381,7 @@ impl<'a> Recording<'a> {
     fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.held) {
             self.start(window, false);
-            let most = if self.request.condition_on_previous {
-                1
-            } else {
-                MOST_OUTSTANDING
-            };
+            let most = if self.request.condition_on_previous { 1 } else { MOST_OUTSTANDING };
             while self.outstanding.len() >= most {
                 self.wait(progress)?;
             }
@@ -430,21 +395,11 @@ impl<'a> Recording<'a> {
             Some((code, _)) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
         };
-        let options = Arc::new(DecodeOptions {
-            language,
-            prompt: self.prompt(),
-            ..self.options.clone()
-        });
+        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
         let tag = self.windows;
         self.windows += 1;
         self.submit(tag, &window, options);
-        self.outstanding.insert(
-            tag,
-            Outstanding {
-                window,
-                is_second_look,
-            },
-        );
+        self.outstanding.insert(tag, Outstanding { window, is_second_look });
     }
 
     /// What the next window is told of the text before it.
@@ -455,12 +410,7 @@ impl<'a> Recording<'a> {
             && let Some(Done { decoded, .. }) = self.done.last()
             && decoded.temperature < 0.5
         {
-            prompt.extend(
-                decoded
-                    .tokens
-                    .iter()
-                    .filter(|&&token| token < self.transcriber.tokenizer.eot),
-            );
+            prompt.extend(decoded.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
         }
         prompt
     }
@@ -470,10 +420,7 @@ impl<'a> Recording<'a> {
         let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * mel_table.n_mels()];
         mel_table.window(&window.samples, &mut mel);
         let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
-        let lane = self
-            .request
-            .lane
-            .unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
+        let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane,
@@ -491,12 +438,8 @@ impl<'a> Recording<'a> {
         if self.language.is_some() || self.held.len() < 2 {
             return Ok(());
         }
-        let options = Arc::new(DecodeOptions {
-            language: Language::Detect {
-                sure_from: f32::INFINITY,
-            },
-            ..self.options.clone()
-        });
+        let options =
+            Arc::new(DecodeOptions { language: Language::Detect { sure_from: f32::INFINITY }, ..self.options.clone() });
         while self.voters < self.held.len().min(VOTERS) {
             self.submit(self.voters, &self.held[self.voters], Arc::clone(&options));
             let (_, outcome) = self.receive()?;
@@ -520,11 +463,7 @@ impl<'a> Recording<'a> {
     }
 
     fn check_cancelled(&self) -> Result<(), SpeechError> {
-        if self.request.cancel.is_cancelled() {
-            Err(SpeechError::Cancelled)
-        } else {
-            Ok(())
-        }
+        if self.request.cancel.is_cancelled() { Err(SpeechError::Cancelled) } else { Ok(()) }
     }
 
     /// The next reply of the engine.
@@ -532,10 +471,7 @@ impl<'a> Recording<'a> {
         use std::sync::mpsc::RecvTimeoutError;
         loop {
             self.check_cancelled()?;
-            match self
-                .replies
-                .recv_timeout(std::time::Duration::from_millis(100))
-            {
+            match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
                 Ok(reply) => return Ok(reply),
                 Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => {}
                 Err(_) => return Err(SpeechError::EngineStopped),
@@ -550,29 +486,16 @@ impl<'a> Recording<'a> {
     }
 
     fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
-        let Some(Outstanding {
-            window,
-            is_second_look,
-        }) = self.outstanding.remove(&tag)
-        else {
+        let Some(Outstanding { window, is_second_look }) = self.outstanding.remove(&tag) else {
             return;
         };
         if let Outcome::Decoded(decoded) = outcome {
             self.keep(window, *decoded, is_second_look);
         }
         // Done is what lies before the first window that is not.
-        let first = self
-            .outstanding
-            .values()
-            .map(|other| other.window.start)
-            .min();
-        let audio_done = first.map_or(self.seconds_read, |sample| {
-            sample as f64 / f64::from(SAMPLE_RATE)
-        });
-        progress(Progress {
-            audio_done,
-            audio_total: self.total,
-        });
+        let first = self.outstanding.values().map(|other| other.window.start).min();
+        let audio_done = first.map_or(self.seconds_read, |sample| sample as f64 / f64::from(SAMPLE_RATE));
+        progress(Progress { audio_done, audio_total: self.total });
     }
 
     /// Keeps a decoded window, and has what its text leaves out decoded again.
@@ -586,46 +509,25 @@ impl<'a> Recording<'a> {
             self.language = Some((decoded.language.clone(), decoded.language_probability));
         }
         let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
-        let speech: Vec<(f64, f64)> = window
-            .speech
-            .iter()
-            .map(|span| (seconds(span.0), seconds(span.1)))
-            .collect();
-        let gaps = if is_second_look {
-            Vec::new()
-        } else {
-            left_out(&decoded.words, &speech)
-        };
+        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
+        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
         for &(from, to) in &gaps {
             let second_look = part_of(&window, from, to);
             self.start(second_look, true);
         }
-        self.done.push(Done {
-            samples: (window.start, window.end()),
-            decoded,
-            gaps,
-        });
+        self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
     }
 
     fn finish(&mut self, warnings: Vec<String>) -> Transcription {
         let (language, language_probability) = self.language.take().unwrap_or_default();
-        let mut segments: Vec<_> = self
-            .done
-            .iter()
-            .flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps))
-            .collect();
+        let mut segments: Vec<_> =
+            self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
         if !self.request.words {
-            segments
-                .iter_mut()
-                .for_each(|segment| segment.words = Vec::new());
+            segments.iter_mut().for_each(|segment| segment.words = Vec::new());
         }
-        let text = segments
-            .iter()
-            .map(|segment| segment.text.as_str())
-            .collect::<Vec<_>>()
-            .join(" ");
+        let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
         let result = TranscriptionResult {
             text,
             language,
@@ -635,34 +537,21 @@ impl<'a> Recording<'a> {
             model: self.transcriber.model_name.to_string(),
         };
         let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
-        Transcription {
-            result,
-            warnings,
-            language_probability,
-            windows: self.windows,
-            second_looks,
-        }
+        Transcription { result, warnings, language_probability, windows: self.windows, second_looks }
     }
 }
 
 /// The stretch of a window between two times, with a little sound around it.
 fn part_of(window: &Window, from: f64, to: f64) -> Window {
     const PAD: f64 = 0.2;
-    let sample = |seconds: f64| {
-        ((seconds.max(0.0) * f64::from(SAMPLE_RATE)) as usize).min(window.samples.len())
-    };
+    let sample = |seconds: f64| ((seconds.max(0.0) * f64::from(SAMPLE_RATE)) as usize).min(window.samples.len());
     let (first, last) = (sample(from - PAD), sample(to + PAD));
     let (start, end) = (window.start + first as u64, window.start + last as u64);
     let clip = |span: &(u64, u64)| (span.0.max(start), span.1.min(end));
     Window {
         start,
         samples: window.samples[first..last].to_vec(),
-        speech: window
-            .speech
-            .iter()
-            .map(clip)
-            .filter(|span| span.0 < span.1)
-            .collect(),
+        speech: window.speech.iter().map(clip).filter(|span| span.0 < span.1).collect(),
         stats: window.stats,
     }
 }

@@ -189,9 +189,7 @@ impl WindowCutter {
             self.step(probability, &mut windows);
         }
         if let Some(run) = &self.run {
-            let end = run
-                .pause
-                .unwrap_or((self.chunks * CHUNK).min(self.received));
+            let end = run.pause.unwrap_or((self.chunks * CHUNK).min(self.received));
             self.close_run(end);
         }
         self.emit(&mut windows);
@@ -226,15 +224,8 @@ impl WindowCutter {
 
         if let Some(&(_, last)) = self.spans.last() {
             let silent_to = self.run.as_ref().map_or(end, |run| run.start);
-            let is_full = self
-                .spans
-                .first()
-                .is_some_and(|first| last - first.0 >= self.limits.full_from);
-            let longest_gap = if is_full {
-                self.limits.full_gap
-            } else {
-                self.limits.max_gap
-            };
+            let is_full = self.spans.first().is_some_and(|first| last - first.0 >= self.limits.full_from);
+            let longest_gap = if is_full { self.limits.full_gap } else { self.limits.max_gap };
             if silent_to - last > longest_gap {
                 self.emit(windows);
             }
@@ -254,11 +245,7 @@ impl WindowCutter {
     fn follow(&mut self, probability: f32, start: u64, end: u64) {
         let Some(run) = &mut self.run else {
             if probability >= self.limits.threshold {
-                self.run = Some(Run {
-                    start,
-                    pause: None,
-                    carried: false,
-                });
+                self.run = Some(Run { start, pause: None, carried: false });
             }
             return;
         };
@@ -285,11 +272,7 @@ impl WindowCutter {
 
     /// Where the window being gathered begins, if there is speech for one.
     fn window_start(&self) -> Option<u64> {
-        let first = self
-            .spans
-            .first()
-            .map(|span| span.0)
-            .or(self.run.as_ref().map(|run| run.start))?;
+        let first = self.spans.first().map(|span| span.0).or(self.run.as_ref().map(|run| run.start))?;
         Some(first.saturating_sub(self.limits.pad).max(self.cut_at))
     }
 
@@ -299,9 +282,7 @@ impl WindowCutter {
             return;
         };
         let seen = (self.chunks * CHUNK).min(self.received);
-        let mut to = (last + self.limits.pad)
-            .min(from + self.limits.max_window)
-            .min(seen);
+        let mut to = (last + self.limits.pad).min(from + self.limits.max_window).min(seen);
         if let Some(run) = &self.run {
             // Two windows closer than their padding share the silence between them.
             to = to.min(last + (run.start - last) / 2);
@@ -313,10 +294,7 @@ impl WindowCutter {
 
     /// Ends the window inside a run of speech that is too long for it.
     fn split(&mut self, from: u64, windows: &mut Vec<Window>) {
-        let to = self.quietest(
-            from + self.limits.max_window / 2,
-            from + self.limits.max_window,
-        );
+        let to = self.quietest(from + self.limits.max_window / 2, from + self.limits.max_window);
         let mut speech = std::mem::take(&mut self.spans);
         if let Some(run) = &mut self.run {
             speech.push((run.start, run.pause.map_or(to, |pause| pause.min(to))));
@@ -333,20 +311,12 @@ impl WindowCutter {
         let first = from.div_ceil(CHUNK);
         let last = (to.saturating_sub(SAMPLE_RATE as u64 / 2) / CHUNK).max(first + 1);
         // Two chunks on either side; all exist, since `from` and `to` lie well inside what is held.
-        let (low, high) = (
-            (first - 2 - self.kept) as usize,
-            (last + 2 - self.kept) as usize,
-        );
+        let (low, high) = ((first - 2 - self.kept) as usize, (last + 2 - self.kept) as usize);
         let levels: Vec<f32> = self.samples[low * CHUNK as usize..high * CHUNK as usize]
             .chunks_exact(CHUNK as usize)
             .map(|chunk| (chunk.iter().map(|x| x * x).sum::<f32>() / CHUNK as f32).sqrt())
             .collect();
-        let around = |values: &[f32]| -> Vec<f32> {
-            values
-                .windows(5)
-                .map(|w| w.iter().sum::<f32>() / 5.0)
-                .collect()
-        };
+        let around = |values: &[f32]| -> Vec<f32> { values.windows(5).map(|w| w.iter().sum::<f32>() / 5.0).collect() };
         let probabilities = around(&self.probabilities[low..high]);
         let levels = around(&levels);
         let loudest = levels.iter().copied().fold(f32::MIN_POSITIVE, f32::max);
@@ -355,9 +325,7 @@ impl WindowCutter {
             let early = 1.0 - i as f32 / places as f32;
             probabilities[i] + 0.5 * levels[i] / loudest + 0.1 * early
         };
-        let best = (0..places)
-            .min_by(|&a, &b| score(a).total_cmp(&score(b)))
-            .unwrap_or(places);
+        let best = (0..places).min_by(|&a, &b| score(a).total_cmp(&score(b))).unwrap_or(places);
         (first + best as u64) * CHUNK + CHUNK / 2
     }
 
@@ -365,8 +333,7 @@ impl WindowCutter {
         let kept = self.kept * CHUNK;
         let samples = self.samples[(from - kept) as usize..(to - kept) as usize].to_vec();
         let of = |from: u64, to: u64| {
-            &self.probabilities
-                [(from / CHUNK - self.kept) as usize..(to.div_ceil(CHUNK) - self.kept) as usize]
+            &self.probabilities[(from / CHUNK - self.kept) as usize..(to.div_ceil(CHUNK) - self.kept) as usize]
         };
         let (mut sum, mut count, mut length) = (0.0, 0, 0);
         for &(from, to) in &speech {
@@ -377,24 +344,14 @@ impl WindowCutter {
         let stats = SpeechStats {
             speech_seconds: length as f32 / SAMPLE_RATE,
             mean_probability: sum / count.max(1) as f32,
-            peak_probability: of(from, to.min(self.chunks * CHUNK))
-                .iter()
-                .copied()
-                .fold(0.0, f32::max),
+            peak_probability: of(from, to.min(self.chunks * CHUNK)).iter().copied().fold(0.0, f32::max),
         };
-        Window {
-            start: from,
-            samples,
-            speech,
-            stats,
-        }
+        Window { start: from, samples, speech, stats }
     }
 
     /// Drops what no window can need any more.
     fn forget(&mut self) {
-        let needed = self
-            .window_start()
-            .unwrap_or((self.chunks * CHUNK).saturating_sub(self.limits.pad));
+        let needed = self.window_start().unwrap_or((self.chunks * CHUNK).saturating_sub(self.limits.pad));
         let chunk = (needed / CHUNK).min(self.chunks);
         // Not on every call: each moves what stays to the front.
         if chunk - self.kept >= 32 {

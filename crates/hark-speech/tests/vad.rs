@@ -38,10 +38,7 @@ fn babble() -> Vec<f32> {
         let voice: f64 = (1..=30)
             .map(|k| {
                 let f = 120.0 * k as f64;
-                let gain = bump(f, first, 150.0)
-                    + 0.6 * bump(f, second, 200.0)
-                    + 0.2 * bump(f, 2600.0, 300.0)
-                    + 0.02;
+                let gain = bump(f, first, 150.0) + 0.6 * bump(f, second, 200.0) + 0.2 * bump(f, 2600.0, 300.0) + 0.02;
                 gain * (k as f64 * phase).sin()
             })
             .sum();
@@ -51,13 +48,8 @@ fn babble() -> Vec<f32> {
 }
 
 fn models_folder() -> PathBuf {
-    let variable = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let cache =
-        || variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
     variable("HARK_MODELS")
         .or_else(|| cache().map(|cache| cache.join("hark/models")))
         .expect("HARK_MODELS, XDG_CACHE_HOME or HOME is set")
@@ -71,11 +63,7 @@ fn installed() -> Vec<(PathBuf, [f32; 59])> {
         .map(|(file, expected)| (folder.join(file), *expected))
         .filter(|(path, _)| path.exists())
         .collect();
-    assert!(
-        !found.is_empty(),
-        "no voice-activity weights in {}: `./hark test` installs them",
-        folder.display()
-    );
+    assert!(!found.is_empty(), "no voice-activity weights in {}: `./hark test` installs them", folder.display());
     found
 }
 
@@ -94,16 +82,7 @@ fn probabilities(stream: &mut VadStream, samples: &[f32], block: usize) -> Vec<f
 
 fn worst(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| {
-            if a.is_finite() {
-                (a - b).abs()
-            } else {
-                f32::INFINITY
-            }
-        })
-        .fold(0.0, f32::max)
+    a.iter().zip(b).map(|(a, b)| if a.is_finite() { (a - b).abs() } else { f32::INFINITY }).fold(0.0, f32::max)
 }
 
 #[test]
@@ -117,11 +96,7 @@ fn every_kernel_set_gives_the_probabilities_of_onnx_runtime() {
             for block in [sound.len(), SAMPLES_PER_PROBABILITY, 5_000] {
                 let got = probabilities(&mut VadStream::new(&model), &sound, block);
                 let off = worst(&got, &expected);
-                assert!(
-                    off < 1e-4,
-                    "{} with {kernels} in blocks of {block}: off by {off}",
-                    path.display()
-                );
+                assert!(off < 1e-4, "{} with {kernels} in blocks of {block}: off by {off}", path.display());
             }
         }
     }
@@ -159,20 +134,14 @@ fn samples_that_are_no_numbers_do_not_poison_what_follows() {
         let mut got = Vec::new();
         stream.push(&[bad; 1_024], &mut got);
         stream.push(&[0.0; 80_000], &mut got);
-        assert!(
-            got.iter().all(|p| (0.0..=1.0).contains(p)),
-            "after {bad}: {got:?}"
-        );
+        assert!(got.iter().all(|p| (0.0..=1.0).contains(p)), "after {bad}: {got:?}");
         got.clear();
         stream.push(&sound, &mut got);
         got
     };
     assert_eq!(after(f32::NAN), after(0.0), "NaN is silence");
     for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
-        assert!(
-            after(bad).iter().all(|p| (0.0..=1.0).contains(p)),
-            "5 s after {bad}"
-        );
+        assert!(after(bad).iter().all(|p| (0.0..=1.0).contains(p)), "5 s after {bad}");
     }
 }
 
@@ -184,21 +153,13 @@ fn a_leveled_stream_hears_quiet_speech_and_leaves_loud_speech_alone() {
     let run = |mut stream: VadStream, sound: &[f32]| probabilities(&mut stream, sound, 1_000);
     let speech = |probabilities: &[f32]| probabilities.iter().filter(|p| **p >= 0.5).count();
     let plain = run(VadStream::new(&model), &loud);
-    let (quiet_plain, quiet_leveled) = (
-        speech(&run(VadStream::new(&model), &quiet)),
-        speech(&run(VadStream::leveled(&model), &quiet)),
-    );
+    let (quiet_plain, quiet_leveled) =
+        (speech(&run(VadStream::new(&model), &quiet)), speech(&run(VadStream::leveled(&model), &quiet)));
     assert!(speech(&plain) >= 5, "{plain:?}");
-    assert!(
-        quiet_leveled > quiet_plain + 2,
-        "{quiet_plain} chunks without, {quiet_leveled} with"
-    );
+    assert!(quiet_leveled > quiet_plain + 2, "{quiet_plain} chunks without, {quiet_leveled} with");
     // The first sounds are too faint to tell the level by, and the network remembers them for a while.
     let leveled = run(VadStream::leveled(&model), &loud);
-    assert!(
-        worst(&leveled[4..], &plain[4..]) < 0.15,
-        "{leveled:?}\n{plain:?}"
-    );
+    assert!(worst(&leveled[4..], &plain[4..]) < 0.15, "{leveled:?}\n{plain:?}");
     // Silence and noise of any level stay what they are.
     let mut state = 1u64;
     let noise: Vec<f32> = (0..160_000)
@@ -223,17 +184,10 @@ fn a_damaged_file_is_refused_with_what_to_do() {
     let copy = std::env::temp_dir().join(format!("hark-vad-damaged-{}", std::process::id()));
     for length in [0, 7, 100, 5_000, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&copy, &bytes[..length]).expect("the temporary folder takes a file");
-        let message = SileroVad::load(&copy)
-            .expect_err("a part of the file is not the file")
-            .to_string();
+        let message = SileroVad::load(&copy).expect_err("a part of the file is not the file").to_string();
         assert!(message.contains("hark models pull silero-vad"), "{message}");
     }
     std::fs::remove_file(&copy).expect("the file was there");
-    let message = SileroVad::load(&copy)
-        .expect_err("the file is gone")
-        .to_string();
-    assert!(
-        message.starts_with("cannot read the voice-activity model"),
-        "{message}"
-    );
+    let message = SileroVad::load(&copy).expect_err("the file is gone").to_string();
+    assert!(message.starts_with("cannot read the voice-activity model"), "{message}");
 }

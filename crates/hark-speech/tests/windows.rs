@@ -26,19 +26,11 @@ fn random_track(random: &mut Random, chunks: usize) -> Vec<f32> {
     while track.len() < chunks {
         let scale = [5, 30, 150, 1_500][random.below(4)];
         for _ in 0..1 + random.below(scale) {
-            track.push(if random.below(20) == 0 {
-                random.unit()
-            } else {
-                0.7 + 0.3 * random.unit()
-            });
+            track.push(if random.below(20) == 0 { random.unit() } else { 0.7 + 0.3 * random.unit() });
         }
         let scale = [3, 15, 60, 300][random.below(4)];
         for _ in 0..1 + random.below(scale) {
-            track.push(if random.below(60) == 0 {
-                random.unit()
-            } else {
-                0.3 * random.unit()
-            });
+            track.push(if random.below(60) == 0 { random.unit() } else { 0.3 * random.unit() });
         }
     }
     track.truncate(chunks);
@@ -84,9 +76,7 @@ fn spans(options: &WindowOptions, track: &[f32], length: u64) -> Vec<(u64, u64)>
                 i += 1;
                 continue;
             }
-            let risen = (i..track.len())
-                .find(|&j| track[j] >= options.threshold)
-                .unwrap_or(track.len());
+            let risen = (i..track.len()).find(|&j| track[j] >= options.threshold).unwrap_or(track.len());
             if at(risen) - at(i) >= min_silence || risen == track.len() {
                 (end, silence_over) = (i, risen);
                 break;
@@ -104,18 +94,8 @@ fn spans(options: &WindowOptions, track: &[f32], length: u64) -> Vec<(u64, u64)>
 #[test]
 fn windows_keep_their_promises_on_random_tracks() {
     let mut random = Random(11);
-    let strange = WindowOptions {
-        max_gap: 0.5,
-        speech_pad: 1.0,
-        max_window: 7.0,
-        ..WindowOptions::default()
-    };
-    let eager = WindowOptions {
-        max_gap: 20.0,
-        min_silence: 1.0,
-        speech_pad: 0.0,
-        ..WindowOptions::default()
-    };
+    let strange = WindowOptions { max_gap: 0.5, speech_pad: 1.0, max_window: 7.0, ..WindowOptions::default() };
+    let eager = WindowOptions { max_gap: 20.0, min_silence: 1.0, speech_pad: 0.0, ..WindowOptions::default() };
     let every = [WindowOptions::default(), strange, eager];
     for round in 0..150 {
         let options = &every[round % 3];
@@ -127,23 +107,14 @@ fn windows_keep_their_promises_on_random_tracks() {
 
         let mut free_from = 0;
         for window in &windows {
-            assert!(
-                window.start >= free_from,
-                "round {round}: windows overlap or go backwards"
-            );
+            assert!(window.start >= free_from, "round {round}: windows overlap or go backwards");
             assert!(window.end() <= length && !window.samples.is_empty());
             assert!(window.samples.len() <= (options.max_window * 16_000.0) as usize);
-            assert_eq!(
-                window.samples,
-                samples[window.start as usize..window.end() as usize]
-            );
+            assert_eq!(window.samples, samples[window.start as usize..window.end() as usize]);
             assert!(!window.speech.is_empty());
             let mut after = window.start;
             for &(start, end) in &window.speech {
-                assert!(
-                    start >= after && end > start && end <= window.end(),
-                    "round {round}: span {start}..{end}"
-                );
+                assert!(start >= after && end > start && end <= window.end(), "round {round}: span {start}..{end}");
                 after = end;
             }
             let seconds: u64 = window.speech.iter().map(|(start, end)| end - start).sum();
@@ -159,10 +130,7 @@ fn windows_keep_their_promises_on_random_tracks() {
                     at = window.end();
                 }
             }
-            assert!(
-                at >= end,
-                "round {round}: speech {start}..{end} is covered to {at} only"
-            );
+            assert!(at >= end, "round {round}: speech {start}..{end} is covered to {at} only");
         }
     }
 }
@@ -170,34 +138,18 @@ fn windows_keep_their_promises_on_random_tracks() {
 #[test]
 fn the_size_of_blocks_does_not_change_the_windows() {
     let mut random = Random(12);
-    for options in [
-        WindowOptions::default(),
-        WindowOptions {
-            max_gap: 0.2,
-            speech_pad: 0.9,
-            ..Default::default()
-        },
-    ] {
+    for options in [WindowOptions::default(), WindowOptions { max_gap: 0.2, speech_pad: 0.9, ..Default::default() }] {
         let track = random_track(&mut random, 9_000);
         let samples = numbered(9_000 * CHUNK - 200);
         let whole = cut(&options, &samples, &track, samples.len());
         assert!(whole.len() > 5);
         for block in [97, 512, 1_000, 16_000, 70_001] {
-            assert_eq!(
-                cut(&options, &samples, &track, block),
-                whole,
-                "blocks of {block}"
-            );
+            assert_eq!(cut(&options, &samples, &track, block), whole, "blocks of {block}");
         }
         // Probabilities may also run ahead of their samples.
         let mut cutter = WindowCutter::new(&options);
         let mut ahead = cutter.push(&[], &track);
-        ahead.extend(
-            samples
-                .chunks(3_333)
-                .flat_map(|part| cutter.push(part, &[]))
-                .collect::<Vec<_>>(),
-        );
+        ahead.extend(samples.chunks(3_333).flat_map(|part| cutter.push(part, &[])).collect::<Vec<_>>());
         ahead.extend(cutter.finish());
         assert_eq!(ahead, whole);
     }
@@ -205,13 +157,8 @@ fn the_size_of_blocks_does_not_change_the_windows() {
 
 /// A track from `(seconds, probability)` pieces and a steady tone under it.
 fn planted(pieces: &[(f32, f32)]) -> (Vec<f32>, Vec<f32>) {
-    let track: Vec<f32> = pieces
-        .iter()
-        .flat_map(|&(seconds, p)| vec![p; (seconds * 31.25).round() as usize])
-        .collect();
-    let samples = (0..track.len() * CHUNK)
-        .map(|i| 0.1 * (i as f32 * 0.3).sin())
-        .collect();
+    let track: Vec<f32> = pieces.iter().flat_map(|&(seconds, p)| vec![p; (seconds * 31.25).round() as usize]).collect();
+    let samples = (0..track.len() * CHUNK).map(|i| 0.1 * (i as f32 * 0.3).sin()).collect();
     (track, samples)
 }
 
@@ -222,11 +169,7 @@ fn long_speech_is_cut_where_the_probability_dips() {
     assert_eq!(windows.len(), 2);
     let cut_at = windows[0].end() as f32 / 16_000.0;
     assert!((22.0..22.16).contains(&cut_at), "cut at {cut_at}");
-    assert_eq!(
-        windows[1].start,
-        windows[0].end(),
-        "no sample of speech is lost at the cut"
-    );
+    assert_eq!(windows[1].start, windows[0].end(), "no sample of speech is lost at the cut");
 }
 
 #[test]
@@ -254,34 +197,20 @@ fn speech_is_gathered_up_to_the_last_pause_that_fits() {
 fn a_long_silence_parts_windows_and_a_short_one_does_not() {
     let options = WindowOptions::default();
     for (silence, expected) in [(2.5, 1), (3.5, 2)] {
-        let (track, samples) = planted(&[
-            (1.0, 0.0),
-            (2.0, 0.9),
-            (silence, 0.0),
-            (2.0, 0.9),
-            (5.0, 0.0),
-        ]);
+        let (track, samples) = planted(&[(1.0, 0.0), (2.0, 0.9), (silence, 0.0), (2.0, 0.9), (5.0, 0.0)]);
         let windows = cut(&options, &samples, &track, 16_000);
         assert_eq!(windows.len(), expected, "silence of {silence} s");
         let pad = (options.speech_pad * 16_000.0) as u64;
         let first = windows[0].speech[0].0;
         assert_eq!(windows[0].start, first - pad);
-        let last = windows[expected - 1]
-            .speech
-            .last()
-            .expect("a window has speech")
-            .1;
+        let last = windows[expected - 1].speech.last().expect("a window has speech").1;
         assert_eq!(windows[expected - 1].end(), last + pad);
     }
 }
 
 #[test]
 fn what_never_reaches_the_threshold_or_only_for_a_moment_gives_no_window() {
-    for pieces in [
-        vec![(60.0, 0.45)],
-        vec![(10.0, 0.0), (0.2, 0.99), (10.0, 0.1)],
-        vec![],
-    ] {
+    for pieces in [vec![(60.0, 0.45)], vec![(10.0, 0.0), (0.2, 0.99), (10.0, 0.1)], vec![]] {
         let (track, samples) = planted(&pieces);
         assert_eq!(cut(&WindowOptions::default(), &samples, &track, 16_000), []);
     }
@@ -290,10 +219,7 @@ fn what_never_reaches_the_threshold_or_only_for_a_moment_gives_no_window() {
 #[test]
 fn a_window_leaves_as_soon_as_the_silence_after_it_is_long_enough() {
     let (track, samples) = planted(&[(2.0, 0.9), (10.0, 0.0)]);
-    let mut cutter = WindowCutter::new(&WindowOptions {
-        max_gap: 1.0,
-        ..WindowOptions::default()
-    });
+    let mut cutter = WindowCutter::new(&WindowOptions { max_gap: 1.0, ..WindowOptions::default() });
     let mut pushed = 0;
     for (part, p) in samples.chunks(CHUNK).zip(&track) {
         pushed += part.len() as u64;
@@ -301,10 +227,7 @@ fn a_window_leaves_as_soon_as_the_silence_after_it_is_long_enough() {
             break;
         }
     }
-    assert!(
-        (3 * SECOND..3 * SECOND + 2 * CHUNK as u64).contains(&pushed),
-        "after {pushed} samples"
-    );
+    assert!((3 * SECOND..3 * SECOND + 2 * CHUNK as u64).contains(&pushed), "after {pushed} samples");
 }
 
 #[test]
@@ -315,19 +238,11 @@ fn ten_hours_are_cut_in_flat_memory() {
     // In blocks of 10 s: talk for the first half of each hour, then silence.
     let block = vec![0.01f32; 312 * CHUNK];
     for i in 0..3_600 {
-        let track = if i % 360 < 180 {
-            random_track(&mut random, 312)
-        } else {
-            vec![0.01; 312]
-        };
+        let track = if i % 360 < 180 { random_track(&mut random, 312) } else { vec![0.01; 312] };
         found += cutter.push(&block, &track).len();
         most = most.max(cutter.buffered());
         if i % 360 > 200 {
-            assert!(
-                cutter.buffered() < 3 * SECOND as usize,
-                "silence is held: {} samples",
-                cutter.buffered()
-            );
+            assert!(cutter.buffered() < 3 * SECOND as usize, "silence is held: {} samples", cutter.buffered());
         }
     }
     assert!(found > 500, "{found} windows");

@@ -126,11 +126,5 @@ pub trait Backend: Send {
 
     /// Puts `tokens` through the decoder on a row of its own and returns the alignment heads' scores of
     /// those from `first` on, over the first `frames` frames.
-    fn align(
-        &mut self,
-        slot: usize,
-        tokens: &[u32],
-        first: usize,
-        frames: usize,
-    ) -> AlignmentScores;
+    fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores;
 }

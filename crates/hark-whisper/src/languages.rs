@@ -15,11 +15,7 @@ pub struct Language {
 }
 
 const fn language(code: &'static str, name: &'static str, native_name: &'static str) -> Language {
-    Language {
-        code,
-        name,
-        native_name,
-    }
+    Language { code, name, native_name }
 }
 
 /// All languages, in the order of their tokens; the last one (Cantonese) exists since large-v3 only.
@@ -185,13 +181,9 @@ mod tests {
 
     #[test]
     fn aliases_and_regions_lead_to_the_same_language() {
-        for (written, code) in [
-            ("pt-BR", "pt"),
-            ("zh_TW", "zh"),
-            (" Castilian ", "es"),
-            ("zh-yue", "yue"),
-            ("nb-NO", "no"),
-        ] {
+        for (written, code) in
+            [("pt-BR", "pt"), ("zh_TW", "zh"), (" Castilian ", "es"), ("zh-yue", "yue"), ("nb-NO", "no")]
+        {
             assert_eq!(find(written).map(|l| l.code), Some(code), "{written}");
         }
         for nonsense in ["", "-", "xx", "klingon", "e", "--en"] {

@@ -48,12 +48,7 @@ impl LogMel {
             .map(|i| 0.5 - 0.5 * (2.0 * std::f64::consts::PI * i as f64 / FFT as f64).cos())
             .map(|weight| weight as f32)
             .collect();
-        Self {
-            n_mels,
-            fft: RealFftPlanner::new().plan_fft_forward(FFT),
-            hann,
-            bands: slaney_bands(n_mels),
-        }
+        Self { n_mels, fft: RealFftPlanner::new().plan_fft_forward(FFT), hann, bands: slaney_bands(n_mels) }
     }
 
     /// Mel channels of a frame.
@@ -68,11 +63,7 @@ impl LogMel {
     /// # Panics
     /// When `out` is not 3000 × `n_mels` long.
     pub fn window(&self, pcm: &[f32], out: &mut [f32]) {
-        assert_eq!(
-            out.len(),
-            WINDOW_FRAMES * self.n_mels,
-            "room for 3000 frames of mel"
-        );
+        assert_eq!(out.len(), WINDOW_FRAMES * self.n_mels, "room for 3000 frames of mel");
         let pcm = &pcm[..pcm.len().min(WINDOW_SAMPLES)];
         // Frame f sees samples from 160 f - 200 on: later frames see only padding. So do all reflections at the end.
         let sounding = (pcm.len() + FFT / 2).div_ceil(HOP).min(WINDOW_FRAMES);
@@ -84,10 +75,7 @@ impl LogMel {
         let mut power = vec![0.0; BINS * LANES];
         let mut logs = vec![0.0; self.n_mels * LANES];
         let mut loudest = LOG_FLOOR;
-        for (block, out) in out[..sounding * self.n_mels]
-            .chunks_mut(LANES * self.n_mels)
-            .enumerate()
-        {
+        for (block, out) in out[..sounding * self.n_mels].chunks_mut(LANES * self.n_mels).enumerate() {
             let frames = out.len() / self.n_mels;
             for lane in 0..frames {
                 self.cut_frame(pcm, block * LANES + lane, &mut samples);
@@ -102,9 +90,7 @@ impl LogMel {
                     *value = logs[mel * LANES + frame];
                 }
             }
-            loudest = out
-                .iter()
-                .fold(loudest, |loudest, value| loudest.max(*value));
+            loudest = out.iter().fold(loudest, |loudest, value| loudest.max(*value));
         }
 
         let quietest = loudest - 8.0;
@@ -136,9 +122,7 @@ impl LogMel {
 
 impl std::fmt::Debug for LogMel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogMel")
-            .field("n_mels", &self.n_mels)
-            .finish_non_exhaustive()
+        f.debug_struct("LogMel").field("n_mels", &self.n_mels).finish_non_exhaustive()
     }
 }
 
@@ -175,26 +159,17 @@ fn log10(value: f32) -> f32 {
     // ln m = 2 artanh t with t = (m - 1) / (m + 1), |t| < 0.172.
     let t = (mantissa - 1.0) / (mantissa + 1.0);
     let t2 = t * t;
-    let series =
-        t * (2.0 + t2 * (2.0 / 3.0 + t2 * (2.0 / 5.0 + t2 * (2.0 / 7.0 + t2 * (2.0 / 9.0)))));
+    let series = t * (2.0 + t2 * (2.0 / 3.0 + t2 * (2.0 / 5.0 + t2 * (2.0 / 7.0 + t2 * (2.0 / 9.0)))));
     exponent as f32 * std::f32::consts::LOG10_2 + series * std::f32::consts::LOG10_E
 }
 
 /// Slaney's mel scale: linear below 1 kHz, logarithmic above.
 fn hertz_to_mel(hertz: f64) -> f64 {
-    if hertz < 1000.0 {
-        hertz * 3.0 / 200.0
-    } else {
-        15.0 + (hertz / 1000.0).ln() * 27.0 / 6.4f64.ln()
-    }
+    if hertz < 1000.0 { hertz * 3.0 / 200.0 } else { 15.0 + (hertz / 1000.0).ln() * 27.0 / 6.4f64.ln() }
 }
 
 fn mel_to_hertz(mel: f64) -> f64 {
-    if mel < 15.0 {
-        mel * 200.0 / 3.0
-    } else {
-        1000.0 * ((mel - 15.0) * 6.4f64.ln() / 27.0).exp()
-    }
+    if mel < 15.0 { mel * 200.0 / 3.0 } else { 1000.0 * ((mel - 15.0) * 6.4f64.ln() / 27.0).exp() }
 }
 
 /// Triangles of equal area between 0 and 8 kHz, their corners evenly spaced on the mel scale.
@@ -211,10 +186,7 @@ fn slaney_bands(n_mels: usize) -> Vec<Band> {
                 (slope.max(0.0) * 2.0 / (right - left)) as f32
             };
             let first = (0..BINS).find(|bin| weight(*bin) > 0.0).unwrap_or(0);
-            let weights = (first..BINS)
-                .map(weight)
-                .take_while(|weight| *weight > 0.0)
-                .collect();
+            let weights = (first..BINS).map(weight).take_while(|weight| *weight > 0.0).collect();
             Band { first, weights }
         })
         .collect()
@@ -230,10 +202,7 @@ mod tests {
         while value < 1e9 {
             let exact = f64::from(value).log10();
             let error = (f64::from(log10(value)) - exact).abs();
-            assert!(
-                error <= 2e-7 * exact.abs().max(1.0),
-                "log10({value}) is off by {error}"
-            );
+            assert!(error <= 2e-7 * exact.abs().max(1.0), "log10({value}) is off by {error}");
             value *= 1.000_73;
         }
         assert_eq!(log10(1.0), 0.0);
@@ -243,14 +212,8 @@ mod tests {
     fn bands_of_128_channels_all_hear_something() {
         for n_mels in [80, 128] {
             let bands = slaney_bands(n_mels);
-            assert!(
-                bands.iter().all(|band| !band.weights.is_empty()),
-                "{n_mels}"
-            );
-            assert_eq!(
-                bands.last().map(|band| band.first + band.weights.len()),
-                Some(BINS - 1)
-            );
+            assert!(bands.iter().all(|band| !band.weights.is_empty()), "{n_mels}");
+            assert_eq!(bands.last().map(|band| band.first + band.weights.len()), Some(BINS - 1));
         }
     }
 }

@@ -15,16 +15,8 @@ pub fn answer(scores: &mut [f32], map: &TokenMap, ask: &Ask, log_sum: LogSum) ->
         answer.no_speech = (scores[token as usize] - top).exp() / sum;
     }
     if ask.languages {
-        let top = map
-            .languages
-            .iter()
-            .map(|&token| scores[token as usize])
-            .fold(f32::MIN, f32::max);
-        let weights: Vec<f32> = map
-            .languages
-            .iter()
-            .map(|&token| (scores[token as usize] - top).exp())
-            .collect();
+        let top = map.languages.iter().map(|&token| scores[token as usize]).fold(f32::MIN, f32::max);
+        let weights: Vec<f32> = map.languages.iter().map(|&token| (scores[token as usize] - top).exp()).collect();
         let sum: f32 = weights.iter().sum();
         answer.languages = weights.into_iter().map(|weight| weight / sum).collect();
     }
@@ -49,10 +41,7 @@ pub fn answer(scores: &mut [f32], map: &TokenMap, ask: &Ask, log_sum: LogSum) ->
 /// Puts the scores of tokens that may not come to minus infinity.
 fn forbid(scores: &mut [f32], map: &TokenMap, rules: &Rules, log_sum: LogSum) {
     const NEVER: f32 = f32::NEG_INFINITY;
-    let (end, first_time) = (
-        map.end as usize,
-        (map.first_time as usize).min(scores.len()),
-    );
+    let (end, first_time) = (map.end as usize, (map.first_time as usize).min(scores.len()));
     for &token in &map.never {
         scores[token as usize] = NEVER;
     }
@@ -101,18 +90,10 @@ fn best(scores: &[f32], count: usize) -> Vec<(u32, f32)> {
         let mut sixteens = chunk.chunks_exact(16);
         for sixteen in sixteens.by_ref() {
             for lane in 0..16 {
-                tops[lane] = if sixteen[lane] > tops[lane] {
-                    sixteen[lane]
-                } else {
-                    tops[lane]
-                };
+                tops[lane] = if sixteen[lane] > tops[lane] { sixteen[lane] } else { tops[lane] };
             }
         }
-        let top = tops
-            .iter()
-            .chain(sixteens.remainder())
-            .copied()
-            .fold(f32::NEG_INFINITY, f32::max);
+        let top = tops.iter().chain(sixteens.remainder()).copied().fold(f32::NEG_INFINITY, f32::max);
         if top <= threshold {
             continue;
         }
@@ -177,86 +158,34 @@ mod tests {
     }
 
     fn scores() -> Vec<f32> {
-        (0..18)
-            .map(|token| ((token * 7) % 18) as f32 / 3.0)
-            .collect()
+        (0..18).map(|token| ((token * 7) % 18) as f32 / 3.0).collect()
     }
 
     fn ask(rules: Rules) -> Ask {
-        Ask {
-            rules,
-            best: 4,
-            draw: None,
-            no_speech: false,
-            languages: false,
-        }
+        Ask { rules, best: 4, draw: None, no_speech: false, languages: false }
     }
 
     #[test]
     fn the_best_come_in_order_with_probabilities_that_sum_to_at_most_one() {
-        let rules = Rules {
-            text: true,
-            end: true,
-            ..Rules::default()
-        };
-        let answer = answer(
-            &mut scores(),
-            &map(),
-            &Ask {
-                best: 11,
-                ..ask(rules)
-            },
-            &plain_log_sum,
-        );
+        let rules = Rules { text: true, end: true, ..Rules::default() };
+        let answer = answer(&mut scores(), &map(), &Ask { best: 11, ..ask(rules) }, &plain_log_sum);
         assert!(answer.best.windows(2).all(|pair| pair[0].1 >= pair[1].1));
-        assert_eq!(
-            answer.best.len(),
-            10,
-            "eleven tokens less the one that never comes"
-        );
+        assert_eq!(answer.best.len(), 10, "eleven tokens less the one that never comes");
         let sum: f32 = answer.best.iter().map(|(_, score)| score.exp()).sum();
         assert!((sum - 1.0).abs() < 1e-5);
-        assert!(
-            answer
-                .best
-                .iter()
-                .all(|&(token, _)| token != 3 && token <= 10)
-        );
+        assert!(answer.best.iter().all(|&(token, _)| token != 3 && token <= 10));
     }
 
     #[test]
     fn nothing_blank_comes_first() {
-        let rules = Rules {
-            text: true,
-            end: true,
-            at_start: true,
-            times: None,
-        };
-        let answer = answer(
-            &mut scores(),
-            &map(),
-            &Ask {
-                best: 18,
-                ..ask(rules)
-            },
-            &plain_log_sum,
-        );
-        assert!(
-            answer
-                .best
-                .iter()
-                .all(|&(token, _)| token != 5 && token != 10)
-        );
+        let rules = Rules { text: true, end: true, at_start: true, times: None };
+        let answer = answer(&mut scores(), &map(), &Ask { best: 18, ..ask(rules) }, &plain_log_sum);
+        assert!(answer.best.iter().all(|&(token, _)| token != 5 && token != 10));
     }
 
     #[test]
     fn likelier_timestamps_push_out_the_text() {
-        let rules = Rules {
-            text: true,
-            end: true,
-            at_start: false,
-            times: Some((14, 18)),
-        };
+        let rules = Rules { text: true, end: true, at_start: false, times: Some((14, 18)) };
         let mut low = scores();
         low[14..18].fill(-20.0);
         let with_low = answer(&mut low, &map(), &ask(rules), &plain_log_sum);
@@ -264,66 +193,29 @@ mod tests {
         let mut high = scores();
         high[13..18].fill(30.0);
         let with_high = answer(&mut high, &map(), &ask(rules), &plain_log_sum);
-        assert!(
-            with_high
-                .best
-                .iter()
-                .all(|&(token, score)| token >= 14 || score == f32::NEG_INFINITY)
-        );
+        assert!(with_high.best.iter().all(|&(token, score)| token >= 14 || score == f32::NEG_INFINITY));
     }
 
     #[test]
     fn a_draw_follows_the_distribution() {
-        let rules = Rules {
-            text: true,
-            end: true,
-            ..Rules::default()
-        };
+        let rules = Rules { text: true, end: true, ..Rules::default() };
         let mut counts = [0; 18];
         for step in 0..2000 {
-            let draw = Draw {
-                temperature: 1.0,
-                uniform: step as f32 / 2000.0,
-            };
-            let drawn = answer(
-                &mut scores(),
-                &map(),
-                &Ask {
-                    draw: Some(draw),
-                    ..ask(rules)
-                },
-                &plain_log_sum,
-            );
+            let draw = Draw { temperature: 1.0, uniform: step as f32 / 2000.0 };
+            let drawn = answer(&mut scores(), &map(), &Ask { draw: Some(draw), ..ask(rules) }, &plain_log_sum);
             counts[drawn.best[0].0 as usize] += 1;
         }
-        let expected = answer(
-            &mut scores(),
-            &map(),
-            &Ask {
-                best: 11,
-                ..ask(rules)
-            },
-            &plain_log_sum,
-        );
+        let expected = answer(&mut scores(), &map(), &Ask { best: 11, ..ask(rules) }, &plain_log_sum);
         for (token, score) in expected.best {
             let share = f64::from(counts[token as usize]) / 2000.0;
-            assert!(
-                (share - f64::from(score.exp())).abs() < 0.002,
-                "token {token}: {share}"
-            );
+            assert!((share - f64::from(score.exp())).abs() < 0.002, "token {token}: {share}");
         }
         assert_eq!(counts[3], 0);
     }
 
     #[test]
     fn no_speech_and_languages_are_read_before_the_rules_apply() {
-        let question = Ask {
-            rules: Rules::default(),
-            best: 0,
-            draw: None,
-            no_speech: true,
-            languages: true,
-        };
+        let question = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: true };
         let mut even = vec![0.0; 18];
         let answer = answer(&mut even, &map(), &question, &plain_log_sum);
         assert!((answer.no_speech - 1.0 / 18.0).abs() < 1e-6);

@@ -58,22 +58,12 @@ impl ReferenceModel {
         let dims = checkpoint.dims;
         let tensor = |name: &str| checkpoint.tensor(name);
         let norm = |name: &str| -> Result<Norm, WeightsError> {
-            Ok(Norm {
-                weight: tensor(&format!("{name}.weight"))?,
-                bias: tensor(&format!("{name}.bias"))?,
-            })
+            Ok(Norm { weight: tensor(&format!("{name}.weight"))?, bias: tensor(&format!("{name}.bias"))? })
         };
         let linear = |name: &str| -> Result<Linear, WeightsError> {
             let bias = format!("{name}.bias");
-            let bias = if checkpoint.has(&bias) {
-                Some(tensor(&bias)?)
-            } else {
-                None
-            };
-            Ok(Linear {
-                weight: tensor(&format!("{name}.weight"))?,
-                bias,
-            })
+            let bias = if checkpoint.has(&bias) { Some(tensor(&bias)?) } else { None };
+            Ok(Linear { weight: tensor(&format!("{name}.weight"))?, bias })
         };
         let attention = |name: &str, heads: usize| -> Result<Attention, WeightsError> {
             Ok(Attention {
@@ -89,11 +79,7 @@ impl ReferenceModel {
             let cross = format!("{name}.cross_attn");
             Ok(Block {
                 attention: attention(&format!("{name}.attn"), heads)?,
-                cross_attention: if crosses {
-                    Some(attention(&cross, heads)?)
-                } else {
-                    None
-                },
+                cross_attention: if crosses { Some(attention(&cross, heads)?) } else { None },
                 mlp_norm: norm(&format!("{name}.mlp_ln"))?,
                 mlp_in: linear(&format!("{name}.mlp.0"))?,
                 mlp_out: linear(&format!("{name}.mlp.2"))?,
@@ -120,11 +106,7 @@ impl ReferenceModel {
     /// The encoder's states `[n_audio_ctx][n_audio_state]` of a spectrogram `[2 * n_audio_ctx][n_mels]`.
     pub fn encode(&self, mel: &[f32]) -> Vec<f32> {
         let dims = &self.dims;
-        assert_eq!(
-            mel.len(),
-            2 * dims.n_audio_ctx * dims.n_mels,
-            "a full window of mel"
-        );
+        assert_eq!(mel.len(), 2 * dims.n_audio_ctx * dims.n_mels, "a full window of mel");
         let mut x = convolve(mel, dims.n_mels, &self.conv1, 1);
         gelu_all(&mut x);
         let mut x = convolve(&x, dims.n_audio_state, &self.conv2, 2);
@@ -152,20 +134,13 @@ impl ReferenceModel {
         let mut scores = Some(Vec::new());
         self.decode(encoder_out, tokens, &mut scores);
         let scores: Scores = scores.unwrap_or_default();
-        heads
-            .iter()
-            .map(|(layer, head)| scores[*layer][*head].clone())
-            .collect()
+        heads.iter().map(|(layer, head)| scores[*layer][*head].clone()).collect()
     }
 
     /// The decoder's states after its last norm.
     fn decode(&self, encoder_out: &[f32], tokens: &[u32], scores: &mut Option<Scores>) -> Vec<f32> {
         let width = self.dims.n_text_state;
-        assert!(
-            tokens.len() <= self.dims.n_text_ctx,
-            "at most {} tokens",
-            self.dims.n_text_ctx
-        );
+        assert!(tokens.len() <= self.dims.n_text_ctx, "at most {} tokens", self.dims.n_text_ctx);
         let mut x = Vec::with_capacity(tokens.len() * width);
         for token in tokens {
             x.extend_from_slice(&self.embedding[*token as usize * width..][..width]);
@@ -179,28 +154,13 @@ impl ReferenceModel {
 }
 
 impl Block {
-    fn run(
-        &self,
-        x: &mut [f32],
-        width: usize,
-        encoder_out: Option<&[f32]>,
-        causal: bool,
-        scores: &mut Option<Scores>,
-    ) {
+    fn run(&self, x: &mut [f32], width: usize, encoder_out: Option<&[f32]>, causal: bool, scores: &mut Option<Scores>) {
         let normed = self.attention.norm.run(x);
-        add(
-            x,
-            &self
-                .attention
-                .run(&normed, &normed, width, causal, &mut None),
-        );
+        add(x, &self.attention.run(&normed, &normed, width, causal, &mut None));
         if let (Some(cross), Some(encoder_out)) = (&self.cross_attention, encoder_out) {
             let normed = cross.norm.run(x);
             let mut of_layer = scores.is_some().then(Vec::new);
-            add(
-                x,
-                &cross.run(&normed, encoder_out, width, false, &mut of_layer),
-            );
+            add(x, &cross.run(&normed, encoder_out, width, false, &mut of_layer));
             if let (Some(scores), Some(of_layer)) = (scores, of_layer) {
                 scores.push(of_layer);
             }
@@ -229,9 +189,8 @@ impl Attention {
         let scale = (head_width as f32).powf(-0.5);
         let mut mixed = vec![0.0; rows * width];
         for head in 0..self.heads {
-            let of_head = |all: &[f32], row: usize| -> Vec<f32> {
-                all[row * width + head * head_width..][..head_width].to_vec()
-            };
+            let of_head =
+                |all: &[f32], row: usize| -> Vec<f32> { all[row * width + head * head_width..][..head_width].to_vec() };
             let keys: Vec<f32> = (0..columns).flat_map(|row| of_head(&keys, row)).collect();
             let queries: Vec<f32> = (0..rows).flat_map(|row| of_head(&queries, row)).collect();
             let mut scores = product(&queries, &keys, None, head_width);
@@ -271,11 +230,7 @@ impl Norm {
         let mut out = Vec::with_capacity(x.len());
         for row in x.chunks_exact(width) {
             let mean = row.iter().map(|v| f64::from(*v)).sum::<f64>() / width as f64;
-            let variance = row
-                .iter()
-                .map(|v| (f64::from(*v) - mean).powi(2))
-                .sum::<f64>()
-                / width as f64;
+            let variance = row.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum::<f64>() / width as f64;
             let scale = 1.0 / (variance + 1e-5).sqrt();
             for ((v, weight), bias) in row.iter().zip(&self.weight).zip(&self.bias) {
                 out.push(((f64::from(*v) - mean) * scale) as f32 * weight + bias);
@@ -292,10 +247,7 @@ fn product(x: &[f32], weight: &[f32], bias: Option<&[f32]>, width: usize) -> Vec
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let rows_each = rows.div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        for (x, out) in x
-            .chunks(rows_each * width)
-            .zip(out.chunks_mut(rows_each * outputs))
-        {
+        for (x, out) in x.chunks(rows_each * width).zip(out.chunks_mut(rows_each * outputs)) {
             scope.spawn(move || product_rows(x, weight, out, width));
         }
     });
@@ -494,16 +446,12 @@ mod tests {
         // Whole numbers, so that the order of summing does not matter; sizes that leave rests everywhere.
         let (rows, outputs, width) = (13, 75, 35);
         let x: Vec<f32> = (0..rows * width).map(|i| (i % 7) as f32 - 3.0).collect();
-        let weight: Vec<f32> = (0..outputs * width)
-            .map(|i| (i % 11) as f32 - 5.0)
-            .collect();
+        let weight: Vec<f32> = (0..outputs * width).map(|i| (i % 11) as f32 - 5.0).collect();
         let bias: Vec<f32> = (0..outputs).map(|i| i as f32).collect();
         let check = |out: &[f32], bias: &[f32]| {
             for row in 0..rows {
                 for o in 0..outputs {
-                    let plain: f32 = (0..width)
-                        .map(|i| x[row * width + i] * weight[o * width + i])
-                        .sum();
+                    let plain: f32 = (0..width).map(|i| x[row * width + i] * weight[o * width + i]).sum();
                     assert_eq!(out[row * outputs + o], plain + bias[o]);
                 }
             }

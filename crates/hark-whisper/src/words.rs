@@ -65,16 +65,10 @@ pub fn word_times(
     rows: &AlignmentRows,
     frames: usize,
 ) -> Vec<AlignedWord> {
-    assert_eq!(
-        text_tokens.len(),
-        token_probs.len(),
-        "one probability for each token"
-    );
+    assert_eq!(text_tokens.len(), token_probs.len(), "one probability for each token");
     let row_count = rows.leading + text_tokens.len() + 1;
     assert!(
-        rows.heads
-            .iter()
-            .all(|head| head.len() == row_count * rows.stride),
+        rows.heads.iter().all(|head| head.len() == row_count * rows.stride),
         "every head has a row for each token and the end"
     );
     if text_tokens.is_empty() {
@@ -95,18 +89,9 @@ pub fn word_times(
         let tokens = first..first + tokens.len();
         first = tokens.end;
         let probability = token_probs[tokens.clone()].iter().sum::<f32>() / tokens.len() as f32;
-        let (start, end) = (
-            f64::from(jumps[tokens.start]) * FRAME_SECONDS,
-            f64::from(jumps[tokens.end]) * FRAME_SECONDS,
-        );
-        words.push(AlignedWord {
-            text,
-            start,
-            end,
-            holds: (start, end),
-            tokens,
-            probability,
-        });
+        let (start, end) =
+            (f64::from(jumps[tokens.start]) * FRAME_SECONDS, f64::from(jumps[tokens.end]) * FRAME_SECONDS);
+        words.push(AlignedWord { text, start, end, holds: (start, end), tokens, probability });
     }
     // What the end of the text drew to itself lies behind the last word.
     if let Some(last) = words.last_mut() {
@@ -120,11 +105,8 @@ pub fn word_times(
 
 /// Words at the edges of a sentence or window swallow the pause beside them: cuts it off again.
 fn shorten_long_words(words: &mut [AlignedWord]) {
-    let mut durations: Vec<f64> = words
-        .iter()
-        .map(|word| word.end - word.start)
-        .filter(|duration| *duration > 0.0)
-        .collect();
+    let mut durations: Vec<f64> =
+        words.iter().map(|word| word.end - word.start).filter(|duration| *duration > 0.0).collect();
     if durations.is_empty() {
         return;
     }
@@ -185,8 +167,7 @@ fn merge_punctuation(words: &mut Vec<AlignedWord>) {
     }
     let mut previous = 0;
     for following in 1..words.len() {
-        if !words[previous].text.ends_with(' ') && CLOSING.contains(words[following].text.as_str())
-        {
+        if !words[previous].text.ends_with(' ') && CLOSING.contains(words[following].text.as_str()) {
             let text = std::mem::take(&mut words[following].text);
             let (end, holds) = (words[following].tokens.end, words[following].holds.1);
             words[previous].text.push_str(&text);
@@ -237,10 +218,7 @@ fn alignment_matrix_portable(rows: &AlignmentRows, row_count: usize, frames: usi
     let mut padded = vec![0.0; frames + 6];
     for head in &rows.heads {
         mean.fill(0.0);
-        for (scores, attention) in head
-            .chunks_exact(rows.stride)
-            .zip(attention.chunks_exact_mut(frames))
-        {
+        for (scores, attention) in head.chunks_exact(rows.stride).zip(attention.chunks_exact_mut(frames)) {
             softmax(&scores[..frames], attention);
             add(&mut mean, attention);
         }
@@ -253,17 +231,11 @@ fn alignment_matrix_portable(rows: &AlignmentRows, row_count: usize, frames: usi
         }
         // A frame that all tokens attend to alike says nothing.
         for value in &mut scale {
-            *value = if *value > 0.0 {
-                1.0 / (*value / row_count as f32).sqrt()
-            } else {
-                0.0
-            };
+            *value = if *value > 0.0 { 1.0 / (*value / row_count as f32).sqrt() } else { 0.0 };
         }
         let text_rows = attention.chunks_exact(frames).skip(rows.leading);
         for (attention, out) in text_rows.zip(matrix.chunks_exact_mut(frames)) {
-            for (((out, value), mean), scale) in
-                padded[3..].iter_mut().zip(attention).zip(&mean).zip(&scale)
-            {
+            for (((out, value), mean), scale) in padded[3..].iter_mut().zip(attention).zip(&mean).zip(&scale) {
                 *out = (value - mean) * scale;
             }
             add_medians(&mut padded, out);
@@ -291,10 +263,7 @@ fn softmax(scores: &[f32], out: &mut [f32]) {
             *largest = if *largest > *score { *largest } else { *score };
         }
     }
-    let largest = largest
-        .iter()
-        .chain(rest)
-        .fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+    let largest = largest.iter().chain(rest).fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     for (out, score) in out.iter_mut().zip(scores) {
         *out = exp(score - largest);
     }
@@ -320,9 +289,7 @@ fn exp(x: f32) -> f32 {
     let rounded = x * std::f32::consts::LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
-    let series = 1.0
-        + r * (1.0
-            + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r / 720.0)))));
+    let series = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r / 720.0)))));
     series * f32::from_bits(rounded.to_bits().wrapping_add(127) << 23)
 }
 
@@ -397,10 +364,7 @@ fn first_frames(matrix: &[f32], rows: usize, frames: usize) -> Vec<u32> {
     // `cost[j + 1]` is the cost of reaching frame j; before the pass, of the row above.
     let mut cost = vec![f32::INFINITY; frames + 1];
     cost[0] = 0.0;
-    for (gains, steps) in matrix
-        .chunks_exact(frames)
-        .zip(steps.chunks_exact_mut(frames))
-    {
+    for (gains, steps) in matrix.chunks_exact(frames).zip(steps.chunks_exact_mut(frames)) {
         let mut diagonal = cost[0];
         let mut along = f32::INFINITY;
         cost[0] = f32::INFINITY;
@@ -442,9 +406,7 @@ mod tests {
     fn noise(count: usize, mut seed: u64) -> Vec<f32> {
         (0..count)
             .map(|_| {
-                seed = seed
-                    .wrapping_mul(6364136223846793005)
-                    .wrapping_add(1442695040888963407);
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 (seed >> 40) as f32 / (1 << 22) as f32 - 2.0
             })
             .collect()
@@ -468,10 +430,7 @@ mod tests {
         for i in 0..20_000 {
             let x = -i as f32 * 0.004_3;
             let exact = f64::from(x).exp();
-            assert!(
-                (f64::from(exp(x)) - exact).abs() <= 3e-7 * exact,
-                "exp({x})"
-            );
+            assert!((f64::from(exp(x)) - exact).abs() <= 3e-7 * exact, "exp({x})");
         }
         assert!(exp(-1000.0) < 1e-37 && exp(f32::NEG_INFINITY) < 1e-37);
     }
@@ -484,16 +443,12 @@ mod tests {
             for (row, z) in z.iter_mut().enumerate() {
                 let scores = &head[row * rows.stride..][..frames];
                 let sum: f64 = scores.iter().map(|s| f64::from(*s).exp()).sum();
-                z.iter_mut()
-                    .zip(scores)
-                    .for_each(|(z, s)| *z = f64::from(*s).exp() / sum);
+                z.iter_mut().zip(scores).for_each(|(z, s)| *z = f64::from(*s).exp() / sum);
             }
             for frame in 0..frames {
                 let mean = z.iter().map(|z| z[frame]).sum::<f64>() / row_count as f64;
-                let variance =
-                    z.iter().map(|z| (z[frame] - mean).powi(2)).sum::<f64>() / row_count as f64;
-                z.iter_mut()
-                    .for_each(|z| z[frame] = (z[frame] - mean) / variance.sqrt());
+                let variance = z.iter().map(|z| (z[frame] - mean).powi(2)).sum::<f64>() / row_count as f64;
+                z.iter_mut().for_each(|z| z[frame] = (z[frame] - mean) / variance.sqrt());
             }
             for (row, z) in z.iter().skip(rows.leading).enumerate() {
                 for frame in 0..frames {
@@ -515,23 +470,11 @@ mod tests {
 
     #[test]
     fn the_fast_matrix_agrees_with_the_plain_one() {
-        for (tokens, frames, leading) in [
-            (1, 4, 0),
-            (5, 50, 3),
-            (23, 333, 0),
-            (40, 1500, 3),
-            (3, 2, 1),
-        ] {
+        for (tokens, frames, leading) in [(1, 4, 0), (5, 50, 3), (23, 333, 0), (40, 1500, 3), (3, 2, 1)] {
             let row_count = tokens + 1 + leading;
             let stride = 1500;
-            let heads: Vec<Vec<f32>> = (0..3)
-                .map(|h| noise(row_count * stride, h + frames as u64))
-                .collect();
-            let rows = AlignmentRows {
-                heads: heads.iter().map(|h| &h[..]).collect(),
-                stride,
-                leading,
-            };
+            let heads: Vec<Vec<f32>> = (0..3).map(|h| noise(row_count * stride, h + frames as u64)).collect();
+            let rows = AlignmentRows { heads: heads.iter().map(|h| &h[..]).collect(), stride, leading };
             let plain = plain_matrix(&rows, row_count, frames);
             let portable = alignment_matrix_portable(&rows, row_count, frames);
             for fast in [alignment_matrix(&rows, row_count, frames), portable] {
@@ -569,9 +512,7 @@ mod tests {
             assert!(first.is_sorted());
             // The path stays in a row until it enters the next, by a step down or a diagonal one.
             let gain_up_to = |row: usize, last: usize| -> f32 {
-                (first[row] as usize..=last)
-                    .map(|frame| matrix[row * frames + frame])
-                    .sum()
+                (first[row] as usize..=last).map(|frame| matrix[row * frames + frame]).sum()
             };
             let mut gain = vec![0.0];
             for row in 0..rows {
@@ -582,11 +523,7 @@ mod tests {
                 };
                 gain = gain
                     .iter()
-                    .flat_map(|g| {
-                        ends.iter()
-                            .map(|e| g + gain_up_to(row, *e))
-                            .collect::<Vec<_>>()
-                    })
+                    .flat_map(|g| ends.iter().map(|e| g + gain_up_to(row, *e)).collect::<Vec<_>>())
                     .collect();
             }
             let found = gain.into_iter().fold(f32::MIN, f32::max);

@@ -25,8 +25,7 @@ struct Truth {
 fn truth() -> &'static Truth {
     static TRUTH: OnceLock<Truth> = OnceLock::new();
     TRUTH.get_or_init(|| {
-        let checkpoint =
-            Checkpoint::open(&weights_installed::folder("whisper-tiny")).expect("it opens");
+        let checkpoint = Checkpoint::open(&weights_installed::folder("whisper-tiny")).expect("it opens");
         let tokenizer = Tokenizer::new(&checkpoint.vocabulary);
         let sound: Vec<f32> = (0..240_000)
             .map(|index| {
@@ -40,13 +39,7 @@ fn truth() -> &'static Truth {
         LogMel::new(checkpoint.dims.n_mels).window(&sound, &mut mel);
         let reference = ReferenceModel::load(&checkpoint).expect("all tensors are there");
         let states = reference.encode(&mel);
-        Truth {
-            checkpoint,
-            tokenizer,
-            mel,
-            reference,
-            states,
-        }
+        Truth { checkpoint, tokenizer, mel, reference, states }
     })
 }
 
@@ -58,12 +51,7 @@ fn backend(isa: Isa, rows: usize) -> CpuBackend {
         first_time: truth.tokenizer.timestamp_begin,
         ..TokenMap::default()
     };
-    let options = CpuOptions {
-        threads: 2,
-        isa,
-        slots: 2,
-        rows,
-    };
+    let options = CpuOptions { threads: 2, isa, slots: 2, rows };
     CpuBackend::load(&truth.checkpoint, tokens, options).expect("all tensors are there")
 }
 
@@ -72,44 +60,22 @@ fn available() -> impl Iterator<Item = Isa> {
 }
 
 fn ask(best: usize) -> Option<Ask> {
-    let rules = Rules {
-        text: true,
-        end: true,
-        at_start: false,
-        times: None,
-    };
-    Some(Ask {
-        rules,
-        best,
-        draw: None,
-        no_speech: false,
-        languages: false,
-    })
+    let rules = Rules { text: true, end: true, at_start: false, times: None };
+    Some(Ask { rules, best, draw: None, no_speech: false, languages: false })
 }
 
 fn prompt(tokenizer: &Tokenizer) -> Vec<u32> {
     let english = tokenizer.language_token("en").expect("English is known");
-    vec![
-        tokenizer.sot,
-        english,
-        tokenizer.transcribe,
-        tokenizer.no_timestamps,
-    ]
+    vec![tokenizer.sot, english, tokenizer.transcribe, tokenizer.no_timestamps]
 }
 
 /// Log-probabilities of text and end after the last of `tokens`, by the plain network.
 fn expected_log_probs(tokens: &[u32]) -> Vec<f32> {
     let truth = truth();
     let logits = truth.reference.decoder_logits(&truth.states, tokens);
-    let last = &logits[(tokens.len() - 1) * truth.checkpoint.dims.n_vocab..]
-        [..=truth.tokenizer.eot as usize];
+    let last = &logits[(tokens.len() - 1) * truth.checkpoint.dims.n_vocab..][..=truth.tokenizer.eot as usize];
     let top = last.iter().copied().fold(f32::MIN, f32::max);
-    let total = top
-        + last
-            .iter()
-            .map(|logit| (logit - top).exp())
-            .sum::<f32>()
-            .ln();
+    let total = top + last.iter().map(|logit| (logit - top).exp()).sum::<f32>().ln();
     last.iter().map(|logit| logit - total).collect()
 }
 
@@ -154,18 +120,10 @@ fn scores_are_those_of_the_plain_network() {
         assert_eq!(answers.len(), 1);
         let best = answers[0].best[0].0 as usize;
         let top = expected.iter().copied().fold(f32::MIN, f32::max);
-        assert!(
-            expected[best] > top - 0.05,
-            "{}: its best token is not the plain network's",
-            isa.name()
-        );
+        assert!(expected[best] > top - 0.05, "{}: its best token is not the plain network's", isa.name());
         for &(token, log_prob) in &answers[0].best {
             let plain = expected[token as usize];
-            assert!(
-                (log_prob - plain).abs() < 0.12,
-                "{}: token {token}: {log_prob}, not {plain}",
-                isa.name()
-            );
+            assert!((log_prob - plain).abs() < 0.12, "{}: token {token}: {log_prob}, not {plain}", isa.name());
         }
     }
 }
@@ -185,37 +143,19 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
         token,
         ask: ask(3),
     };
-    let fed: Vec<Entry> = start
-        .iter()
-        .enumerate()
-        .map(|(position, &token)| entry(0, 0, position, token))
-        .collect();
+    let fed: Vec<Entry> = start.iter().enumerate().map(|(position, &token)| entry(0, 0, position, token)).collect();
     backend.step(&fed);
     // Row 0 branches into three; then row 0 follows row 2, row 2 follows row 1, and row 1 goes on by itself.
     let at = start.len();
-    backend.step(&[
-        entry(0, 0, at, words[0]),
-        entry(1, 0, at, words[1]),
-        entry(2, 0, at, words[2]),
-    ]);
-    let answers = backend.step(&[
-        entry(0, 2, at + 1, words[3]),
-        entry(1, 1, at + 1, words[4]),
-        entry(2, 1, at + 1, words[5]),
-    ]);
-    let pasts = [
-        [words[2], words[3]],
-        [words[1], words[4]],
-        [words[1], words[5]],
-    ];
+    backend.step(&[entry(0, 0, at, words[0]), entry(1, 0, at, words[1]), entry(2, 0, at, words[2])]);
+    let answers =
+        backend.step(&[entry(0, 2, at + 1, words[3]), entry(1, 1, at + 1, words[4]), entry(2, 1, at + 1, words[5])]);
+    let pasts = [[words[2], words[3]], [words[1], words[4]], [words[1], words[5]]];
     for (answer, past) in answers.iter().zip(pasts) {
         let expected = expected_log_probs(&[&start[..], &past[..]].concat());
         for &(token, log_prob) in &answer.best {
             let plain = expected[token as usize];
-            assert!(
-                (log_prob - plain).abs() < 0.12,
-                "after {past:?}: token {token}: {log_prob}, not {plain}"
-            );
+            assert!((log_prob - plain).abs() < 0.12, "after {past:?}: token {token}: {log_prob}, not {plain}");
         }
     }
 }
@@ -226,28 +166,19 @@ fn alignment_scores_are_those_of_the_plain_network() {
     let mut tokens = prompt(&truth.tokenizer);
     tokens.extend(truth.tokenizer.encode(" a short sentence"));
     let heads = &truth.checkpoint.alignment_heads;
-    let expected = truth
-        .reference
-        .cross_attention_scores(&truth.states, &tokens, heads);
+    let expected = truth.reference.cross_attention_scores(&truth.states, &tokens, heads);
     for isa in available() {
         let mut backend = backend(isa, 1);
         backend.encode(&[(0, &truth.mel)]);
         let (first, frames) = (3, 750);
         let got = backend.align(0, &tokens, first, frames);
-        assert_eq!(
-            (got.heads, got.rows, got.frames),
-            (heads.len(), tokens.len() - first, frames)
-        );
+        assert_eq!((got.heads, got.rows, got.frames), (heads.len(), tokens.len() - first, frames));
         for head in 0..got.heads {
             for row in 0..got.rows {
                 for frame in 0..frames {
                     let score = got.scores[(head * got.rows + row) * frames + frame];
                     let plain = expected[head][(row + first) * 1500 + frame];
-                    assert!(
-                        (score - plain).abs() < 0.25,
-                        "{}: {score}, not {plain}",
-                        isa.name()
-                    );
+                    assert!((score - plain).abs() < 0.25, "{}: {score}, not {plain}", isa.name());
                 }
             }
         }

@@ -14,84 +14,19 @@ type Writer = fn(&Path);
 
 /// Every format, its writer, and the file whose damage is tried.
 const FORMATS: [(&str, Format, Writer, &str); 13] = [
-    (
-        "ct2 f32",
-        Format::CTranslate2,
-        |f| weights_formats::ct2(f, 0),
-        "model.bin",
-    ),
-    (
-        "ct2 f16",
-        Format::CTranslate2,
-        |f| weights_formats::ct2(f, 4),
-        "model.bin",
-    ),
-    (
-        "ct2 int8",
-        Format::CTranslate2,
-        |f| weights_formats::ct2(f, 1),
-        "model.bin",
-    ),
-    (
-        "safetensors f32",
-        Format::Safetensors,
-        |f| weights_formats::safetensors(f, "F32", 1),
-        "model.safetensors",
-    ),
-    (
-        "safetensors bf16",
-        Format::Safetensors,
-        |f| weights_formats::safetensors(f, "BF16", 1),
-        "model.safetensors",
-    ),
-    (
-        "safetensors sharded",
-        Format::Safetensors,
-        |f| weights_formats::safetensors(f, "F16", 3),
-        "model-1.safetensors",
-    ),
-    (
-        "ggml f32",
-        Format::Ggml,
-        |f| weights_formats::ggml(f, 0),
-        "ggml-model.bin",
-    ),
-    (
-        "ggml f16",
-        Format::Ggml,
-        |f| weights_formats::ggml(f, 1),
-        "ggml-model.bin",
-    ),
-    (
-        "ggml q4_0",
-        Format::Ggml,
-        |f| weights_formats::ggml(f, 2),
-        "ggml-model.bin",
-    ),
-    (
-        "ggml q5_1",
-        Format::Ggml,
-        |f| weights_formats::ggml(f, 7),
-        "ggml-model.bin",
-    ),
-    (
-        "ggml q8_0",
-        Format::Ggml,
-        |f| weights_formats::ggml(f, 8),
-        "ggml-model.bin",
-    ),
-    (
-        "onnx u8",
-        Format::Onnx,
-        |f| onnx(f, false),
-        "decoder_model_merged_quantized.onnx",
-    ),
-    (
-        "onnx i8 by channel",
-        Format::Onnx,
-        |f| onnx(f, true),
-        "encoder_model_quantized.onnx",
-    ),
+    ("ct2 f32", Format::CTranslate2, |f| weights_formats::ct2(f, 0), "model.bin"),
+    ("ct2 f16", Format::CTranslate2, |f| weights_formats::ct2(f, 4), "model.bin"),
+    ("ct2 int8", Format::CTranslate2, |f| weights_formats::ct2(f, 1), "model.bin"),
+    ("safetensors f32", Format::Safetensors, |f| weights_formats::safetensors(f, "F32", 1), "model.safetensors"),
+    ("safetensors bf16", Format::Safetensors, |f| weights_formats::safetensors(f, "BF16", 1), "model.safetensors"),
+    ("safetensors sharded", Format::Safetensors, |f| weights_formats::safetensors(f, "F16", 3), "model-1.safetensors"),
+    ("ggml f32", Format::Ggml, |f| weights_formats::ggml(f, 0), "ggml-model.bin"),
+    ("ggml f16", Format::Ggml, |f| weights_formats::ggml(f, 1), "ggml-model.bin"),
+    ("ggml q4_0", Format::Ggml, |f| weights_formats::ggml(f, 2), "ggml-model.bin"),
+    ("ggml q5_1", Format::Ggml, |f| weights_formats::ggml(f, 7), "ggml-model.bin"),
+    ("ggml q8_0", Format::Ggml, |f| weights_formats::ggml(f, 8), "ggml-model.bin"),
+    ("onnx u8", Format::Onnx, |f| onnx(f, false), "decoder_model_merged_quantized.onnx"),
+    ("onnx i8 by channel", Format::Onnx, |f| onnx(f, true), "encoder_model_quantized.onnx"),
 ];
 
 #[test]
@@ -99,32 +34,17 @@ fn every_format_gives_the_same_network() {
     for (name, format, write, _) in FORMATS {
         let folder = tempfile::tempdir().expect("a folder for the test");
         write(folder.path());
-        let checkpoint =
-            Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(
-            (checkpoint.format, checkpoint.dims),
-            (format, DIMS),
-            "{name}"
-        );
+        let checkpoint = Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!((checkpoint.format, checkpoint.dims), (format, DIMS), "{name}");
         for (tensor, shape) in canonical_tensors(&DIMS) {
-            assert_eq!(
-                checkpoint.shape(&tensor).expect("listed"),
-                shape,
-                "{name}: {tensor}"
-            );
+            assert_eq!(checkpoint.shape(&tensor).expect("listed"), shape, "{name}: {tensor}");
             let values = checkpoint.tensor(&tensor).expect("listed");
             let wrong = (0..values.len()).find(|i| values[*i] != value_of(&tensor, *i));
             assert_eq!(wrong, None, "{name}: {tensor} {shape:?} differs");
             let (rows, columns) = (shape[0], values.len() / shape[0]);
             let mut some = vec![0.0; (rows / 2) * columns];
-            checkpoint
-                .rows(&tensor, rows - rows / 2..rows, &mut some)
-                .expect("listed");
-            assert_eq!(
-                some,
-                values[(rows - rows / 2) * columns..],
-                "{name}: rows of {tensor}"
-            );
+            checkpoint.rows(&tensor, rows - rows / 2..rows, &mut some).expect("listed");
+            assert_eq!(some, values[(rows - rows / 2) * columns..], "{name}: rows of {tensor}");
         }
         assert!(!checkpoint.has("encoder.blocks.0.attn.key.bias") && !checkpoint.has("nonsense"));
         assert_eq!(checkpoint.vocabulary.bytes(0), b"!", "{name}");
@@ -136,20 +56,15 @@ fn a_format_without_encoder_positions_gets_sinusoids() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     weights_formats::safetensors_without(folder.path(), "encoder.positional_embedding");
     let checkpoint = Checkpoint::open(folder.path()).expect("it opens");
-    let positions = checkpoint
-        .tensor("encoder.positional_embedding")
-        .expect("made");
+    let positions = checkpoint.tensor("encoder.positional_embedding").expect("made");
     let width = DIMS.n_audio_state;
     assert_eq!(positions.len(), 1500 * width);
     // Row 7: the sine and cosine of 7 first, of 7 / 10000 last.
     let row = &positions[7 * width..8 * width];
     let (half, last) = (width / 2, 7e-4f32);
-    for (value, expected) in [
-        (row[0], 7f32.sin()),
-        (row[half], 7f32.cos()),
-        (row[half - 1], last.sin()),
-        (row[width - 1], last.cos()),
-    ] {
+    for (value, expected) in
+        [(row[0], 7f32.sin()), (row[half], 7f32.cos()), (row[half - 1], last.sin()), (row[width - 1], last.cos())]
+    {
         assert!((value - expected).abs() < 1e-6, "{value} {expected}");
     }
 }
@@ -172,11 +87,7 @@ fn files_cut_short_are_errors() {
         let whole = std::fs::read(&path).expect("written");
         for part in 0..24 {
             // Close to the start every few bytes, later in leaps; never a whole file.
-            let length = if part < 12 {
-                part * 5
-            } else {
-                whole.len() - 1 - (24 - part) * whole.len() / 14
-            };
+            let length = if part < 12 { part * 5 } else { whole.len() - 1 - (24 - part) * whole.len() / 14 };
             std::fs::write(&path, &whole[..length.min(whole.len() - 1)]).expect("cut");
             let error = read_all(folder.path()).expect_err(name).to_string();
             assert!(!error.is_empty());
@@ -190,9 +101,7 @@ fn files_cut_short_are_errors() {
 fn absurd_numbers_in_files_never_panic() {
     let mut seed = 9u64;
     let mut random = move |below: usize| {
-        seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (seed >> 33) as usize % below
     };
     for (name, _, write, file) in FORMATS {
@@ -221,78 +130,38 @@ fn graphs_nested_without_end_are_refused() {
     onnx(folder.path(), false);
     let nested = weights_formats::onnx_nested(2000);
     std::fs::write(folder.path().join("encoder_model_quantized.onnx"), nested).expect("written");
-    assert!(matches!(
-        Checkpoint::open(folder.path()),
-        Err(WeightsError::Damaged { .. })
-    ));
+    assert!(matches!(Checkpoint::open(folder.path()), Err(WeightsError::Damaged { .. })));
 }
 
 #[test]
 fn a_missing_tensor_or_a_wrong_vocabulary_is_named() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     weights_formats::safetensors_without(folder.path(), "decoder.blocks.1.cross_attn.value.bias");
-    let error = Checkpoint::open(folder.path())
-        .expect_err("incomplete")
-        .to_string();
-    assert!(
-        error.contains("decoder.blocks.1.cross_attn.value.bias"),
-        "{error}"
-    );
+    let error = Checkpoint::open(folder.path()).expect_err("incomplete").to_string();
+    assert!(error.contains("decoder.blocks.1.cross_attn.value.bias"), "{error}");
 
     weights_formats::ct2(folder.path(), 0);
     std::fs::remove_file(folder.path().join("model.safetensors")).expect("removed");
     std::fs::write(folder.path().join("vocabulary.txt"), "a\nb\n").expect("written");
-    let error = Checkpoint::open(folder.path())
-        .expect_err("wrong vocabulary")
-        .to_string();
+    let error = Checkpoint::open(folder.path()).expect_err("wrong vocabulary").to_string();
     assert!(error.contains("vocabulary"), "{error}");
 
     let empty = tempfile::tempdir().expect("a folder for the test");
-    assert!(matches!(
-        Checkpoint::open(empty.path()),
-        Err(WeightsError::NothingFound { .. })
-    ));
-    assert!(matches!(
-        Checkpoint::open(&empty.path().join("none")),
-        Err(WeightsError::Read { .. })
-    ));
+    assert!(matches!(Checkpoint::open(empty.path()), Err(WeightsError::NothingFound { .. })));
+    assert!(matches!(Checkpoint::open(&empty.path().join("none")), Err(WeightsError::Read { .. })));
 }
 
 #[test]
 fn whisper_base_opens_with_every_tensor_and_its_facts() {
-    let checkpoint =
-        Checkpoint::open(&weights_installed::folder("whisper-base")).expect("it opens");
+    let checkpoint = Checkpoint::open(&weights_installed::folder("whisper-base")).expect("it opens");
     let dims = checkpoint.dims;
-    assert_eq!(
-        (
-            dims.n_mels,
-            dims.n_audio_state,
-            dims.n_audio_head,
-            dims.n_audio_layer
-        ),
-        (80, 512, 8, 6)
-    );
-    assert_eq!(
-        (dims.n_text_ctx, dims.n_text_layer, dims.n_vocab),
-        (448, 6, 51865)
-    );
+    assert_eq!((dims.n_mels, dims.n_audio_state, dims.n_audio_head, dims.n_audio_layer), (80, 512, 8, 6));
+    assert_eq!((dims.n_text_ctx, dims.n_text_layer, dims.n_vocab), (448, 6, 51865));
     assert_eq!(checkpoint.alignment_heads.len(), 8);
     // The encoder's positions are a formula, so they say whether rows, types and offsets are right.
-    let positions = checkpoint
-        .tensor("encoder.positional_embedding")
-        .expect("listed");
-    assert!(
-        (positions[512 * 3] - 3f32.sin()).abs() < 1e-3
-            && (positions[512 * 3 + 256] - 3f32.cos()).abs() < 1e-3
-    );
+    let positions = checkpoint.tensor("encoder.positional_embedding").expect("listed");
+    assert!((positions[512 * 3] - 3f32.sin()).abs() < 1e-3 && (positions[512 * 3 + 256] - 3f32.cos()).abs() < 1e-3);
     for (name, _) in canonical_tensors(&dims) {
-        assert!(
-            checkpoint
-                .tensor(&name)
-                .expect("listed")
-                .iter()
-                .all(|v| v.is_finite()),
-            "{name}"
-        );
+        assert!(checkpoint.tensor(&name).expect("listed").iter().all(|v| v.is_finite()), "{name}");
     }
 }

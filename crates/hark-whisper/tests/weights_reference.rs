@@ -25,8 +25,7 @@ fn sound() -> Vec<f32> {
 
 #[test]
 fn the_reference_network_computes_what_ctranslate2_computes() {
-    let checkpoint =
-        Checkpoint::open(&weights_installed::folder("whisper-base")).expect("it opens");
+    let checkpoint = Checkpoint::open(&weights_installed::folder("whisper-base")).expect("it opens");
     let model = ReferenceModel::load(&checkpoint).expect("all tensors are there");
     let mut mel = vec![0.0; WINDOW_FRAMES * 80];
     LogMel::new(80).window(&sound(), &mut mel);
@@ -43,10 +42,7 @@ fn the_reference_network_computes_what_ctranslate2_computes() {
     ] {
         for (column, expected) in columns.iter().zip(expected) {
             let state = states[row * 512 + column];
-            assert!(
-                (state - expected).abs() < 2e-3,
-                "row {row}, column {column}: {state}, not {expected}"
-            );
+            assert!((state - expected).abs() < 2e-3, "row {row}, column {column}: {state}, not {expected}");
         }
     }
 
@@ -56,27 +52,15 @@ fn the_reference_network_computes_what_ctranslate2_computes() {
     assert_eq!(logits.len(), 51865);
     let odds = |code: &str| logits[tokenizer.language_token(code).expect("known") as usize].exp();
     let all: f32 = tokenizer.languages().iter().map(|code| odds(code)).sum();
-    for (code, expected) in [
-        ("en", 0.603_739),
-        ("nn", 0.052_038),
-        ("pt", 0.036_624),
-        ("ko", 0.033_231),
-    ] {
+    for (code, expected) in [("en", 0.603_739), ("nn", 0.052_038), ("pt", 0.036_624), ("ko", 0.033_231)] {
         let probability = odds(code) / all;
-        assert!(
-            (probability - expected).abs() < 1e-3,
-            "{code}: {probability}, not {expected}"
-        );
+        assert!((probability - expected).abs() < 1e-3, "{code}: {probability}, not {expected}");
     }
 
     // Later tokens do not change what came before them, and the asked heads come back in their order.
     let tokens = [tokenizer.sot, 50259, 50359, 50363];
     let more = model.decoder_logits(&states, &tokens);
-    let worst = more
-        .iter()
-        .zip(&logits)
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f32::max);
+    let worst = more.iter().zip(&logits).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 1e-3, "{worst}");
     let scores = model.cross_attention_scores(&states, &tokens, &[(5, 1), (3, 1)]);
     let swapped = model.cross_attention_scores(&states, &tokens, &[(3, 1), (5, 1)]);

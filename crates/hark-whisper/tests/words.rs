@@ -19,15 +19,9 @@ fn rows_for(starts: &[usize], seed: u64) -> Vec<f32> {
     for (i, start) in starts.iter().enumerate() {
         let end = starts.get(i + 1).copied().unwrap_or(start + 5);
         rows.extend((0..STRIDE).map(|frame| {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let noise = (seed >> 40) as f32 / (1 << 24) as f32;
-            if (*start..end).contains(&frame) {
-                6.0 + noise
-            } else {
-                noise
-            }
+            if (*start..end).contains(&frame) { 6.0 + noise } else { noise }
         }));
     }
     rows
@@ -36,18 +30,9 @@ fn rows_for(starts: &[usize], seed: u64) -> Vec<f32> {
 fn times(text: &str, language: &str, starts: &[usize], frames: usize) -> Vec<AlignedWord> {
     let tokenizer = tokenizer();
     let tokens = tokenizer.encode(text);
-    assert_eq!(
-        starts.len(),
-        tokens.len() + 1,
-        "{text:?} is {} tokens",
-        tokens.len()
-    );
+    assert_eq!(starts.len(), tokens.len() + 1, "{text:?} is {} tokens", tokens.len());
     let (one, two) = (rows_for(starts, 1), rows_for(starts, 2));
-    let rows = AlignmentRows {
-        heads: vec![&one, &two],
-        stride: STRIDE,
-        leading: 0,
-    };
+    let rows = AlignmentRows { heads: vec![&one, &two], stride: STRIDE, leading: 0 };
     let probabilities: Vec<f32> = (0..tokens.len()).map(|i| 1.0 - 0.1 * i as f32).collect();
     let words = word_times(&tokenizer, language, &tokens, &probabilities, &rows, frames);
     assert_sound(&words, tokens.len(), frames);
@@ -60,10 +45,7 @@ fn assert_sound(words: &[AlignedWord], tokens: usize, frames: usize) {
     for word in words {
         assert!(word.start >= end && word.end >= word.start, "{words:?}");
         assert!(word.end <= frames as f64 * 0.02 + 1e-9, "{words:?}");
-        assert_eq!(
-            word.tokens.start, token,
-            "every token belongs to one word, in order"
-        );
+        assert_eq!(word.tokens.start, token, "every token belongs to one word, in order");
         (end, token) = (word.end, word.tokens.end);
     }
     assert_eq!(token, tokens);
@@ -71,16 +53,8 @@ fn assert_sound(words: &[AlignedWord], tokens: usize, frames: usize) {
 
 #[test]
 fn words_begin_and_end_where_attention_says() {
-    let words = times(
-        " ask not what your country",
-        "en",
-        &[10, 30, 48, 66, 84, 110],
-        140,
-    );
-    let found: Vec<_> = words
-        .iter()
-        .map(|w| (w.text.as_str(), w.start, w.end))
-        .collect();
+    let words = times(" ask not what your country", "en", &[10, 30, 48, 66, 84, 110], 140);
+    let found: Vec<_> = words.iter().map(|w| (w.text.as_str(), w.start, w.end)).collect();
     let expected = [
         (" ask", 0.2, 0.6),
         (" not", 0.6, 0.96),
@@ -91,10 +65,7 @@ fn words_begin_and_end_where_attention_says() {
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found.0, expected.0);
         // The median filter may move an edge by a few frames; the start of the first word is free.
-        assert!(
-            (found.1 - expected.1).abs() < 0.25 && (found.2 - expected.2).abs() < 0.07,
-            "{found:?} {expected:?}"
-        );
+        assert!((found.1 - expected.1).abs() < 0.25 && (found.2 - expected.2).abs() < 0.07, "{found:?} {expected:?}");
     }
     assert_eq!(words.len(), 5);
     assert!((words[1].probability - 0.9).abs() < 1e-6);
@@ -121,11 +92,7 @@ fn a_pause_before_the_first_and_after_the_last_word_is_not_part_of_it() {
 fn edges_do_no_harm() {
     let tokenizer = tokenizer();
     let row = vec![0.0; STRIDE];
-    let none = AlignmentRows {
-        heads: vec![&row],
-        stride: STRIDE,
-        leading: 0,
-    };
+    let none = AlignmentRows { heads: vec![&row], stride: STRIDE, leading: 0 };
     assert!(word_times(&tokenizer, "en", &[], &[], &none, 100).is_empty());
 
     let tokens = tokenizer.encode(" one two three, four");
@@ -135,34 +102,18 @@ fn edges_do_no_harm() {
         for flat in [true, false] {
             let rows: Vec<f32> = (0..(tokens.len() + 3) * STRIDE)
                 .map(|_| {
-                    seed = seed
-                        .wrapping_mul(6364136223846793005)
-                        .wrapping_add(1442695040888963407);
+                    seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                     if flat { 1.0 } else { (seed >> 40) as f32 / 1e5 }
                 })
                 .collect();
-            let rows = AlignmentRows {
-                heads: vec![&rows, &rows],
-                stride: STRIDE,
-                leading: 2,
-            };
+            let rows = AlignmentRows { heads: vec![&rows, &rows], stride: STRIDE, leading: 2 };
             let words = word_times(&tokenizer, "en", &tokens, &probabilities, &rows, frames);
             assert_sound(&words, tokens.len(), frames.min(STRIDE));
-            assert_eq!(
-                words.iter().map(|w| w.text.as_str()).collect::<String>(),
-                " one two three, four"
-            );
+            assert_eq!(words.iter().map(|w| w.text.as_str()).collect::<String>(), " one two three, four");
         }
     }
-    let headless = AlignmentRows {
-        heads: vec![],
-        stride: STRIDE,
-        leading: 0,
-    };
-    assert_eq!(
-        word_times(&tokenizer, "en", &tokens, &probabilities, &headless, 100).len(),
-        4
-    );
+    let headless = AlignmentRows { heads: vec![], stride: STRIDE, leading: 0 };
+    assert_eq!(word_times(&tokenizer, "en", &tokens, &probabilities, &headless, 100).len(), 4);
 }
 
 #[test]
@@ -171,8 +122,5 @@ fn languages_without_spaces_have_a_word_for_each_character() {
     let tokens = tokenizer.encode("東京タワー。");
     let starts: Vec<usize> = (0..=tokens.len()).map(|i| 10 + 20 * i).collect();
     let words = times("東京タワー。", "ja", &starts, 200);
-    assert!(
-        words.len() > 2 && words.last().is_some_and(|word| word.text.ends_with('。')),
-        "{words:?}"
-    );
+    assert!(words.len() > 2 && words.last().is_some_and(|word| word.text.ends_with('。')), "{words:?}");
 }

@@ -7,12 +7,7 @@ use hark_export::Format;
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
-#[command(
-    name = "hark",
-    version,
-    arg_required_else_help = true,
-    propagate_version = true
-)]
+#[command(name = "hark", version, arg_required_else_help = true, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -225,17 +220,12 @@ pub(crate) struct BenchArgs {
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
-    name.parse()
-        .map_err(|error: hark_export::ExportError| error.to_string())
+    name.parse().map_err(|error: hark_export::ExportError| error.to_string())
 }
 
 fn parse_isa(name: &str) -> Result<hark_speech::Isa, String> {
     let isa: hark_speech::Isa = name.parse()?;
-    if isa.is_available() {
-        Ok(isa)
-    } else {
-        Err(format!("this machine can't run {name} kernels"))
-    }
+    if isa.is_available() { Ok(isa) } else { Err(format!("this machine can't run {name} kernels")) }
 }
 
 fn parse_temperature(text: &str) -> Result<f32, String> {
@@ -272,9 +262,7 @@ mod tests {
     #[test]
     fn formats_can_be_listed_with_commas() {
         let cli = Cli::parse_from(["hark", "transcribe", "a.mp3", "-f", "srt,json"]);
-        let Command::Transcribe(args) = cli.command else {
-            panic!("not transcribe")
-        };
+        let Command::Transcribe(args) = cli.command else { panic!("not transcribe") };
         assert_eq!(args.format, [Format::Srt, Format::Json]);
     }
 }

@@ -15,15 +15,7 @@ use crate::cli::Common;
 /// What a fresh machine has.
 pub(crate) const DEFAULT_MODEL: &str = "whisper-base";
 
-const KEYS: [&str; 7] = [
-    "models_dir",
-    "catalogue",
-    "model",
-    "language",
-    "format",
-    "threads",
-    "aliases",
-];
+const KEYS: [&str; 7] = ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases"];
 
 /// What the layers below the flags say.
 #[derive(Debug, Clone)]
@@ -71,8 +63,8 @@ impl Config {
     }
 
     fn read(path: &Path) -> Result<Self, CliError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
         let mut config = Self::parse(&text, path.parent().unwrap_or(Path::new("")))
             .map_err(|problem| CliError::Usage(format!("{}: {problem}", path.display())))?;
         config.file = Some(path.to_owned());
@@ -81,18 +73,12 @@ impl Config {
 
     /// `folder` is where relative paths in the file begin.
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
-        let table: toml::Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| error.to_string())?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let mut config = Self::default();
         for (key, value) in table {
             match key.as_str() {
-                "models_dir" => {
-                    config.models_dir = Some(folder.join(expand_home(&string(&key, value)?)))
-                }
-                "catalogue" => {
-                    config.catalogue = Some(folder.join(expand_home(&string(&key, value)?)))
-                }
+                "models_dir" => config.models_dir = Some(folder.join(expand_home(&string(&key, value)?))),
+                "catalogue" => config.catalogue = Some(folder.join(expand_home(&string(&key, value)?))),
                 "model" => config.model = Some(string(&key, value)?),
                 "language" => config.language = Some(string(&key, value)?),
                 "format" => config.format = Some(parse_format(&string(&key, value)?)?),
@@ -105,10 +91,7 @@ impl Config {
     }
 
     /// An empty variable counts as unset, as people clear one with `HARK_MODEL= hark …`.
-    fn apply_environment(
-        &mut self,
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<(), CliError> {
+    fn apply_environment(&mut self, variable: impl Fn(&str) -> Option<OsString>) -> Result<(), CliError> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let text = |name: &str| match set(name).map(OsString::into_string) {
             None => Ok(None),
@@ -128,20 +111,15 @@ impl Config {
             self.language = Some(language);
         }
         if let Some(format) = text("HARK_FORMAT")? {
-            let format = parse_format(&format)
-                .map_err(|problem| CliError::Usage(format!("HARK_FORMAT: {problem}")))?;
+            let format = parse_format(&format).map_err(|problem| CliError::Usage(format!("HARK_FORMAT: {problem}")))?;
             self.format = Some(format);
         }
         if let Some(count) = text("HARK_THREADS")? {
-            let threads = count
-                .parse()
-                .ok()
-                .filter(|count| (1..=1024).contains(count));
-            self.threads = Some(threads.ok_or_else(|| {
-                CliError::Usage(format!(
-                    "HARK_THREADS is {count:?}: give a number from 1 to 1024"
-                ))
-            })?);
+            let threads = count.parse().ok().filter(|count| (1..=1024).contains(count));
+            self.threads =
+                Some(threads.ok_or_else(|| {
+                    CliError::Usage(format!("HARK_THREADS is {count:?}: give a number from 1 to 1024"))
+                })?);
         }
         Ok(())
     }
@@ -152,20 +130,14 @@ fn find_file(common: &Common) -> Result<Option<PathBuf>, CliError> {
     if let Some(path) = &common.config {
         return match path.is_file() {
             true => Ok(Some(path.clone())),
-            false => Err(CliError::Usage(format!(
-                "{}: no such configuration file",
-                path.display()
-            ))),
+            false => Err(CliError::Usage(format!("{}: no such configuration file", path.display()))),
         };
     }
     let user = env::var_os("XDG_CONFIG_HOME")
         .filter(|dir| !dir.is_empty())
         .map(PathBuf::from)
         .or_else(|| Some(env::home_dir()?.join(".config")));
-    let places = [
-        Some(PathBuf::from("hark.toml")),
-        user.map(|dir| dir.join("hark").join("hark.toml")),
-    ];
+    let places = [Some(PathBuf::from("hark.toml")), user.map(|dir| dir.join("hark").join("hark.toml"))];
     Ok(places.into_iter().flatten().find(|path| path.is_file()))
 }
 
@@ -191,21 +163,19 @@ fn threads(key: &str, value: Value) -> Result<usize, String> {
 }
 
 fn parse_format(name: &str) -> Result<Format, String> {
-    name.parse()
-        .map_err(|error: hark_export::ExportError| error.to_string())
+    name.parse().map_err(|error: hark_export::ExportError| error.to_string())
 }
 
 fn aliases(value: Value) -> Result<Aliases, String> {
     let own = Aliases::deserialize(value).map_err(|_| {
-        "`aliases` must be a table: [aliases] with lines like turbo = \"whisper-small\" or a list of such names".to_owned()
+        "`aliases` must be a table: [aliases] with lines like turbo = \"whisper-small\" or a list of such names"
+            .to_owned()
     })?;
     Ok(Aliases::starter().extended(own))
 }
 
 fn unknown_key(key: &str) -> String {
-    let nearest = KEYS
-        .into_iter()
-        .min_by_key(|known| edit_distance(key, known));
+    let nearest = KEYS.into_iter().min_by_key(|known| edit_distance(key, known));
     match nearest.filter(|known| edit_distance(key, known) <= 1 + known.len() / 3) {
         Some(known) => format!("unknown key `{key}`: did you mean `{known}`?"),
         None => format!("unknown key `{key}`: the keys are {}", KEYS.join(", ")),
@@ -248,46 +218,22 @@ mod tests {
         assert_eq!(config.language.as_deref(), Some("de"));
         assert_eq!(config.format, Some(Format::Srt));
         assert_eq!(config.threads, Some(3));
-        let served = config
-            .aliases
-            .resolve("turbo", &["whisper-small".to_owned()])
-            .unwrap();
+        let served = config.aliases.resolve("turbo", &["whisper-small".to_owned()]).unwrap();
         assert_eq!(served.checkpoint, "whisper-small");
     }
 
     #[test]
     fn a_misspelt_key_is_an_error_with_a_hint() {
-        assert_eq!(
-            parse("modle = \"x\"").unwrap_err(),
-            "unknown key `modle`: did you mean `model`?"
-        );
-        assert!(
-            parse("colour = \"x\"")
-                .unwrap_err()
-                .starts_with("unknown key `colour`: the keys are models_dir,")
-        );
+        assert_eq!(parse("modle = \"x\"").unwrap_err(), "unknown key `modle`: did you mean `model`?");
+        assert!(parse("colour = \"x\"").unwrap_err().starts_with("unknown key `colour`: the keys are models_dir,"));
     }
 
     #[test]
     fn values_of_the_wrong_kind_are_errors_that_name_the_key() {
-        assert_eq!(
-            parse("threads = 0").unwrap_err(),
-            "`threads` must be a number from 1 to 1024"
-        );
-        assert_eq!(
-            parse("model = 3").unwrap_err(),
-            "`model` must be a text in quotes"
-        );
-        assert!(
-            parse("format = \"doc\"")
-                .unwrap_err()
-                .contains("txt, srt, vtt, json")
-        );
-        assert!(
-            parse("[aliases]\nturbo = 1")
-                .unwrap_err()
-                .contains("turbo = \"whisper-small\"")
-        );
+        assert_eq!(parse("threads = 0").unwrap_err(), "`threads` must be a number from 1 to 1024");
+        assert_eq!(parse("model = 3").unwrap_err(), "`model` must be a text in quotes");
+        assert!(parse("format = \"doc\"").unwrap_err().contains("txt, srt, vtt, json"));
+        assert!(parse("[aliases]\nturbo = 1").unwrap_err().contains("turbo = \"whisper-small\""));
     }
 
     #[test]
@@ -307,9 +253,6 @@ mod tests {
     fn a_wrong_number_in_the_environment_names_its_variable() {
         let variable = |name: &str| (name == "HARK_THREADS").then(|| "many".into());
         let error = Config::default().apply_environment(variable).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "HARK_THREADS is \"many\": give a number from 1 to 1024"
-        );
+        assert_eq!(error.to_string(), "HARK_THREADS is \"many\": give a number from 1 to 1024");
     }
 }

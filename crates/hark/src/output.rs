@@ -9,10 +9,7 @@ use crate::CliError;
 /// Prints to stdout; a reader that has gone is an early end, not a failure.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::OutputClosed),
         Err(error) => Err(CliError::Failed(format!("stdout: {error}"))),
@@ -45,11 +42,7 @@ pub(crate) fn write_file(path: &Path, content: &str, overwrite: bool) -> Result<
     }
     let mut file = builder.tempfile_in(folder).map_err(problem)?;
     file.write_all(content.as_bytes()).map_err(problem)?;
-    let renamed = if overwrite {
-        file.persist(path)
-    } else {
-        file.persist_noclobber(path)
-    };
+    let renamed = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
     renamed.map(drop).map_err(|error| problem(error.error))
 }
 
@@ -74,9 +67,6 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_an_error_that_names_the_file() {
         let refused = write_file(Path::new("no/such/folder/talk.srt"), "x", true).unwrap_err();
-        assert!(
-            refused.starts_with("can't write no/such/folder/talk.srt: "),
-            "{refused}"
-        );
+        assert!(refused.starts_with("can't write no/such/folder/talk.srt: "), "{refused}");
     }
 }

@@ -20,10 +20,7 @@ fn hark(folder: &Path) -> Command {
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
-    hark(folder)
-        .args(arguments)
-        .output()
-        .expect("the binary starts")
+    hark(folder).args(arguments).output().expect("the binary starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -43,39 +40,20 @@ fn wrong_usage_exits_with_2_and_says_why() {
     let folder = folder();
     for (arguments, reason) in [
         (&["transcribe"][..], "required"),
-        (
-            &["transcribe", "a.mp3", "-f", "doc"],
-            "choose one of txt, srt, vtt, json",
-        ),
+        (&["transcribe", "a.mp3", "-f", "doc"], "choose one of txt, srt, vtt, json"),
         (&["transcribe", "a.mp3", "--beam", "0"], "1..=32"),
-        (
-            &["transcribe", "a.mp3", "--temperature", "9"],
-            "from 0 to 2",
-        ),
-        (
-            &["transcribe", "a.mp3", "--max-line-width", "3"],
-            "10 to 1000",
-        ),
-        (
-            &["transcribe", "a.mp3", "--overwrite", "--skip-existing"],
-            "cannot be used with",
-        ),
+        (&["transcribe", "a.mp3", "--temperature", "9"], "from 0 to 2"),
+        (&["transcribe", "a.mp3", "--max-line-width", "3"], "10 to 1000"),
+        (&["transcribe", "a.mp3", "--overwrite", "--skip-existing"], "cannot be used with"),
         (&["transcribe", "a.mp3", "b.mp3", "-f", "srt"], "-o DIR"),
-        (
-            &["transcribe", "x/a.mp3", "y/a.mp3", "-o", "out/"],
-            "would both be written to out/a.mp3.txt",
-        ),
+        (&["transcribe", "x/a.mp3", "y/a.mp3", "-o", "out/"], "would both be written to out/a.mp3.txt"),
         (&["transcribe", "-", "-"], "only once"),
         (&["models", "pull"], "required"),
         (&["nonsense"], "unrecognized subcommand"),
     ] {
         let output = run(folder.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(
-            stderr(&output).contains(reason),
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert!(stderr(&output).contains(reason), "{arguments:?}: {}", stderr(&output));
         assert_eq!(stdout(&output), "", "{arguments:?}");
     }
 }
@@ -87,17 +65,7 @@ fn each_file_that_fails_has_its_line_and_the_exit_code_is_1() {
     std::fs::write(folder.path().join("done.mp3"), "not read").unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/done.txt"), "kept").unwrap();
-    let output = run(
-        folder.path(),
-        &[
-            "transcribe",
-            "missing.mp3",
-            "talks",
-            "done.mp3",
-            "-o",
-            "out",
-        ],
-    );
+    let output = run(folder.path(), &["transcribe", "missing.mp3", "talks", "done.mp3", "-o", "out"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         stderr(&output),
@@ -106,10 +74,7 @@ fn each_file_that_fails_has_its_line_and_the_exit_code_is_1() {
          done.mp3: out/done.txt exists: --overwrite replaces it, --skip-existing leaves it\n"
     );
     assert_eq!(stdout(&output), "");
-    assert_eq!(
-        std::fs::read_to_string(folder.path().join("out/done.txt")).unwrap(),
-        "kept"
-    );
+    assert_eq!(std::fs::read_to_string(folder.path().join("out/done.txt")).unwrap(), "kept");
 }
 
 #[test]
@@ -117,37 +82,18 @@ fn what_exists_can_be_skipped_without_loading_anything() {
     let folder = folder();
     std::fs::write(folder.path().join("done.mp3"), "not read").unwrap();
     std::fs::write(folder.path().join("done.srt"), "kept").unwrap();
-    let output = run(
-        folder.path(),
-        &[
-            "transcribe",
-            "done.mp3",
-            "-o",
-            "done.srt",
-            "--skip-existing",
-        ],
-    );
+    let output = run(folder.path(), &["transcribe", "done.mp3", "-o", "done.srt", "--skip-existing"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(
-        std::fs::read_to_string(folder.path().join("done.srt")).unwrap(),
-        "kept"
-    );
+    assert_eq!(std::fs::read_to_string(folder.path().join("done.srt")).unwrap(), "kept");
 }
 
 #[test]
 fn a_model_that_is_not_installed_is_named_with_the_command_that_installs_it() {
     let folder = folder();
     std::fs::write(folder.path().join("a.wav"), "RIFF").unwrap();
-    let output = run(
-        folder.path(),
-        &["transcribe", "a.wav", "--model", "whisper-base"],
-    );
+    let output = run(folder.path(), &["transcribe", "a.wav", "--model", "whisper-base"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("hark models pull whisper-base"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("hark models pull whisper-base"), "{}", stderr(&output));
 }
 
 #[test]
@@ -156,29 +102,14 @@ fn the_list_of_models_names_every_model_with_its_licence_and_source() {
     let output = run(folder.path(), &["models"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let table = stdout(&output);
-    for name in [
-        "whisper-tiny",
-        "whisper-base",
-        "whisper-small",
-        "whisper-medium",
-        "whisper-large-v3",
-        "silero-vad",
-    ] {
-        let line = table
-            .lines()
-            .find(|line| line.split_whitespace().next() == Some(name));
+    for name in ["whisper-tiny", "whisper-base", "whisper-small", "whisper-medium", "whisper-large-v3", "silero-vad"] {
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
         let line = line.unwrap_or_else(|| panic!("{name} is not in the list:\n{table}"));
         assert!(line.contains(" - ") && line.contains("MIT"), "{line}");
     }
 
-    let json: serde_json::Value =
-        serde_json::from_str(&stdout(&run(folder.path(), &["models", "--json"]))).unwrap();
-    let base = json["models"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|model| model["name"] == "whisper-base")
-        .unwrap();
+    let json: serde_json::Value = serde_json::from_str(&stdout(&run(folder.path(), &["models", "--json"]))).unwrap();
+    let base = json["models"].as_array().unwrap().iter().find(|model| model["name"] == "whisper-base").unwrap();
     assert_eq!(base["installed"], false);
     assert!(base["sources"].as_array().unwrap().len() > 1);
     assert_eq!(json["aliases"]["large-v3-turbo"], serde_json::Value::Null);
@@ -189,11 +120,7 @@ fn an_unknown_model_is_not_pulled_and_an_absent_one_not_removed() {
     let folder = folder();
     let output = run(folder.path(), &["models", "pull", "whisper-huge"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("\"whisper-huge\""),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("\"whisper-huge\""), "{}", stderr(&output));
 
     let output = run(folder.path(), &["models", "remove", "base"]);
     assert_eq!(output.status.code(), Some(1));
@@ -201,31 +128,19 @@ fn an_unknown_model_is_not_pulled_and_an_absent_one_not_removed() {
 
     let output = run(folder.path(), &["models", "verify"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("no models in"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("no models in"), "{}", stderr(&output));
 }
 
 #[test]
 fn doctor_says_what_is_missing_and_how_to_fix_it() {
     let folder = folder();
     let output = run(folder.path(), &["doctor"]);
-    assert_eq!(
-        output.status.code(),
-        Some(1),
-        "a machine without models is not ready"
-    );
+    assert_eq!(output.status.code(), Some(1), "a machine without models is not ready");
     let report = stdout(&output);
-    assert!(
-        report.contains("→ hark models pull whisper-base"),
-        "{report}"
-    );
+    assert!(report.contains("→ hark models pull whisper-base"), "{report}");
     assert!(report.contains("→ hark models pull silero-vad"), "{report}");
 
-    let json: serde_json::Value =
-        serde_json::from_str(&stdout(&run(folder.path(), &["doctor", "--json"]))).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&stdout(&run(folder.path(), &["doctor", "--json"]))).unwrap();
     assert_eq!(json["ready"], false);
     let findings = json["findings"].as_array().unwrap();
     let finding = |name: &str| {
@@ -234,16 +149,7 @@ fn doctor_says_what_is_missing_and_how_to_fix_it() {
     };
     assert_eq!(finding("speech model")["status"], "missing");
     assert_eq!(finding("temporary folder")["status"], "ok");
-    for name in [
-        "cpu",
-        "cores",
-        "memory",
-        "gpu",
-        "ffmpeg",
-        "configuration",
-        "models folder",
-        "disk",
-    ] {
+    for name in ["cpu", "cores", "memory", "gpu", "ffmpeg", "configuration", "models folder", "disk"] {
         assert!(!finding(name)["detail"].as_str().unwrap().is_empty());
     }
 }
@@ -254,10 +160,7 @@ fn a_wrong_configuration_is_an_error_for_commands_and_a_finding_for_doctor() {
     std::fs::write(folder.path().join("hark.toml"), "modle = \"x\"\n").unwrap();
     let output = run(folder.path(), &["models"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(
-        stderr(&output),
-        "hark: hark.toml: unknown key `modle`: did you mean `model`?\n"
-    );
+    assert_eq!(stderr(&output), "hark: hark.toml: unknown key `modle`: did you mean `model`?\n");
 
     let report = stdout(&run(folder.path(), &["doctor"]));
     assert!(report.contains("did you mean `model`?"), "{report}");
@@ -267,30 +170,16 @@ fn a_wrong_configuration_is_an_error_for_commands_and_a_finding_for_doctor() {
 fn flags_win_over_the_environment_and_the_environment_over_the_file() {
     let folder = folder();
     std::fs::create_dir_all(folder.path().join("config/hark")).unwrap();
-    std::fs::write(
-        folder.path().join("config/hark/hark.toml"),
-        "models_dir = \"from-file\"\n",
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("config/hark/hark.toml"), "models_dir = \"from-file\"\n").unwrap();
     let shown = |command: &mut Command| {
         let output = command.args(["models", "--json"]).output().unwrap();
         let json: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         json["folder"].as_str().unwrap().to_owned()
     };
     let from_file = shown(hark(folder.path()).env_remove("HARK_MODELS"));
-    assert_eq!(
-        Path::new(&from_file),
-        folder.path().join("config/hark/from-file")
-    );
-    assert_eq!(
-        shown(hark(folder.path()).env("HARK_MODELS", "from-env")),
-        "from-env"
-    );
-    let flagged = shown(
-        hark(folder.path())
-            .env("HARK_MODELS", "from-env")
-            .args(["--models-dir", "from-flag"]),
-    );
+    assert_eq!(Path::new(&from_file), folder.path().join("config/hark/from-file"));
+    assert_eq!(shown(hark(folder.path()).env("HARK_MODELS", "from-env")), "from-env");
+    let flagged = shown(hark(folder.path()).env("HARK_MODELS", "from-env").args(["--models-dir", "from-flag"]));
     assert_eq!(flagged, "from-flag");
 }
 
@@ -298,16 +187,9 @@ fn flags_win_over_the_environment_and_the_environment_over_the_file() {
 fn a_reader_that_goes_away_is_no_error() {
     let folder = folder();
     // `true` never reads, so the pipe is closed when the list is written.
-    let script = format!(
-        "{} models --json | true; echo \"${{PIPESTATUS[0]}}\"",
-        env!("CARGO_BIN_EXE_hark")
-    );
+    let script = format!("{} models --json | true; echo \"${{PIPESTATUS[0]}}\"", env!("CARGO_BIN_EXE_hark"));
     for _ in 0..5 {
-        let output = Command::new("bash")
-            .args(["-c", &script])
-            .current_dir(folder.path())
-            .output()
-            .unwrap();
+        let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
         assert_eq!(stdout(&output), "0\n");
         assert_eq!(stderr(&output), "");
     }

@@ -6,28 +6,19 @@ use std::process::{Command, Output, Stdio};
 use hark_api::TranscriptionResult;
 
 /// What the voice says, and words of it that whisper-base must hear from a synthetic voice.
-const SENTENCE: &str =
-    "The weather is nice today. We are going to the market to buy some apples and bread.";
+const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
 const WORDS: [&str; 6] = ["weather", "today", "market", "apples", "bread", "going"];
 
 /// Models where users have them; without them the tests fail, since they could show nothing.
 fn models() -> PathBuf {
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("HARK_MODELS").unwrap_or_else(|| {
         let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
         cache.expect("a home folder").join("hark").join("models")
     });
     for name in ["whisper-base", "silero-vad"] {
         let model = folder.join(name);
-        assert!(
-            model.is_dir(),
-            "{} is not there: `./hark test` installs what tests need",
-            model.display()
-        );
+        assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
     }
     folder
 }
@@ -53,22 +44,13 @@ fn folder_with_talk() -> tempfile::TempDir {
 }
 
 fn speak(text: &str, path: &Path) {
-    let spoken = Command::new("espeak-ng")
-        .args(["-s", "140", "-w"])
-        .arg(path)
-        .arg(text)
-        .status();
+    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
     let spoken = spoken.expect("espeak-ng is not there: `./hark test` installs what tests need");
     assert!(spoken.success());
 }
 
 fn stdout(output: &Output) -> String {
-    assert_eq!(
-        output.status.code(),
-        Some(0),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("stdout is UTF-8")
 }
 
@@ -81,23 +63,14 @@ fn assert_heard(text: &str) {
 #[test]
 fn a_file_becomes_text_on_stdout_and_nothing_else() {
     let folder = folder_with_talk();
-    let output = hark(folder.path())
-        .args(["transcribe", "talk.wav"])
-        .output()
-        .unwrap();
+    let output = hark(folder.path()).args(["transcribe", "talk.wav"]).output().unwrap();
     let text = stdout(&output);
     assert_heard(&text);
     assert_eq!(text.lines().count(), 1, "{text}");
     let summary = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        summary.starts_with("talk.wav: 0:0") && summary.trim_end().ends_with(", en, whisper-base"),
-        "{summary}"
-    );
+    assert!(summary.starts_with("talk.wav: 0:0") && summary.trim_end().ends_with(", en, whisper-base"), "{summary}");
 
-    let quiet = hark(folder.path())
-        .args(["transcribe", "talk.wav", "--quiet"])
-        .output()
-        .unwrap();
+    let quiet = hark(folder.path()).args(["transcribe", "talk.wav", "--quiet"]).output().unwrap();
     assert_eq!(stdout(&quiet), text);
     assert_eq!(String::from_utf8_lossy(&quiet.stderr), "");
 }
@@ -106,60 +79,28 @@ fn a_file_becomes_text_on_stdout_and_nothing_else() {
 fn stdin_becomes_json_with_word_times_that_run_forwards() {
     let folder = folder_with_talk();
     let wav = std::fs::File::open(folder.path().join("talk.wav")).unwrap();
-    let output = hark(folder.path())
-        .args(["transcribe", "-", "-f", "json", "-q"])
-        .stdin(wav)
-        .output()
-        .unwrap();
+    let output = hark(folder.path()).args(["transcribe", "-", "-f", "json", "-q"]).stdin(wav).output().unwrap();
     let result: TranscriptionResult = serde_json::from_str(&stdout(&output)).unwrap();
     assert_heard(&result.text);
-    assert_eq!(
-        (result.language.as_str(), result.model.as_str()),
-        ("en", "whisper-base")
-    );
-    let words: Vec<_> = result
-        .segments
-        .iter()
-        .flat_map(|segment| &segment.words)
-        .collect();
+    assert_eq!((result.language.as_str(), result.model.as_str()), ("en", "whisper-base"));
+    let words: Vec<_> = result.segments.iter().flat_map(|segment| &segment.words).collect();
     assert!(words.len() >= 12, "{} words", words.len());
-    assert!(
-        words
-            .iter()
-            .all(|word| word.start <= word.end && word.end <= result.duration + 0.1)
-    );
+    assert!(words.iter().all(|word| word.start <= word.end && word.end <= result.duration + 0.1));
     assert!(words.windows(2).all(|pair| pair[0].start <= pair[1].start));
 }
 
 #[test]
 fn several_files_are_written_to_a_folder_and_a_bad_one_fails_alone() {
     let folder = folder_with_talk();
-    std::fs::copy(
-        folder.path().join("talk.wav"),
-        folder.path().join("again.wav"),
-    )
-    .unwrap();
+    std::fs::copy(folder.path().join("talk.wav"), folder.path().join("again.wav")).unwrap();
     std::fs::write(folder.path().join("noise.mp3"), "this is no sound").unwrap();
     let output = hark(folder.path())
-        .args([
-            "transcribe",
-            "talk.wav",
-            "noise.mp3",
-            "again.wav",
-            "-f",
-            "srt,vtt",
-            "-o",
-            "subs/",
-            "-q",
-        ])
+        .args(["transcribe", "talk.wav", "noise.mp3", "again.wav", "-f", "srt,vtt", "-o", "subs/", "-q"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        errors.starts_with("noise.mp3: ") && errors.lines().count() == 1,
-        "{errors}"
-    );
+    assert!(errors.starts_with("noise.mp3: ") && errors.lines().count() == 1, "{errors}");
     let mut written: Vec<_> = std::fs::read_dir(folder.path().join("subs"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -175,15 +116,9 @@ fn several_files_are_written_to_a_folder_and_a_bad_one_fails_alone() {
 fn several_texts_on_stdout_keep_the_order_of_the_files() {
     let folder = folder_with_talk();
     speak("One short line.", &folder.path().join("short.wav"));
-    let output = hark(folder.path())
-        .args(["transcribe", "talk.wav", "short.wav", "-q"])
-        .output()
-        .unwrap();
+    let output = hark(folder.path()).args(["transcribe", "talk.wav", "short.wav", "-q"]).output().unwrap();
     let text = stdout(&output);
-    let headings: Vec<_> = text
-        .lines()
-        .filter(|line| line.starts_with("==>"))
-        .collect();
+    let headings: Vec<_> = text.lines().filter(|line| line.starts_with("==>")).collect();
     assert_eq!(headings, ["==> talk.wav <==", "==> short.wav <=="]);
 }
 
@@ -200,30 +135,16 @@ fn an_interrupt_leaves_no_half_written_file() {
         .status()
         .expect("ffmpeg is not there: `./hark test` installs what tests need");
     assert!(looped.success());
-    let mut child = hark(folder.path())
-        .args(["transcribe", "long.wav", "-o", "out/", "-q"])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        hark(folder.path()).args(["transcribe", "long.wav", "-o", "out/", "-q"]).stderr(Stdio::null()).spawn().unwrap();
     // The folder is made when the work begins.
     while !folder.path().join("out").is_dir() {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "ended before the signal"
-        );
+        assert!(child.try_wait().unwrap().is_none(), "ended before the signal");
     }
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    let sent = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(
-        std::fs::read_dir(folder.path().join("out"))
-            .unwrap()
-            .count(),
-        0
-    );
+    assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
 }

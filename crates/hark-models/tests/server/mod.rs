@@ -21,11 +21,7 @@ pub enum Fault {
     /// Close the connection without an answer, so many times.
     Close { times: u32 },
     /// Answer with a status, so many times.
-    Status {
-        status: u16,
-        times: u32,
-        retry_after: Option<u32>,
-    },
+    Status { status: u16, times: u32, retry_after: Option<u32> },
     /// Ignore ranges.
     NoRanges,
     /// Say no length.
@@ -60,45 +56,28 @@ pub struct Server {
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn git_blob(bytes: &[u8]) -> String {
     let mut hasher = sha1::Sha1::new();
     sha1::Digest::update(&mut hasher, format!("blob {}\0", bytes.len()).as_bytes());
     sha1::Digest::update(&mut hasher, bytes);
-    sha1::Digest::finalize(hasher)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    sha1::Digest::finalize(hasher).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// An example program, which `cargo test` builds beside the tests.
 pub fn example(name: &str) -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
-    let built = test
-        .parent()
-        .and_then(std::path::Path::parent)
-        .unwrap()
-        .join("examples");
+    let built = test.parent().and_then(std::path::Path::parent).unwrap().join("examples");
     let path = built.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    assert!(
-        path.is_file(),
-        "{} is missing; build it with `cargo build -p hark-models --examples`",
-        path.display()
-    );
+    assert!(path.is_file(), "{} is missing; build it with `cargo build -p hark-models --examples`", path.display());
     path
 }
 
 impl Server {
     pub fn start(files: HashMap<String, Vec<u8>>) -> Server {
-        let state = Arc::new(Mutex::new(State {
-            files,
-            ..State::default()
-        }));
+        let state = Arc::new(Mutex::new(State { files, ..State::default() }));
         let port = listen(&state);
         // The store that large files are redirected to is another host to the client.
         let store = listen(&state);
@@ -111,11 +90,7 @@ impl Server {
     }
 
     pub fn fault(&self, name: &str, fault: Fault) {
-        self.state
-            .lock()
-            .unwrap()
-            .faults
-            .push((name.to_owned(), fault));
+        self.state.lock().unwrap().faults.push((name.to_owned(), fault));
     }
 
     pub fn redirect(&self) {
@@ -143,13 +118,7 @@ fn listen(state: &Arc<Mutex<State>>) -> u16 {
 
 fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
-    let path = lines
-        .next()
-        .unwrap_or(Ok(String::new()))?
-        .split(' ')
-        .nth(1)
-        .unwrap_or_default()
-        .to_owned();
+    let path = lines.next().unwrap_or(Ok(String::new()))?.split(' ').nth(1).unwrap_or_default().to_owned();
     let mut headers = HashMap::new();
     for line in lines {
         let line = line?;
@@ -158,12 +127,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         };
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
-    let range = headers.get("range").and_then(|r| {
-        r.strip_prefix("bytes=")?
-            .strip_suffix('-')?
-            .parse::<u64>()
-            .ok()
-    });
+    let range = headers.get("range").and_then(|r| r.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<u64>().ok());
     let request = Request {
         path: path.clone(),
         range,
@@ -173,30 +137,15 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let (file, faults, redirect, store) = {
         let mut state = state.lock().unwrap();
         state.requests.push(request.clone());
-        let key = path
-            .strip_prefix("/cdn")
-            .or(path.strip_prefix("/api/resolve-cache"))
-            .unwrap_or(&path)
-            .to_owned();
+        let key = path.strip_prefix("/cdn").or(path.strip_prefix("/api/resolve-cache")).unwrap_or(&path).to_owned();
         let faults = take_faults(&mut state.faults, &path);
-        (
-            state.files.get(&key).cloned(),
-            faults,
-            state.redirect && !path.starts_with("/cdn"),
-            state.store.clone(),
-        )
+        (state.files.get(&key).cloned(), faults, state.redirect && !path.starts_with("/cdn"), state.store.clone())
     };
     for fault in &faults {
         match fault {
             Fault::Close { .. } => return Ok(()),
-            Fault::Status {
-                status,
-                retry_after,
-                ..
-            } => {
-                let wait = retry_after.map_or(String::new(), |seconds| {
-                    format!("Retry-After: {seconds}\r\n")
-                });
+            Fault::Status { status, retry_after, .. } => {
+                let wait = retry_after.map_or(String::new(), |seconds| format!("Retry-After: {seconds}\r\n"));
                 return write!(
                     stream,
                     "HTTP/1.1 {status} Trouble\r\n{wait}Content-Length: 0\r\nConnection: close\r\n\r\n"
@@ -206,18 +155,11 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         }
     }
     let Some(file) = file else {
-        return write!(
-            stream,
-            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        );
+        return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     };
     let large = file.len() > 10_000;
     let has = |wanted: fn(&Fault) -> bool| faults.iter().any(wanted);
-    let stated = if has(|f| matches!(f, Fault::WrongEtag)) {
-        b"else".to_vec()
-    } else {
-        file.clone()
-    };
+    let stated = if has(|f| matches!(f, Fault::WrongEtag)) { b"else".to_vec() } else { file.clone() };
     if redirect && large {
         let linked = sha256(&stated);
         return write!(
@@ -232,25 +174,12 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             "HTTP/1.1 307 Temporary Redirect\r\nLocation: /api/resolve-cache{path}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         );
     }
-    let etag = if large {
-        sha256(&stated)
-    } else {
-        git_blob(&stated)
-    };
-    let unchanged = request
-        .if_range
-        .as_ref()
-        .is_none_or(|known| *known == format!("\"{etag}\""));
-    let start = range
-        .filter(|_| unchanged && !has(|f| matches!(f, Fault::NoRanges)))
-        .unwrap_or(0) as usize;
+    let etag = if large { sha256(&stated) } else { git_blob(&stated) };
+    let unchanged = request.if_range.as_ref().is_none_or(|known| *known == format!("\"{etag}\""));
+    let start = range.filter(|_| unchanged && !has(|f| matches!(f, Fault::NoRanges))).unwrap_or(0) as usize;
     let body = &file[start.min(file.len())..];
     let head = if start > 0 {
-        format!(
-            "206 Partial Content\r\nContent-Range: bytes {start}-{}/{}",
-            file.len() - 1,
-            file.len()
-        )
+        format!("206 Partial Content\r\nContent-Range: bytes {start}-{}/{}", file.len() - 1, file.len())
     } else {
         "200 OK".to_owned()
     };
@@ -260,15 +189,8 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         format!("Content-Length: {}\r\n", body.len())
     };
     // Package indexes are pages, and pip reads no other kind.
-    let kind = if path.ends_with('/') {
-        "text/html"
-    } else {
-        "application/octet-stream"
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {head}\r\nContent-Type: {kind}\r\nETag: \"{etag}\"\r\n{length}Connection: close\r\n\r\n"
-    )?;
+    let kind = if path.ends_with('/') { "text/html" } else { "application/octet-stream" };
+    write!(stream, "HTTP/1.1 {head}\r\nContent-Type: {kind}\r\nETag: \"{etag}\"\r\n{length}Connection: close\r\n\r\n")?;
     send(&mut stream, body, &faults)
 }
 
@@ -298,10 +220,7 @@ fn send(stream: &mut TcpStream, body: &[u8], faults: &[Fault]) -> std::io::Resul
 fn take_faults(faults: &mut [(String, Fault)], path: &str) -> Vec<Fault> {
     let mut taken = Vec::new();
     let mut counted = false;
-    for (_, fault) in faults
-        .iter_mut()
-        .filter(|(name, _)| path.ends_with(name.as_str()))
-    {
+    for (_, fault) in faults.iter_mut().filter(|(name, _)| path.ends_with(name.as_str())) {
         let before = fault.clone();
         match fault {
             Fault::Cut { times, .. }

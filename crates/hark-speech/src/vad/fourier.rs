@@ -52,28 +52,14 @@ pub(super) unsafe fn spectrum<L: Lanes>(
                 // A column without a chunk repeats the last one: its results are never read.
                 let chunk = (column + lane).min(chunks - 1);
                 let samples = &audio[chunk * CHUNK..chunk * CHUNK + CONTEXT + CHUNK];
-                place_frame(
-                    fourier,
-                    samples,
-                    gains[chunk],
-                    frame,
-                    lane,
-                    &mut re,
-                    &mut im,
-                );
+                place_frame(fourier, samples, gains[chunk], frame, lane, &mut re, &mut im);
             }
             // SAFETY: `re` and `im` have 128 lines of at least LANES floats; `out` has all bins of the frame
             // and `column + LANES <= stride`.
             unsafe {
                 let (re, im) = (re.as_mut_ptr().cast::<f32>(), im.as_mut_ptr().cast::<f32>());
                 transform::<L>(fourier, re, im);
-                magnitudes::<L>(
-                    fourier,
-                    re,
-                    im,
-                    stride,
-                    out.as_mut_ptr().add(frame * BINS * stride + column),
-                );
+                magnitudes::<L>(fourier, re, im, stride, out.as_mut_ptr().add(frame * BINS * stride + column));
             }
         }
     }
@@ -81,25 +67,12 @@ pub(super) unsafe fn spectrum<L: Lanes>(
 
 /// Here the lanes are the four frames of the chunk: one transform instead of four.
 #[inline(always)]
-pub(super) unsafe fn spectrum_of_one<L: Lanes>(
-    fourier: &Fourier,
-    audio: &[f32],
-    gain: f32,
-    out: &mut [f32],
-) {
+pub(super) unsafe fn spectrum_of_one<L: Lanes>(fourier: &Fourier, audio: &[f32], gain: f32, out: &mut [f32]) {
     let mut re = [Line([0.0; LINE]); HALF];
     let mut im = [Line([0.0; LINE]); HALF];
     const { assert!(FRAMES <= 4 && L::LANES >= 4) }
     for frame in 0..FRAMES {
-        place_frame(
-            fourier,
-            &audio[..CONTEXT + CHUNK],
-            gain,
-            frame,
-            frame,
-            &mut re,
-            &mut im,
-        );
+        place_frame(fourier, &audio[..CONTEXT + CHUNK], gain, frame, frame, &mut re, &mut im);
     }
     // SAFETY: as in `spectrum`; `out` has all bins, 16 floats each.
     unsafe {
@@ -165,13 +138,7 @@ unsafe fn transform<L: Lanes>(fourier: &Fourier, re: *mut f32, im: *mut f32) {
 
 /// Unfolds the transform of even + i·odd samples into the 129 bins of the real frame, as magnitudes.
 #[inline(always)]
-unsafe fn magnitudes<L: Lanes>(
-    fourier: &Fourier,
-    re: *const f32,
-    im: *const f32,
-    stride: usize,
-    out: *mut f32,
-) {
+unsafe fn magnitudes<L: Lanes>(fourier: &Fourier, re: *const f32, im: *const f32, stride: usize, out: *mut f32) {
     for k in 0..=HALF / 2 {
         let mirror = (HALF - k) % HALF;
         let (cos, sin) = fourier.large[k];
@@ -179,10 +146,7 @@ unsafe fn magnitudes<L: Lanes>(
         unsafe {
             let half = L::splat(0.5);
             let (ar, ai) = (L::load(re.add(k * LINE)), L::load(im.add(k * LINE)));
-            let (br, bi) = (
-                L::load(re.add(mirror * LINE)),
-                L::load(im.add(mirror * LINE)),
-            );
+            let (br, bi) = (L::load(re.add(mirror * LINE)), L::load(im.add(mirror * LINE)));
             // Spectra of the even and of the odd samples.
             let (er, ei) = (L::mul(half, L::add(ar, br)), L::mul(half, L::sub(ai, bi)));
             let (or, oi) = (L::mul(half, L::add(ai, bi)), L::mul(half, L::sub(br, ar)));
@@ -190,14 +154,8 @@ unsafe fn magnitudes<L: Lanes>(
             let tr = L::fnma(oi, s, L::mul(or, c));
             let ti = L::fma(oi, c, L::mul(or, s));
             let magnitude = |r, i| L::sqrt(L::fma(r, r, L::mul(i, i)));
-            L::store(
-                out.add(k * stride),
-                magnitude(L::add(er, tr), L::add(ei, ti)),
-            );
-            L::store(
-                out.add((HALF - k) * stride),
-                magnitude(L::sub(er, tr), L::sub(ti, ei)),
-            );
+            L::store(out.add(k * stride), magnitude(L::add(er, tr), L::add(ei, ti)));
+            L::store(out.add((HALF - k) * stride), magnitude(L::sub(er, tr), L::sub(ti, ei)));
         }
     }
 }

@@ -38,9 +38,7 @@ pub(super) struct Aligned {
 impl Aligned {
     /// Room for at least `floats`.
     pub(super) fn zeroed(floats: usize) -> Self {
-        Aligned {
-            lines: vec![Line([0.0; LINE]); floats.div_ceil(LINE)],
-        }
+        Aligned { lines: vec![Line([0.0; LINE]); floats.div_ceil(LINE)] }
     }
 
     /// Grows to at least `floats`; never shrinks.
@@ -63,9 +61,7 @@ impl std::ops::Deref for Aligned {
 impl std::ops::DerefMut for Aligned {
     fn deref_mut(&mut self) -> &mut [f32] {
         // SAFETY: as for `deref`; the borrow is exclusive.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * LINE)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), self.lines.len() * LINE) }
     }
 }
 
@@ -79,12 +75,7 @@ pub(super) struct Panels {
 
 impl Panels {
     /// Packs a matrix given by its entries `(row, depth)`; `width` is a multiple of 16 and divides `rows`.
-    pub(super) fn pack(
-        rows: usize,
-        depth: usize,
-        width: usize,
-        entry: impl Fn(usize, usize) -> f32,
-    ) -> Self {
+    pub(super) fn pack(rows: usize, depth: usize, width: usize, entry: impl Fn(usize, usize) -> f32) -> Self {
         assert!(width.is_multiple_of(LINE) && rows.is_multiple_of(width));
         let mut data = Aligned::zeroed(rows * depth);
         for row in 0..rows {
@@ -92,12 +83,7 @@ impl Panels {
                 data[(row / width) * width * depth + k * width + row % width] = entry(row, k);
             }
         }
-        Panels {
-            rows,
-            depth,
-            width,
-            data,
-        }
+        Panels { rows, depth, width, data }
     }
 }
 
@@ -126,9 +112,7 @@ pub(super) struct Kernels {
 impl Kernels {
     /// The fastest set this CPU can run.
     pub(super) fn detect() -> Self {
-        *Self::available()
-            .last()
-            .expect("the portable kernels run everywhere")
+        *Self::available().last().expect("the portable kernels run everywhere")
     }
 
     /// Every set this CPU can run, slowest first.
@@ -158,14 +142,9 @@ impl Kernels {
         bias: Option<&[f32]>,
         out: &mut [f32],
     ) {
-        assert!(
-            left.rows.is_multiple_of(LINE) && columns.is_multiple_of(LINE) && columns <= stride
-        );
+        assert!(left.rows.is_multiple_of(LINE) && columns.is_multiple_of(LINE) && columns <= stride);
         assert!(left.rows > 0 && left.depth > 0 && left.step >= LINE && columns > 0);
-        assert!(
-            left.data.len()
-                >= (left.rows / LINE - 1) * left.panel + (left.depth - 1) * left.step + LINE
-        );
+        assert!(left.data.len() >= (left.rows / LINE - 1) * left.panel + (left.depth - 1) * left.step + LINE);
         assert!(right.len() >= (left.depth - 1) * stride + columns);
         assert!(out.len() >= (left.rows - 1) * stride + columns);
         assert!(bias.is_none_or(|b| b.len() >= left.rows));
@@ -176,23 +155,14 @@ impl Kernels {
     /// `out[row] += Σ_k weights[row][first + k] · x[k]` for all rows.
     pub(super) fn accumulate(&self, weights: &Panels, first: usize, x: &[f32], out: &mut [f32]) {
         assert!(weights.rows.is_multiple_of(4 * LINE) && out.len() >= weights.rows);
-        assert!(
-            first + x.len() <= weights.depth && weights.data.len() >= weights.rows * weights.depth
-        );
+        assert!(first + x.len() <= weights.depth && weights.data.len() >= weights.rows * weights.depth);
         // SAFETY: as above; `width` divides `rows`, so every panel is whole.
         unsafe { (self.accumulate)(weights, first, x, out) }
     }
 
     /// Magnitudes `out[frame][bin][chunk]` of as many chunks as there are `gains`, each with its context made louder
     /// by its gain; `audio` holds the context and then the chunks; `stride` (a multiple of 16) is the distance between bins. Columns past the last chunk are filled, too.
-    pub(super) fn spectrum(
-        &self,
-        fourier: &Fourier,
-        audio: &[f32],
-        gains: &[f32],
-        stride: usize,
-        out: &mut [f32],
-    ) {
+    pub(super) fn spectrum(&self, fourier: &Fourier, audio: &[f32], gains: &[f32], stride: usize, out: &mut [f32]) {
         let chunks = gains.len();
         assert!(chunks > 0 && chunks <= stride && stride.is_multiple_of(LINE));
         assert!(audio.len() >= CONTEXT + chunks * CHUNK && out.len() >= FRAMES * BINS * stride);
@@ -201,13 +171,7 @@ impl Kernels {
     }
 
     /// Magnitudes `out[bin][frame]` of one chunk after its context, bins 16 apart.
-    pub(super) fn spectrum_of_one(
-        &self,
-        fourier: &Fourier,
-        audio: &[f32],
-        gain: f32,
-        out: &mut [f32],
-    ) {
+    pub(super) fn spectrum_of_one(&self, fourier: &Fourier, audio: &[f32], gain: f32, out: &mut [f32]) {
         assert!(audio.len() >= CONTEXT + CHUNK && out.len() >= BINS * LINE);
         // SAFETY: as above.
         unsafe { (self.spectrum_of_one)(fourier, audio, gain, out) }
@@ -216,12 +180,7 @@ impl Kernels {
     /// One step of the recurrent cell: sums of the gates (input, forget, new, output) and their bias in,
     /// `cell` and `hidden` replaced.
     pub(super) fn cell(&self, sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
-        assert!(
-            sums.len() >= 4 * UNITS
-                && bias.len() >= 4 * UNITS
-                && cell.len() >= UNITS
-                && hidden.len() >= UNITS
-        );
+        assert!(sums.len() >= 4 * UNITS && bias.len() >= 4 * UNITS && cell.len() >= UNITS && hidden.len() >= UNITS);
         // SAFETY: as above.
         unsafe { (self.cell)(sums, bias, cell, hidden) }
     }
@@ -293,10 +252,7 @@ unsafe fn product<L: Lanes, const ROWS: usize>(
         for row in (0..left.rows).step_by(ROWS) {
             // SAFETY: `row + ROWS <= rows` since ROWS divides 16, and the tile's columns end by `columns`.
             unsafe {
-                let a = left
-                    .data
-                    .as_ptr()
-                    .add((row / LINE) * left.panel + row % LINE);
+                let a = left.data.as_ptr().add((row / LINE) * left.panel + row % LINE);
                 let b = right.as_ptr().add(column);
                 let to = out.as_mut_ptr().add(row * stride + column);
                 let bias = bias.map(|bias| bias.as_ptr().add(row));
@@ -408,24 +364,14 @@ unsafe fn cell<L: Lanes>(sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &
         unsafe {
             let gate = |g: usize| {
                 let at = g * UNITS + unit;
-                L::add(
-                    L::load(sums.as_ptr().add(at)),
-                    L::load(bias.as_ptr().add(at)),
-                )
+                L::add(L::load(sums.as_ptr().add(at)), L::load(bias.as_ptr().add(at)))
             };
-            let (input, forget, output) = (
-                sigmoid::<L>(gate(0)),
-                sigmoid::<L>(gate(1)),
-                sigmoid::<L>(gate(3)),
-            );
+            let (input, forget, output) = (sigmoid::<L>(gate(0)), sigmoid::<L>(gate(1)), sigmoid::<L>(gate(3)));
             let new = tanh::<L>(gate(2));
             let old = L::load(cell.as_ptr().add(unit));
             let now = L::fma(forget, old, L::mul(input, new));
             L::store(cell.as_mut_ptr().add(unit), now);
-            L::store(
-                hidden.as_mut_ptr().add(unit),
-                L::mul(output, tanh::<L>(now)),
-            );
+            L::store(hidden.as_mut_ptr().add(unit), L::mul(output, tanh::<L>(now)));
         }
     }
 }

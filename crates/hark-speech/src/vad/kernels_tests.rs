@@ -16,50 +16,29 @@ impl Random {
 }
 
 fn assert_near(what: &str, got: f32, want: f64, tolerance: f64) {
-    assert!(
-        (got as f64 - want).abs() <= tolerance,
-        "{what}: got {got}, want {want}"
-    );
+    assert!((got as f64 - want).abs() <= tolerance, "{what}: got {got}, want {want}");
 }
 
 #[test]
 fn every_product_kernel_equals_the_plain_sum() {
     let mut random = Random(7);
     for set in Kernels::available() {
-        for (rows, depth, columns) in [
-            (16, 1, 16),
-            (32, 7, 32),
-            (64, 129, 48),
-            (128, 387, 64),
-            (48, 33, 80),
-        ] {
+        for (rows, depth, columns) in [(16, 1, 16), (32, 7, 32), (64, 129, 48), (128, 387, 64), (48, 33, 80)] {
             let matrix = random.floats(rows * depth);
             let packed = Panels::pack(rows, depth, LINE, |r, k| matrix[r * depth + k]);
             let stride = columns + 16;
             let right = random.floats(depth * stride);
             let bias = random.floats(rows);
-            let left = Left {
-                data: &packed.data,
-                panel: depth * LINE,
-                step: LINE,
-                rows,
-                depth,
-            };
+            let left = Left { data: &packed.data, panel: depth * LINE, step: LINE, rows, depth };
             for bias in [None, Some(&bias[..])] {
                 let mut out = vec![f32::NAN; rows * stride];
                 set.product(left, &right, columns, stride, bias, &mut out);
                 for r in 0..rows {
                     for c in 0..columns {
-                        let sum: f64 = (0..depth)
-                            .map(|k| matrix[r * depth + k] as f64 * right[k * stride + c] as f64)
-                            .sum();
+                        let sum: f64 =
+                            (0..depth).map(|k| matrix[r * depth + k] as f64 * right[k * stride + c] as f64).sum();
                         let want = bias.map_or(sum, |b| (sum + b[r] as f64).max(0.0));
-                        assert_near(
-                            &format!("{} {rows}x{depth}x{columns}", set.name),
-                            out[r * stride + c],
-                            want,
-                            1e-4,
-                        );
+                        assert_near(&format!("{} {rows}x{depth}x{columns}", set.name), out[r * stride + c], want, 1e-4);
                     }
                 }
             }
@@ -71,13 +50,7 @@ fn every_product_kernel_equals_the_plain_sum() {
 fn every_accumulate_kernel_equals_the_plain_sum() {
     let mut random = Random(8);
     for set in Kernels::available() {
-        for (rows, depth, width) in [
-            (64, 5, 16),
-            (128, 64, 16),
-            (512, 128, 128),
-            (512, 128, 512),
-            (192, 31, 16),
-        ] {
+        for (rows, depth, width) in [(64, 5, 16), (128, 64, 16), (512, 128, 128), (512, 128, 512), (192, 31, 16)] {
             let matrix = random.floats(rows * depth);
             let packed = Panels::pack(rows, depth, width, |r, k| matrix[r * depth + k]);
             let first = depth / 3;
@@ -86,17 +59,9 @@ fn every_accumulate_kernel_equals_the_plain_sum() {
             let mut out = start.clone();
             set.accumulate(&packed, first, &x, &mut out);
             for r in 0..rows {
-                let sum: f64 = x
-                    .iter()
-                    .enumerate()
-                    .map(|(k, x)| matrix[r * depth + first + k] as f64 * *x as f64)
-                    .sum();
-                assert_near(
-                    &format!("{} {rows}x{depth}/{width}", set.name),
-                    out[r],
-                    start[r] as f64 + sum,
-                    1e-4,
-                );
+                let sum: f64 =
+                    x.iter().enumerate().map(|(k, x)| matrix[r * depth + first + k] as f64 * *x as f64).sum();
+                assert_near(&format!("{} {rows}x{depth}/{width}", set.name), out[r], start[r] as f64 + sum, 1e-4);
             }
         }
     }
@@ -118,18 +83,12 @@ fn every_spectrum_kernel_equals_the_defining_sum() {
             for chunk in 0..chunks {
                 let mut sound = audio[chunk * CHUNK..chunk * CHUNK + CONTEXT + CHUNK].to_vec();
                 let end = sound.len();
-                sound.extend(
-                    (2..66)
-                        .map(|back| audio[chunk * CHUNK + end - back])
-                        .collect::<Vec<_>>(),
-                );
+                sound.extend((2..66).map(|back| audio[chunk * CHUNK + end - back]).collect::<Vec<_>>());
                 for frame in 0..FRAMES {
                     for bin in 0..BINS {
                         let (mut re, mut im) = (0.0f64, 0.0f64);
                         for i in 0..256 {
-                            let x = gains[chunk] as f64
-                                * sound[frame * 128 + i] as f64
-                                * window[i] as f64;
+                            let x = gains[chunk] as f64 * sound[frame * 128 + i] as f64 * window[i] as f64;
                             let angle = std::f64::consts::TAU * (bin * i) as f64 / 256.0;
                             re += x * angle.cos();
                             im -= x * angle.sin();
@@ -163,12 +122,7 @@ fn every_cell_kernel_equals_the_textbook_cell() {
                 let gate = |g: usize| (sums[g * UNITS + u] + bias[g * UNITS + u]) as f64;
                 let now = sigmoid(gate(1)) * before[u] as f64 + sigmoid(gate(0)) * gate(2).tanh();
                 assert_near(&format!("{} cell at {scale}", set.name), cell[u], now, 1e-6);
-                assert_near(
-                    &format!("{} hidden at {scale}", set.name),
-                    hidden[u],
-                    sigmoid(gate(3)) * now.tanh(),
-                    1e-6,
-                );
+                assert_near(&format!("{} hidden at {scale}", set.name), hidden[u], sigmoid(gate(3)) * now.tanh(), 1e-6);
             }
         }
     }

@@ -96,9 +96,7 @@ impl Lanes for Portable {
         const MAGIC: f32 = 12_582_912.0;
         let shifted = a.map(|x| x + MAGIC);
         let n = shifted.map(|x| x - MAGIC);
-        let power = shifted.map(|x| {
-            f32::from_bits(x.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23)
-        });
+        let power = shifted.map(|x| f32::from_bits(x.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23));
         (n, power)
     }
 }
@@ -184,10 +182,7 @@ mod x86 {
             call!({
                 let n = _mm512_cvtps_epi32(a);
                 let biased = _mm512_add_epi32(n, _mm512_set1_epi32(127));
-                (
-                    _mm512_cvtepi32_ps(n),
-                    _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)),
-                )
+                (_mm512_cvtepi32_ps(n), _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)))
             })
         }
     }
@@ -249,10 +244,7 @@ mod x86 {
             call!({
                 let n = _mm256_cvtps_epi32(a);
                 let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
-                (
-                    _mm256_cvtepi32_ps(n),
-                    _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)),
-                )
+                (_mm256_cvtepi32_ps(n), _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)))
             })
         }
     }

@@ -60,14 +60,8 @@ impl SileroVad {
     /// picks the kernels for this CPU.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, VadError> {
         let path = path.as_ref();
-        let in_folder = FILES
-            .map(|name| path.join(name))
-            .into_iter()
-            .find(|file| file.is_file());
-        Ok(SileroVad {
-            weights: Weights::load(in_folder.as_deref().unwrap_or(path))?,
-            kernels: Kernels::detect(),
-        })
+        let in_folder = FILES.map(|name| path.join(name)).into_iter().find(|file| file.is_file());
+        Ok(SileroVad { weights: Weights::load(in_folder.as_deref().unwrap_or(path))?, kernels: Kernels::detect() })
     }
 
     /// Which kernels run: `avx512`, `avx2` or `portable`.
@@ -82,9 +76,7 @@ impl SileroVad {
 
     /// Switches to the named kernels (for comparisons); false when this CPU can't run them.
     pub fn use_kernels(&mut self, name: &str) -> bool {
-        let found = Kernels::available()
-            .into_iter()
-            .find(|set| set.name == name);
+        let found = Kernels::available().into_iter().find(|set| set.name == name);
         if let Some(set) = found {
             self.kernels = set;
         }
@@ -94,9 +86,7 @@ impl SileroVad {
 
 impl std::fmt::Debug for SileroVad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SileroVad")
-            .field("kernels", &self.kernels.name)
-            .finish_non_exhaustive()
+        f.debug_struct("SileroVad").field("kernels", &self.kernels.name).finish_non_exhaustive()
     }
 }
 
@@ -140,10 +130,7 @@ impl VadStream {
     /// `Level` were chosen on the same speech). Ten minutes each of silence, noise, hum and synthetic music
     /// stay below 0.2; in quiet noisy speech more pauses pass for speech (1.8 % of chunks at 5 dB, was 0.1 %).
     pub fn leveled(model: &Arc<SileroVad>) -> Self {
-        VadStream {
-            level: Some(Level { peak: 0.0 }),
-            ..VadStream::new(model)
-        }
+        VadStream { level: Some(Level { peak: 0.0 }), ..VadStream::new(model) }
     }
 
     /// Takes samples and appends one probability per chunk of 512 that is now whole.
@@ -153,10 +140,7 @@ impl VadStream {
             let (now, later) = samples.split_at(room.min(samples.len()));
             // What is no number is silence, and what is far beyond full scale is a decoder's mistake: neither may
             // stay in the recurrent state.
-            self.pending.extend(
-                now.iter()
-                    .map(|&x| if x.is_nan() { 0.0 } else { x.clamp(-4.0, 4.0) }),
-            );
+            self.pending.extend(now.iter().map(|&x| if x.is_nan() { 0.0 } else { x.clamp(-4.0, 4.0) }));
             samples = later;
             let chunks = (self.pending.len() - CONTEXT) / CHUNK;
             if chunks > 0 {
@@ -185,10 +169,7 @@ impl VadStream {
     fn run(&mut self, chunks: usize, probabilities: &mut Vec<f32>) {
         let mut gains = [1.0; BATCH];
         if let Some(level) = &mut self.level {
-            for (gain, chunk) in gains
-                .iter_mut()
-                .zip(self.pending[CONTEXT..].chunks_exact(CHUNK))
-            {
+            for (gain, chunk) in gains.iter_mut().zip(self.pending[CONTEXT..].chunks_exact(CHUNK)) {
                 *gain = level.gain(chunk);
             }
         }
@@ -201,12 +182,7 @@ impl VadStream {
         for sums in self.scratch.gates.chunks_exact_mut(4 * UNITS).take(chunks) {
             kernels.accumulate(&weights.recurrent, 0, &self.hidden, sums);
             kernels.cell(sums, &weights.gate_bias, &mut self.cell, &mut self.hidden);
-            let score: f32 = self
-                .hidden
-                .iter()
-                .zip(&weights.output)
-                .map(|(h, w)| h.max(0.0) * w)
-                .sum();
+            let score: f32 = self.hidden.iter().zip(&weights.output).map(|(h, w)| h.max(0.0) * w).sum();
             probabilities.push(1.0 / (1.0 + (-score - weights.output_bias).exp()));
         }
     }
@@ -214,26 +190,15 @@ impl VadStream {
     /// All that does not depend on the chunk before, as products over the batch.
     fn gates_of_batch(&mut self, gains: &[f32]) {
         let SileroVad { weights, kernels } = &*self.model;
-        let Scratch {
-            spectrum,
-            layers,
-            gates,
-        } = &mut self.scratch;
+        let Scratch { spectrum, layers, gates } = &mut self.scratch;
         let stride = gains.len().next_multiple_of(LINE);
         spectrum.reserve(FRAMES * BINS * stride);
         kernels.spectrum(&weights.fourier, &self.pending, gains, stride, spectrum);
         let mut before: &[f32] = spectrum;
         for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
-            let Convolution {
-                channels,
-                weights,
-                bias,
-            } = convolution;
+            let Convolution { channels, weights, bias } = convolution;
             layer.reserve(taps.len() * weights.rows * stride);
-            for (&(tap, frame, count), out) in taps
-                .iter()
-                .zip(layer.chunks_exact_mut(weights.rows * stride))
-            {
+            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows * stride)) {
                 let left = Left {
                     data: &weights.data[tap * channels * LINE..],
                     panel: weights.depth * LINE,
@@ -241,51 +206,28 @@ impl VadStream {
                     rows: weights.rows,
                     depth: count * channels,
                 };
-                kernels.product(
-                    left,
-                    &before[frame * channels * stride..],
-                    stride,
-                    stride,
-                    Some(bias),
-                    out,
-                );
+                kernels.product(left, &before[frame * channels * stride..], stride, stride, Some(bias), out);
             }
             before = layer;
         }
         // Here the chunks are the rows: gates come out chunk by chunk, as the recurrent loop reads them.
         gates.reserve(stride * 4 * UNITS);
-        let left = Left {
-            data: before,
-            panel: LINE,
-            step: stride,
-            rows: stride,
-            depth: UNITS,
-        };
+        let left = Left { data: before, panel: LINE, step: stride, rows: stride, depth: UNITS };
         kernels.product(left, &weights.input.data, 4 * UNITS, 4 * UNITS, None, gates);
     }
 
     /// The same for one chunk, as products of a matrix and a vector: each weight is read once.
     fn gates_of_one(&mut self, gain: f32) {
         let SileroVad { weights, kernels } = &*self.model;
-        let Scratch {
-            spectrum,
-            layers,
-            gates,
-        } = &mut self.scratch;
+        let Scratch { spectrum, layers, gates } = &mut self.scratch;
         spectrum.reserve(BINS * LINE);
         kernels.spectrum_of_one(&weights.fourier, &self.pending, gain, spectrum);
-        let column: [f32; FRAMES * BINS] =
-            std::array::from_fn(|row| spectrum[row % BINS * LINE + row / BINS]);
+        let column: [f32; FRAMES * BINS] = std::array::from_fn(|row| spectrum[row % BINS * LINE + row / BINS]);
         let mut before: &[f32] = &column;
         for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
-            let Convolution {
-                channels,
-                weights,
-                bias,
-            } = convolution;
+            let Convolution { channels, weights, bias } = convolution;
             layer.reserve(taps.len() * weights.rows);
-            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows))
-            {
+            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows)) {
                 out.copy_from_slice(bias);
                 let x = &before[frame * channels..(frame + count) * channels];
                 kernels.accumulate(weights, tap * channels, x, out);
@@ -329,9 +271,5 @@ impl Level {
 
 /// Per layer and output frame: first tap, first input frame, number of taps. Taps that fall on the zeros
 /// around the four frames are left out; strides are 1, 2, 2, 1, so frames go 4 → 4 → 2 → 1 → 1.
-const TAPS: [&[(usize, usize, usize)]; 4] = [
-    &[(1, 0, 2), (0, 0, 3), (0, 1, 3), (0, 2, 2)],
-    &[(1, 0, 2), (0, 1, 3)],
-    &[(1, 0, 2)],
-    &[(1, 0, 1)],
-];
+const TAPS: [&[(usize, usize, usize)]; 4] =
+    [&[(1, 0, 2), (0, 0, 3), (0, 1, 3), (0, 2, 2)], &[(1, 0, 2), (0, 1, 3)], &[(1, 0, 2)], &[(1, 0, 1)]];

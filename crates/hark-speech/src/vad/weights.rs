@@ -34,32 +34,23 @@ pub(super) struct Weights {
 
 impl Weights {
     pub(super) fn load(path: &Path) -> Result<Self, VadError> {
-        let bytes = std::fs::read(path).map_err(|source| VadError::Unreadable {
-            path: path.to_path_buf(),
-            source,
-        })?;
-        let malformed = |what| VadError::Malformed {
-            path: path.to_path_buf(),
-            what,
-        };
-        Tensors::parse(&bytes)
-            .and_then(|tensors| Weights::pack(&tensors))
-            .map_err(malformed)
+        let bytes = std::fs::read(path).map_err(|source| VadError::Unreadable { path: path.to_path_buf(), source })?;
+        let malformed = |what| VadError::Malformed { path: path.to_path_buf(), what };
+        Tensors::parse(&bytes).and_then(|tensors| Weights::pack(&tensors)).map_err(malformed)
     }
 
     fn pack(file: &Tensors) -> Result<Self, String> {
         let basis = file.floats("stft_conv.weight", 258 * 256)?;
-        let convolution =
-            |n: usize, outputs: usize, channels: usize| -> Result<Convolution, String> {
-                let weights = file.floats(&format!("conv{n}.weight"), outputs * channels * 3)?;
-                Ok(Convolution {
-                    channels,
-                    weights: Panels::pack(outputs, 3 * channels, LINE, |row, k| {
-                        weights[row * 3 * channels + (k % channels) * 3 + k / channels]
-                    }),
-                    bias: file.floats(&format!("conv{n}.bias"), outputs)?,
-                })
-            };
+        let convolution = |n: usize, outputs: usize, channels: usize| -> Result<Convolution, String> {
+            let weights = file.floats(&format!("conv{n}.weight"), outputs * channels * 3)?;
+            Ok(Convolution {
+                channels,
+                weights: Panels::pack(outputs, 3 * channels, LINE, |row, k| {
+                    weights[row * 3 * channels + (k % channels) * 3 + k / channels]
+                }),
+                bias: file.floats(&format!("conv{n}.bias"), outputs)?,
+            })
+        };
         let input = file.floats("lstm_cell.weight_ih", 4 * UNITS * UNITS)?;
         let recurrent = file.floats("lstm_cell.weight_hh", 4 * UNITS * UNITS)?;
         let input_bias = file.floats("lstm_cell.bias_ih", 4 * UNITS)?;
@@ -74,11 +65,7 @@ impl Weights {
             ],
             input: Panels::pack(4 * UNITS, UNITS, 4 * UNITS, |row, k| input[row * UNITS + k]),
             recurrent: Panels::pack(4 * UNITS, UNITS, 128, |row, k| recurrent[row * UNITS + k]),
-            gate_bias: input_bias
-                .iter()
-                .zip(&recurrent_bias)
-                .map(|(a, b)| a + b)
-                .collect(),
+            gate_bias: input_bias.iter().zip(&recurrent_bias).map(|(a, b)| a + b).collect(),
             output: file.floats("final_conv.weight", UNITS)?,
             output_bias: file.floats("final_conv.bias", 1)?[0],
         })
@@ -92,13 +79,8 @@ fn window_of(basis: &[f32]) -> Result<[f32; 256], String> {
     for k in 0..BINS {
         for i in 0..256 {
             let angle = std::f64::consts::TAU * ((k * i) % 256) as f64 / 256.0;
-            let (cos, sin) = (
-                window[i] as f64 * angle.cos(),
-                window[i] as f64 * -angle.sin(),
-            );
-            let off = (basis[k * 256 + i] as f64 - cos)
-                .abs()
-                .max((basis[(BINS + k) * 256 + i] as f64 - sin).abs());
+            let (cos, sin) = (window[i] as f64 * angle.cos(), window[i] as f64 * -angle.sin());
+            let off = (basis[k * 256 + i] as f64 - cos).abs().max((basis[(BINS + k) * 256 + i] as f64 - sin).abs());
             if off > 1e-5 {
                 return Err("its first layer is not a windowed Fourier transform".to_owned());
             }

@@ -150,7 +150,8 @@ mod tests {
         let (heads, frames) = (2, 70);
         let compute = Compute::new(1, Isa::Portable);
         let mut whole = KeyValues::new(heads, frames);
-        let number = |frame: usize, column: usize| ((frame * 37 + column * 101) % 251) as f32 / 30.0 - (column % 5) as f32;
+        let number =
+            |frame: usize, column: usize| ((frame * 37 + column * 101) % 251) as f32 / 30.0 - (column % 5) as f32;
         let bias = [0f32; 32];
         for first in (0..frames).step_by(32) {
             for column in (0..heads * HEAD).step_by(32) {

@@ -147,10 +147,7 @@ impl Decoder {
                     out: linear("attn.out")?,
                     cross_norm: LayerNorm::load(checkpoint, &name("cross_attn_ln"))?,
                     cross_query: linear("cross_attn.query")?,
-                    cross_key_value: load_stacked(
-                        checkpoint,
-                        &[&name("cross_attn.key"), &name("cross_attn.value")],
-                    )?,
+                    cross_key_value: load_stacked(checkpoint, &[&name("cross_attn.key"), &name("cross_attn.value")])?,
                     cross_out: linear("cross_attn.out")?,
                     mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
                     up: linear("mlp.0")?,
@@ -274,8 +271,7 @@ impl Decoder {
         self.past.lineage[row].clear();
         let rows = steps.len().saturating_sub(first);
         let heads = self.alignment_heads.len();
-        let mut captured =
-            AlignmentScores { heads, rows, frames, scores: vec![0.0; heads * rows * frames] };
+        let mut captured = AlignmentScores { heads, rows, frames, scores: vec![0.0; heads * rows * frames] };
         self.forward(compute, &steps, Some((first, &mut captured)));
         captured
     }
@@ -284,7 +280,8 @@ impl Decoder {
     fn forward(&mut self, compute: &Compute, steps: &[Step], mut capture: Option<(usize, &mut AlignmentScores)>) {
         let (width, count) = (self.width, steps.len());
         if self.room.rows < count {
-            self.room = Room { scores: std::mem::replace(&mut self.room.scores, Buffer::zeroed(0)), ..Room::new(count, width) };
+            self.room =
+                Room { scores: std::mem::replace(&mut self.room.scores, Buffer::zeroed(0)), ..Room::new(count, width) };
         }
         self.past.follow(steps);
         self.embed(steps);
@@ -313,7 +310,13 @@ impl Decoder {
                 .filter(|(_, place)| capture.is_some() && place.0 == index)
                 .map(|(tap, place)| (tap, place.1))
                 .collect();
-            self.attend_windows(compute, &groups, index, &taps, capture.as_mut().map(|(first, scores)| (*first, &mut **scores)));
+            self.attend_windows(
+                compute,
+                &groups,
+                index,
+                &taps,
+                capture.as_mut().map(|(first, scores)| (*first, &mut **scores)),
+            );
             let (layer, room) = (&self.layers[index], &mut self.room);
             apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
 
@@ -348,9 +351,8 @@ impl Decoder {
         let query = Rows { start: self.room.query.as_ptr(), stride: width, count: 0 };
         let out = self.room.attended.shared();
         let windows = &self.windows;
-        let captured = capture.map(|(first, scores)| {
-            (first, scores.rows, scores.frames, SharedMut::new(scores.scores.as_mut_ptr()))
-        });
+        let captured = capture
+            .map(|(first, scores)| (first, scores.rows, scores.frames, SharedMut::new(scores.scores.as_mut_ptr())));
         compute.each(groups.len() * heads, |piece, _| {
             let (group, head) = (&groups[piece / heads], piece % heads);
             let block = query.part(group.first, group.count, head * HEAD);

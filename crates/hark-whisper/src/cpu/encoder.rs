@@ -251,7 +251,8 @@ impl Encoder {
             let stream = SharedMut::new(stream.at(first * width));
             let hidden = SharedMut::new(hidden.at(member * CHUNK * hidden_stride));
             let normed_rows = Rows { start: normed.at(first * stride), stride, count };
-            let norm = |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+            let norm =
+                |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
             if let Some(layer) = after.map(|index| &layers[index]) {
                 let add = add_to(compute, stream, width, false);
                 apply_chunk(compute, attended.part(first, count, 0), &layer.out, all(&layer.out), &add);
@@ -268,13 +269,17 @@ impl Encoder {
             norm(&layer.attention_norm);
             let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
             let projections = &layer.query_key_value;
-            apply_chunk(compute, normed_rows, projections, all(projections), &|done, row, column| {
-                match column / width {
+            apply_chunk(
+                compute,
+                normed_rows,
+                projections,
+                all(projections),
+                &|done, row, column| match column / width {
                     0 => query(done, row, column),
                     1 => keys(done, first + row, column - width),
                     _ => values(done, first + row, column - 2 * width),
-                }
-            });
+                },
+            );
         });
     }
 

@@ -65,9 +65,10 @@ impl FromStr for Isa {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Isa::ALL.into_iter().find(|isa| isa.name() == text).ok_or_else(|| {
-            format!("unknown instruction set '{text}': use amx, avx512-bf16, avx512, avx2 or portable")
-        })
+        Isa::ALL
+            .into_iter()
+            .find(|isa| isa.name() == text)
+            .ok_or_else(|| format!("unknown instruction set '{text}': use amx, avx512-bf16, avx512, avx2 or portable"))
     }
 }
 

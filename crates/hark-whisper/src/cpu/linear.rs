@@ -125,13 +125,7 @@ pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Fi
 }
 
 /// The calling member's own product: up to [`CHUNK`] rows, the given blocks of 32 columns.
-pub fn apply_chunk(
-    compute: &Compute,
-    rows: Rows,
-    layer: &Linear,
-    blocks: std::ops::Range<usize>,
-    finish: FinishBlock,
-) {
+pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, blocks: std::ops::Range<usize>, finish: FinishBlock) {
     assert!(rows.count <= CHUNK, "a chunk of rows");
     let mut sums = Sums(std::mem::MaybeUninit::uninit());
     let sums = sums.0.as_mut_ptr().cast::<f32>();

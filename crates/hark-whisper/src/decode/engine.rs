@@ -65,11 +65,7 @@ impl<B: Backend> Engine<B> {
     /// An engine over `backend`.
     pub fn new(backend: B, tokenizer: Arc<Tokenizer>) -> Self {
         let windows = (0..backend.slots()).map(|_| None).collect();
-        Engine {
-            backend,
-            tokenizer,
-            windows,
-        }
+        Engine { backend, tokenizer, windows }
     }
 
     /// The backend, for its name and sizes.
@@ -89,11 +85,7 @@ impl<B: Backend> Engine<B> {
 
     /// The highest lane that is being decoded.
     pub fn highest_lane(&self) -> Option<u8> {
-        self.windows
-            .iter()
-            .flatten()
-            .map(|window| window.job.lane)
-            .max()
+        self.windows.iter().flatten().map(|window| window.job.lane).max()
     }
 
     /// How many more windows fit.
@@ -106,11 +98,7 @@ impl<B: Backend> Engine<B> {
     /// # Panics
     /// When no slot is free.
     pub fn admit(&mut self, job: Job) {
-        let slot = self
-            .windows
-            .iter()
-            .position(Option::is_none)
-            .expect("a free slot");
+        let slot = self.windows.iter().position(Option::is_none).expect("a free slot");
         self.backend.encode(&[(slot, &job.mel)]);
         let temperatures = job.options.temperatures.iter().copied().collect();
         let mut window = Window {
@@ -122,10 +110,7 @@ impl<B: Backend> Engine<B> {
             temperature: 0.0,
             refused: None,
             // The values have done their work; what is kept of the job is small.
-            job: Job {
-                mel: Vec::new(),
-                ..job
-            },
+            job: Job { mel: Vec::new(), ..job },
         };
         let known = match &window.job.options.language {
             Language::Known(code) => Some(code.clone()),
@@ -142,10 +127,7 @@ impl<B: Backend> Engine<B> {
     /// Drops the windows that `unwanted` names.
     pub fn drop_windows(&mut self, mut unwanted: impl FnMut(u64) -> bool) {
         for window in &mut self.windows {
-            if window
-                .as_ref()
-                .is_some_and(|window| unwanted(window.job.id))
-            {
+            if window.as_ref().is_some_and(|window| unwanted(window.job.id)) {
                 *window = None;
             }
         }
@@ -153,12 +135,7 @@ impl<B: Backend> Engine<B> {
 
     /// How many different lanes are being decoded.
     pub fn lanes(&self) -> usize {
-        let mut lanes: Vec<u8> = self
-            .windows
-            .iter()
-            .flatten()
-            .map(|window| window.job.lane)
-            .collect();
+        let mut lanes: Vec<u8> = self.windows.iter().flatten().map(|window| window.job.lane).collect();
         lanes.sort_unstable();
         lanes.dedup();
         lanes.len()
@@ -169,19 +146,10 @@ impl<B: Backend> Engine<B> {
         let mut entries = Vec::new();
         let mut shares: Vec<(usize, usize)> = Vec::new();
         for (slot, window) in self.windows.iter_mut().enumerate() {
-            if let Some(window) = window
-                .as_mut()
-                .filter(|window| window.job.lane >= least_lane)
-            {
+            if let Some(window) = window.as_mut().filter(|window| window.job.lane >= least_lane) {
                 let before = entries.len();
                 window.entries(slot, &self.tokenizer, &mut entries);
-                shares.push((
-                    slot,
-                    entries[before..]
-                        .iter()
-                        .filter(|entry| entry.ask.is_some())
-                        .count(),
-                ));
+                shares.push((slot, entries[before..].iter().filter(|entry| entry.ask.is_some()).count()));
             }
         }
         if entries.is_empty() {
@@ -217,13 +185,7 @@ impl<B: Backend> Engine<B> {
 }
 
 /// Finds the times of the words of a decoded window.
-fn align<B: Backend>(
-    backend: &mut B,
-    tokenizer: &Tokenizer,
-    slot: usize,
-    job: &Job,
-    decoded: &mut Decoded,
-) {
+fn align<B: Backend>(backend: &mut B, tokenizer: &Tokenizer, slot: usize, job: &Job, decoded: &mut Decoded) {
     let is_text = |token: u32| token < tokenizer.eot;
     let (text, probabilities): (Vec<u32>, Vec<f32>) = decoded
         .tokens
@@ -241,21 +203,11 @@ fn align<B: Backend>(
     tokens.extend(&text);
     let scores = backend.align(slot, &tokens, 0, job.frames);
     let rows = AlignmentRows {
-        heads: scores
-            .scores
-            .chunks_exact(scores.rows * scores.frames)
-            .collect(),
+        heads: scores.scores.chunks_exact(scores.rows * scores.frames).collect(),
         stride: scores.frames,
         leading,
     };
-    decoded.words = word_times(
-        tokenizer,
-        &decoded.language,
-        &text,
-        &probabilities,
-        &rows,
-        job.frames,
-    );
+    decoded.words = word_times(tokenizer, &decoded.language, &text, &probabilities, &rows, job.frames);
 }
 
 impl Window {
@@ -282,11 +234,7 @@ impl Window {
             return false;
         };
         let options = &self.job.options;
-        let width = if temperature > 0.0 {
-            options.best_of
-        } else {
-            options.beam
-        };
+        let width = if temperature > 0.0 { options.best_of } else { options.beam };
         let prompt_len = self.prompt(tokenizer).len();
         let plan = Plan {
             width: width.clamp(1, rows),
@@ -295,8 +243,7 @@ impl Window {
             most_tokens: options.most_tokens.min(448 - prompt_len),
             last_time: tokenizer.timestamp_begin + self.job.frames as u32,
         };
-        let seed =
-            self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
+        let seed = self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
         self.temperature = temperature;
         self.phase = Phase::Prompting(Search::new(plan, prompt_len, seed));
         true
@@ -315,33 +262,16 @@ impl Window {
             token: prompt[position],
             ask,
         };
-        let nothing = Ask {
-            rules: Rules::default(),
-            best: 0,
-            draw: None,
-            no_speech: true,
-            languages: false,
-        };
+        let nothing = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: false };
         let last = prompt.len() - 1;
         match &mut self.phase {
-            Phase::Detecting => out.push(entry(
-                0,
-                0,
-                Some(Ask {
-                    languages: true,
-                    ..nothing
-                }),
-            )),
+            Phase::Detecting => out.push(entry(0, 0, Some(Ask { languages: true, ..nothing }))),
             Phase::Prompting(search) => {
                 let asks = search.first_asks(tokenizer);
                 let spreads = asks.len() > 1;
                 for position in 0..last + usize::from(!spreads) {
                     let is_start = prompt[position] == tokenizer.sot;
-                    let ask = if position == last {
-                        Some(asks[0])
-                    } else {
-                        is_start.then_some(nothing)
-                    };
+                    let ask = if position == last { Some(asks[0]) } else { is_start.then_some(nothing) };
                     out.push(entry(0, position, ask));
                 }
             }
@@ -355,12 +285,7 @@ impl Window {
     }
 
     /// Takes the answers to the entries; returns the outcome when the window is done.
-    fn absorb(
-        &mut self,
-        answers: &[crate::backend::Answer],
-        tokenizer: &Tokenizer,
-        rows: usize,
-    ) -> Option<Outcome> {
+    fn absorb(&mut self, answers: &[crate::backend::Answer], tokenizer: &Tokenizer, rows: usize) -> Option<Outcome> {
         match std::mem::replace(&mut self.phase, Phase::Detecting) {
             Phase::Detecting => {
                 let mut heard: Vec<(String, f32)> = tokenizer
@@ -426,12 +351,7 @@ impl Window {
         }
         // Of refused results keep the likeliest that does not repeat itself.
         let better = self.refused.as_ref().is_none_or(|other| {
-            let key = |result: &Decoded| {
-                (
-                    result.compression <= options.most_compression,
-                    result.mean_log_prob,
-                )
-            };
+            let key = |result: &Decoded| (result.compression <= options.most_compression, result.mean_log_prob);
             key(&decoded).partial_cmp(&key(other)) == Some(std::cmp::Ordering::Greater)
         });
         if better {
@@ -440,9 +360,7 @@ impl Window {
         if self.next_attempt(tokenizer, rows) {
             return None;
         }
-        self.refused
-            .take()
-            .map(|decoded| Outcome::Decoded(Box::new(decoded)))
+        self.refused.take().map(|decoded| Outcome::Decoded(Box::new(decoded)))
     }
 
     fn decoded(&self, best: Option<Hypothesis>, tokenizer: &Tokenizer) -> Decoded {
@@ -453,11 +371,7 @@ impl Window {
             }
             None => (Vec::new(), Vec::new(), f32::NEG_INFINITY),
         };
-        let text_tokens: Vec<u32> = tokens
-            .iter()
-            .copied()
-            .filter(|&token| token < tokenizer.eot)
-            .collect();
+        let text_tokens: Vec<u32> = tokens.iter().copied().filter(|&token| token < tokenizer.eot).collect();
         let text = tokenizer.decode(&text_tokens).trim().to_owned();
         Decoded {
             language: self.language.clone(),

@@ -112,10 +112,7 @@ fn compression_ratio(text: &str) -> f32 {
     use std::io::Write;
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     // Writing to a vector cannot fail.
-    let deflated = encoder
-        .write_all(text.as_bytes())
-        .and_then(|()| encoder.finish())
-        .map_or(1, |out| out.len());
+    let deflated = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()).map_or(1, |out| out.len());
     text.len() as f32 / deflated as f32
 }
 

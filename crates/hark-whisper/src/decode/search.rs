@@ -59,13 +59,7 @@ pub struct Search {
 impl Search {
     /// A search whose prompt of `prompt_len` tokens is in row 0.
     pub fn new(plan: Plan, prompt_len: usize, seed: u64) -> Self {
-        Search {
-            plan,
-            prompt_len,
-            live: Vec::new(),
-            finished: Vec::new(),
-            random: seed | 1,
-        }
+        Search { plan, prompt_len, live: Vec::new(), finished: Vec::new(), random: seed | 1 }
     }
 
     /// What to ask after the last token of the prompt, and in which rows: drawn hypotheses start in rows of their own.
@@ -80,13 +74,7 @@ impl Search {
 
     /// Takes the answers to [`Search::first_asks`].
     pub fn begin(&mut self, answers: &[Answer], tokenizer: &Tokenizer) {
-        let empty = |row: usize| Hypothesis {
-            row,
-            parent: row,
-            tokens: Vec::new(),
-            log_probs: Vec::new(),
-            sum: 0.0,
-        };
+        let empty = |row: usize| Hypothesis { row, parent: row, tokens: Vec::new(), log_probs: Vec::new(), sum: 0.0 };
         self.live = (0..answers.len()).map(empty).collect();
         self.absorb(answers, tokenizer);
     }
@@ -113,11 +101,7 @@ impl Search {
         // (log-probability of the whole, index of the hypothesis, token, its log-probability)
         let mut candidates: Vec<(f32, usize, u32, f32)> = Vec::new();
         for (index, answer) in answers.iter().enumerate() {
-            for &(token, log_prob) in answer
-                .best
-                .iter()
-                .filter(|(_, log_prob)| log_prob.is_finite())
-            {
+            for &(token, log_prob) in answer.best.iter().filter(|(_, log_prob)| log_prob.is_finite()) {
                 candidates.push((self.live[index].sum + log_prob, index, token, log_prob));
             }
         }
@@ -161,35 +145,21 @@ impl Search {
             .zip(rows)
             .map(|((index, token, log_prob), row)| {
                 let parent = &before[index];
-                let row = if drawn {
-                    parent.row
-                } else {
-                    row.unwrap_or_default()
-                };
+                let row = if drawn { parent.row } else { row.unwrap_or_default() };
                 let mut tokens = Vec::with_capacity(parent.tokens.len() + 16);
                 tokens.extend_from_slice(&parent.tokens);
                 tokens.push(token);
                 let mut log_probs = Vec::with_capacity(parent.log_probs.len() + 16);
                 log_probs.extend_from_slice(&parent.log_probs);
                 log_probs.push(log_prob);
-                Hypothesis {
-                    row,
-                    parent: parent.row,
-                    tokens,
-                    log_probs,
-                    sum: parent.sum + log_prob,
-                }
+                Hypothesis { row, parent: parent.row, tokens, log_probs, sum: parent.sum + log_prob }
             })
             .collect();
         if self.finished.len() >= self.plan.width {
             self.live.clear();
         }
         let most = self.plan.most_tokens;
-        if self
-            .live
-            .iter()
-            .any(|hypothesis| hypothesis.tokens.len() >= most || is_looping(&hypothesis.tokens))
-        {
+        if self.live.iter().any(|hypothesis| hypothesis.tokens.len() >= most || is_looping(&hypothesis.tokens)) {
             // Beams grow in step: all are as long. Those that ran out count as they are.
             let room = self.plan.width.saturating_sub(self.finished.len());
             self.finished.extend(self.live.drain(..).take(room.max(1)));
@@ -204,29 +174,15 @@ impl Search {
 
     /// The best text.
     pub fn best(self) -> Option<Hypothesis> {
-        self.finished
-            .into_iter()
-            .max_by(|a, b| a.rank().total_cmp(&b.rank()))
+        self.finished.into_iter().max_by(|a, b| a.rank().total_cmp(&b.rank()))
     }
 
     fn ask(&mut self, rules: Rules) -> Ask {
-        let draw = (self.plan.temperature > 0.0).then(|| Draw {
-            temperature: self.plan.temperature,
-            uniform: self.uniform(),
-        });
+        let draw =
+            (self.plan.temperature > 0.0).then(|| Draw { temperature: self.plan.temperature, uniform: self.uniform() });
         // One more than the beam: if the end is among them, enough others remain.
-        let best = if self.plan.width == 1 {
-            1
-        } else {
-            self.plan.width + 1
-        };
-        Ask {
-            rules,
-            best,
-            draw,
-            no_speech: false,
-            languages: false,
-        }
+        let best = if self.plan.width == 1 { 1 } else { self.plan.width + 1 };
+        Ask { rules, best, draw, no_speech: false, languages: false }
     }
 
     /// The next number in 0..1 of a splitmix64 sequence.
@@ -242,55 +198,25 @@ impl Search {
     fn rules(&self, tokens: &[u32], tokenizer: &Tokenizer) -> Rules {
         let at_start = tokens.is_empty();
         if !self.plan.timestamps {
-            return Rules {
-                text: true,
-                end: true,
-                at_start,
-                times: None,
-            };
+            return Rules { text: true, end: true, at_start, times: None };
         }
         let first = tokenizer.timestamp_begin;
         let last = self.plan.last_time + 1;
         if at_start {
             let limit = (first + FIRST_TIME_LIMIT + 1).min(last);
-            return Rules {
-                text: false,
-                end: false,
-                at_start,
-                times: Some((first, limit)),
-            };
+            return Rules { text: false, end: false, at_start, times: Some((first, limit)) };
         }
         let is_time = |token: u32| token >= first;
         let last_is_time = tokens.last().is_some_and(|&token| is_time(token));
         let before_is_time = tokens.len() < 2 || is_time(tokens[tokens.len() - 2]);
-        let latest = tokens
-            .iter()
-            .rev()
-            .copied()
-            .find(|&token| is_time(token))
-            .unwrap_or(first);
+        let latest = tokens.iter().rev().copied().find(|&token| is_time(token)).unwrap_or(first);
         match (last_is_time, before_is_time) {
             // A pair of timestamps (or the first one): text must follow.
-            (true, true) => Rules {
-                text: true,
-                end: true,
-                at_start: false,
-                times: None,
-            },
+            (true, true) => Rules { text: true, end: true, at_start: false, times: None },
             // An end time: its start time follows, or the end of the text.
-            (true, false) => Rules {
-                text: false,
-                end: true,
-                at_start: false,
-                times: Some((latest, last)),
-            },
+            (true, false) => Rules { text: false, end: true, at_start: false, times: Some((latest, last)) },
             // Inside a segment: its end must lie behind its start.
-            (false, _) => Rules {
-                text: true,
-                end: true,
-                at_start: false,
-                times: Some((latest + 1, last)),
-            },
+            (false, _) => Rules { text: true, end: true, at_start: false, times: Some((latest + 1, last)) },
         }
     }
 }
@@ -302,8 +228,7 @@ fn is_looping(tokens: &[u32]) -> bool {
         let span = length * TIMES;
         tokens.len() >= span && {
             let tail = &tokens[tokens.len() - span..];
-            tail.chunks_exact(length)
-                .all(|phrase| phrase == &tail[..length])
+            tail.chunks_exact(length).all(|phrase| phrase == &tail[..length])
         }
     })
 }

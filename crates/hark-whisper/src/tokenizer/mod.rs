@@ -49,10 +49,7 @@ impl Tokenizer {
     /// Builds the tokenizer of a checkpoint from its vocabulary.
     pub fn new(vocabulary: &Vocabulary) -> Self {
         let eot = vocabulary.text_tokens() as u32;
-        let languages: Vec<_> = LANGUAGES[..vocabulary.language_count()]
-            .iter()
-            .map(|language| language.code)
-            .collect();
+        let languages: Vec<_> = LANGUAGES[..vocabulary.language_count()].iter().map(|language| language.code).collect();
         let after_languages = eot + 2 + languages.len() as u32;
         Self {
             eot,
@@ -114,11 +111,7 @@ impl Tokenizer {
 
     /// The bytes of ids; special tokens are left out.
     pub fn decode_bytes(&self, tokens: &[u32]) -> Vec<u8> {
-        tokens
-            .iter()
-            .flat_map(|token| self.vocabulary.bytes(*token))
-            .copied()
-            .collect()
+        tokens.iter().flat_map(|token| self.vocabulary.bytes(*token)).copied().collect()
     }
 
     /// Tokens of symbols that subtitles and annotations use but nobody says, by OpenAI's rule.
@@ -128,9 +121,7 @@ impl Tokenizer {
         const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
         let mut found = vec![self.encode(" -")[0], self.encode(" '")[0]];
         let symbols = SYMBOLS.split_whitespace().map(|symbol| (symbol, false));
-        for (symbol, is_music) in
-            symbols.chain(MUSIC.split_whitespace().map(|symbol| (symbol, true)))
-        {
+        for (symbol, is_music) in symbols.chain(MUSIC.split_whitespace().map(|symbol| (symbol, true))) {
             for tokens in [self.encode(symbol), self.encode(&format!(" {symbol}"))] {
                 // The music signs share their first bytes with nothing spoken, so the first token is enough.
                 if tokens.len() == 1 || is_music {
@@ -146,14 +137,7 @@ impl Tokenizer {
     /// Tokens a transcript never contains: the non-speech ones and the special ones that only begin a prompt.
     pub fn default_suppress_tokens(&self) -> Vec<u32> {
         let mut tokens = self.non_speech_tokens();
-        tokens.extend([
-            self.sot,
-            self.translate,
-            self.transcribe,
-            self.sot_lm,
-            self.sot_prev,
-            self.no_speech,
-        ]);
+        tokens.extend([self.sot, self.translate, self.transcribe, self.sot_lm, self.sot_prev, self.no_speech]);
         tokens
     }
 
@@ -166,11 +150,7 @@ impl Tokenizer {
 
     /// Words of a text with the tokens of each: split at spaces and punctuation, or at characters in languages
     /// written without spaces.
-    pub fn split_to_word_tokens(
-        &self,
-        tokens: &[u32],
-        language: &str,
-    ) -> (Vec<String>, Vec<Vec<u32>>) {
+    pub fn split_to_word_tokens(&self, tokens: &[u32], language: &str) -> (Vec<String>, Vec<Vec<u32>>) {
         words::split(self, tokens, language)
     }
 }

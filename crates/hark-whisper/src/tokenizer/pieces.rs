@@ -55,17 +55,11 @@ fn piece_length(text: &str) -> usize {
     // A run of spaces leaves its last one to the word that follows.
     let run = run_length(text, Kind::Space);
     let last = text[..run].chars().next_back().map_or(0, char::len_utf8);
-    if run < text.len() && run > last {
-        run - last
-    } else {
-        run
-    }
+    if run < text.len() && run > last { run - last } else { run }
 }
 
 fn run_length(text: &str, wanted: Kind) -> usize {
-    text.char_indices()
-        .find(|(_, letter)| kind(*letter) != wanted)
-        .map_or(text.len(), |(at, _)| at)
+    text.char_indices().find(|(_, letter)| kind(*letter) != wanted).map_or(text.len(), |(at, _)| at)
 }
 
 #[cfg(test)]
@@ -75,10 +69,7 @@ mod tests {
     #[test]
     fn pieces_follow_the_expression() {
         let cut = |text| split(text).collect::<Vec<_>>();
-        assert_eq!(
-            cut("I'll say it's 3rd,  ok"),
-            ["I", "'ll", " say", " it", "'s", " 3", "rd", ",", " ", " ok"]
-        );
+        assert_eq!(cut("I'll say it's 3rd,  ok"), ["I", "'ll", " say", " it", "'s", " 3", "rd", ",", " ", " ok"]);
         assert_eq!(cut("a \n b  "), ["a", " \n", " b", "  "]);
         assert_eq!(cut("\nx\u{3000}y"), ["\n", "x", "\u{3000}", "y"]);
         assert_eq!(cut("नमस्ते"), ["नमस", "्", "त", "े"]);

@@ -49,9 +49,7 @@ pub enum VocabularyError {
         what: String,
     },
     /// The vocabulary and the weights do not belong together.
-    #[error(
-        "a vocabulary of {tokens} tokens does not fit weights with {n_vocab}: they are from different models"
-    )]
+    #[error("a vocabulary of {tokens} tokens does not fit weights with {n_vocab}: they are from different models")]
     WrongSize {
         /// Tokens in the vocabulary file.
         tokens: usize,
@@ -65,18 +63,10 @@ impl Vocabulary {
     pub fn open(folder: &Path, n_vocab: usize) -> Result<Self, VocabularyError> {
         let above = folder.parent().filter(|_| folder.ends_with("onnx"));
         for folder in [Some(folder), above].into_iter().flatten() {
-            for name in [
-                "vocabulary.txt",
-                "vocabulary.json",
-                "vocab.json",
-                "tokenizer.json",
-            ] {
+            for name in ["vocabulary.txt", "vocabulary.json", "vocab.json", "tokenizer.json"] {
                 let path = folder.join(name);
                 if path.is_file() {
-                    let damaged = |what: String| VocabularyError::Damaged {
-                        path: path.clone(),
-                        what,
-                    };
+                    let damaged = |what: String| VocabularyError::Damaged { path: path.clone(), what };
                     let written = read_strings(&path).map_err(damaged)?;
                     let order = byte_order();
                     let tokens = written.iter().map(|token| unmap(token, &order)).collect();
@@ -84,17 +74,12 @@ impl Vocabulary {
                 }
             }
         }
-        Err(VocabularyError::Missing {
-            folder: folder.to_owned(),
-        })
+        Err(VocabularyError::Missing { folder: folder.to_owned() })
     }
 
     /// Makes a vocabulary of tokens in the order of their ids; special tokens at the end are ignored.
     pub fn from_tokens(n_vocab: usize, tokens: Vec<Vec<u8>>) -> Result<Self, VocabularyError> {
-        let wrong = VocabularyError::WrongSize {
-            tokens: tokens.len(),
-            n_vocab,
-        };
+        let wrong = VocabularyError::WrongSize { tokens: tokens.len(), n_vocab };
         // OpenAI's rule: 51864 is English-only with GPT-2's 50256 tokens, more is multilingual with 50257.
         let text_tokens = match n_vocab {
             51864 => 50256,
@@ -109,18 +94,12 @@ impl Vocabulary {
         if tokens.len() < text_tokens || tokens.len() > n_vocab || !languages_fit {
             return Err(wrong);
         }
-        let mut text = TextTokens {
-            bytes: Vec::new(),
-            ends: Vec::with_capacity(text_tokens),
-        };
+        let mut text = TextTokens { bytes: Vec::new(), ends: Vec::with_capacity(text_tokens) };
         for token in &tokens[..text_tokens] {
             text.bytes.extend_from_slice(token);
             text.ends.push(text.bytes.len() as u32);
         }
-        Ok(Self {
-            n_vocab,
-            text: Arc::new(text),
-        })
+        Ok(Self { n_vocab, text: Arc::new(text) })
     }
 
     /// A vocabulary whose only text tokens are the 256 bytes, for networks that are not from a file.
@@ -133,15 +112,9 @@ impl Vocabulary {
             .checked_sub(OTHER_SPECIALS + languages)
             .filter(|count| *count >= 256)
             .expect("room for 256 bytes and the special tokens");
-        let mut text = TextTokens {
-            bytes: byte_order().to_vec(),
-            ends: (1..=256).collect(),
-        };
+        let mut text = TextTokens { bytes: byte_order().to_vec(), ends: (1..=256).collect() };
         text.ends.resize(text_tokens, 256);
-        Self {
-            n_vocab,
-            text: Arc::new(text),
-        }
+        Self { n_vocab, text: Arc::new(text) }
     }
 
     /// Tokens in all, text and special.
@@ -170,11 +143,7 @@ impl Vocabulary {
         let Some(end) = self.text.ends.get(token) else {
             return &[];
         };
-        let start = if token == 0 {
-            0
-        } else {
-            self.text.ends[token - 1]
-        };
+        let start = if token == 0 { 0 } else { self.text.ends[token - 1] };
         &self.text.bytes[start as usize..*end as usize]
     }
 
@@ -190,10 +159,7 @@ impl Vocabulary {
 
 impl std::fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Vocabulary")
-            .field("n_vocab", &self.n_vocab)
-            .field("text_tokens", &self.text_tokens())
-            .finish()
+        f.debug_struct("Vocabulary").field("n_vocab", &self.n_vocab).field("text_tokens", &self.text_tokens()).finish()
     }
 }
 
@@ -229,9 +195,7 @@ fn read_strings(path: &Path) -> Result<Vec<String>, String> {
 fn in_order(ids: HashMap<String, u32>) -> Result<Vec<String>, String> {
     let mut tokens = vec![None; ids.len()];
     for (token, id) in ids {
-        let place = tokens
-            .get_mut(id as usize)
-            .ok_or(format!("id {id} of {token:?} is out of order"))?;
+        let place = tokens.get_mut(id as usize).ok_or(format!("id {id} of {token:?} is out of order"))?;
         *place = Some(token);
     }
     let missing = tokens.iter().position(Option::is_none);
@@ -245,9 +209,7 @@ fn in_order(ids: HashMap<String, u32>) -> Result<Vec<String>, String> {
 fn byte_order() -> [u8; 256] {
     let printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut order = [0; 256];
-    let all = (0..=255u8)
-        .filter(printable)
-        .chain((0..=255u8).filter(|byte| !printable(byte)));
+    let all = (0..=255u8).filter(printable).chain((0..=255u8).filter(|byte| !printable(byte)));
     for (place, byte) in order.iter_mut().zip(all) {
         *place = byte;
     }

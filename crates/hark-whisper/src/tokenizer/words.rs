@@ -8,11 +8,7 @@ const WITHOUT_SPACES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 /// ASCII punctuation in the order of Python's `string.punctuation`, whose substrings OpenAI's rule looks for.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-pub(super) fn split(
-    tokenizer: &Tokenizer,
-    tokens: &[u32],
-    language: &str,
-) -> (Vec<String>, Vec<Vec<u32>>) {
+pub(super) fn split(tokenizer: &Tokenizer, tokens: &[u32], language: &str) -> (Vec<String>, Vec<Vec<u32>>) {
     let (parts, part_tokens) = at_whole_characters(tokenizer, tokens);
     if WITHOUT_SPACES.contains(&language) {
         return (parts, part_tokens);

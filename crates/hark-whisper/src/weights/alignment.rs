@@ -62,10 +62,7 @@ const PUBLISHED: [Published; 11] = [
 /// The heads published for a checkpoint of this shape, else all heads of the later half of the decoder.
 pub(super) fn heads(dims: &Dims) -> Vec<(usize, usize)> {
     let shape = (dims.n_text_layer, dims.n_text_state, dims.n_vocab);
-    if let Some((.., heads)) = PUBLISHED
-        .iter()
-        .find(|(layers, state, vocab, _)| (*layers, *state, *vocab) == shape)
-    {
+    if let Some((.., heads)) = PUBLISHED.iter().find(|(layers, state, vocab, _)| (*layers, *state, *vocab) == shape) {
         return heads.to_vec();
     }
     (dims.n_text_layer / 2..dims.n_text_layer)

@@ -30,13 +30,7 @@ pub(super) fn open(path: &Path, facts: Facts) -> Result<Found, WeightsError> {
     for name in variables.keys() {
         for (canonical, part, parts) in canonical_names(name) {
             let tensor = read_tensor(&files, &variables, name)
-                .and_then(|tensor| {
-                    if parts == 1 {
-                        Ok(tensor)
-                    } else {
-                        tensor.part(part, parts)
-                    }
-                })
+                .and_then(|tensor| if parts == 1 { Ok(tensor) } else { tensor.part(part, parts) })
                 .map_err(|what| file.damaged(format!("{name}: {what}")))?;
             tensors.insert(canonical, tensor);
         }
@@ -46,15 +40,7 @@ pub(super) fn open(path: &Path, facts: Facts) -> Result<Found, WeightsError> {
         scalar(file, variable).map(|heads| heads as usize)
     };
     let (audio_heads, text_heads) = (heads("encoder"), heads("decoder"));
-    Ok(Found {
-        format: Format::CTranslate2,
-        tensors,
-        audio_heads,
-        text_heads,
-        vocabulary: None,
-        facts,
-        files,
-    })
+    Ok(Found { format: Format::CTranslate2, tensors, audio_heads, text_heads, vocabulary: None, facts, files })
 }
 
 fn read_table(file: &WeightsFile) -> Result<HashMap<String, Variable>, WeightsError> {
@@ -74,41 +60,20 @@ fn read_table(file: &WeightsFile) -> Result<HashMap<String, Variable>, WeightsEr
     for _ in 0..reader.u32()? {
         let name = string(&mut reader, file)?;
         let rank = reader.u8()?;
-        let shape = (0..rank)
-            .map(|_| reader.size())
-            .collect::<Result<Vec<_>, _>>()?;
+        let shape = (0..rank).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
         let kind = reader.u8()?;
         let bytes = reader.size()?;
         let offset = reader.position();
         reader.take(bytes)?;
-        variables.insert(
-            name,
-            Variable {
-                shape,
-                kind,
-                offset,
-                bytes,
-            },
-        );
+        variables.insert(name, Variable { shape, kind, offset, bytes });
     }
     if !reader.is_at_end() {
         for _ in 0..reader.u32()? {
             let alias = string(&mut reader, file)?;
             let name = string(&mut reader, file)?;
             // Only a variable can be meant, never another alias: so there are no circles to follow.
-            if let Some(Variable {
-                shape,
-                kind,
-                offset,
-                bytes,
-            }) = variables.get(&name)
-            {
-                let same = Variable {
-                    shape: shape.clone(),
-                    kind: *kind,
-                    offset: *offset,
-                    bytes: *bytes,
-                };
+            if let Some(Variable { shape, kind, offset, bytes }) = variables.get(&name) {
+                let same = Variable { shape: shape.clone(), kind: *kind, offset: *offset, bytes: *bytes };
                 variables.entry(alias).or_insert(same);
             }
         }
@@ -134,11 +99,7 @@ fn scalar(file: &WeightsFile, variable: &Variable) -> Option<i64> {
     }
 }
 
-fn read_tensor(
-    files: &[WeightsFile],
-    variables: &HashMap<String, Variable>,
-    name: &str,
-) -> Result<Tensor, String> {
+fn read_tensor(files: &[WeightsFile], variables: &HashMap<String, Variable>, name: &str) -> Result<Tensor, String> {
     let variable = &variables[name];
     let element = match variable.kind {
         0 => Element::F32,
@@ -148,21 +109,12 @@ fn read_tensor(
         5 => Element::Bf16,
         other => return Err(format!("unknown type {other}")),
     };
-    let tensor = Tensor::stored(
-        files,
-        0,
-        variable.offset,
-        variable.bytes,
-        element,
-        variable.shape.clone(),
-    )?;
+    let tensor = Tensor::stored(files, 0, variable.offset, variable.bytes, element, variable.shape.clone())?;
     if !matches!(element, Element::I8 | Element::I16) {
         return Ok(tensor);
     }
-    let scale = variables
-        .get(&format!("{name}_scale"))
-        .filter(|scale| scale.kind == 0)
-        .ok_or("integers without scales")?;
+    let scale =
+        variables.get(&format!("{name}_scale")).filter(|scale| scale.kind == 0).ok_or("integers without scales")?;
     let scales: Vec<f32> = files[0].bytes()[scale.offset..][..scale.bytes]
         .as_chunks::<4>()
         .0
@@ -171,10 +123,7 @@ fn read_tensor(
         .collect();
     match scales[..] {
         [scale] => tensor.scaled(Scaling::Whole { scale, zero: 0.0 }),
-        _ => tensor.scaled(Scaling::Rows {
-            zeros: vec![0.0; scales.len()],
-            scales,
-        }),
+        _ => tensor.scaled(Scaling::Rows { zeros: vec![0.0; scales.len()], scales }),
     }
 }
 
@@ -225,8 +174,7 @@ fn canonical_names(variable: &str) -> Vec<(String, usize, usize)> {
                 ("mlp", "linear_1") => &["2"],
                 _ => &[],
             };
-            let name =
-                |(i, linear): (usize, &&str)| (format!("{block}.{linear}.{what}"), i, stack.len());
+            let name = |(i, linear): (usize, &&str)| (format!("{block}.{linear}.{what}"), i, stack.len());
             stack.iter().enumerate().map(name).collect()
         }
         _ => Vec::new(),

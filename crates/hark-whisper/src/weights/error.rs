@@ -55,16 +55,10 @@ pub enum WeightsError {
 
 impl WeightsError {
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damaged {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
     pub(super) fn unsupported(path: &Path, what: impl Into<String>) -> Self {
-        Self::Unsupported {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        Self::Unsupported { path: path.to_owned(), what: what.into() }
     }
 }

@@ -15,10 +15,7 @@ pub(super) struct WeightsFile {
 
 impl WeightsFile {
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let read = |source| WeightsError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let read = |source| WeightsError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(read)?;
         // SAFETY: the mapping is read-only and private. Installed weights are replaced by renaming a new file
         // over the old one, never written in place, so the mapped bytes do not change or shrink under us.
@@ -26,10 +23,7 @@ impl WeightsFile {
         if map.is_empty() {
             return Err(WeightsError::damaged(path, "the file is empty"));
         }
-        Ok(Self {
-            path: path.to_owned(),
-            map,
-        })
+        Ok(Self { path: path.to_owned(), map })
     }
 
     pub fn bytes(&self) -> &[u8] {

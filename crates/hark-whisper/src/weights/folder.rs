@@ -26,19 +26,12 @@ const MOST_CONFIG_BYTES: u64 = 16 << 20;
 
 /// Finds the weights at a path and reads their tables.
 pub(super) fn find(path: &Path) -> Result<Found, WeightsError> {
-    let metadata = fs::metadata(path).map_err(|source| WeightsError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let metadata = fs::metadata(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
     if metadata.is_file() {
         return open_file(path);
     }
     for folder in [path.to_owned(), path.join("onnx")] {
-        for name in [
-            "model.safetensors.index.json",
-            "model.safetensors",
-            "model.bin",
-        ] {
+        for name in ["model.safetensors.index.json", "model.safetensors", "model.bin"] {
             let file = folder.join(name);
             if file.is_file() {
                 return open_file(&file);
@@ -48,10 +41,7 @@ pub(super) fn find(path: &Path) -> Result<Found, WeightsError> {
             return onnx::open(&encoder, &decoder, read_facts(path)?);
         }
     }
-    let entries = fs::read_dir(path).map_err(|source| WeightsError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let entries = fs::read_dir(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     for file in files {
@@ -59,17 +49,12 @@ pub(super) fn find(path: &Path) -> Result<Found, WeightsError> {
             return open_file(&file);
         }
     }
-    Err(WeightsError::NothingFound {
-        path: path.to_owned(),
-    })
+    Err(WeightsError::NothingFound { path: path.to_owned() })
 }
 
 fn open_file(path: &Path) -> Result<Found, WeightsError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let name = path
-        .file_name()
-        .and_then(|n| n.to_str())
-        .unwrap_or_default();
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if name.ends_with(".safetensors.index.json") {
         return safetensors::open_sharded(path, read_facts(folder)?);
     }
@@ -78,17 +63,11 @@ fn open_file(path: &Path) -> Result<Found, WeightsError> {
     }
     if name.ends_with(".onnx") {
         let Some((encoder, decoder)) = onnx_pair(folder) else {
-            return Err(WeightsError::NothingFound {
-                path: folder.to_owned(),
-            });
+            return Err(WeightsError::NothingFound { path: folder.to_owned() });
         };
         // transformers.js keeps the graphs one folder below their configuration.
         let beside = folder.join("config.json").is_file();
-        let configuration = if beside {
-            folder
-        } else {
-            folder.parent().unwrap_or(folder)
-        };
+        let configuration = if beside { folder } else { folder.parent().unwrap_or(folder) };
         return onnx::open(&encoder, &decoder, read_facts(configuration)?);
     }
     if starts_with(path, &ggml::MAGIC) {
@@ -113,10 +92,7 @@ fn onnx_pair(folder: &Path) -> Option<(PathBuf, PathBuf)> {
 
 fn starts_with(path: &Path, magic: &[u8; 4]) -> bool {
     let mut start = [0; 4];
-    File::open(path)
-        .and_then(|mut file| file.read_exact(&mut start))
-        .is_ok()
-        && start == *magic
+    File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *magic
 }
 
 /// Facts from `generation_config.json` first, `config.json` for what it lacks.
@@ -132,12 +108,8 @@ fn read_facts(folder: &Path) -> Result<Facts, WeightsError> {
         facts.alignment_heads = facts.alignment_heads.or(more.alignment_heads);
         facts.suppress_tokens = facts.suppress_tokens.or(more.suppress_tokens);
         facts.begin_suppress_tokens = facts.begin_suppress_tokens.or(more.begin_suppress_tokens);
-        facts.encoder_attention_heads = facts
-            .encoder_attention_heads
-            .or(more.encoder_attention_heads);
-        facts.decoder_attention_heads = facts
-            .decoder_attention_heads
-            .or(more.decoder_attention_heads);
+        facts.encoder_attention_heads = facts.encoder_attention_heads.or(more.encoder_attention_heads);
+        facts.decoder_attention_heads = facts.decoder_attention_heads.or(more.decoder_attention_heads);
     }
     Ok(facts)
 }

@@ -27,10 +27,7 @@ pub(super) fn open(path: &Path) -> Result<Found, WeightsError> {
     }
     let (audio_heads, text_heads) = (sizes[3], sizes[7]);
 
-    let filters = reader
-        .size()?
-        .checked_mul(reader.size()?)
-        .and_then(|count| count.checked_mul(4));
+    let filters = reader.size()?.checked_mul(reader.size()?).and_then(|count| count.checked_mul(4));
     reader.take(filters.ok_or_else(|| file.damaged("absurd filterbank"))?)?;
 
     let mut vocabulary = Vec::new();
@@ -45,9 +42,7 @@ pub(super) fn open(path: &Path) -> Result<Found, WeightsError> {
         if rank > 4 {
             return Err(file.damaged(format!("a tensor with {rank} dimensions")));
         }
-        let mut shape = (0..rank)
-            .map(|_| reader.size())
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut shape = (0..rank).map(|_| reader.size()).collect::<Result<Vec<_>, _>>()?;
         shape.reverse();
         let name = String::from_utf8_lossy(reader.take(name_length)?).into_owned();
         let element = match kind {
@@ -64,11 +59,7 @@ pub(super) fn open(path: &Path) -> Result<Found, WeightsError> {
                 )));
             }
         };
-        let columns = shape
-            .get(1..)
-            .unwrap_or(&[])
-            .iter()
-            .try_fold(1usize, |n, d| n.checked_mul(*d));
+        let columns = shape.get(1..).unwrap_or(&[]).iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         let bytes = columns
             .and_then(|columns| element.bytes_for(columns))
             .and_then(|row| row.checked_mul(shape.first().copied().unwrap_or(1)))

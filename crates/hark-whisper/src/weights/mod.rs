@@ -113,10 +113,8 @@ impl Checkpoint {
         vocabulary: Vocabulary,
         generator: impl Fn(&str, &[usize]) -> Vec<f32> + Send + Sync + 'static,
     ) -> Self {
-        let tensors = canonical_tensors(&dims)
-            .into_iter()
-            .map(|(name, shape)| (name, Tensor::without_data(shape)))
-            .collect();
+        let tensors =
+            canonical_tensors(&dims).into_iter().map(|(name, shape)| (name, Tensor::without_data(shape))).collect();
         Self {
             dims,
             format: Format::Generated,
@@ -155,18 +153,10 @@ impl Checkpoint {
     ///
     /// # Panics
     /// When the rows are not in the tensor or `out` has another length than they need.
-    pub fn rows(
-        &self,
-        name: &str,
-        rows: Range<usize>,
-        out: &mut [f32],
-    ) -> Result<(), WeightsError> {
+    pub fn rows(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
         let tensor = self.find(name)?;
         let columns = tensor.columns();
-        assert!(
-            rows.start <= rows.end && rows.end <= tensor.rows(),
-            "rows outside {name}"
-        );
+        assert!(rows.start <= rows.end && rows.end <= tensor.rows(), "rows outside {name}");
         assert_eq!(out.len(), rows.len() * columns, "room for rows of {name}");
         match &self.generator {
             Some(generator) => {
@@ -179,16 +169,10 @@ impl Checkpoint {
     }
 
     fn find(&self, name: &str) -> Result<&Tensor, WeightsError> {
-        self.tensors
-            .get(name)
-            .ok_or_else(|| WeightsError::MissingTensor {
-                path: self
-                    .files
-                    .first()
-                    .map(|f| f.path.clone())
-                    .unwrap_or_default(),
-                name: name.to_owned(),
-            })
+        self.tensors.get(name).ok_or_else(|| WeightsError::MissingTensor {
+            path: self.files.first().map(|f| f.path.clone()).unwrap_or_default(),
+            name: name.to_owned(),
+        })
     }
 
     /// Checks that every tensor of the network is there in its shape, and fills in the published facts.
@@ -200,16 +184,10 @@ impl Checkpoint {
         let mut tensors = HashMap::new();
         for (name, shape) in canonical_tensors(&dims) {
             let Some(mut tensor) = found.tensors.remove(&name) else {
-                return Err(WeightsError::MissingTensor {
-                    path: path.to_owned(),
-                    name,
-                });
+                return Err(WeightsError::MissingTensor { path: path.to_owned(), name });
             };
             tensor.take_shape(&shape).map_err(|had| {
-                WeightsError::damaged(
-                    path,
-                    format!("{name} has shape {had:?} where {shape:?} is needed"),
-                )
+                WeightsError::damaged(path, format!("{name} has shape {had:?} where {shape:?} is needed"))
             })?;
             tensors.insert(name, tensor);
         }
@@ -217,19 +195,12 @@ impl Checkpoint {
         let vocabulary = match found.vocabulary {
             Some(tokens) => Vocabulary::from_tokens(dims.n_vocab, tokens),
             None => {
-                let folder = if path.is_dir() {
-                    path
-                } else {
-                    path.parent().unwrap_or(path)
-                };
+                let folder = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
                 Vocabulary::open(folder, dims.n_vocab)
             }
         }?;
-        let in_vocabulary = |ids: Vec<u32>| -> Vec<u32> {
-            ids.into_iter()
-                .filter(|id| (*id as usize) < dims.n_vocab)
-                .collect()
-        };
+        let in_vocabulary =
+            |ids: Vec<u32>| -> Vec<u32> { ids.into_iter().filter(|id| (*id as usize) < dims.n_vocab).collect() };
         let heads: Vec<_> = found
             .facts
             .alignment_heads
@@ -241,11 +212,7 @@ impl Checkpoint {
         Ok(Self {
             dims,
             format: found.format,
-            alignment_heads: if heads.is_empty() {
-                alignment::heads(&dims)
-            } else {
-                heads
-            },
+            alignment_heads: if heads.is_empty() { alignment::heads(&dims) } else { heads },
             vocabulary,
             suppress_tokens: found.facts.suppress_tokens.map(in_vocabulary),
             begin_suppress_tokens: found.facts.begin_suppress_tokens.map(in_vocabulary),
@@ -258,9 +225,6 @@ impl Checkpoint {
 
 impl std::fmt::Debug for Checkpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Checkpoint")
-            .field("format", &self.format)
-            .field("dims", &self.dims)
-            .finish_non_exhaustive()
+        f.debug_struct("Checkpoint").field("format", &self.format).field("dims", &self.dims).finish_non_exhaustive()
     }
 }

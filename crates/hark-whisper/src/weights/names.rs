@@ -21,52 +21,24 @@ pub fn canonical_tensors(dims: &Dims) -> Vec<(String, Vec<usize>)> {
     add("encoder.conv1.bias".into(), &[audio]);
     add("encoder.conv2.weight".into(), &[audio, audio, 3]);
     add("encoder.conv2.bias".into(), &[audio]);
-    add(
-        "encoder.positional_embedding".into(),
-        &[dims.n_audio_ctx, audio],
-    );
+    add("encoder.positional_embedding".into(), &[dims.n_audio_ctx, audio]);
     add("encoder.ln_post.weight".into(), &[audio]);
     add("encoder.ln_post.bias".into(), &[audio]);
-    add(
-        "decoder.token_embedding.weight".into(),
-        &[dims.n_vocab, text],
-    );
-    add(
-        "decoder.positional_embedding".into(),
-        &[dims.n_text_ctx, text],
-    );
+    add("decoder.token_embedding.weight".into(), &[dims.n_vocab, text]);
+    add("decoder.positional_embedding".into(), &[dims.n_text_ctx, text]);
     add("decoder.ln.weight".into(), &[text]);
     add("decoder.ln.bias".into(), &[text]);
 
-    let layers = (0..dims.n_audio_layer)
-        .map(|i| (format!("encoder.blocks.{i}"), audio, audio, &["attn"][..]))
-        .chain((0..dims.n_text_layer).map(|i| {
-            (
-                format!("decoder.blocks.{i}"),
-                text,
-                audio,
-                &["attn", "cross_attn"][..],
-            )
-        }));
+    let layers = (0..dims.n_audio_layer).map(|i| (format!("encoder.blocks.{i}"), audio, audio, &["attn"][..])).chain(
+        (0..dims.n_text_layer).map(|i| (format!("decoder.blocks.{i}"), text, audio, &["attn", "cross_attn"][..])),
+    );
     for (block, width, keys_from, attentions) in layers {
         for attention in attentions {
-            let keys_from = if *attention == "cross_attn" {
-                keys_from
-            } else {
-                width
-            };
+            let keys_from = if *attention == "cross_attn" { keys_from } else { width };
             add(format!("{block}.{attention}_ln.weight"), &[width]);
             add(format!("{block}.{attention}_ln.bias"), &[width]);
-            for (linear, from) in [
-                ("query", width),
-                ("key", keys_from),
-                ("value", keys_from),
-                ("out", width),
-            ] {
-                add(
-                    format!("{block}.{attention}.{linear}.weight"),
-                    &[width, from],
-                );
+            for (linear, from) in [("query", width), ("key", keys_from), ("value", keys_from), ("out", width)] {
+                add(format!("{block}.{attention}.{linear}.weight"), &[width, from]);
                 if linear != "key" {
                     add(format!("{block}.{attention}.{linear}.bias"), &[width]);
                 }
@@ -146,9 +118,7 @@ pub(super) fn measure(
         }
     };
     let layers = |side: &str| {
-        (0..=MOST_LAYERS)
-            .take_while(|i| tensors.contains_key(&format!("{side}.blocks.{i}.attn_ln.weight")))
-            .count()
+        (0..=MOST_LAYERS).take_while(|i| tensors.contains_key(&format!("{side}.blocks.{i}.attn_ln.weight"))).count()
     };
     let &[n_audio_state, n_mels, 3] = shape("encoder.conv1.weight")? else {
         return Err("encoder.conv1.weight is no convolution of width 3".into());
@@ -184,10 +154,7 @@ pub(super) fn measure(
             return Err(format!("{value} {what} is impossible"));
         }
     }
-    for (width, heads) in [
-        (dims.n_audio_state, dims.n_audio_head),
-        (dims.n_text_state, dims.n_text_head),
-    ] {
+    for (width, heads) in [(dims.n_audio_state, dims.n_audio_head), (dims.n_text_state, dims.n_text_head)] {
         if !width.is_multiple_of(heads) {
             return Err(format!("{heads} heads do not divide a width of {width}"));
         }

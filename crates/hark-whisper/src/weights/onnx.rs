@@ -23,14 +23,11 @@ pub(super) fn open(encoder: &Path, decoder: &Path, facts: Facts) -> Result<Found
     let mut tensors = HashMap::new();
     for (number, side) in ["encoder", "decoder"].into_iter().enumerate() {
         let file = &files[number];
-        let graph = Graph::read(file.bytes())
-            .map_err(|Broken| file.damaged("it is no ONNX graph, or it ends early"))?;
+        let graph =
+            Graph::read(file.bytes()).map_err(|Broken| file.damaged("it is no ONNX graph, or it ends early"))?;
         for (name, tensor) in graph.tensors(&files, number)? {
             let name = name.strip_prefix("model.").unwrap_or(&name);
-            let name = name
-                .strip_prefix(side)
-                .and_then(|n| n.strip_prefix('.'))
-                .unwrap_or(name);
+            let name = name.strip_prefix(side).and_then(|n| n.strip_prefix('.')).unwrap_or(name);
             tensors.insert(from_hugging_face(&format!("{side}.{name}")), tensor);
         }
     }
@@ -98,11 +95,7 @@ impl<'a> Graph<'a> {
     }
 
     fn read_node(&mut self, message: &'a [u8], depth: usize) -> Result<(), Broken> {
-        let mut node = Node {
-            name: "",
-            operation: "",
-            inputs: Vec::new(),
-        };
+        let mut node = Node { name: "", operation: "", inputs: Vec::new() };
         let mut output = "";
         for field in Fields::new(message) {
             match field? {
@@ -131,15 +124,10 @@ impl<'a> Graph<'a> {
     }
 
     /// The tensors of the network under Hugging Face's names.
-    fn tensors(
-        &self,
-        files: &[WeightsFile],
-        number: usize,
-    ) -> Result<HashMap<String, Tensor>, WeightsError> {
+    fn tensors(&self, files: &[WeightsFile], number: usize) -> Result<HashMap<String, Tensor>, WeightsError> {
         let mut tensors = HashMap::new();
         for (name, constant) in &self.constants {
-            let name_in_model =
-                without_merge_number(name.strip_suffix("_quantized").unwrap_or(name));
+            let name_in_model = without_merge_number(name.strip_suffix("_quantized").unwrap_or(name));
             if name_in_model.ends_with(".weight") || name_in_model.ends_with(".bias") {
                 let tensor = self.tensor(files, number, name, constant)?;
                 tensors.insert(name_in_model.to_owned(), tensor);
@@ -152,10 +140,7 @@ impl<'a> Graph<'a> {
             let module = module.replace('/', ".");
             let last = module.rsplit('.').next().unwrap_or_default();
             let is_norm = last.ends_with("layer_norm");
-            let is_linear = matches!(
-                last,
-                "q_proj" | "k_proj" | "v_proj" | "out_proj" | "fc1" | "fc2"
-            );
+            let is_linear = matches!(last, "q_proj" | "k_proj" | "v_proj" | "out_proj" | "fc1" | "fc2");
             if !is_norm && !is_linear {
                 continue;
             }
@@ -178,10 +163,7 @@ impl<'a> Graph<'a> {
                         "Mul" if is_norm => "weight",
                         _ => continue,
                     };
-                    let constant = node
-                        .inputs
-                        .iter()
-                        .find_map(|name| Some((name, self.constants.get(name)?)));
+                    let constant = node.inputs.iter().find_map(|name| Some((name, self.constants.get(name)?)));
                     let Some((input, constant)) = constant else {
                         continue;
                     };
@@ -206,9 +188,9 @@ impl<'a> Graph<'a> {
         let file = &files[number];
         let damaged = |what: String| file.damaged(format!("{name}: {what}"));
         if constant.elsewhere {
-            return Err(file.unsupported(format!(
-                "{name} lies in another file; use a model whose graphs hold their weights"
-            )));
+            return Err(
+                file.unsupported(format!("{name} lies in another file; use a model whose graphs hold their weights"))
+            );
         }
         let element = match constant.kind {
             1 => Element::F32,
@@ -218,17 +200,14 @@ impl<'a> Graph<'a> {
             16 => Element::Bf16,
             other => return Err(file.unsupported(format!("{name} has ONNX type {other}"))),
         };
-        let raw = constant
-            .raw
-            .ok_or_else(|| damaged("it has no raw data".into()))?;
+        let raw = constant.raw.ok_or_else(|| damaged("it has no raw data".into()))?;
         let offset = raw.as_ptr() as usize - file.bytes().as_ptr() as usize;
         let shape: Vec<usize> = constant
             .shape
             .iter()
             .map(|n| usize::try_from(*n).map_err(|_| damaged("absurd shape".into())))
             .collect::<Result<_, _>>()?;
-        let tensor =
-            Tensor::stored(files, number, offset, raw.len(), element, shape).map_err(damaged)?;
+        let tensor = Tensor::stored(files, number, offset, raw.len(), element, shape).map_err(damaged)?;
         if !matches!(element, Element::U8 | Element::I8) {
             return Ok(tensor);
         }
@@ -242,10 +221,7 @@ impl<'a> Graph<'a> {
         // A convolution has a scale for each output channel, which is its first dimension; a linear's is its last.
         let by_row = tensor.shape.len() == 3 || tensor.columns() != scales.len();
         let scaling = match (&scales[..], &zeros[..]) {
-            ([scale], [zero]) => Scaling::Whole {
-                scale: *scale,
-                zero: *zero,
-            },
+            ([scale], [zero]) => Scaling::Whole { scale: *scale, zero: *zero },
             _ if by_row => Scaling::Rows { scales, zeros },
             _ => Scaling::Columns { scales, zeros },
         };
@@ -263,12 +239,7 @@ impl Constant<'_> {
             return self.integers.iter().map(|n| *n as i64 as f32).collect();
         };
         match self.kind {
-            1 => raw
-                .as_chunks::<4>()
-                .0
-                .iter()
-                .map(|b| f32::from_le_bytes(*b))
-                .collect(),
+            1 => raw.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
             2 => raw.iter().map(|b| f32::from(*b)).collect(),
             3 => raw.iter().map(|b| f32::from(*b as i8)).collect(),
             _ => Vec::new(),

@@ -25,10 +25,7 @@ pub(super) struct Broken;
 
 impl<'a> Fields<'a> {
     pub fn new(message: &'a [u8]) -> Self {
-        Self {
-            rest: message,
-            broken: false,
-        }
+        Self { rest: message, broken: false }
     }
 
     fn read(&mut self) -> Option<(u32, Field<'a>)> {

@@ -29,22 +29,16 @@ pub(super) fn open(path: &Path, facts: Facts) -> Result<Found, WeightsError> {
 }
 
 pub(super) fn open_sharded(index: &Path, facts: Facts) -> Result<Found, WeightsError> {
-    let table: Index = serde_json::from_slice(&read_small(index)?)
-        .map_err(|error| WeightsError::damaged(index, error.to_string()))?;
+    let table: Index =
+        serde_json::from_slice(&read_small(index)?).map_err(|error| WeightsError::damaged(index, error.to_string()))?;
     let folder = index.parent().unwrap_or(Path::new("."));
     let names: BTreeSet<&String> = table.weight_map.values().collect();
     let mut files = Vec::new();
     for name in names {
         // A shard lies beside its index: a name that climbs out of the folder is an attack, not a model.
         let mut components = Path::new(name).components();
-        if !matches!(
-            (components.next(), components.next()),
-            (Some(Component::Normal(_)), None)
-        ) {
-            return Err(WeightsError::damaged(
-                index,
-                format!("{name:?} is no file beside it"),
-            ));
+        if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
+            return Err(WeightsError::damaged(index, format!("{name:?} is no file beside it")));
         }
         files.push(WeightsFile::open(&folder.join(name))?);
     }
@@ -70,8 +64,8 @@ fn open_files(files: Vec<WeightsFile>, facts: Facts) -> Result<Found, WeightsErr
             if name == "__metadata__" {
                 continue;
             }
-            let entry: Entry = serde_json::from_value(entry)
-                .map_err(|error| file.damaged(format!("{name}: {error}")))?;
+            let entry: Entry =
+                serde_json::from_value(entry).map_err(|error| file.damaged(format!("{name}: {error}")))?;
             let element = match entry.dtype.as_str() {
                 "F32" => Element::F32,
                 "F16" => Element::F16,
@@ -83,15 +77,8 @@ fn open_files(files: Vec<WeightsFile>, facts: Facts) -> Result<Found, WeightsErr
             if start > end || end > data.len() {
                 return Err(file.damaged(format!("{name} lies outside the file")));
             }
-            let tensor = Tensor::stored(
-                &files,
-                number,
-                8 + length + start,
-                end - start,
-                element,
-                entry.shape,
-            )
-            .map_err(|what| file.damaged(format!("{name}: {what}")))?;
+            let tensor = Tensor::stored(&files, number, 8 + length + start, end - start, element, entry.shape)
+                .map_err(|what| file.damaged(format!("{name}: {what}")))?;
             tensors.insert(from_hugging_face(&name), tensor);
         }
     }

@@ -27,12 +27,7 @@ const BLOCK: usize = 32;
 impl Element {
     /// Bytes that `count` values of one row (or whole rows) take; none when they do not fill whole blocks.
     pub fn bytes_for(self, count: usize) -> Option<usize> {
-        let blocks = |bytes: usize| {
-            count
-                .is_multiple_of(BLOCK)
-                .then_some(count / BLOCK)?
-                .checked_mul(bytes)
-        };
+        let blocks = |bytes: usize| count.is_multiple_of(BLOCK).then_some(count / BLOCK)?.checked_mul(bytes);
         match self {
             Self::F32 => count.checked_mul(4),
             Self::F16 | Self::Bf16 | Self::I16 => count.checked_mul(2),
@@ -102,56 +97,32 @@ impl Tensor {
             .and_then(|row| row.checked_mul(count / columns.max(1)))
             .ok_or_else(|| format!("shape {shape:?} does not fit {element:?}"))?;
         if needed != available {
-            return Err(format!(
-                "shape {shape:?} of {element:?} needs {needed} bytes, not {available}"
-            ));
+            return Err(format!("shape {shape:?} of {element:?} needs {needed} bytes, not {available}"));
         }
         let end = offset.checked_add(available);
         if end.is_none_or(|end| end > files[file].bytes().len()) {
-            return Err(format!(
-                "{available} bytes at byte {offset} lie past the end of the file"
-            ));
+            return Err(format!("{available} bytes at byte {offset} lie past the end of the file"));
         }
         let stored = (count / columns.max(1), columns);
-        let source = Source::Stored {
-            file,
-            offset,
-            element,
-            stored,
-            transposed: false,
-            scaling: Scaling::None,
-        };
+        let source = Source::Stored { file, offset, element, stored, transposed: false, scaling: Scaling::None };
         Ok(Self { shape, source })
     }
 
     pub fn sinusoids(shape: [usize; 2]) -> Self {
-        Self {
-            shape: shape.to_vec(),
-            source: Source::Sinusoids,
-        }
+        Self { shape: shape.to_vec(), source: Source::Sinusoids }
     }
 
     pub fn without_data(shape: Vec<usize>) -> Self {
-        Self {
-            shape,
-            source: Source::Absent,
-        }
+        Self { shape, source: Source::Absent }
     }
 
     /// The same tensor with its stored integers scaled.
     pub fn scaled(mut self, new: Scaling) -> Result<Self, String> {
-        if let Source::Stored {
-            stored: (rows, columns),
-            scaling,
-            ..
-        } = &mut self.source
-        {
+        if let Source::Stored { stored: (rows, columns), scaling, .. } = &mut self.source {
             let fits = match &new {
                 Scaling::None | Scaling::Whole { .. } => true,
                 Scaling::Rows { scales, zeros } => scales.len() == *rows && zeros.len() == *rows,
-                Scaling::Columns { scales, zeros } => {
-                    scales.len() == *columns && zeros.len() == *columns
-                }
+                Scaling::Columns { scales, zeros } => scales.len() == *columns && zeros.len() == *columns,
             };
             if !fits {
                 return Err(format!("scales do not fit a tensor of {rows} x {columns}"));
@@ -182,15 +153,7 @@ impl Tensor {
         }
         let rows = rows / parts;
         cut.shape[0] = rows;
-        if let Source::Stored {
-            offset,
-            element,
-            stored,
-            transposed,
-            scaling,
-            ..
-        } = &mut cut.source
-        {
+        if let Source::Stored { offset, element, stored, transposed, scaling, .. } = &mut cut.source {
             debug_assert!(!*transposed, "parts are cut before transposing");
             let row_bytes = element.bytes_for(stored.1).unwrap_or(0);
             *offset += part * rows * row_bytes;
@@ -205,26 +168,15 @@ impl Tensor {
 
     /// Takes on `shape` when it differs only in dimensions of one, as ggml's `[d, 1]` biases do; else says what it was.
     pub fn take_shape(&mut self, shape: &[usize]) -> Result<(), Vec<usize>> {
-        let without_ones =
-            |s: &[usize]| -> Vec<usize> { s.iter().copied().filter(|n| *n != 1).collect() };
+        let without_ones = |s: &[usize]| -> Vec<usize> { s.iter().copied().filter(|n| *n != 1).collect() };
         if without_ones(&self.shape) != without_ones(shape) {
             return Err(self.shape.clone());
         }
         let count = element_count(shape).unwrap_or(0);
         let columns = columns_of(shape);
-        if let Source::Stored {
-            element,
-            stored,
-            transposed,
-            ..
-        } = &mut self.source
-        {
+        if let Source::Stored { element, stored, transposed, .. } = &mut self.source {
             let (rows, columns) = (count / columns.max(1), columns);
-            let now = if *transposed {
-                (columns, rows)
-            } else {
-                (rows, columns)
-            };
+            let now = if *transposed { (columns, rows) } else { (rows, columns) };
             if element.bytes_for(now.1).is_none() {
                 return Err(self.shape.clone());
             }
@@ -252,14 +204,7 @@ impl Tensor {
         match &self.source {
             Source::Absent => out.fill(0.0),
             Source::Sinusoids => sinusoids(self.columns(), rows, out),
-            Source::Stored {
-                file,
-                offset,
-                element,
-                stored,
-                transposed,
-                scaling,
-            } => {
+            Source::Stored { file, offset, element, stored, transposed, scaling } => {
                 let (stored_rows, columns) = *stored;
                 let row_bytes = element.bytes_for(columns).unwrap_or(0);
                 let bytes = &files[*file].bytes()[*offset..][..stored_rows * row_bytes];
@@ -275,11 +220,7 @@ impl Tensor {
                 for first in (0..stored_rows).step_by(ROWS) {
                     let count = ROWS.min(stored_rows - first);
                     let buffer = &mut buffer[..count * columns];
-                    decode(
-                        *element,
-                        &bytes[first * row_bytes..(first + count) * row_bytes],
-                        buffer,
-                    );
+                    decode(*element, &bytes[first * row_bytes..(first + count) * row_bytes], buffer);
                     scale(scaling, first, columns, buffer);
                     for (i, column) in rows.clone().enumerate() {
                         let out = &mut out[i * stored_rows + first..][..count];
@@ -294,9 +235,7 @@ impl Tensor {
 }
 
 fn element_count(shape: &[usize]) -> Option<usize> {
-    shape
-        .iter()
-        .try_fold(1usize, |count, n| count.checked_mul(*n))
+    shape.iter().try_fold(1usize, |count, n| count.checked_mul(*n))
 }
 
 fn columns_of(shape: &[usize]) -> usize {
@@ -345,8 +284,7 @@ fn scale(scaling: &Scaling, first_row: usize, columns: usize, values: &mut [f32]
 
 /// Decodes whole rows of stored elements, unscaled but for ggml's own blocks.
 fn decode(element: Element, bytes: &[u8], out: &mut [f32]) {
-    let half_at =
-        |block: &[u8], at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
+    let half_at = |block: &[u8], at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
     match element {
         Element::F32 => {
             for (value, b) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
@@ -388,13 +326,7 @@ fn decode(element: Element, bytes: &[u8], out: &mut [f32]) {
         }
         Element::Q4_0 => {
             for (out, block) in out.chunks_exact_mut(BLOCK).zip(bytes.as_chunks::<18>().0) {
-                nibbles(
-                    out,
-                    &block[2..],
-                    0,
-                    half_at(block, 0),
-                    -8.0 * half_at(block, 0),
-                );
+                nibbles(out, &block[2..], 0, half_at(block, 0), -8.0 * half_at(block, 0));
             }
         }
         Element::Q4_1 => {
@@ -405,13 +337,7 @@ fn decode(element: Element, bytes: &[u8], out: &mut [f32]) {
         Element::Q5_0 => {
             for (out, block) in out.chunks_exact_mut(BLOCK).zip(bytes.as_chunks::<22>().0) {
                 let high = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-                nibbles(
-                    out,
-                    &block[6..],
-                    high,
-                    half_at(block, 0),
-                    -16.0 * half_at(block, 0),
-                );
+                nibbles(out, &block[6..], high, half_at(block, 0), -16.0 * half_at(block, 0));
             }
         }
         Element::Q5_1 => {
@@ -441,11 +367,7 @@ pub(super) fn f16_to_f32(half: u16) -> f32 {
     // Shifting the exponent's bias from 15 to 127 is a multiplication by 2^112, exact for subnormals too.
     let finite = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
     let infinite_or_nan = 0x7f80_0000 | (magnitude & 0x007f_ffff);
-    let bits = if magnitude >= 0x0f80_0000 {
-        infinite_or_nan
-    } else {
-        finite
-    };
+    let bits = if magnitude >= 0x0f80_0000 { infinite_or_nan } else { finite };
     f32::from_bits(bits | sign)
 }
 
@@ -467,11 +389,7 @@ mod tests {
             (0x7c00, f32::INFINITY),
             (0xfc00, f32::NEG_INFINITY),
         ] {
-            assert_eq!(
-                f16_to_f32(half).to_bits(),
-                f32::to_bits(float),
-                "{half:#06x}"
-            );
+            assert_eq!(f16_to_f32(half).to_bits(), f32::to_bits(float), "{half:#06x}");
         }
         assert!(f16_to_f32(0x7e01).is_nan());
     }

@@ -29,9 +29,7 @@ pub fn value_of(name: &str, i: usize) -> f32 {
 }
 
 fn values(name: &str, shape: &[usize]) -> Vec<f32> {
-    (0..shape.iter().product())
-        .map(|i| value_of(name, i))
-        .collect()
+    (0..shape.iter().product()).map(|i| value_of(name, i)).collect()
 }
 
 /// Bits of a half that holds a multiple of 1/8 in [-1, 1) exactly.
@@ -54,21 +52,13 @@ fn halves(values: &[f32]) -> Vec<u8> {
 
 /// The 256 byte tokens in GPT-2's order, as characters of a vocabulary file.
 fn byte_letters() -> Vec<char> {
-    let printable = |b: u32| {
-        (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || (0xae..=0xff).contains(&b)
-    };
+    let printable = |b: u32| (0x21..=0x7e).contains(&b) || (0xa1..=0xac).contains(&b) || (0xae..=0xff).contains(&b);
     let plain = (0..256).filter(|b| printable(*b));
-    plain
-        .chain(0x100..0x100 + 68)
-        .filter_map(char::from_u32)
-        .collect()
+    plain.chain(0x100..0x100 + 68).filter_map(char::from_u32).collect()
 }
 
 fn write_vocabulary(folder: &Path) {
-    let mut lines: String = byte_letters()
-        .iter()
-        .flat_map(|letter| [*letter, '\n'])
-        .collect();
+    let mut lines: String = byte_letters().iter().flat_map(|letter| [*letter, '\n']).collect();
     lines.push_str("<|endoftext|>\n");
     std::fs::write(folder.join("vocabulary.txt"), lines).expect("written");
 }
@@ -117,64 +107,39 @@ pub fn ct2(folder: &Path, kind: u8) {
         shape[0] *= parts.len();
         (shape, data)
     };
-    for (side, layers) in [
-        ("encoder", DIMS.n_audio_layer),
-        ("decoder", DIMS.n_text_layer),
-    ] {
-        let mut plain = vec![(
-            format!("{side}.positional_embedding"),
-            format!("{side}/position_encodings/encodings"),
-        )];
+    for (side, layers) in [("encoder", DIMS.n_audio_layer), ("decoder", DIMS.n_text_layer)] {
+        let mut plain = vec![(format!("{side}.positional_embedding"), format!("{side}/position_encodings/encodings"))];
         let ln = if side == "encoder" { "ln_post" } else { "ln" };
         let mut norms = vec![(format!("{side}.{ln}"), format!("{side}/layer_norm"))];
         if side == "encoder" {
             for conv in ["conv1", "conv2"] {
                 for part in ["weight", "bias"] {
-                    plain.push((
-                        format!("{side}.{conv}.{part}"),
-                        format!("{side}/{conv}/{part}"),
-                    ));
+                    plain.push((format!("{side}.{conv}.{part}"), format!("{side}/{conv}/{part}")));
                 }
             }
         } else {
-            plain.push((
-                "decoder.token_embedding.weight".into(),
-                "decoder/embeddings/weight".into(),
-            ));
+            plain.push(("decoder.token_embedding.weight".into(), "decoder/embeddings/weight".into()));
         }
         for i in 0..layers {
             let block = format!("{side}.blocks.{i}");
             let layer = format!("{side}/layer_{i}");
             let mut linears: Vec<(&str, &str, &[&str])> = vec![
-                (
-                    "attn",
-                    "self_attention/linear_0",
-                    &["query", "key", "value"],
-                ),
+                ("attn", "self_attention/linear_0", &["query", "key", "value"]),
                 ("attn", "self_attention/linear_1", &["out"]),
                 ("mlp", "ffn/linear_0", &["0"]),
                 ("mlp", "ffn/linear_1", &["2"]),
             ];
-            norms.push((
-                format!("{block}.attn_ln"),
-                format!("{layer}/self_attention/layer_norm"),
-            ));
+            norms.push((format!("{block}.attn_ln"), format!("{layer}/self_attention/layer_norm")));
             norms.push((format!("{block}.mlp_ln"), format!("{layer}/ffn/layer_norm")));
             if side == "decoder" {
-                norms.push((
-                    format!("{block}.cross_attn_ln"),
-                    format!("{layer}/attention/layer_norm"),
-                ));
+                norms.push((format!("{block}.cross_attn_ln"), format!("{layer}/attention/layer_norm")));
                 linears.push(("cross_attn", "attention/linear_0", &["query"]));
                 linears.push(("cross_attn", "attention/linear_1", &["key", "value"]));
                 linears.push(("cross_attn", "attention/linear_2", &["out"]));
             }
             for (module, variable, parts) in linears {
                 for what in ["weight", "bias"] {
-                    let parts: Vec<String> = parts
-                        .iter()
-                        .map(|p| format!("{block}.{module}.{p}.{what}"))
-                        .collect();
+                    let parts: Vec<String> = parts.iter().map(|p| format!("{block}.{module}.{p}.{what}")).collect();
                     let (shape, data) = stacked(&parts);
                     add(&format!("{layer}/{variable}/{what}"), shape, data);
                 }
@@ -183,28 +148,15 @@ pub fn ct2(folder: &Path, kind: u8) {
         for (name, variable) in norms {
             for (what, ct2) in [("weight", "gamma"), ("bias", "beta")] {
                 let name = format!("{name}.{what}");
-                add(
-                    &format!("{variable}/{ct2}"),
-                    shapes[&name].clone(),
-                    values(&name, &shapes[&name]),
-                );
+                add(&format!("{variable}/{ct2}"), shapes[&name].clone(), values(&name, &shapes[&name]));
             }
         }
         for (name, variable) in plain {
-            add(
-                &variable,
-                shapes[&name].clone(),
-                values(&name, &shapes[&name]),
-            );
+            add(&variable, shapes[&name].clone(), values(&name, &shapes[&name]));
         }
     }
     for side in ["encoder", "decoder"] {
-        variables.push((
-            format!("{side}/num_heads"),
-            vec![],
-            2,
-            2i16.to_le_bytes().to_vec(),
-        ));
+        variables.push((format!("{side}/num_heads"), vec![], 2, 2i16.to_le_bytes().to_vec()));
     }
 
     let mut out = 6u32.to_le_bytes().to_vec();
@@ -214,9 +166,7 @@ pub fn ct2(folder: &Path, kind: u8) {
     for (name, shape, kind, data) in variables {
         string(&mut out, &name);
         out.push(shape.len() as u8);
-        shape
-            .iter()
-            .for_each(|n| out.extend((*n as u32).to_le_bytes()));
+        shape.iter().for_each(|n| out.extend((*n as u32).to_le_bytes()));
         out.push(kind);
         out.extend((data.len() as u32).to_le_bytes());
         out.extend(data);
@@ -263,11 +213,7 @@ pub fn safetensors_without(folder: &Path, left_out: &str) {
 fn write_safetensors(folder: &Path, kind: &str, shards: usize, left_out: &str) {
     let mut index = Vec::new();
     for shard in 0..shards {
-        let file = if shards == 1 {
-            "model.safetensors".into()
-        } else {
-            format!("model-{shard}.safetensors")
-        };
+        let file = if shards == 1 { "model.safetensors".into() } else { format!("model-{shard}.safetensors") };
         let mut table = vec![r#""__metadata__":{"format":"pt"}"#.to_string()];
         let mut data = Vec::new();
         for (i, (name, shape)) in canonical_tensors(&DIMS).into_iter().enumerate() {
@@ -278,11 +224,7 @@ fn write_safetensors(folder: &Path, kind: &str, shards: usize, left_out: &str) {
             let start = data.len();
             match kind {
                 "F16" => data.extend(halves(&values)),
-                "BF16" => data.extend(
-                    values
-                        .iter()
-                        .flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()),
-                ),
+                "BF16" => data.extend(values.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes())),
                 _ => data.extend(floats(&values)),
             }
             let name = hugging_face(&name);
@@ -331,10 +273,7 @@ pub fn ggml(folder: &Path, kind: u32) {
     let letters = byte_letters();
     out.extend(257u32.to_le_bytes());
     let unprintable = (0..=255u8).filter(|b| !letters[..188].contains(&char::from(*b)));
-    let bytes = letters[..188]
-        .iter()
-        .map(|letter| u32::from(*letter) as u8)
-        .chain(unprintable);
+    let bytes = letters[..188].iter().map(|letter| u32::from(*letter) as u8).chain(unprintable);
     for token in bytes.map(|b| vec![b]).chain([b"<|endoftext|>".to_vec()]) {
         out.extend((token.len() as u32).to_le_bytes());
         out.extend(token);
@@ -343,25 +282,16 @@ pub fn ggml(folder: &Path, kind: u32) {
         let values = values(&name, &shape);
         let kind = if shape.len() == 2 { kind } else { 0 };
         // whisper.cpp keeps the biases of convolutions as columns.
-        let shape = if name.contains("conv") && shape.len() == 1 {
-            vec![shape[0], 1]
-        } else {
-            shape
-        };
+        let shape = if name.contains("conv") && shape.len() == 1 { vec![shape[0], 1] } else { shape };
         for number in [shape.len() as u32, name.len() as u32, kind] {
             out.extend(number.to_le_bytes());
         }
-        shape
-            .iter()
-            .rev()
-            .for_each(|n| out.extend((*n as u32).to_le_bytes()));
+        shape.iter().rev().for_each(|n| out.extend((*n as u32).to_le_bytes()));
         out.extend(name.as_bytes());
         match kind {
             0 => out.extend(floats(&values)),
             1 => out.extend(halves(&values)),
-            _ => values
-                .chunks(32)
-                .for_each(|block| out.extend(ggml_block(kind, block))),
+            _ => values.chunks(32).for_each(|block| out.extend(ggml_block(kind, block))),
         }
     }
     std::fs::write(folder.join("ggml-model.bin"), out).expect("written");
@@ -413,16 +343,9 @@ fn onnx_tensor(name: &str, shape: &[usize], kind: u64, raw: &[u8]) -> Vec<u8> {
     out
 }
 
-fn onnx_node(
-    name: &str,
-    operation: &str,
-    inputs: &[String],
-    attribute: Option<Vec<u8>>,
-) -> Vec<u8> {
+fn onnx_node(name: &str, operation: &str, inputs: &[String], attribute: Option<Vec<u8>>) -> Vec<u8> {
     let mut out = Vec::new();
-    inputs
-        .iter()
-        .for_each(|input| field(&mut out, 1, input.as_bytes()));
+    inputs.iter().for_each(|input| field(&mut out, 1, input.as_bytes()));
     field(&mut out, 3, name.as_bytes());
     field(&mut out, 4, operation.as_bytes());
     if let Some(attribute) = attribute {
@@ -443,32 +366,17 @@ pub fn onnx(folder: &Path, by_channel: bool) {
             }
             let values = values(&name, &shape);
             let name = hugging_face(&name);
-            let name = if side == "encoder" {
-                name.replace("model.encoder.", "")
-            } else {
-                name
-            };
+            let name = if side == "encoder" { name.replace("model.encoder.", "") } else { name };
             if shape.len() == 1 || name.contains("embed_positions") {
-                constants.push(onnx_tensor(
-                    &format!("{name}{merged}"),
-                    &shape,
-                    1,
-                    &floats(&values),
-                ));
+                constants.push(onnx_tensor(&format!("{name}{merged}"), &shape, 1, &floats(&values)));
                 continue;
             }
             let is_linear = name.contains("proj") || name.contains(".fc");
-            let stored = if is_linear {
-                format!("onnx::MatMul_{number}")
-            } else {
-                name.clone()
-            };
+            let stored = if is_linear { format!("onnx::MatMul_{number}") } else { name.clone() };
             let stored = format!("{stored}{merged}");
             let (values, shape) = if is_linear {
                 let (rows, columns) = (shape[0], shape[1]);
-                let turned = (0..rows * columns)
-                    .map(|i| values[i % rows * columns + i / rows])
-                    .collect();
+                let turned = (0..rows * columns).map(|i| values[i % rows * columns + i / rows]).collect();
                 (turned, vec![columns, rows])
             } else {
                 (values, shape)
@@ -477,49 +385,19 @@ pub fn onnx(folder: &Path, by_channel: bool) {
             let axis = if is_linear { shape[1] } else { shape[0] };
             let count = if by_channel { axis } else { 1 };
             let zero = if by_channel { 0u8 } else { 128 };
-            let quantized: Vec<u8> = values
-                .iter()
-                .map(|v| zero.wrapping_add((v * 64.0) as i8 as u8))
-                .collect();
+            let quantized: Vec<u8> = values.iter().map(|v| zero.wrapping_add((v * 64.0) as i8 as u8)).collect();
             let kind = if by_channel { 3 } else { 2 };
             let dims = if by_channel { vec![count] } else { vec![] };
-            constants.push(onnx_tensor(
-                &format!("{stored}_quantized"),
-                &shape,
-                kind,
-                &quantized,
-            ));
-            constants.push(onnx_tensor(
-                &format!("{stored}_scale"),
-                &dims,
-                1,
-                &floats(&vec![1.0 / 64.0; count]),
-            ));
-            constants.push(onnx_tensor(
-                &format!("{stored}_zero_point"),
-                &dims,
-                kind,
-                &vec![zero; count],
-            ));
+            constants.push(onnx_tensor(&format!("{stored}_quantized"), &shape, kind, &quantized));
+            constants.push(onnx_tensor(&format!("{stored}_scale"), &dims, 1, &floats(&vec![1.0 / 64.0; count])));
+            constants.push(onnx_tensor(&format!("{stored}_zero_point"), &dims, kind, &vec![zero; count]));
             if is_linear {
                 let module = name.strip_suffix(".weight").expect("a weight");
                 let module = module.replace("model.decoder.", "model/decoder/");
-                let module = module
-                    .replace(".self_attn.", "/self_attn/")
-                    .replace(".encoder_attn.", "/encoder_attn/");
+                let module = module.replace(".self_attn.", "/self_attn/").replace(".encoder_attn.", "/encoder_attn/");
                 let module = module.replace(".fc", "/fc");
-                let inputs = [
-                    "x".into(),
-                    format!("{stored}_quantized"),
-                    "z".into(),
-                    format!("{stored}_zero_point"),
-                ];
-                nodes.push(onnx_node(
-                    &format!("/{module}/MatMul_quant"),
-                    "MatMulInteger",
-                    &inputs,
-                    None,
-                ));
+                let inputs = ["x".into(), format!("{stored}_quantized"), "z".into(), format!("{stored}_zero_point")];
+                nodes.push(onnx_node(&format!("/{module}/MatMul_quant"), "MatMulInteger", &inputs, None));
             }
         }
         let mut graph = Vec::new();
@@ -529,24 +407,14 @@ pub fn onnx(folder: &Path, by_channel: bool) {
             let mut attribute = Vec::new();
             field(&mut attribute, 1, b"then_branch");
             field(&mut attribute, 6, &inner);
-            field(
-                &mut graph,
-                1,
-                &onnx_node("optimum::if", "If", &["use_cache".into()], Some(attribute)),
-            );
+            field(&mut graph, 1, &onnx_node("optimum::if", "If", &["use_cache".into()], Some(attribute)));
         } else {
             nodes.iter().for_each(|node| field(&mut graph, 1, node));
         }
-        constants
-            .iter()
-            .for_each(|constant| field(&mut graph, 5, constant));
+        constants.iter().for_each(|constant| field(&mut graph, 5, constant));
         let mut model = Vec::new();
         field(&mut model, 7, &graph);
-        let name = if side == "encoder" {
-            "encoder_model"
-        } else {
-            "decoder_model_merged"
-        };
+        let name = if side == "encoder" { "encoder_model" } else { "decoder_model_merged" };
         std::fs::write(folder.join(format!("{name}_quantized.onnx")), model).expect("written");
     }
     write_vocabulary(folder);

@@ -30,14 +30,9 @@ pub fn recordings(paths: &[PathBuf], refs: Option<&Path>) -> Result<Vec<Recordin
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let entries = std::fs::read_dir(path).map_err(|source| BenchError::File {
-                path: path.clone(),
-                source,
-            })?;
-            let mut found: Vec<PathBuf> = entries
-                .filter_map(|entry| Some(entry.ok()?.path()))
-                .filter(|path| is_wav(path))
-                .collect();
+            let entries = std::fs::read_dir(path).map_err(|source| BenchError::File { path: path.clone(), source })?;
+            let mut found: Vec<PathBuf> =
+                entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_wav(path)).collect();
             found.sort();
             files.append(&mut found);
         } else {
@@ -45,9 +40,7 @@ pub fn recordings(paths: &[PathBuf], refs: Option<&Path>) -> Result<Vec<Recordin
         }
     }
     let Some(first) = files.first() else {
-        return Err(BenchError::NoAudio {
-            place: paths.first().cloned().unwrap_or_default(),
-        });
+        return Err(BenchError::NoAudio { place: paths.first().cloned().unwrap_or_default() });
     };
     let beside = first.with_file_name("refs.tsv");
     let references = match refs {
@@ -59,36 +52,23 @@ pub fn recordings(paths: &[PathBuf], refs: Option<&Path>) -> Result<Vec<Recordin
         .into_iter()
         .map(|path| {
             let seconds = wav_seconds(&path)?;
-            let reference = path
-                .file_stem()
-                .and_then(|stem| references.get(stem.to_string_lossy().as_ref()).cloned());
-            Ok(Recording {
-                path,
-                seconds,
-                reference,
-            })
+            let reference = path.file_stem().and_then(|stem| references.get(stem.to_string_lossy().as_ref()).cloned());
+            Ok(Recording { path, seconds, reference })
         })
         .collect()
 }
 
 fn is_wav(path: &Path) -> bool {
-    path.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("wav"))
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("wav"))
 }
 
 fn read_references(path: &Path) -> Result<HashMap<String, String>, BenchError> {
-    let text = std::fs::read_to_string(path).map_err(|source| BenchError::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
     text.lines()
         .filter(|line| !line.trim().is_empty())
         .map(|line| match line.split_once('\t') {
             Some((stem, words)) => Ok((stem.to_owned(), words.to_owned())),
-            None => Err(BenchError::References {
-                path: path.to_owned(),
-                line: line.chars().take(80).collect(),
-            }),
+            None => Err(BenchError::References { path: path.to_owned(), line: line.chars().take(80).collect() }),
         })
         .collect()
 }
@@ -101,14 +81,8 @@ struct WavLayout {
 }
 
 fn wav_layout(path: &Path) -> Result<WavLayout, BenchError> {
-    let not_wav = |why: &str| BenchError::Wav {
-        path: path.to_owned(),
-        why: why.to_owned(),
-    };
-    let broken = |source| BenchError::File {
-        path: path.to_owned(),
-        source,
-    };
+    let not_wav = |why: &str| BenchError::Wav { path: path.to_owned(), why: why.to_owned() };
+    let broken = |source| BenchError::File { path: path.to_owned(), source };
     let mut file = BufReader::new(File::open(path).map_err(broken)?);
     let mut header = [0u8; 12];
     file.read_exact(&mut header).map_err(broken)?;
@@ -120,27 +94,19 @@ fn wav_layout(path: &Path) -> Result<WavLayout, BenchError> {
     let mut at = 12;
     loop {
         let mut chunk = [0u8; 8];
-        file.read_exact(&mut chunk)
-            .map_err(|_| not_wav("it has no data chunk"))?;
+        file.read_exact(&mut chunk).map_err(|_| not_wav("it has no data chunk"))?;
         at += 8;
         let length = u64::from(u32::from_le_bytes([chunk[4], chunk[5], chunk[6], chunk[7]]));
         if &chunk[..4] == b"data" {
-            let bytes_per_second = bytes_per_second
-                .filter(|rate| *rate > 0)
-                .ok_or_else(|| not_wav("its data comes before its format"))?;
-            return Ok(WavLayout {
-                data_at: at,
-                data_bytes: length.min(file_bytes - at),
-                bytes_per_second,
-            });
+            let bytes_per_second =
+                bytes_per_second.filter(|rate| *rate > 0).ok_or_else(|| not_wav("its data comes before its format"))?;
+            return Ok(WavLayout { data_at: at, data_bytes: length.min(file_bytes - at), bytes_per_second });
         }
         let mut rest = length + length % 2;
         if &chunk[..4] == b"fmt " && length >= 16 {
             let mut format = [0u8; 16];
             file.read_exact(&mut format).map_err(broken)?;
-            bytes_per_second = Some(u32::from_le_bytes([
-                format[8], format[9], format[10], format[11],
-            ]));
+            bytes_per_second = Some(u32::from_le_bytes([format[8], format[9], format[10], format[11]]));
             rest -= 16;
             at += 16;
         }
@@ -179,9 +145,7 @@ pub fn cut(source: &Path, start: f64, seconds: f64, target: &Path) -> Result<(),
     while left > 0 {
         let take = left.min(whole_samples - at).min(buffer.len() as u64 / 2);
         let bytes = &mut buffer[..take as usize * 2];
-        input
-            .seek(SeekFrom::Start(layout.data_at + at * 2))
-            .map_err(broken(source))?;
+        input.seek(SeekFrom::Start(layout.data_at + at * 2)).map_err(broken(source))?;
         input.read_exact(bytes).map_err(broken(source))?;
         output.write_bytes(bytes)?;
         left -= take;
@@ -200,21 +164,11 @@ impl WavWriter {
     /// Begins a file that will hold exactly `samples`.
     pub fn create(path: &Path, samples: u64) -> Result<Self, BenchError> {
         // A RIFF length is 32 bits: 37 hours of this format.
-        let data = u32::try_from(samples * 2)
-            .ok()
-            .filter(|data| *data <= u32::MAX - 36)
-            .ok_or_else(|| BenchError::Wav {
-                path: path.to_owned(),
-                why: "a WAV file can't be longer than 37 hours".to_owned(),
-            })?;
-        let file = File::create(path).map_err(|source| BenchError::File {
-            path: path.to_owned(),
-            source,
+        let data = u32::try_from(samples * 2).ok().filter(|data| *data <= u32::MAX - 36).ok_or_else(|| {
+            BenchError::Wav { path: path.to_owned(), why: "a WAV file can't be longer than 37 hours".to_owned() }
         })?;
-        let mut writer = Self {
-            path: path.to_owned(),
-            out: BufWriter::new(file),
-        };
+        let file = File::create(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
+        let mut writer = Self { path: path.to_owned(), out: BufWriter::new(file) };
         let mut header = Vec::with_capacity(44);
         header.extend(b"RIFF");
         header.extend((36 + data).to_le_bytes());
@@ -234,28 +188,18 @@ impl WavWriter {
 
     /// Appends samples of -1 to 1.
     pub fn write(&mut self, samples: &[f32]) -> Result<(), BenchError> {
-        let bytes: Vec<u8> = samples
-            .iter()
-            .flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32_767.0) as i16).to_le_bytes())
-            .collect();
+        let bytes: Vec<u8> =
+            samples.iter().flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32_767.0) as i16).to_le_bytes()).collect();
         self.write_bytes(&bytes)
     }
 
     /// Writes what is still in memory.
     pub fn finish(mut self) -> Result<(), BenchError> {
-        self.out.flush().map_err(|source| BenchError::File {
-            path: self.path.clone(),
-            source,
-        })
+        self.out.flush().map_err(|source| BenchError::File { path: self.path.clone(), source })
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), BenchError> {
-        self.out
-            .write_all(bytes)
-            .map_err(|source| BenchError::File {
-                path: self.path.clone(),
-                source,
-            })
+        self.out.write_all(bytes).map_err(|source| BenchError::File { path: self.path.clone(), source })
     }
 }
 
@@ -270,16 +214,9 @@ impl Scratch {
     pub fn new() -> Result<Self, BenchError> {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "hark-bench-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("hark-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).map_err(|source| BenchError::File {
-            path: folder.clone(),
-            source,
-        })?;
+        std::fs::create_dir_all(&folder).map_err(|source| BenchError::File { path: folder.clone(), source })?;
         Ok(Self { folder })
     }
 
@@ -307,10 +244,7 @@ mod tests {
     }
 
     fn samples(path: &Path) -> Vec<i16> {
-        std::fs::read(path).unwrap()[44..]
-            .chunks_exact(2)
-            .map(|pair| i16::from_le_bytes([pair[0], pair[1]]))
-            .collect()
+        std::fs::read(path).unwrap()[44..].chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
     }
 
     #[test]
@@ -321,10 +255,8 @@ mod tests {
         std::fs::write(scratch.file("notes.txt"), "not audio").unwrap();
         std::fs::write(scratch.file("refs.tsv"), "a\thello world\n").unwrap();
         let found = recordings(std::slice::from_ref(&scratch.folder), None).unwrap();
-        let summary: Vec<(f64, Option<&str>)> = found
-            .iter()
-            .map(|file| (file.seconds, file.reference.as_deref()))
-            .collect();
+        let summary: Vec<(f64, Option<&str>)> =
+            found.iter().map(|file| (file.seconds, file.reference.as_deref())).collect();
         assert_eq!(summary, [(1.0, Some("hello world")), (0.5, None)]);
     }
 
@@ -353,15 +285,9 @@ mod tests {
     #[test]
     fn a_folder_without_audio_and_a_file_that_is_no_wav_are_errors() {
         let scratch = Scratch::new().unwrap();
-        assert!(matches!(
-            recordings(std::slice::from_ref(&scratch.folder), None),
-            Err(BenchError::NoAudio { .. })
-        ));
+        assert!(matches!(recordings(std::slice::from_ref(&scratch.folder), None), Err(BenchError::NoAudio { .. })));
         std::fs::write(scratch.file("x.wav"), "this is not a wav file at all").unwrap();
-        assert!(matches!(
-            recordings(std::slice::from_ref(&scratch.folder), None),
-            Err(BenchError::Wav { .. })
-        ));
+        assert!(matches!(recordings(std::slice::from_ref(&scratch.folder), None), Err(BenchError::Wav { .. })));
     }
 
     #[test]
@@ -369,10 +295,7 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         write_ramp(&scratch.file("a.wav"), 160);
         std::fs::write(scratch.file("refs.tsv"), "a hello\n").unwrap();
-        assert!(matches!(
-            recordings(std::slice::from_ref(&scratch.folder), None),
-            Err(BenchError::References { .. })
-        ));
+        assert!(matches!(recordings(std::slice::from_ref(&scratch.folder), None), Err(BenchError::References { .. })));
     }
 
     #[test]

@@ -19,7 +19,6 @@ use super::{
 };
 use crate::models::VAD_MODEL;
 
-
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
 pub struct DriverArgs {
@@ -58,26 +57,11 @@ pub fn run(args: &DriverArgs) -> Result<(), BenchError> {
     let mut out = std::io::stdout();
     match load(args) {
         Ok(engine) => {
-            let version = format!(
-                "hark {}, {}",
-                env!("CARGO_PKG_VERSION"),
-                engine.transcriber.backend_name()
-            );
-            write_line(
-                &mut out,
-                &Ready::Loaded {
-                    load_seconds: started.elapsed().as_secs_f64(),
-                    version,
-                },
-            )?;
+            let version = format!("hark {}, {}", env!("CARGO_PKG_VERSION"), engine.transcriber.backend_name());
+            write_line(&mut out, &Ready::Loaded { load_seconds: started.elapsed().as_secs_f64(), version })?;
             serve(&engine, std::io::stdin().lock(), out)
         }
-        Err(error) => write_line(
-            &mut out,
-            &Ready::Failed {
-                error: error.to_string(),
-            },
-        ),
+        Err(error) => write_line(&mut out, &Ready::Failed { error: error.to_string() }),
     }
 }
 
@@ -89,14 +73,10 @@ struct Hark {
 }
 
 fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
-    let failed = |error: hark_speech::SpeechError| BenchError::System {
-        system: "hark".to_owned(),
-        error: error.to_string(),
-    };
+    let failed =
+        |error: hark_speech::SpeechError| BenchError::System { system: "hark".to_owned(), error: error.to_string() };
     let vad = systems::installed(VAD_MODEL)?;
-    let beam = args
-        .beam
-        .map_or(hark_speech::Request::default().beam, |beam| beam as usize);
+    let beam = args.beam.map_or(hark_speech::Request::default().beam, |beam| beam as usize);
     let options = LoadOptions {
         threads: args.threads,
         isa: args.isa,
@@ -105,11 +85,7 @@ fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
         ..LoadOptions::new(systems::installed(&args.model)?, vad)
     };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
-    Ok(Hark {
-        transcriber,
-        words: args.words,
-        beam,
-    })
+    Ok(Hark { transcriber, words: args.words, beam })
 }
 
 impl Engine for Hark {
@@ -123,28 +99,17 @@ impl Engine for Hark {
             ..hark_speech::Request::default()
         };
         let source = Source::Path(PathBuf::from(&request.audio));
-        let result = self
-            .transcriber
-            .transcribe(source, &wanted, &mut |_| {})
-            .map_err(|error| error.to_string())?
-            .result;
+        let result =
+            self.transcriber.transcribe(source, &wanted, &mut |_| {}).map_err(|error| error.to_string())?.result;
         Ok(Heard {
             segments: result.segments.len(),
-            words: result
-                .segments
-                .iter()
-                .map(|segment| segment.words.len())
-                .sum(),
+            words: result.segments.iter().map(|segment| segment.words.len()).sum(),
             text: result.text,
         })
     }
 }
 
-fn serve(
-    engine: &dyn Engine,
-    requests: impl BufRead,
-    answers: impl Write + Send,
-) -> Result<(), BenchError> {
+fn serve(engine: &dyn Engine, requests: impl BufRead, answers: impl Write + Send) -> Result<(), BenchError> {
     let answers = Mutex::new(answers);
     std::thread::scope(|scope| {
         for line in requests.lines() {
@@ -162,22 +127,13 @@ fn serve(
                         seconds: started.elapsed().as_secs_f64(),
                         segments: heard.segments,
                         words: heard.words,
-                        peak_rss: super::process::memory_of(std::process::id(), "VmHWM:")
-                            .unwrap_or(0),
+                        peak_rss: super::process::memory_of(std::process::id(), "VmHWM:").unwrap_or(0),
                     }),
                     Err(error) => Outcome::Failed { error },
                 };
-                let mut answers = answers
-                    .lock()
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                let mut answers = answers.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 // A parent that has gone reads nothing; the end of our input tells us the same.
-                let _ = write_line(
-                    &mut *answers,
-                    &Answer {
-                        id: request.id,
-                        outcome,
-                    },
-                );
+                let _ = write_line(&mut *answers, &Answer { id: request.id, outcome });
             });
         }
         Ok(())
@@ -187,9 +143,7 @@ fn serve(
 fn write_line(out: &mut impl Write, message: &impl serde::Serialize) -> Result<(), BenchError> {
     let mut line = serde_json::to_vec(message).map_err(BenchError::Json)?;
     line.push(b'\n');
-    out.write_all(&line)
-        .and_then(|()| out.flush())
-        .map_err(BenchError::Pipe)
+    out.write_all(&line).and_then(|()| out.flush()).map_err(BenchError::Pipe)
 }
 
 #[cfg(test)]
@@ -203,11 +157,7 @@ mod tests {
         fn transcribe(&self, request: &Request) -> Result<Heard, String> {
             match request.audio.as_str() {
                 "missing.wav" => Err("no such file".to_owned()),
-                audio => Ok(Heard {
-                    text: audio.to_owned(),
-                    segments: 1,
-                    words: 2,
-                }),
+                audio => Ok(Heard { text: audio.to_owned(), segments: 1, words: 2 }),
             }
         }
     }
@@ -218,22 +168,15 @@ mod tests {
     impl Engine for Pair {
         fn transcribe(&self, _: &Request) -> Result<Heard, String> {
             self.0.wait();
-            Ok(Heard {
-                text: String::new(),
-                segments: 0,
-                words: 0,
-            })
+            Ok(Heard { text: String::new(), segments: 0, words: 0 })
         }
     }
 
     fn answers(engine: &dyn Engine, requests: &str) -> Vec<Answer> {
         let mut out = Vec::new();
         serve(engine, requests.as_bytes(), &mut out).unwrap();
-        let mut answers: Vec<Answer> = String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .map(|line| protocol::parse("test", line).unwrap())
-            .collect();
+        let mut answers: Vec<Answer> =
+            String::from_utf8(out).unwrap().lines().map(|line| protocol::parse("test", line).unwrap()).collect();
         answers.sort_by_key(|answer| answer.id);
         answers
     }
@@ -243,15 +186,8 @@ mod tests {
         let lines = "{\"id\":1,\"audio\":\"a.wav\",\"language\":\"en\"}\n\n{\"id\":2,\"audio\":\"missing.wav\",\"language\":\"en\"}\n";
         let answers = answers(&Echo, lines);
         assert_eq!(answers.len(), 2);
-        assert!(
-            matches!(&answers[0].outcome, Outcome::Done(done) if done.text == "a.wav" && done.words == 2)
-        );
-        assert_eq!(
-            answers[1].outcome,
-            Outcome::Failed {
-                error: "no such file".into()
-            }
-        );
+        assert!(matches!(&answers[0].outcome, Outcome::Done(done) if done.text == "a.wav" && done.words == 2));
+        assert_eq!(answers[1].outcome, Outcome::Failed { error: "no such file".into() });
     }
 
     #[test]

@@ -61,8 +61,7 @@ fn without_brackets(text: &str) -> String {
 }
 
 fn push_token(raw: &str, words: &mut Vec<String>) {
-    let token =
-        raw.trim_matches(|letter: char| !letter.is_alphanumeric() && !"'$£€%".contains(letter));
+    let token = raw.trim_matches(|letter: char| !letter.is_alphanumeric() && !"'$£€%".contains(letter));
     if token.chars().any(|letter| letter.is_ascii_digit()) {
         numbers::push_spelled(token, words);
         return;
@@ -89,10 +88,7 @@ fn push_plain(token: &str, words: &mut Vec<String>) {
         if word.is_empty() || FILLERS.contains(&word) {
             continue;
         }
-        let word = SPELLINGS
-            .iter()
-            .find(|(british, _)| *british == word)
-            .map_or(word, |(_, american)| american);
+        let word = SPELLINGS.iter().find(|(british, _)| *british == word).map_or(word, |(_, american)| american);
         words.push(word.to_owned());
     }
 }
@@ -232,10 +228,7 @@ mod tests {
 
     #[test]
     fn case_and_punctuation_do_not_count() {
-        assert_eq!(
-            joined("\"Hello, World!\" — he said…"),
-            "hello world he said"
-        );
+        assert_eq!(joined("\"Hello, World!\" — he said…"), "hello world he said");
     }
 
     #[test]
@@ -258,23 +251,14 @@ mod tests {
 
     #[test]
     fn digits_become_the_words_one_says() {
-        assert_eq!(
-            joined("They had 7 ships and 21 boats."),
-            "they had seven ships and twenty one boats"
-        );
-        assert_eq!(
-            joined("1,250"),
-            joined("one thousand two hundred and fifty")
-        );
+        assert_eq!(joined("They had 7 ships and 21 boats."), "they had seven ships and twenty one boats");
+        assert_eq!(joined("1,250"), joined("one thousand two hundred and fifty"));
         assert_eq!(joined("105"), joined("one hundred and five"));
     }
 
     #[test]
     fn the_word_and_outside_a_number_stays() {
-        assert_eq!(
-            joined("five and a hundred and a half"),
-            "five and a hundred and a half"
-        );
+        assert_eq!(joined("five and a hundred and a half"), "five and a hundred and a half");
     }
 
     #[test]
@@ -289,18 +273,12 @@ mod tests {
 
     #[test]
     fn british_and_american_spellings_agree() {
-        assert_eq!(
-            joined("the colour of honour towards grey"),
-            joined("the color of honor toward gray")
-        );
+        assert_eq!(joined("the colour of honour towards grey"), joined("the color of honor toward gray"));
     }
 
     #[test]
     fn hyphens_split_and_inner_apostrophes_join() {
-        assert_eq!(
-            joined("well-known o'clock 'quoted'"),
-            "well known oclock quoted"
-        );
+        assert_eq!(joined("well-known o'clock 'quoted'"), "well known oclock quoted");
     }
 
     #[test]

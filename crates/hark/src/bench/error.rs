@@ -99,10 +99,7 @@ pub enum BenchError {
 /// The last lines of a driver's side output, for an error message; the log itself goes away with the run.
 fn last_lines(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     match lines.get(lines.len().saturating_sub(3)..) {
         Some([]) | None => String::new(),
         Some(last) => format!(": {}", last.join(" | ")),

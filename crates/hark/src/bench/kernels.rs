@@ -68,7 +68,10 @@ fn best(rounds: usize, mut work: impl FnMut()) -> f64 {
 pub(super) fn run(args: &KernelsArgs) -> Result<(), BenchError> {
     let isa = args.isa.unwrap_or_else(Isa::best);
     if !isa.is_available() {
-        return Err(BenchError::System { system: "hark".to_owned(), error: format!("this machine has no {}", isa.name()) });
+        return Err(BenchError::System {
+            system: "hark".to_owned(),
+            error: format!("this machine has no {}", isa.name()),
+        });
     }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let compute = Compute::new(threads, isa);
@@ -99,7 +102,8 @@ pub(super) fn run(args: &KernelsArgs) -> Result<(), BenchError> {
     }
     whole_network(&checkpoint, args, isa, threads, (flops, bytes), &mut figures)?;
 
-    let mut table = format!("{} kernels, {threads} threads, {} shapes, best of {} rounds\n\n", isa.name(), args.model, args.rounds);
+    let mut table =
+        format!("{} kernels, {threads} threads, {} shapes, best of {} rounds\n\n", isa.name(), args.model, args.rounds);
     for figure in &figures {
         let Figure { name, best_ms, rate, unit, share_of_peak } = figure;
         table += &format!("{name:<44} {best_ms:>9.3} ms {rate:>9.1} {unit:<8} {:>4.0} %\n", share_of_peak * 100.0);
@@ -206,8 +210,7 @@ fn whole_network(
     let dims = checkpoint.dims;
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
     let options = CpuOptions { threads, isa, slots: SLOTS, rows: BEAM };
-    let mut backend =
-        CpuBackend::load(checkpoint, tokens, options).map_err(failed)?;
+    let mut backend = CpuBackend::load(checkpoint, tokens, options).map_err(failed)?;
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
 
     let (frames, width, layers) = (dims.n_audio_ctx as f64, dims.n_audio_state as f64, dims.n_audio_layer as f64);

@@ -76,10 +76,7 @@ pub fn alternate(
             }),
             // Hark failing is the user's error to see; a peer failing must not stop the rest.
             Err(error) if system.is_hark => return Err(error),
-            Err(error) => not_run.push(NotRun {
-                name: system.name,
-                why: error.to_string(),
-            }),
+            Err(error) => not_run.push(NotRun { name: system.name, why: error.to_string() }),
         }
     }
     warm_up(&mut running, recordings, language, &scratch)?;
@@ -93,22 +90,11 @@ pub fn alternate(
             }
             one_round(entry, recordings, language, seconds)?;
             let speed = entry.speeds.last().copied().unwrap_or_default();
-            eprintln!(
-                "round {} of {rounds}: {} {speed:.1} × real time",
-                round + 1,
-                entry.system.name
-            );
+            eprintln!("round {} of {rounds}: {} {speed:.1} × real time", round + 1, entry.system.name);
         }
     }
     let systems = running.into_iter().filter_map(finished).collect();
-    Ok(Measurement {
-        systems,
-        not_run,
-        load: Load {
-            before,
-            after: load_average(),
-        },
-    })
+    Ok(Measurement { systems, not_run, load: Load { before, after: load_average() } })
 }
 
 fn warm_up(
@@ -137,12 +123,7 @@ fn warm_up(
     Ok(())
 }
 
-fn one_round(
-    entry: &mut Running,
-    recordings: &[Recording],
-    language: &str,
-    seconds: f64,
-) -> Result<(), BenchError> {
+fn one_round(entry: &mut Running, recordings: &[Recording], language: &str, seconds: f64) -> Result<(), BenchError> {
     let cpu_before = entry.process.cpu_seconds();
     let mut spent = 0.0;
     let mut errors = WordErrors::default();
@@ -197,10 +178,5 @@ fn finished(entry: Running) -> Option<Measured> {
 
 /// The mean number of runnable processes of the last minute, where the system tells it.
 pub fn load_average() -> Option<f64> {
-    std::fs::read_to_string("/proc/loadavg")
-        .ok()?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

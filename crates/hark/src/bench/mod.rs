@@ -27,11 +27,7 @@ use crate::CliError;
 use error::BenchError;
 
 #[derive(Debug, Parser)]
-#[command(
-    name = "hark bench",
-    about = "Measure speed, accuracy and memory",
-    arg_required_else_help = true
-)]
+#[command(name = "hark bench", about = "Measure speed, accuracy and memory", arg_required_else_help = true)]
 struct BenchCli {
     #[command(subcommand)]
     command: BenchCommand,

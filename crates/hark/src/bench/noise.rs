@@ -23,13 +23,7 @@ pub enum Sound {
 }
 
 /// All of them, in the order they are reported.
-pub const SOUNDS: [Sound; 5] = [
-    Sound::Silence,
-    Sound::White,
-    Sound::Pink,
-    Sound::Hum,
-    Sound::Music,
-];
+pub const SOUNDS: [Sound; 5] = [Sound::Silence, Sound::White, Sound::Pink, Sound::Hum, Sound::Music];
 
 impl Sound {
     /// Its name in tables and file names.
@@ -68,11 +62,7 @@ struct Source {
 
 impl Source {
     fn new(sound: Sound) -> Self {
-        Self {
-            sound,
-            random: 0x9E37_79B9,
-            rows: [0.0; 12],
-        }
+        Self { sound, random: 0x9E37_79B9, rows: [0.0; 12] }
     }
 
     fn sample(&mut self, at: u64) -> f32 {
@@ -82,9 +72,7 @@ impl Source {
             Sound::Pink => self.pink(at),
             Sound::Hum => {
                 let time = seconds(at);
-                0.2 * (1..=6)
-                    .map(|overtone| (TAU * 50.0 * overtone as f32 * time).sin() / overtone as f32)
-                    .sum::<f32>()
+                0.2 * (1..=6).map(|overtone| (TAU * 50.0 * overtone as f32 * time).sin() / overtone as f32).sum::<f32>()
             }
             Sound::Music => self.music(at),
         }
@@ -118,9 +106,7 @@ impl Source {
         let pitch = |semitones: i32| 220.0 * 2f32.powf(semitones as f32 / 12.0);
         let tone = |hertz: f32| {
             (1..=4)
-                .map(|overtone| {
-                    (TAU * hertz * overtone as f32 * time).sin() / (overtone * overtone) as f32
-                })
+                .map(|overtone| (TAU * hertz * overtone as f32 * time).sin() / (overtone * overtone) as f32)
                 .sum::<f32>()
         };
         let pad: f32 = chord.iter().map(|note| tone(pitch(*note))).sum();
@@ -157,32 +143,19 @@ mod tests {
 
     #[test]
     fn silence_is_zero_and_the_others_are_heard_without_clipping() {
-        assert!(
-            samples(Sound::Silence, 16_000)
-                .iter()
-                .all(|sample| *sample == 0.0)
-        );
+        assert!(samples(Sound::Silence, 16_000).iter().all(|sample| *sample == 0.0));
         for sound in [Sound::White, Sound::Pink, Sound::Hum, Sound::Music] {
             let samples = samples(sound, 80_000);
-            assert!(
-                energy(&samples) > 1e-4,
-                "{sound:?} is too quiet to test anything"
-            );
-            assert!(
-                samples.iter().all(|sample| sample.abs() < 1.0),
-                "{sound:?} clips"
-            );
+            assert!(energy(&samples) > 1e-4, "{sound:?} is too quiet to test anything");
+            assert!(samples.iter().all(|sample| sample.abs() < 1.0), "{sound:?} clips");
         }
     }
 
     #[test]
     fn white_is_brighter_than_pink_and_pink_than_hum() {
-        let [white, pink, hum] = [Sound::White, Sound::Pink, Sound::Hum]
-            .map(|sound| brightness(&samples(sound, 80_000)));
-        assert!(
-            (white - 2.0).abs() < 0.1 && pink < 0.8 && hum < 0.05,
-            "{white} {pink} {hum}"
-        );
+        let [white, pink, hum] =
+            [Sound::White, Sound::Pink, Sound::Hum].map(|sound| brightness(&samples(sound, 80_000)));
+        assert!((white - 2.0).abs() < 0.1 && pink < 0.8 && hum < 0.05, "{white} {pink} {hum}");
     }
 
     #[test]

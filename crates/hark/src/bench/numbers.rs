@@ -22,14 +22,8 @@ const ONES: [&str; 20] = [
     "eighteen",
     "nineteen",
 ];
-const TENS: [&str; 10] = [
-    "", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
-];
-const SCALES: [(u64, &str); 3] = [
-    (1_000_000_000, "billion"),
-    (1_000_000, "million"),
-    (1_000, "thousand"),
-];
+const TENS: [&str; 10] = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+const SCALES: [(u64, &str); 3] = [(1_000_000_000, "billion"), (1_000_000, "million"), (1_000, "thousand")];
 
 /// Pushes the words of a token that has digits in it, such as `7`, `1,000`, `$5`, `50%`, `2nd` or `3.5`.
 pub fn push_spelled(token: &str, words: &mut Vec<String>) {
@@ -39,14 +33,11 @@ pub fn push_spelled(token: &str, words: &mut Vec<String>) {
         Some(sign @ '€') => (Some("euros"), &token[sign.len_utf8()..]),
         _ => (None, token),
     };
-    let digits_end = token
-        .find(|letter: char| !letter.is_ascii_digit() && letter != ',' && letter != '.')
-        .unwrap_or(token.len());
+    let digits_end =
+        token.find(|letter: char| !letter.is_ascii_digit() && letter != ',' && letter != '.').unwrap_or(token.len());
     let (number, rest) = token.split_at(digits_end);
-    let (whole, fraction) = number
-        .trim_end_matches(['.', ','])
-        .split_once('.')
-        .unwrap_or((number.trim_end_matches(['.', ',']), ""));
+    let (whole, fraction) =
+        number.trim_end_matches(['.', ',']).split_once('.').unwrap_or((number.trim_end_matches(['.', ',']), ""));
     let grouped = whole.contains(',');
     let Ok(value) = whole.replace(',', "").parse::<u64>() else {
         push_as_is(token, words);
@@ -63,11 +54,7 @@ pub fn push_spelled(token: &str, words: &mut Vec<String>) {
         }
         suffix => {
             if leading_zero(whole) {
-                words.extend(
-                    whole
-                        .bytes()
-                        .map(|digit| ONES[usize::from(digit - b'0')].to_owned()),
-                );
+                words.extend(whole.bytes().map(|digit| ONES[usize::from(digit - b'0')].to_owned()));
             } else if currency.is_some() {
                 push_cardinal(value, words);
             } else {
@@ -75,11 +62,7 @@ pub fn push_spelled(token: &str, words: &mut Vec<String>) {
             }
             if !fraction.is_empty() && fraction.bytes().all(|digit| digit.is_ascii_digit()) {
                 words.push("point".to_owned());
-                words.extend(
-                    fraction
-                        .bytes()
-                        .map(|digit| ONES[usize::from(digit - b'0')].to_owned()),
-                );
+                words.extend(fraction.bytes().map(|digit| ONES[usize::from(digit - b'0')].to_owned()));
             }
             if suffix == "%" {
                 words.push("percent".to_owned());
@@ -117,10 +100,7 @@ fn leading_zero(whole: &str) -> bool {
 
 fn push_as_is(token: &str, words: &mut Vec<String>) {
     words.extend(
-        token
-            .split(|letter: char| !letter.is_alphanumeric())
-            .filter(|part| !part.is_empty())
-            .map(str::to_owned),
+        token.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty()).map(str::to_owned),
     );
 }
 
@@ -153,10 +133,7 @@ fn push_cardinal(value: u64, words: &mut Vec<String>) {
         }
         return;
     }
-    let (unit, name) = SCALES
-        .into_iter()
-        .find(|(unit, _)| value >= *unit)
-        .unwrap_or((100, "hundred"));
+    let (unit, name) = SCALES.into_iter().find(|(unit, _)| value >= *unit).unwrap_or((100, "hundred"));
     push_cardinal(value / unit, words);
     words.push(name.to_owned());
     if !value.is_multiple_of(unit) {
@@ -234,18 +211,12 @@ mod tests {
     fn codes_are_kept_as_they_are() {
         assert_eq!(spelled("b2b"), "b2b");
         assert_eq!(spelled("007"), "zero zero seven");
-        assert_eq!(
-            spelled("99999999999999999999999"),
-            "99999999999999999999999"
-        );
+        assert_eq!(spelled("99999999999999999999999"), "99999999999999999999999");
     }
 
     #[test]
     fn and_is_dropped_only_between_parts_of_a_number() {
-        let mut words: Vec<String> = "two hundred and six and seven"
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
+        let mut words: Vec<String> = "two hundred and six and seven".split(' ').map(str::to_owned).collect();
         drop_and_inside_numbers(&mut words);
         assert_eq!(words.join(" "), "two hundred six and seven");
     }

@@ -14,11 +14,7 @@ const STEP: f64 = 44.0;
 /// The report as an SVG document.
 pub fn svg(report: &Report) -> String {
     let height = TOP + STEP * report.systems.len() as f64 + 36.0;
-    let fastest = report
-        .systems
-        .iter()
-        .map(|system| system.speed.max)
-        .fold(1.0, f64::max);
+    let fastest = report.systems.iter().map(|system| system.speed.max).fold(1.0, f64::max);
     let tick = tick_step(fastest);
     let end = (fastest / tick).ceil() * tick;
     let x = |speed: f64| LEFT + (WIDTH - LEFT - RIGHT) * speed / end;
@@ -28,15 +24,8 @@ pub fn svg(report: &Report) -> String {
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="13">"#
     );
-    let _ = writeln!(
-        out,
-        r##"<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##
-    );
-    let words = if report.words {
-        "word times on"
-    } else {
-        "word times off"
-    };
+    let _ = writeln!(out, r##"<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##);
+    let words = if report.words { "word times on" } else { "word times off" };
     let title = format!(
         "{}, {:.0} min of speech, {words}: seconds of audio per second",
         report.model,
@@ -47,24 +36,15 @@ pub fn svg(report: &Report) -> String {
         r##"<text x="16" y="26" font-size="16" font-weight="600" fill="#1b1f24">{}</text>"##,
         escaped(&title)
     );
-    let place = format!(
-        "{}, {} cores, median of {} rounds",
-        report.machine.processor, report.machine.cores, report.rounds
-    );
-    let _ = writeln!(
-        out,
-        r##"<text x="16" y="46" fill="#57606a">{}</text>"##,
-        escaped(&place)
-    );
+    let place =
+        format!("{}, {} cores, median of {} rounds", report.machine.processor, report.machine.cores, report.rounds);
+    let _ = writeln!(out, r##"<text x="16" y="46" fill="#57606a">{}</text>"##, escaped(&place));
 
     let bottom = height - 30.0;
     let mut mark = 0.0;
     while mark <= end + tick / 2.0 {
         let at = x(mark);
-        let _ = writeln!(
-            out,
-            r##"<line x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom}" stroke="#d8dee4"/>"##
-        );
+        let _ = writeln!(out, r##"<line x1="{at:.1}" y1="{TOP}" x2="{at:.1}" y2="{bottom}" stroke="#d8dee4"/>"##);
         let _ = writeln!(
             out,
             r##"<text x="{at:.1}" y="{:.1}" text-anchor="middle" fill="#57606a">{mark}</text>"##,
@@ -109,9 +89,7 @@ pub fn svg(report: &Report) -> String {
                 middle - 5.0
             );
         }
-        let rate = system.word_error_rate.map_or(String::new(), |rate| {
-            format!(" · WER {:.1} %", rate * 100.0)
-        });
+        let rate = system.word_error_rate.map_or(String::new(), |rate| format!(" · WER {:.1} %", rate * 100.0));
         let _ = writeln!(
             out,
             r##"<text x="{:.1}" y="{:.1}" fill="#1b1f24">{:.1} ×{rate}</text>"##,
@@ -128,18 +106,12 @@ pub fn svg(report: &Report) -> String {
 fn tick_step(fastest: f64) -> f64 {
     let raw = fastest / 5.0;
     let power = 10f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|step| step * power >= raw)
-        .unwrap_or(10.0);
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= raw).unwrap_or(10.0);
     (step * power).max(1.0)
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -149,15 +121,7 @@ mod tests {
 
     fn bar_widths(svg: &str) -> Vec<f64> {
         let bars = svg.lines().filter(|line| line.contains("rx="));
-        bars.filter_map(|line| {
-            line.split("width=\"")
-                .nth(1)?
-                .split('"')
-                .next()?
-                .parse()
-                .ok()
-        })
-        .collect()
+        bars.filter_map(|line| line.split("width=\"").nth(1)?.split('"').next()?.parse().ok()).collect()
     }
 
     #[test]
@@ -165,10 +129,7 @@ mod tests {
         let widths = bar_widths(&svg(&sample()));
         assert_eq!(widths.len(), 4);
         assert!((widths[0] / widths[1] - 20.0).abs() < 0.1, "{widths:?}");
-        assert!(
-            (widths[2] / widths[1] - 24.0 / 5.0).abs() < 0.1,
-            "{widths:?}"
-        );
+        assert!((widths[2] / widths[1] - 24.0 / 5.0).abs() < 0.1, "{widths:?}");
     }
 
     #[test]
@@ -180,14 +141,6 @@ mod tests {
 
     #[test]
     fn marks_are_round_numbers() {
-        assert_eq!(
-            (
-                tick_step(120.0),
-                tick_step(31.0),
-                tick_step(9.0),
-                tick_step(1.0)
-            ),
-            (50.0, 10.0, 2.0, 1.0)
-        );
+        assert_eq!((tick_step(120.0), tick_step(31.0), tick_step(9.0), tick_step(1.0)), (50.0, 10.0, 2.0, 1.0));
     }
 }

@@ -30,25 +30,16 @@ pub struct Process {
 impl Process {
     /// Starts a driver and waits until its model is loaded; what it prints on the side goes to `log`.
     pub fn start(name: &str, mut command: Command, log: PathBuf) -> Result<Self, BenchError> {
-        let log_file = std::fs::File::create(&log).map_err(|source| BenchError::File {
-            path: log.clone(),
-            source,
-        })?;
+        let log_file = std::fs::File::create(&log).map_err(|source| BenchError::File { path: log.clone(), source })?;
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log_file)
             .spawn()
-            .map_err(|source| BenchError::Start {
-                system: name.to_owned(),
-                source,
-            })?;
+            .map_err(|source| BenchError::Start { system: name.to_owned(), source })?;
         let requests = child.stdin.take();
         let Some(stdout) = child.stdout.take() else {
-            return Err(BenchError::Ended {
-                system: name.to_owned(),
-                log,
-            });
+            return Err(BenchError::Ended { system: name.to_owned(), log });
         };
         let mut process = Self {
             name: name.to_owned(),
@@ -61,18 +52,12 @@ impl Process {
         };
         let line = process.line()?;
         match protocol::parse(name, &line)? {
-            Ready::Loaded {
-                load_seconds,
-                version,
-            } => {
+            Ready::Loaded { load_seconds, version } => {
                 process.load_seconds = load_seconds;
                 process.version = version;
                 Ok(process)
             }
-            Ready::Failed { error } => Err(BenchError::System {
-                system: name.to_owned(),
-                error,
-            }),
+            Ready::Failed { error } => Err(BenchError::System { system: name.to_owned(), error }),
         }
     }
 
@@ -80,12 +65,10 @@ impl Process {
     pub fn ask(&mut self, request: &Request) -> Result<(), BenchError> {
         let mut line = serde_json::to_string(request).map_err(BenchError::Json)?;
         line.push('\n');
-        let sent = self.requests.as_mut().is_some_and(|requests| {
-            requests
-                .write_all(line.as_bytes())
-                .and_then(|()| requests.flush())
-                .is_ok()
-        });
+        let sent = self
+            .requests
+            .as_mut()
+            .is_some_and(|requests| requests.write_all(line.as_bytes()).and_then(|()| requests.flush()).is_ok());
         if sent { Ok(()) } else { Err(self.ended()) }
     }
 
@@ -95,10 +78,7 @@ impl Process {
         let Answer { id, outcome } = protocol::parse(&self.name, &line)?;
         match outcome {
             Outcome::Done(done) => Ok((id, done)),
-            Outcome::Failed { error } => Err(BenchError::System {
-                system: self.name.clone(),
-                error,
-            }),
+            Outcome::Failed { error } => Err(BenchError::System { system: self.name.clone(), error }),
         }
     }
 
@@ -133,10 +113,7 @@ impl Process {
     }
 
     fn ended(&self) -> BenchError {
-        BenchError::Ended {
-            system: self.name.clone(),
-            log: self.log.clone(),
-        }
+        BenchError::Ended { system: self.name.clone(), log: self.log.clone() }
     }
 }
 
@@ -164,9 +141,7 @@ fn ticks(stat: &str) -> Option<u64> {
 }
 
 fn kilobytes(status: &str, line: &str) -> Option<u64> {
-    let rest = status
-        .lines()
-        .find_map(|candidate| candidate.strip_prefix(line))?;
+    let rest = status.lines().find_map(|candidate| candidate.strip_prefix(line))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
@@ -177,23 +152,14 @@ mod tests {
     fn shell(script: &str) -> Result<Process, BenchError> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(script);
-        let log = std::env::temp_dir().join(format!(
-            "hark-bench-test-{}-{:p}.log",
-            std::process::id(),
-            script
-        ));
+        let log = std::env::temp_dir().join(format!("hark-bench-test-{}-{:p}.log", std::process::id(), script));
         let process = Process::start("fake", command, log.clone());
         let _ = std::fs::remove_file(log);
         process
     }
 
     fn request(id: u64) -> Request {
-        Request {
-            id,
-            audio: "a.wav".into(),
-            language: "en".into(),
-            interactive: false,
-        }
+        Request { id, audio: "a.wav".into(), language: "en".into(), interactive: false }
     }
 
     #[test]
@@ -202,10 +168,7 @@ mod tests {
             r#"echo '{"load_seconds": 0.25, "version": "fake 1"}'; read line; echo '{"id": 5, "text": "hi", "seconds": 2.0}'; read line"#,
         )
         .unwrap();
-        assert_eq!(
-            (process.load_seconds, process.version.as_str()),
-            (0.25, "fake 1")
-        );
+        assert_eq!((process.load_seconds, process.version.as_str()), (0.25, "fake 1"));
         process.ask(&request(5)).unwrap();
         let (id, done) = process.answer().unwrap();
         assert_eq!((id, done.text.as_str(), done.seconds), (5, "hi", 2.0));
@@ -215,18 +178,14 @@ mod tests {
 
     #[test]
     fn a_driver_that_dies_is_an_error_that_names_it() {
-        let mut process =
-            shell(r#"echo '{"load_seconds": 0, "version": "fake"}'; read line"#).unwrap();
+        let mut process = shell(r#"echo '{"load_seconds": 0, "version": "fake"}'; read line"#).unwrap();
         let error = process.transcribe(&request(1)).unwrap_err().to_string();
         assert!(error.contains("fake"), "{error}");
     }
 
     #[test]
     fn a_driver_that_cannot_load_is_an_error_with_its_reason() {
-        let error = shell(r#"echo '{"error": "no model here"}'"#)
-            .err()
-            .unwrap()
-            .to_string();
+        let error = shell(r#"echo '{"error": "no model here"}'"#).err().unwrap().to_string();
         assert!(error.contains("no model here"), "{error}");
     }
 
@@ -240,11 +199,7 @@ mod tests {
     fn memory_is_read_from_the_line_asked_for() {
         let status = "Name:\thark\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n";
         assert_eq!(
-            (
-                kilobytes(status, "VmRSS:"),
-                kilobytes(status, "VmHWM:"),
-                kilobytes(status, "VmSwap:")
-            ),
+            (kilobytes(status, "VmRSS:"), kilobytes(status, "VmHWM:"), kilobytes(status, "VmSwap:")),
             (Some(1024), Some(2048), None)
         );
     }

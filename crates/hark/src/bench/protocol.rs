@@ -82,10 +82,7 @@ pub struct Done {
 }
 
 /// Reads one line of the protocol, naming the system that broke it.
-pub fn parse<'line, T: Deserialize<'line>>(
-    system: &str,
-    line: &'line str,
-) -> Result<T, BenchError> {
+pub fn parse<'line, T: Deserialize<'line>>(system: &str, line: &'line str) -> Result<T, BenchError> {
     serde_json::from_str(line).map_err(|source| BenchError::Protocol {
         system: system.to_owned(),
         line: line.chars().take(200).collect(),
@@ -101,24 +98,13 @@ mod tests {
     fn the_ready_line_of_a_peer_is_understood() {
         let line = r#"{"ready": true, "load_seconds": 0.5, "version": "faster-whisper 1.2.1", "peak_rss": 1}"#;
         let ready: Ready = parse("peer", line).unwrap();
-        assert_eq!(
-            ready,
-            Ready::Loaded {
-                load_seconds: 0.5,
-                version: "faster-whisper 1.2.1".into()
-            }
-        );
+        assert_eq!(ready, Ready::Loaded { load_seconds: 0.5, version: "faster-whisper 1.2.1".into() });
     }
 
     #[test]
     fn a_driver_that_could_not_load_says_why() {
         let ready: Ready = parse("peer", r#"{"error": "no such file"}"#).unwrap();
-        assert_eq!(
-            ready,
-            Ready::Failed {
-                error: "no such file".into()
-            }
-        );
+        assert_eq!(ready, Ready::Failed { error: "no such file".into() });
     }
 
     #[test]
@@ -126,56 +112,27 @@ mod tests {
         let line = r#"{"id": 3, "text": "hello", "seconds": 1.5, "segments": 1, "words": 0, "peak_rss": 1024}"#;
         let answer: Answer = parse("peer", line).unwrap();
         assert_eq!(answer.id, 3);
-        let Outcome::Done(done) = answer.outcome else {
-            panic!("an answer was read as a failure")
-        };
-        assert_eq!(
-            (done.text.as_str(), done.seconds, done.peak_rss),
-            ("hello", 1.5, 1024)
-        );
+        let Outcome::Done(done) = answer.outcome else { panic!("an answer was read as a failure") };
+        assert_eq!((done.text.as_str(), done.seconds, done.peak_rss), ("hello", 1.5, 1024));
     }
 
     #[test]
     fn a_failed_answer_is_a_failure_not_an_empty_text() {
         let answer: Answer = parse("peer", r#"{"id": 1, "error": "bad file"}"#).unwrap();
-        assert_eq!(
-            answer.outcome,
-            Outcome::Failed {
-                error: "bad file".into()
-            }
-        );
+        assert_eq!(answer.outcome, Outcome::Failed { error: "bad file".into() });
     }
 
     #[test]
     fn what_is_written_can_be_read_back() {
-        let request = Request {
-            id: 9,
-            audio: "a \"b\".wav".into(),
-            language: "en".into(),
-            interactive: true,
-        };
-        assert_eq!(
-            parse::<Request>("self", &serde_json::to_string(&request).unwrap()).unwrap(),
-            request
-        );
-        let answer = Answer {
-            id: 9,
-            outcome: Outcome::Failed { error: "x".into() },
-        };
-        assert_eq!(
-            parse::<Answer>("self", &serde_json::to_string(&answer).unwrap()).unwrap(),
-            answer
-        );
+        let request = Request { id: 9, audio: "a \"b\".wav".into(), language: "en".into(), interactive: true };
+        assert_eq!(parse::<Request>("self", &serde_json::to_string(&request).unwrap()).unwrap(), request);
+        let answer = Answer { id: 9, outcome: Outcome::Failed { error: "x".into() } };
+        assert_eq!(parse::<Answer>("self", &serde_json::to_string(&answer).unwrap()).unwrap(), answer);
     }
 
     #[test]
     fn a_line_that_is_not_json_names_the_system_and_shows_the_line() {
-        let error = parse::<Answer>("whisper.cpp", "Segmentation fault")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("whisper.cpp") && error.contains("Segmentation fault"),
-            "{error}"
-        );
+        let error = parse::<Answer>("whisper.cpp", "Segmentation fault").unwrap_err().to_string();
+        assert!(error.contains("whisper.cpp") && error.contains("Segmentation fault"), "{error}");
     }
 }

@@ -81,21 +81,11 @@ impl Report {
     /// Finds the best peer and the ratio to it.
     pub fn compare(&mut self) {
         let hark = self.systems.iter().find(|system| system.is_hark);
-        let contest = self
-            .systems
-            .iter()
-            .filter(|system| !system.is_hark && !system.reference_only);
+        let contest = self.systems.iter().filter(|system| !system.is_hark && !system.reference_only);
         let best = contest.max_by(|a, b| a.speed.median.total_cmp(&b.speed.median));
         self.best_peer = best.map(|best| best.name.clone());
         let spread = hark.zip(best).and_then(|(hark, best)| {
-            Spread::of(
-                hark.speed
-                    .rounds
-                    .iter()
-                    .zip(&best.speed.rounds)
-                    .map(|(ours, theirs)| ours / theirs)
-                    .collect(),
-            )
+            Spread::of(hark.speed.rounds.iter().zip(&best.speed.rounds).map(|(ours, theirs)| ours / theirs).collect())
         });
         self.ratio_to_best_peer = spread.as_ref().map(|spread| spread.median);
         self.ratio_to_best_peer_spread = spread;
@@ -104,46 +94,25 @@ impl Report {
     /// The table for the terminal.
     pub fn table(&self) -> String {
         let mut rows = vec![
-            [
-                "system",
-                "settings",
-                "× real time",
-                "cpu s",
-                "WER %",
-                "sub/ins/del",
-                "memory",
-                "load s",
-            ]
-            .map(str::to_owned),
+            ["system", "settings", "× real time", "cpu s", "WER %", "sub/ins/del", "memory", "load s"]
+                .map(str::to_owned),
         ];
         for system in &self.systems {
             rows.push([
                 system.name.clone(),
                 system.settings.clone(),
                 format!("{:.1}", system.speed),
-                system
-                    .cpu_seconds
-                    .as_ref()
-                    .map_or("-".to_owned(), |cpu| format!("{:.1}", cpu.median)),
-                system
-                    .word_error_rate
-                    .map_or("-".to_owned(), |rate| format!("{:.2}", rate * 100.0)),
+                system.cpu_seconds.as_ref().map_or("-".to_owned(), |cpu| format!("{:.1}", cpu.median)),
+                system.word_error_rate.map_or("-".to_owned(), |rate| format!("{:.2}", rate * 100.0)),
                 system.word_errors.map_or("-".to_owned(), |errors| {
-                    format!(
-                        "{}/{}/{}",
-                        errors.substitutions, errors.insertions, errors.deletions
-                    )
+                    format!("{}/{}/{}", errors.substitutions, errors.insertions, errors.deletions)
                 }),
                 system.peak_memory_bytes.map_or("-".to_owned(), megabytes),
                 format!("{:.2}", system.load_seconds),
             ]);
         }
         let mut out = String::new();
-        let words = if self.words {
-            "word times on"
-        } else {
-            "word times off"
-        };
+        let words = if self.words { "word times on" } else { "word times off" };
         let _ = writeln!(
             out,
             "{}: {}, {} file{}, {:.0} s of audio, {} round{}, {words}",
@@ -155,9 +124,8 @@ impl Report {
             self.rounds,
             plural(self.rounds)
         );
-        let load = self.machine.load.before.map_or(String::new(), |load| {
-            format!(", load {load:.1} before the first round")
-        });
+        let load =
+            self.machine.load.before.map_or(String::new(), |load| format!(", load {load:.1} before the first round"));
         let _ = writeln!(
             out,
             "{}, {} core{}{load}\n",
@@ -166,29 +134,14 @@ impl Report {
             plural(self.machine.cores)
         );
         out.push_str(&aligned(&rows));
-        for system in self
-            .systems
-            .iter()
-            .filter(|system| !system.same_text_every_round)
-        {
-            let _ = writeln!(
-                out,
-                "{} gave different words in different rounds",
-                system.name
-            );
+        for system in self.systems.iter().filter(|system| !system.same_text_every_round) {
+            let _ = writeln!(out, "{} gave different words in different rounds", system.name);
         }
         for peer in &self.not_run {
             let _ = writeln!(out, "{} not run: {}", peer.name, peer.why);
         }
-        if let Some((best, ratio)) = self
-            .best_peer
-            .as_ref()
-            .zip(self.ratio_to_best_peer_spread.as_ref())
-        {
-            let _ = writeln!(
-                out,
-                "\nhark is {ratio:.2} × as fast as the best peer, {best}"
-            );
+        if let Some((best, ratio)) = self.best_peer.as_ref().zip(self.ratio_to_best_peer_spread.as_ref()) {
+            let _ = writeln!(out, "\nhark is {ratio:.2} × as fast as the best peer, {best}");
         }
         out
     }
@@ -208,11 +161,8 @@ pub fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             let padding = " ".repeat(width - cell.chars().count());
             let gap = if column > 0 { "  " } else { "" };
-            let _ = if column < 2 {
-                write!(line, "{gap}{cell}{padding}")
-            } else {
-                write!(line, "{gap}{padding}{cell}")
-            };
+            let _ =
+                if column < 2 { write!(line, "{gap}{cell}{padding}") } else { write!(line, "{gap}{padding}{cell}") };
         }
         out.push_str(line.trim_end());
         out.push('\n');
@@ -232,17 +182,11 @@ fn plural(count: usize) -> &'static str {
 /// The processor's name and how many cores this process may use.
 pub fn machine(load: Load) -> Machine {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = info.lines().find_map(|line| {
-        line.strip_prefix("model name")?
-            .split_once(':')
-            .map(|(_, name)| name.trim().to_owned())
-    });
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Machine {
-        processor: name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-        cores,
-        load,
-    }
+    Machine { processor: name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()), cores, load }
 }
 
 #[cfg(test)]
@@ -259,12 +203,7 @@ pub mod tests {
             speed: Spread::of(rounds.to_vec()).unwrap(),
             cpu_seconds: None,
             word_error_rate: Some(0.125),
-            word_errors: Some(WordErrors {
-                substitutions: 5,
-                insertions: 2,
-                deletions: 1,
-                reference_words: 64,
-            }),
+            word_errors: Some(WordErrors { substitutions: 5, insertions: 2, deletions: 1, reference_words: 64 }),
             timed_words: 0,
             same_text_every_round: true,
             peak_memory_bytes: Some(512_000_000),
@@ -280,24 +219,14 @@ pub mod tests {
             audio_seconds: 600.0,
             words: false,
             rounds: 3,
-            machine: Machine {
-                processor: "Test CPU".into(),
-                cores: 2,
-                load: Load {
-                    before: Some(0.25),
-                    after: None,
-                },
-            },
+            machine: Machine { processor: "Test CPU".into(), cores: 2, load: Load { before: Some(0.25), after: None } },
             systems: vec![
                 measured("hark", true, false, &[100.0, 80.0, 120.0]),
                 measured("slow <peer>", false, false, &[5.0, 5.0, 5.0]),
                 measured("fast peer", false, false, &[25.0, 10.0, 24.0]),
                 measured("float32", false, true, &[50.0]),
             ],
-            not_run: vec![NotRun {
-                name: "other".into(),
-                why: "not installed".into(),
-            }],
+            not_run: vec![NotRun { name: "other".into(), why: "not installed".into() }],
             best_peer: None,
             ratio_to_best_peer: None,
             ratio_to_best_peer_spread: None,
@@ -311,47 +240,26 @@ pub mod tests {
         let report = sample();
         assert_eq!(report.best_peer.as_deref(), Some("fast peer"));
         let spread = report.ratio_to_best_peer_spread.unwrap();
-        assert_eq!(
-            (spread.rounds.as_slice(), report.ratio_to_best_peer),
-            ([4.0, 8.0, 5.0].as_slice(), Some(5.0))
-        );
+        assert_eq!((spread.rounds.as_slice(), report.ratio_to_best_peer), ([4.0, 8.0, 5.0].as_slice(), Some(5.0)));
     }
 
     #[test]
     fn the_table_shows_each_system_what_did_not_run_and_the_verdict() {
         let table = sample().table();
         let lines: Vec<&str> = table.lines().collect();
-        assert_eq!(
-            lines[0],
-            "long: whisper-base, 1 file, 600 s of audio, 3 rounds, word times off"
-        );
-        assert_eq!(
-            lines[1],
-            "Test CPU, 2 cores, load 0.2 before the first round"
-        );
-        assert_eq!(
-            lines[3],
-            "system       settings          × real time  cpu s  WER %  sub/ins/del  memory  load s"
-        );
-        assert_eq!(
-            lines[4],
-            "hark         beam 1    100.0 [80.0..120.0]      -  12.50        5/2/1  512 MB    0.50"
-        );
+        assert_eq!(lines[0], "long: whisper-base, 1 file, 600 s of audio, 3 rounds, word times off");
+        assert_eq!(lines[1], "Test CPU, 2 cores, load 0.2 before the first round");
+        assert_eq!(lines[3], "system       settings          × real time  cpu s  WER %  sub/ins/del  memory  load s");
+        assert_eq!(lines[4], "hark         beam 1    100.0 [80.0..120.0]      -  12.50        5/2/1  512 MB    0.50");
         assert!(table.contains("other not run: not installed"), "{table}");
-        assert!(
-            table.ends_with("hark is 5.00 [4.00..8.00] × as fast as the best peer, fast peer\n"),
-            "{table}"
-        );
+        assert!(table.ends_with("hark is 5.00 [4.00..8.00] × as fast as the best peer, fast peer\n"), "{table}");
     }
 
     #[test]
     fn the_json_has_the_ratio_as_a_number_and_every_round() {
         let json = serde_json::to_value(sample()).unwrap();
         assert_eq!(json["ratio_to_best_peer"], 5.0);
-        assert_eq!(
-            json["systems"][0]["speed"]["rounds"],
-            serde_json::json!([100.0, 80.0, 120.0])
-        );
+        assert_eq!(json["systems"][0]["speed"]["rounds"], serde_json::json!([100.0, 80.0, 120.0]));
         assert_eq!(json["systems"][0]["word_errors"]["substitutions"], 5);
         assert_eq!(json["not_run"][0]["why"], "not installed");
     }
@@ -361,10 +269,7 @@ pub mod tests {
         let mut report = sample();
         report.systems.truncate(1);
         report.compare();
-        assert_eq!(
-            (report.ratio_to_best_peer, report.best_peer.as_deref()),
-            (None, None)
-        );
+        assert_eq!((report.ratio_to_best_peer, report.best_peer.as_deref()), (None, None));
         assert!(!report.table().contains("best peer"));
     }
 
@@ -372,10 +277,6 @@ pub mod tests {
     fn a_system_whose_words_change_between_rounds_is_named() {
         let mut report = sample();
         report.systems[2].same_text_every_round = false;
-        assert!(
-            report
-                .table()
-                .contains("fast peer gave different words in different rounds")
-        );
+        assert!(report.table().contains("fast peer gave different words in different rounds"));
     }
 }

@@ -137,22 +137,11 @@ pub fn many(
     }
     let (one_after_the_other, at_once) = (spread(apart)?, spread(together)?);
     let gain = one_after_the_other.median / at_once.median;
-    Ok(Many {
-        files: MANY_FILES,
-        audio_seconds: speech_seconds,
-        one_after_the_other,
-        at_once,
-        gain,
-    })
+    Ok(Many { files: MANY_FILES, audio_seconds: speech_seconds, one_after_the_other, at_once, gain })
 }
 
 /// Runs `mixed` on one system with a file of `hours`.
-pub fn mixed(
-    system: System,
-    speech: &Path,
-    language: &str,
-    hours: f64,
-) -> Result<Mixed, BenchError> {
+pub fn mixed(system: System, speech: &Path, language: &str, hours: f64) -> Result<Mixed, BenchError> {
     let scratch = Scratch::new()?;
     let (clip, long) = (scratch.file("clip.wav"), scratch.file("long.wav"));
     cut(speech, 0.0, CLIP_SECONDS, &clip)?;
@@ -190,77 +179,41 @@ pub fn mixed(
     }
     let (idle, during) = (spread(idle)?, spread(during)?);
     let ratio = during.median / idle.median;
-    Ok(Mixed {
-        long_seconds: hours * 3600.0,
-        idle,
-        during,
-        ratio,
-        long_file_lasted,
-    })
+    Ok(Mixed { long_seconds: hours * 3600.0, idle, during, ratio, long_file_lasted })
 }
 
 /// Runs `noise` on every system, `minutes` of each sound.
-pub fn noise(
-    systems: Vec<System>,
-    not_run: Vec<NotRun>,
-    language: &str,
-    minutes: f64,
-) -> Result<Noise, BenchError> {
+pub fn noise(systems: Vec<System>, not_run: Vec<NotRun>, language: &str, minutes: f64) -> Result<Noise, BenchError> {
     let scratch = Scratch::new()?;
     for sound in SOUNDS {
-        sound.write(
-            &scratch.file(&format!("{}.wav", sound.name())),
-            minutes * 60.0,
-        )?;
+        sound.write(&scratch.file(&format!("{}.wav", sound.name())), minutes * 60.0)?;
     }
-    let mut heard = Noise {
-        seconds_each: minutes * 60.0,
-        systems: Vec::new(),
-        not_run,
-    };
+    let mut heard = Noise { seconds_each: minutes * 60.0, systems: Vec::new(), not_run };
     for system in systems {
         let (name, is_hark) = (system.name.clone(), system.is_hark);
         match noise_words(system, &scratch, language) {
             Ok(sounds) => heard.systems.push(NoiseWords { name, sounds }),
             Err(error) if is_hark => return Err(error),
-            Err(error) => heard.not_run.push(NotRun {
-                name,
-                why: error.to_string(),
-            }),
+            Err(error) => heard.not_run.push(NotRun { name, why: error.to_string() }),
         }
     }
     Ok(heard)
 }
 
-fn noise_words(
-    system: System,
-    scratch: &Scratch,
-    language: &str,
-) -> Result<Vec<(String, usize, String)>, BenchError> {
+fn noise_words(system: System, scratch: &Scratch, language: &str) -> Result<Vec<(String, usize, String)>, BenchError> {
     let mut process = start(system, scratch)?;
     SOUNDS
         .into_iter()
         .map(|sound| {
             let path = scratch.file(&format!("{}.wav", sound.name()));
-            let text = process
-                .transcribe(&request(0, &path, language, false))?
-                .text;
-            Ok((
-                sound.name().to_owned(),
-                english::words(&text).len(),
-                text.chars().take(80).collect(),
-            ))
+            let text = process.transcribe(&request(0, &path, language, false))?.text;
+            Ok((sound.name().to_owned(), english::words(&text).len(), text.chars().take(80).collect()))
         })
         .collect()
 }
 
 /// Runs a file of `hours` made of `speech` over and over, and watches the memory.
-pub fn long_memory(
-    system: System,
-    speech: &Path,
-    language: &str,
-    hours: f64,
-) -> Result<LongMemory, BenchError> {
+pub fn long_memory(system: System, speech: &Path, language: &str, hours: f64) -> Result<LongMemory, BenchError> {
     let scratch = Scratch::new()?;
     let long = scratch.file("hours.wav");
     cut(speech, 0.0, hours * 3600.0, &long)?;
@@ -304,9 +257,7 @@ fn tenths(samples: &[u64]) -> Vec<u64> {
     let count = samples.len().min(10);
     (0..count)
         .map(|tenth| {
-            let mut part = samples
-                [samples.len() * tenth / count..samples.len() * (tenth + 1) / count]
-                .to_vec();
+            let mut part = samples[samples.len() * tenth / count..samples.len() * (tenth + 1) / count].to_vec();
             part.sort_unstable();
             part[part.len() / 2]
         })
@@ -344,15 +295,11 @@ impl Mixed {
 impl Noise {
     /// For the terminal.
     pub fn table(&self) -> String {
-        let mut rows =
-            vec![["system", "", "silence", "white", "pink", "hum", "music"].map(str::to_owned)];
+        let mut rows = vec![["system", "", "silence", "white", "pink", "hum", "music"].map(str::to_owned)];
         let mut examples = String::new();
         for system in &self.systems {
-            let words: HashMap<&str, usize> = system
-                .sounds
-                .iter()
-                .map(|(sound, words, _)| (sound.as_str(), *words))
-                .collect();
+            let words: HashMap<&str, usize> =
+                system.sounds.iter().map(|(sound, words, _)| (sound.as_str(), *words)).collect();
             let cell = |sound: &str| words.get(sound).map_or("-".to_owned(), ToString::to_string);
             rows.push([
                 system.name.clone(),
@@ -364,11 +311,7 @@ impl Noise {
                 cell("music"),
             ]);
             for (sound, _, text) in system.sounds.iter().filter(|(_, words, _)| *words > 0) {
-                examples.push_str(&format!(
-                    "{} heard in {sound}: {}\n",
-                    system.name,
-                    text.trim()
-                ));
+                examples.push_str(&format!("{} heard in {sound}: {}\n", system.name, text.trim()));
             }
         }
         for peer in &self.not_run {
@@ -385,11 +328,7 @@ impl Noise {
 impl LongMemory {
     /// For the terminal.
     pub fn table(&self) -> String {
-        let tenths: Vec<String> = self
-            .tenths_bytes
-            .iter()
-            .map(|bytes| format!("{:.0}", *bytes as f64 / 1e6))
-            .collect();
+        let tenths: Vec<String> = self.tenths_bytes.iter().map(|bytes| format!("{:.0}", *bytes as f64 / 1e6)).collect();
         format!(
             "{:.1} h in one file: {:.1} × real time\nmemory when loaded              {}\npeak after the short file       {}\npeak after the long file        {}\nMB in each tenth of its time    {}\n",
             self.hours,
@@ -409,12 +348,7 @@ fn start(mut system: System, scratch: &Scratch) -> Result<Process, BenchError> {
 }
 
 fn request(id: u64, audio: &Path, language: &str, interactive: bool) -> Request {
-    Request {
-        id,
-        audio: audio.to_string_lossy().into_owned(),
-        language: language.to_owned(),
-        interactive,
-    }
+    Request { id, audio: audio.to_string_lossy().into_owned(), language: language.to_owned(), interactive }
 }
 
 fn spread(rounds: Vec<f64>) -> Result<Spread, BenchError> {
@@ -437,13 +371,7 @@ mod tests {
         );
         let mut command = Command::new("sh");
         command.arg("-c").arg(script);
-        System {
-            name: "fake".into(),
-            settings: String::new(),
-            is_hark: true,
-            reference_only: false,
-            command,
-        }
+        System { name: "fake".into(), settings: String::new(), is_hark: true, reference_only: false, command }
     }
 
     fn speech(scratch: &Scratch) -> std::path::PathBuf {
@@ -473,12 +401,7 @@ mod tests {
     #[test]
     fn words_from_noise_are_counted_and_quoted() {
         let heard = noise(vec![concurrent("0", "Thank you.")], Vec::new(), "en", 0.001).unwrap();
-        assert!(
-            heard.systems[0]
-                .sounds
-                .iter()
-                .all(|(_, words, _)| *words == 2)
-        );
+        assert!(heard.systems[0].sounds.iter().all(|(_, words, _)| *words == 2));
         let table = heard.table();
         assert!(table.contains("fake heard in pink: Thank you."), "{table}");
         let quiet = noise(vec![concurrent("0", "")], Vec::new(), "en", 0.001).unwrap();
@@ -491,9 +414,7 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let long = long_memory(concurrent("0.5", "x"), &speech(&scratch), "en", 0.001).unwrap();
         assert!(
-            long.loaded_bytes > 0
-                && long.peak_bytes >= long.loaded_bytes
-                && !long.tenths_bytes.is_empty(),
+            long.loaded_bytes > 0 && long.peak_bytes >= long.loaded_bytes && !long.tenths_bytes.is_empty(),
             "{long:?}"
         );
     }

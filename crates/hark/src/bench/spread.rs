@@ -24,17 +24,8 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 {
-            sorted[middle]
-        } else {
-            (sorted[middle - 1] + sorted[middle]) / 2.0
-        };
-        Some(Self {
-            median,
-            min,
-            max,
-            rounds,
-        })
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+        Some(Self { median, min, max, rounds })
     }
 }
 
@@ -44,11 +35,7 @@ impl fmt::Display for Spread {
         if self.rounds.len() < 2 {
             return write!(out, "{:.places$}", self.median);
         }
-        write!(
-            out,
-            "{:.places$} [{:.places$}..{:.places$}]",
-            self.median, self.min, self.max
-        )
+        write!(out, "{:.places$} [{:.places$}..{:.places$}]", self.median, self.min, self.max)
     }
 }
 
@@ -65,10 +52,7 @@ mod tests {
 
     #[test]
     fn it_reads_as_median_with_its_ends_and_one_round_claims_no_spread() {
-        assert_eq!(
-            format!("{:.2}", Spread::of(vec![2.0, 1.0, 4.0]).unwrap()),
-            "2.00 [1.00..4.00]"
-        );
+        assert_eq!(format!("{:.2}", Spread::of(vec![2.0, 1.0, 4.0]).unwrap()), "2.00 [1.00..4.00]");
         assert_eq!(Spread::of(vec![2.0]).unwrap().to_string(), "2.0");
     }
 

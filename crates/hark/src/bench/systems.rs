@@ -62,12 +62,7 @@ struct Peer {
 }
 
 enum Kind {
-    FasterWhisper {
-        compute: &'static str,
-        batch: u32,
-        beam: Option<u32>,
-        reference_only: bool,
-    },
+    FasterWhisper { compute: &'static str, batch: u32, beam: Option<u32>, reference_only: bool },
     WhisperCpp,
     OpenVino,
 }
@@ -77,58 +72,28 @@ const PEERS: &[Peer] = &[
         key: "fw-seq",
         name: "faster-whisper sequential",
         in_auto: true,
-        kind: Kind::FasterWhisper {
-            compute: "int8",
-            batch: 0,
-            beam: None,
-            reference_only: false,
-        },
+        kind: Kind::FasterWhisper { compute: "int8", batch: 0, beam: None, reference_only: false },
     },
     Peer {
         key: "fw-batch8",
         name: "faster-whisper batched 8",
         in_auto: true,
-        kind: Kind::FasterWhisper {
-            compute: "int8",
-            batch: 8,
-            beam: None,
-            reference_only: false,
-        },
+        kind: Kind::FasterWhisper { compute: "int8", batch: 8, beam: None, reference_only: false },
     },
     Peer {
         key: "fw-batch16",
         name: "faster-whisper batched 16",
         in_auto: false,
-        kind: Kind::FasterWhisper {
-            compute: "int8",
-            batch: 16,
-            beam: None,
-            reference_only: false,
-        },
+        kind: Kind::FasterWhisper { compute: "int8", batch: 16, beam: None, reference_only: false },
     },
     Peer {
         key: "fw-f32",
         name: "faster-whisper float32",
         in_auto: true,
-        kind: Kind::FasterWhisper {
-            compute: "float32",
-            batch: 0,
-            beam: Some(5),
-            reference_only: true,
-        },
+        kind: Kind::FasterWhisper { compute: "float32", batch: 0, beam: Some(5), reference_only: true },
     },
-    Peer {
-        key: "cpp",
-        name: "whisper.cpp",
-        in_auto: true,
-        kind: Kind::WhisperCpp,
-    },
-    Peer {
-        key: "openvino",
-        name: "OpenVINO GenAI",
-        in_auto: true,
-        kind: Kind::OpenVino,
-    },
+    Peer { key: "cpp", name: "whisper.cpp", in_auto: true, kind: Kind::WhisperCpp },
+    Peer { key: "openvino", name: "OpenVINO GenAI", in_auto: true, kind: Kind::OpenVino },
 ];
 
 /// The folder of an installed model.
@@ -136,10 +101,7 @@ pub fn installed(model: &str) -> Result<PathBuf, BenchError> {
     let store = ModelStore::new(ModelStore::default_dir());
     match store.installed(model) {
         Some(found) => Ok(found.dir),
-        None => Err(BenchError::NoModel {
-            model: model.to_owned(),
-            folder: store.dir().to_owned(),
-        }),
+        None => Err(BenchError::NoModel { model: model.to_owned(), folder: store.dir().to_owned() }),
     }
 }
 
@@ -149,10 +111,7 @@ pub fn bench_folder() -> Option<PathBuf> {
         return Some(PathBuf::from(folder));
     }
     let beside_binary = std::env::current_exe().ok();
-    let above = beside_binary
-        .iter()
-        .flat_map(|binary| binary.ancestors())
-        .map(Path::to_owned);
+    let above = beside_binary.iter().flat_map(|binary| binary.ancestors()).map(Path::to_owned);
     std::env::current_dir()
         .into_iter()
         .chain(above)
@@ -162,19 +121,9 @@ pub fn bench_folder() -> Option<PathBuf> {
 
 /// Hark's own driver: this binary in a process of its own, so that its memory is counted as the peers' is.
 pub fn hark(setup: &Setup) -> Result<System, BenchError> {
-    let binary = std::env::current_exe().map_err(|source| BenchError::Start {
-        system: "hark".to_owned(),
-        source,
-    })?;
+    let binary = std::env::current_exe().map_err(|source| BenchError::Start { system: "hark".to_owned(), source })?;
     let mut command = Command::new(binary);
-    command.args([
-        "bench",
-        "driver",
-        "--model",
-        &setup.model,
-        "--threads",
-        &setup.threads.to_string(),
-    ]);
+    command.args(["bench", "driver", "--model", &setup.model, "--threads", &setup.threads.to_string()]);
     if let Some(beam) = setup.beam {
         command.args(["--beam", &beam.to_string()]);
     }
@@ -184,16 +133,8 @@ pub fn hark(setup: &Setup) -> Result<System, BenchError> {
     if let Some(isa) = setup.isa {
         command.args(["--isa", isa.name()]);
     }
-    let beam = setup.beam.map_or("its default search".to_owned(), |beam| {
-        format!("beam {beam}")
-    });
-    Ok(System {
-        name: "hark".to_owned(),
-        settings: beam,
-        is_hark: true,
-        reference_only: false,
-        command,
-    })
+    let beam = setup.beam.map_or("its default search".to_owned(), |beam| format!("beam {beam}"));
+    Ok(System { name: "hark".to_owned(), settings: beam, is_hark: true, reference_only: false, command })
 }
 
 /// The peers that `choice` names (`auto`, `none`, or keys with commas between), and those that can't run here.
@@ -202,10 +143,7 @@ pub fn peers(choice: &str, setup: &Setup) -> Result<(Vec<System>, Vec<NotRun>), 
     for peer in chosen(choice)? {
         match system(peer, setup) {
             Ok(system) => systems.push(system),
-            Err(why) => not_run.push(NotRun {
-                name: peer.name.to_owned(),
-                why,
-            }),
+            Err(why) => not_run.push(NotRun { name: peer.name.to_owned(), why }),
         }
     }
     Ok((systems, not_run))
@@ -218,17 +156,10 @@ fn chosen(choice: &str) -> Result<Vec<&'static Peer>, BenchError> {
         keys => keys
             .split(',')
             .map(|key| {
-                PEERS
-                    .iter()
-                    .find(|peer| peer.key == key.trim())
-                    .ok_or_else(|| BenchError::NoSuchPeer {
-                        key: key.trim().to_owned(),
-                        known: PEERS
-                            .iter()
-                            .map(|peer| peer.key)
-                            .collect::<Vec<_>>()
-                            .join(", "),
-                    })
+                PEERS.iter().find(|peer| peer.key == key.trim()).ok_or_else(|| BenchError::NoSuchPeer {
+                    key: key.trim().to_owned(),
+                    known: PEERS.iter().map(|peer| peer.key).collect::<Vec<_>>().join(", "),
+                })
             })
             .collect(),
     }
@@ -239,17 +170,13 @@ fn system(peer: &Peer, setup: &Setup) -> Result<System, String> {
         .bench_folder
         .as_deref()
         .ok_or("the bench folder was not found; run from the repository or set HARK_BENCH")?;
-    let venv =
-        std::env::var_os("HARK_BENCH_VENV").map_or_else(|| bench.join(".venv"), PathBuf::from);
+    let venv = std::env::var_os("HARK_BENCH_VENV").map_or_else(|| bench.join(".venv"), PathBuf::from);
     let python = venv.join("bin/python");
     if !python.is_file() {
         return Err("peers are not installed; run bench/peers.sh".to_owned());
     }
     if !setup.model_folder.join("model.bin").is_file() {
-        return Err(format!(
-            "{} is not in CTranslate2 form, which all peers' weights are made from",
-            setup.model
-        ));
+        return Err(format!("{} is not in CTranslate2 form, which all peers' weights are made from", setup.model));
     }
     let installed = |package: &str| match package_folder(&venv, package) {
         true => Ok(()),
@@ -257,9 +184,7 @@ fn system(peer: &Peer, setup: &Setup) -> Result<System, String> {
     };
     let driver = |script: &str| {
         let mut command = Command::new(&python);
-        command
-            .arg(bench.join(script))
-            .args(["--threads", &setup.threads.to_string()]);
+        command.arg(bench.join(script)).args(["--threads", &setup.threads.to_string()]);
         // The libraries' own thread pools outside their settings (voice activity, array work) must not exceed the share.
         command.env("OMP_NUM_THREADS", setup.threads.to_string());
         for (variable, value) in setup.isa.into_iter().flat_map(instruction_limits) {
@@ -271,62 +196,32 @@ fn system(peer: &Peer, setup: &Setup) -> Result<System, String> {
         command
     };
     match peer.kind {
-        Kind::FasterWhisper {
-            compute,
-            batch,
-            beam,
-            reference_only,
-        } => {
+        Kind::FasterWhisper { compute, batch, beam, reference_only } => {
             installed("faster_whisper")?;
             let beam = beam.or(setup.beam).unwrap_or(1).to_string();
             let mut command = driver("peer_faster_whisper.py");
             command.arg("--model").arg(&setup.model_folder);
-            command.args([
-                "--compute-type",
-                compute,
-                "--batch",
-                &batch.to_string(),
-                "--beam",
-                &beam,
-            ]);
+            command.args(["--compute-type", compute, "--batch", &batch.to_string(), "--beam", &beam]);
             let settings = format!("{compute}, beam {beam}");
-            Ok(System {
-                name: peer.name.to_owned(),
-                settings,
-                is_hark: false,
-                reference_only,
-                command,
-            })
+            Ok(System { name: peer.name.to_owned(), settings, is_hark: false, reference_only, command })
         }
         Kind::WhisperCpp => {
             installed("pywhispercpp")?;
             let file = bench.join("out").join(format!("ggml-{}.bin", setup.model));
             if !file.is_file() {
-                return Err(format!(
-                    "its copy of the weights is missing; run bench/peers.sh {}",
-                    setup.model
-                ));
+                return Err(format!("its copy of the weights is missing; run bench/peers.sh {}", setup.model));
             }
             let beam = setup.beam.unwrap_or(1).to_string();
             let mut command = driver("peer_whisper_cpp.py");
             command.arg("--model").arg(file).args(["--beam", &beam]);
             let settings = format!("fp16, beam {beam}, no voice activity");
-            Ok(System {
-                name: peer.name.to_owned(),
-                settings,
-                is_hark: false,
-                reference_only: false,
-                command,
-            })
+            Ok(System { name: peer.name.to_owned(), settings, is_hark: false, reference_only: false, command })
         }
         Kind::OpenVino => {
             installed("openvino_genai")?;
             let folder = bench.join("out").join(format!("openvino-{}", setup.model));
             if !folder.join("openvino_encoder_model.xml").is_file() {
-                return Err(format!(
-                    "its copy of the weights is missing; run bench/peers.sh {}",
-                    setup.model
-                ));
+                return Err(format!("its copy of the weights is missing; run bench/peers.sh {}", setup.model));
             }
             if setup.words || setup.beam.is_some_and(|beam| beam > 1) {
                 return Err("its converted graph serves neither word times nor beams".to_owned());
@@ -354,19 +249,14 @@ fn instruction_limits(isa: Isa) -> Vec<(&'static str, &'static str)> {
         Isa::Avx2 => ("AVX2", "AVX2"),
         Isa::Portable => ("SSE4_2", "SSE41"),
     };
-    vec![
-        ("MKL_ENABLE_INSTRUCTIONS", mkl),
-        ("ONEDNN_MAX_CPU_ISA", onednn),
-    ]
+    vec![("MKL_ENABLE_INSTRUCTIONS", mkl), ("ONEDNN_MAX_CPU_ISA", onednn)]
 }
 
 fn package_folder(venv: &Path, package: &str) -> bool {
     let Ok(versions) = std::fs::read_dir(venv.join("lib")) else {
         return false;
     };
-    versions
-        .filter_map(Result::ok)
-        .any(|version| version.path().join("site-packages").join(package).exists())
+    versions.filter_map(Result::ok).any(|version| version.path().join("site-packages").join(package).exists())
 }
 
 #[cfg(test)]
@@ -387,11 +277,7 @@ mod tests {
     }
 
     fn arguments(system: &System) -> Vec<String> {
-        system
-            .command
-            .get_args()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect()
+        system.command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
     }
 
     /// A bench folder where everything seems to be installed.
@@ -407,11 +293,7 @@ mod tests {
         ] {
             std::fs::create_dir_all(scratch.file(folder)).unwrap();
         }
-        for file in [
-            ".venv/bin/python",
-            "model/model.bin",
-            "out/openvino-whisper-base/openvino_encoder_model.xml",
-        ] {
+        for file in [".venv/bin/python", "model/model.bin", "out/openvino-whisper-base/openvino_encoder_model.xml"] {
             std::fs::write(scratch.file(file), "").unwrap();
         }
         scratch
@@ -420,21 +302,11 @@ mod tests {
     #[test]
     fn a_machine_without_amx_is_one_for_the_peers_too() {
         let bench = installed_bench();
-        let limited = Setup {
-            isa: Some(Isa::Avx2),
-            ..setup(&bench.folder)
-        };
+        let limited = Setup { isa: Some(Isa::Avx2), ..setup(&bench.folder) };
         let (systems, _) = peers("fw-seq", &limited).unwrap();
-        let limit = systems[0]
-            .command
-            .get_envs()
-            .find(|(name, _)| *name == "MKL_ENABLE_INSTRUCTIONS");
+        let limit = systems[0].command.get_envs().find(|(name, _)| *name == "MKL_ENABLE_INSTRUCTIONS");
         assert_eq!(limit.and_then(|(_, value)| value), Some("AVX2".as_ref()));
-        assert!(
-            arguments(&hark(&limited).unwrap())
-                .join(" ")
-                .contains("--isa avx2")
-        );
+        assert!(arguments(&hark(&limited).unwrap()).join(" ").contains("--isa avx2"));
     }
 
     #[test]
@@ -442,10 +314,7 @@ mod tests {
         let bench = installed_bench();
         std::fs::remove_file(bench.file("model/model.bin")).unwrap();
         let (systems, not_run) = peers("fw-seq", &setup(&bench.folder)).unwrap();
-        assert!(
-            systems.is_empty() && not_run[0].why.contains("CTranslate2"),
-            "{not_run:?}"
-        );
+        assert!(systems.is_empty() && not_run[0].why.contains("CTranslate2"), "{not_run:?}");
     }
 
     #[test]
@@ -454,12 +323,7 @@ mod tests {
         let (systems, not_run) = peers("fw-seq,cpp", &setup(&scratch.folder)).unwrap();
         assert!(systems.is_empty());
         assert_eq!(not_run.len(), 2);
-        assert!(
-            not_run
-                .iter()
-                .all(|peer| peer.why.contains("bench/peers.sh")),
-            "{not_run:?}"
-        );
+        assert!(not_run.iter().all(|peer| peer.why.contains("bench/peers.sh")), "{not_run:?}");
     }
 
     #[test]
@@ -468,8 +332,7 @@ mod tests {
         let (systems, _) = peers("fw-batch8,fw-f32", &setup(&scratch.folder)).unwrap();
         let batched = arguments(&systems[0]).join(" ");
         assert!(
-            batched.contains("--threads 2 --words")
-                && batched.ends_with("--compute-type int8 --batch 8 --beam 1"),
+            batched.contains("--threads 2 --words") && batched.ends_with("--compute-type int8 --batch 8 --beam 1"),
             "{batched}"
         );
         assert!(systems[1].reference_only && systems[1].settings == "float32, beam 5");
@@ -479,26 +342,15 @@ mod tests {
     fn a_peer_that_cannot_do_what_is_asked_is_not_run_at_something_else() {
         let scratch = installed_bench();
         let (systems, not_run) = peers("openvino", &setup(&scratch.folder)).unwrap();
-        assert!(
-            systems.is_empty() && not_run[0].why.contains("word times"),
-            "{not_run:?}"
-        );
-        let without_words = Setup {
-            words: false,
-            ..setup(&scratch.folder)
-        };
+        assert!(systems.is_empty() && not_run[0].why.contains("word times"), "{not_run:?}");
+        let without_words = Setup { words: false, ..setup(&scratch.folder) };
         assert_eq!(peers("openvino", &without_words).unwrap().0.len(), 1);
     }
 
     #[test]
     fn an_unknown_peer_is_an_error_that_lists_the_known() {
-        let error = peers("fw-seq,kaldi", &setup(Path::new("bench")))
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("kaldi") && error.contains("fw-batch8"),
-            "{error}"
-        );
+        let error = peers("fw-seq,kaldi", &setup(Path::new("bench"))).unwrap_err().to_string();
+        assert!(error.contains("kaldi") && error.contains("fw-batch8"), "{error}");
     }
 
     #[test]

@@ -128,23 +128,14 @@ pub fn run(args: &TranscribeArgs) -> Result<(), BenchError> {
         }
         Scenario::Many => {
             let speech = first(found()?)?;
-            let many = scenarios::many(
-                systems::hark(&setup)?,
-                &speech.path,
-                speech.seconds,
-                &args.language,
-                args.rounds,
-            )?;
+            let many =
+                scenarios::many(systems::hark(&setup)?, &speech.path, speech.seconds, &args.language, args.rounds)?;
             (many.table(), to_json(&many)?, None)
         }
         Scenario::Mixed => {
             let speech = first(found()?)?;
-            let mixed = scenarios::mixed(
-                systems::hark(&setup)?,
-                &speech.path,
-                &args.language,
-                args.hours.unwrap_or(2.0),
-            )?;
+            let mixed =
+                scenarios::mixed(systems::hark(&setup)?, &speech.path, &args.language, args.hours.unwrap_or(2.0))?;
             (mixed.table(), to_json(&mixed)?, None)
         }
         Scenario::Noise => {
@@ -163,9 +154,7 @@ pub fn run(args: &TranscribeArgs) -> Result<(), BenchError> {
             (memory.table(), to_json(&memory)?, None)
         }
     };
-    std::io::stdout()
-        .write_all(text.as_bytes())
-        .map_err(BenchError::Pipe)?;
+    std::io::stdout().write_all(text.as_bytes()).map_err(BenchError::Pipe)?;
     if let Some(path) = &args.json {
         write_file(path, &json)?;
     }
@@ -177,21 +166,12 @@ pub fn run(args: &TranscribeArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn contest(
-    args: &TranscribeArgs,
-    setup: &Setup,
-    recordings: &[Recording],
-) -> Result<Report, BenchError> {
+fn contest(args: &TranscribeArgs, setup: &Setup, recordings: &[Recording]) -> Result<Report, BenchError> {
     let (systems, mut not_run) = contestants(args, setup)?;
     let measured = measure::alternate(systems, recordings, &args.language, args.rounds)?;
     not_run.extend(measured.not_run);
     let mut report = Report {
-        scenario: if args.scenario == Scenario::Clips {
-            "clips"
-        } else {
-            "long"
-        }
-        .to_owned(),
+        scenario: if args.scenario == Scenario::Clips { "clips" } else { "long" }.to_owned(),
         model: setup.model.clone(),
         files: recordings.len(),
         audio_seconds: recordings.iter().map(|recording| recording.seconds).sum(),
@@ -209,10 +189,7 @@ fn contest(
 }
 
 /// Hark, unless it is left out, and the peers that were asked for.
-fn contestants(
-    args: &TranscribeArgs,
-    setup: &Setup,
-) -> Result<(Vec<System>, Vec<NotRun>), BenchError> {
+fn contestants(args: &TranscribeArgs, setup: &Setup) -> Result<(Vec<System>, Vec<NotRun>), BenchError> {
     let (mut systems, not_run) = systems::peers(&args.peers, setup)?;
     if !args.no_hark {
         systems.insert(0, systems::hark(setup)?);
@@ -223,54 +200,31 @@ fn contestants(
 /// The audio that was named, or the corpus that `bench/corpus.py` built. Of a corpus folder, `clips` takes its
 /// clips and every other scenario its long file.
 fn found_audio(args: &TranscribeArgs, setup: &Setup) -> Result<Vec<Recording>, BenchError> {
-    let corpus = || {
-        setup
-            .bench_folder
-            .clone()
-            .unwrap_or_else(|| PathBuf::from("bench"))
-            .join("out/corpus")
-    };
-    let named = if args.audio.is_empty() {
-        vec![corpus()]
-    } else {
-        args.audio.clone()
-    };
+    let corpus = || setup.bench_folder.clone().unwrap_or_else(|| PathBuf::from("bench")).join("out/corpus");
+    let named = if args.audio.is_empty() { vec![corpus()] } else { args.audio.clone() };
     let paths: Vec<PathBuf> = named
         .into_iter()
         .map(|path| {
-            let part = path.join(if args.scenario == Scenario::Clips {
-                "clips"
-            } else {
-                "long.wav"
-            });
+            let part = path.join(if args.scenario == Scenario::Clips { "clips" } else { "long.wav" });
             if part.exists() { part } else { path }
         })
         .collect();
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-        return Err(BenchError::NoAudio {
-            place: missing.clone(),
-        });
+        return Err(BenchError::NoAudio { place: missing.clone() });
     }
     audio::recordings(&paths, args.refs.as_deref())
 }
 
 fn first(recordings: Vec<Recording>) -> Result<Recording, BenchError> {
-    recordings.into_iter().next().ok_or(BenchError::NoAudio {
-        place: PathBuf::new(),
-    })
+    recordings.into_iter().next().ok_or(BenchError::NoAudio { place: PathBuf::new() })
 }
 
 fn to_json(figures: &impl serde::Serialize) -> Result<String, BenchError> {
-    serde_json::to_string_pretty(figures)
-        .map(|json| json + "\n")
-        .map_err(BenchError::Json)
+    serde_json::to_string_pretty(figures).map(|json| json + "\n").map_err(BenchError::Json)
 }
 
 fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
-    std::fs::write(path, text).map_err(|source| BenchError::File {
-        path: path.to_owned(),
-        source,
-    })
+    std::fs::write(path, text).map_err(|source| BenchError::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -293,10 +247,7 @@ mod tests {
         let scratch = audio::Scratch::new().unwrap();
         std::fs::create_dir(scratch.file("clips")).unwrap();
         for name in ["long.wav", "clips/a.wav", "clips/b.wav"] {
-            audio::WavWriter::create(&scratch.file(name), 0)
-                .unwrap()
-                .finish()
-                .unwrap();
+            audio::WavWriter::create(&scratch.file(name), 0).unwrap().finish().unwrap();
         }
         let setup = Setup {
             model: String::new(),
@@ -313,13 +264,7 @@ mod tests {
             found_audio(&args, &setup)
                 .unwrap()
                 .iter()
-                .map(|file| {
-                    file.path
-                        .file_name()
-                        .unwrap()
-                        .to_string_lossy()
-                        .into_owned()
-                })
+                .map(|file| file.path.file_name().unwrap().to_string_lossy().into_owned())
                 .collect()
         };
         assert_eq!(names("clips"), ["a.wav", "b.wav"]);

@@ -57,40 +57,18 @@ impl Path {
 }
 
 fn align(reference: &[String], heard: &[String]) -> WordErrors {
-    let mut above: Vec<Path> = (0..=heard.len() as u32)
-        .map(|insertions| Path {
-            insertions,
-            ..Path::default()
-        })
-        .collect();
+    let mut above: Vec<Path> =
+        (0..=heard.len() as u32).map(|insertions| Path { insertions, ..Path::default() }).collect();
     let mut row = above.clone();
     for (said_before, said) in reference.iter().enumerate() {
-        row[0] = Path {
-            deletions: said_before as u32 + 1,
-            ..Path::default()
-        };
+        row[0] = Path { deletions: said_before as u32 + 1, ..Path::default() };
         for (at, word) in heard.iter().enumerate() {
             let diagonal = above[at];
-            let matched = if word == said {
-                diagonal
-            } else {
-                Path {
-                    substitutions: diagonal.substitutions + 1,
-                    ..diagonal
-                }
-            };
-            let deleted = Path {
-                deletions: above[at + 1].deletions + 1,
-                ..above[at + 1]
-            };
-            let inserted = Path {
-                insertions: row[at].insertions + 1,
-                ..row[at]
-            };
-            row[at + 1] = [matched, deleted, inserted]
-                .into_iter()
-                .min_by_key(|path| path.cost())
-                .unwrap_or(matched);
+            let matched =
+                if word == said { diagonal } else { Path { substitutions: diagonal.substitutions + 1, ..diagonal } };
+            let deleted = Path { deletions: above[at + 1].deletions + 1, ..above[at + 1] };
+            let inserted = Path { insertions: row[at].insertions + 1, ..row[at] };
+            row[at + 1] = [matched, deleted, inserted].into_iter().min_by_key(|path| path.cost()).unwrap_or(matched);
         }
         std::mem::swap(&mut above, &mut row);
     }
@@ -114,10 +92,7 @@ mod tests {
 
     #[test]
     fn the_same_words_have_no_errors_however_they_are_written() {
-        assert_eq!(
-            counts("mister hale had seven ships", "Mr. Hale had 7 ships."),
-            (0, 0, 0)
-        );
+        assert_eq!(counts("mister hale had seven ships", "Mr. Hale had 7 ships."), (0, 0, 0));
     }
 
     #[test]
@@ -156,19 +131,12 @@ mod tests {
             (state >> 16) % below
         };
         for _ in 0..200 {
-            let mut text =
-                || -> Vec<String> { (0..next(12)).map(|_| format!("w{}", next(4))).collect() };
+            let mut text = || -> Vec<String> { (0..next(12)).map(|_| format!("w{}", next(4))).collect() };
             let (reference, heard) = (text(), text());
             let errors = align(&reference, &heard);
-            assert_eq!(
-                errors.substitutions + errors.insertions + errors.deletions,
-                plain_distance(&reference, &heard)
-            );
+            assert_eq!(errors.substitutions + errors.insertions + errors.deletions, plain_distance(&reference, &heard));
             let length_change = heard.len() as i64 - reference.len() as i64;
-            assert_eq!(
-                errors.insertions as i64 - errors.deletions as i64,
-                length_change
-            );
+            assert_eq!(errors.insertions as i64 - errors.deletions as i64, length_change);
         }
     }
 
@@ -181,9 +149,7 @@ mod tests {
                     (_, 0) => i,
                     _ => {
                         let change = usize::from(a[i - 1] != b[j - 1]);
-                        (table[i - 1][j - 1] + change)
-                            .min(table[i - 1][j] + 1)
-                            .min(table[i][j - 1] + 1)
+                        (table[i - 1][j - 1] + change).min(table[i - 1][j] + 1).min(table[i][j - 1] + 1)
                     }
                 };
             }

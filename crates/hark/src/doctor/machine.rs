@@ -30,26 +30,17 @@ pub(super) fn cpu() -> Finding {
         );
     }
     let features = features.join(", ");
-    Finding::ok(
-        "cpu",
-        format!("{model}: {features}; uses {} kernels", isa.name()),
-    )
+    Finding::ok("cpu", format!("{model}: {features}; uses {} kernels", isa.name()))
 }
 
 fn read_cpuinfo(cpuinfo: &str) -> (Option<String>, Vec<&'static str>) {
     let value = |name: &str| {
-        let line = cpuinfo
-            .lines()
-            .find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
+        let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
         Some(line.split_once(':')?.1.trim().to_owned())
     };
     let flags = value("flags").unwrap_or_default();
     let has = |name: &str| flags.split_whitespace().any(|flag| flag == name);
-    let features = FEATURES
-        .iter()
-        .filter(|(flag, _)| has(flag))
-        .map(|(_, name)| *name)
-        .collect();
+    let features = FEATURES.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| *name).collect();
     (value("model name"), features)
 }
 
@@ -67,9 +58,7 @@ pub(super) fn memory() -> Finding {
     let Some((total, available)) = read_meminfo(&meminfo) else {
         return Finding::optional("memory", "unknown", "check that about 1 GB is free");
     };
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
     let (total, available) = match limit {
         Some(limit) if limit < total => (limit, available.min(limit)),
         _ => (total, available),
@@ -77,20 +66,14 @@ pub(super) fn memory() -> Finding {
     let detail = format!("{} of {} free", bytes(available), bytes(total));
     match available {
         ENOUGH.. => Finding::ok("memory", detail),
-        _ => Finding::optional(
-            "memory",
-            detail,
-            "close other programs, or use a smaller model",
-        ),
+        _ => Finding::optional("memory", detail, "close other programs, or use a smaller model"),
     }
 }
 
 /// Total and available bytes.
 fn read_meminfo(meminfo: &str) -> Option<(u64, u64)> {
     let value = |name: &str| {
-        let line = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     };
     Some((value("MemTotal")?, value("MemAvailable")?))
@@ -100,26 +83,17 @@ fn read_meminfo(meminfo: &str) -> Option<(u64, u64)> {
 pub(super) fn gpu() -> Finding {
     // SAFETY: the name is NUL-terminated; loading the driver's library runs its initializers, which NVIDIA supports
     // in any process, and the handle stays open until the process ends.
-    let handle =
-        unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     if handle.is_null() {
         Finding::ok("gpu", "no NVIDIA driver: hark runs on the CPU")
     } else {
-        Finding::ok(
-            "gpu",
-            "NVIDIA driver found; this version of hark runs on the CPU all the same",
-        )
+        Finding::ok("gpu", "NVIDIA driver found; this version of hark runs on the CPU all the same")
     }
 }
 
 pub(super) fn ffmpeg() -> Finding {
-    let fix =
-        "install ffmpeg (Debian: apt-get install ffmpeg) for the formats hark can't decode itself";
-    let run = Command::new("ffmpeg")
-        .arg("-version")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
+    let fix = "install ffmpeg (Debian: apt-get install ffmpeg) for the formats hark can't decode itself";
+    let run = Command::new("ffmpeg").arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output();
     match run {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
@@ -137,8 +111,7 @@ mod tests {
 
     #[test]
     fn features_are_whole_flags_and_not_parts_of_others() {
-        let cpuinfo =
-            "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512fp16 fma\n";
+        let cpuinfo = "processor\t: 0\nmodel name\t: A CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512fp16 fma\n";
         let (model, features) = read_cpuinfo(cpuinfo);
         assert_eq!(model.as_deref(), Some("A CPU @ 2 GHz"));
         assert_eq!(features, ["AVX2", "FMA"]);

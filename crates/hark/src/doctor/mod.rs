@@ -36,58 +36,29 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn ok(name: &'static str, detail: impl Into<String>) -> Self {
-        Self {
-            name,
-            status: Status::Ok,
-            detail: detail.into(),
-            fix: None,
-        }
+        Self { name, status: Status::Ok, detail: detail.into(), fix: None }
     }
 
-    pub(crate) fn optional(
-        name: &'static str,
-        detail: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            status: Status::Optional,
-            detail: detail.into(),
-            fix: Some(fix.into()),
-        }
+    pub(crate) fn optional(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, status: Status::Optional, detail: detail.into(), fix: Some(fix.into()) }
     }
 
-    pub(crate) fn missing(
-        name: &'static str,
-        detail: impl Into<String>,
-        fix: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            status: Status::Missing,
-            detail: detail.into(),
-            fix: Some(fix.into()),
-        }
+    pub(crate) fn missing(name: &'static str, detail: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, status: Status::Missing, detail: detail.into(), fix: Some(fix.into()) }
     }
 }
 
 /// Runs the command: an error when something required is missing.
 pub(crate) fn run(args: DoctorArgs, common: &Common) -> Result<(), CliError> {
     let findings = examine(common);
-    let ready = findings
-        .iter()
-        .all(|finding| finding.status != Status::Missing);
+    let ready = findings.iter().all(|finding| finding.status != Status::Missing);
     if args.json {
         let report = serde_json::json!({ "ready": ready, "findings": findings });
         output::print(&format!("{report:#}\n"))?;
     } else {
         output::print(&table(&findings))?;
     }
-    if ready {
-        Ok(())
-    } else {
-        Err(CliError::Reported)
-    }
+    if ready { Ok(()) } else { Err(CliError::Reported) }
 }
 
 fn examine(common: &Common) -> Vec<Finding> {
@@ -101,20 +72,11 @@ fn examine(common: &Common) -> Vec<Finding> {
         }
         Err(error) => {
             let fix = "correct the setting that is named";
-            (
-                Config::default(),
-                Finding::missing("configuration", error.to_string(), fix),
-            )
+            (Config::default(), Finding::missing("configuration", error.to_string(), fix))
         }
     };
-    let mut findings = vec![
-        machine::cpu(),
-        machine::cores(),
-        machine::memory(),
-        machine::gpu(),
-        machine::ffmpeg(),
-        configuration,
-    ];
+    let mut findings =
+        vec![machine::cpu(), machine::cores(), machine::memory(), machine::gpu(), machine::ffmpeg(), configuration];
     let folder = models::folder(&config);
     findings.push(writable("models folder", &folder));
     findings.push(disk(&folder));
@@ -126,16 +88,9 @@ fn examine(common: &Common) -> Vec<Finding> {
 /// Whether files can be made in `folder`, or in the nearest folder above it when it is still to be made.
 fn writable(name: &'static str, folder: &Path) -> Finding {
     let Some(existing) = nearest_existing(folder) else {
-        return Finding::missing(
-            name,
-            format!("{}: no such folder", folder.display()),
-            "choose another folder",
-        );
+        return Finding::missing(name, format!("{}: no such folder", folder.display()), "choose another folder");
     };
-    match tempfile::Builder::new()
-        .prefix(".hark-")
-        .tempfile_in(&existing)
-    {
+    match tempfile::Builder::new().prefix(".hark-").tempfile_in(&existing) {
         Ok(_) if existing == folder => Finding::ok(name, folder.display().to_string()),
         Ok(_) => Finding::ok(name, format!("{} (made when needed)", folder.display())),
         Err(error) => Finding::missing(
@@ -157,25 +112,14 @@ fn disk(folder: &Path) -> Finding {
     let detail = format!("{} free for models", bytes(free));
     match free {
         ROOMY.. => Finding::ok("disk", detail),
-        NEEDED.. => Finding::optional(
-            "disk",
-            detail,
-            "the large models need up to 8 GB: free some space for them",
-        ),
-        _ => Finding::optional(
-            "disk",
-            detail,
-            "free some space, or set HARK_MODELS to a larger disk",
-        ),
+        NEEDED.. => Finding::optional("disk", detail, "the large models need up to 8 GB: free some space for them"),
+        _ => Finding::optional("disk", detail, "free some space, or set HARK_MODELS to a larger disk"),
     }
 }
 
 fn nearest_existing(folder: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(folder).ok()?;
-    absolute
-        .ancestors()
-        .find(|path| path.is_dir())
-        .map(Path::to_owned)
+    absolute.ancestors().find(|path| path.is_dir()).map(Path::to_owned)
 }
 
 /// `145 MB`, `3.1 GB`.
@@ -188,11 +132,7 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 fn table(findings: &[Finding]) -> String {
-    let width = findings
-        .iter()
-        .map(|finding| finding.name.len())
-        .max()
-        .unwrap_or(0);
+    let width = findings.iter().map(|finding| finding.name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for finding in findings {
         let status = match finding.status {
@@ -205,10 +145,7 @@ fn table(findings: &[Finding]) -> String {
             let _ = writeln!(out, "{:10}{:width$}  → {fix}", "", "");
         }
     }
-    let missing = findings
-        .iter()
-        .filter(|finding| finding.status == Status::Missing)
-        .count();
+    let missing = findings.iter().filter(|finding| finding.status == Status::Missing).count();
     let _ = match missing {
         0 => writeln!(out, "\nready"),
         1 => writeln!(out, "\n1 thing is missing: see → above"),
@@ -225,11 +162,7 @@ mod tests {
     fn each_finding_is_a_line_and_each_fix_stands_below_its_finding() {
         let table = table(&[
             Finding::ok("cpu", "AMX"),
-            Finding::missing(
-                "speech model",
-                "whisper-base",
-                "hark models pull whisper-base",
-            ),
+            Finding::missing("speech model", "whisper-base", "hark models pull whisper-base"),
         ]);
         assert_eq!(
             table,

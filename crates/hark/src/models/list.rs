@@ -24,20 +24,13 @@ struct Row {
 
 pub(super) fn run(shelf: &Shelf, json: bool) -> Result<(), CliError> {
     let rows = rows(shelf);
-    output::print(&if json {
-        as_json(shelf, &rows)
-    } else {
-        as_table(shelf, &rows)
-    })
+    output::print(&if json { as_json(shelf, &rows) } else { as_table(shelf, &rows) })
 }
 
 /// The catalogue without test sounds, then what is installed and in no catalogue.
 fn rows(shelf: &Shelf) -> Vec<Row> {
-    let mut rows: Vec<Row> = shelf
-        .catalogue
-        .listed()
-        .map(|model| row_of(model, shelf.store.installed(&model.name)))
-        .collect();
+    let mut rows: Vec<Row> =
+        shelf.catalogue.listed().map(|model| row_of(model, shelf.store.installed(&model.name))).collect();
     for (name, installed) in shelf.store.all_installed() {
         if shelf.catalogue.get(&name).is_some() {
             continue;
@@ -47,14 +40,9 @@ fn rows(shelf: &Shelf) -> Vec<Row> {
             name,
             kind: Kind::Other,
             size: installed_size(&installed),
-            licence: manifest
-                .map(|manifest| manifest.licence.clone())
-                .unwrap_or_default(),
+            licence: manifest.map(|manifest| manifest.licence.clone()).unwrap_or_default(),
             description: "not in the catalogue".to_owned(),
-            source: manifest.map_or_else(
-                || "copied by hand".to_owned(),
-                |manifest| manifest.source.clone(),
-            ),
+            source: manifest.map_or_else(|| "copied by hand".to_owned(), |manifest| manifest.source.clone()),
             sources: Vec::new(),
             installed: Some(installed),
         });
@@ -63,11 +51,7 @@ fn rows(shelf: &Shelf) -> Vec<Row> {
 }
 
 fn row_of(model: &Model, installed: Option<Installed>) -> Row {
-    let sources: Vec<String> = model
-        .sources
-        .iter()
-        .map(|source| source.describe())
-        .collect();
+    let sources: Vec<String> = model.sources.iter().map(|source| source.describe()).collect();
     let source = match &installed {
         Some(installed) => match &installed.manifest {
             Some(manifest) => manifest.source.clone(),
@@ -92,43 +76,19 @@ fn installed_size(installed: &Installed) -> u64 {
     match &installed.manifest {
         Some(manifest) => manifest.files.iter().map(|file| file.size).sum(),
         None => {
-            let entries = std::fs::read_dir(&installed.dir)
-                .into_iter()
-                .flatten()
-                .flatten();
-            entries
-                .filter_map(|entry| entry.metadata().ok())
-                .filter(|data| data.is_file())
-                .map(|data| data.len())
-                .sum()
+            let entries = std::fs::read_dir(&installed.dir).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.metadata().ok()).filter(|data| data.is_file()).map(|data| data.len()).sum()
         }
     }
 }
 
 fn as_table(shelf: &Shelf, rows: &[Row]) -> String {
-    let name_width = rows
-        .iter()
-        .map(|row| row.name.len())
-        .max()
-        .unwrap_or(0)
-        .max(4);
-    let licence_width = rows
-        .iter()
-        .map(|row| row.licence.len())
-        .max()
-        .unwrap_or(0)
-        .max(7);
-    let mut out = format!(
-        "{:name_width$}  installed      size  {:licence_width$}  from\n",
-        "name", "licence"
-    );
+    let name_width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
+    let licence_width = rows.iter().map(|row| row.licence.len()).max().unwrap_or(0).max(7);
+    let mut out = format!("{:name_width$}  installed      size  {:licence_width$}  from\n", "name", "licence");
     for row in rows {
         let installed = if row.installed.is_some() { "yes" } else { "-" };
-        let size = if row.size > 0 {
-            bytes(row.size)
-        } else {
-            "?".to_owned()
-        };
+        let size = if row.size > 0 { bytes(row.size) } else { "?".to_owned() };
         let _ = writeln!(
             out,
             "{:name_width$}  {installed:9}  {size:>8}  {:licence_width$}  {}",
@@ -169,15 +129,7 @@ fn as_json(shelf: &Shelf, rows: &[Row]) -> String {
     let aliases: serde_json::Map<_, _> = shelf
         .aliases
         .names()
-        .map(|name| {
-            (
-                name.to_owned(),
-                json!(shelf.resolve(name).ok().map(|found| found.checkpoint)),
-            )
-        })
+        .map(|name| (name.to_owned(), json!(shelf.resolve(name).ok().map(|found| found.checkpoint))))
         .collect();
-    format!(
-        "{:#}\n",
-        json!({ "folder": shelf.store.dir(), "models": models, "aliases": aliases })
-    )
+    format!("{:#}\n", json!({ "folder": shelf.store.dir(), "models": models, "aliases": aliases }))
 }

@@ -26,15 +26,10 @@ pub(crate) struct Shelf {
 impl Shelf {
     pub(crate) fn open(config: &Config) -> Result<Self, CliError> {
         let catalogue = match &config.catalogue {
-            Some(path) => Catalogue::with_user_file(path)
-                .map_err(|error| CliError::Usage(error.to_string()))?,
+            Some(path) => Catalogue::with_user_file(path).map_err(|error| CliError::Usage(error.to_string()))?,
             None => Catalogue::builtin(),
         };
-        Ok(Self {
-            store: ModelStore::new(folder(config)),
-            catalogue,
-            aliases: config.aliases.clone(),
-        })
+        Ok(Self { store: ModelStore::new(folder(config)), catalogue, aliases: config.aliases.clone() })
     }
 
     /// The installed checkpoint that serves `name`.
@@ -43,11 +38,7 @@ impl Shelf {
     }
 
     fn installed_names(&self) -> Vec<String> {
-        self.store
-            .all_installed()
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect()
+        self.store.all_installed().into_iter().map(|(name, _)| name).collect()
     }
 
     /// The entry that a name on the command line means: its own, `whisper-` before it, or an alias's first choice.
@@ -57,14 +48,7 @@ impl Shelf {
         let mut choices = choices.chain(table.get(name).cloned().unwrap_or_default());
         choices
             .find_map(|choice| self.catalogue.get(&choice))
-            .ok_or_else(|| {
-                CliError::Failed(
-                    hark_models::Error::UnknownModel {
-                        name: name.to_owned(),
-                    }
-                    .to_string(),
-                )
-            })
+            .ok_or_else(|| CliError::Failed(hark_models::Error::UnknownModel { name: name.to_owned() }.to_string()))
     }
 
     /// The folder name that a name on the command line means, whether or not the catalogue knows it.
@@ -72,17 +56,13 @@ impl Shelf {
         if self.store.installed(name).is_some() {
             return name.to_owned();
         }
-        self.entry(name)
-            .map_or_else(|_| name.to_owned(), |model| model.name.clone())
+        self.entry(name).map_or_else(|_| name.to_owned(), |model| model.name.clone())
     }
 }
 
 /// Where models live.
 pub(crate) fn folder(config: &Config) -> PathBuf {
-    config
-        .models_dir
-        .clone()
-        .unwrap_or_else(ModelStore::default_dir)
+    config.models_dir.clone().unwrap_or_else(ModelStore::default_dir)
 }
 
 /// Runs the command.
@@ -91,12 +71,7 @@ pub(crate) fn run(args: ModelsArgs, common: &Common) -> Result<(), CliError> {
     match args.command {
         None => list::run(&shelf, args.json),
         Some(ModelsCommand::List { json }) => list::run(&shelf, json || args.json),
-        Some(ModelsCommand::Pull {
-            names,
-            default,
-            force,
-            quiet,
-        }) => pull::run(&shelf, &names, default, force, quiet),
+        Some(ModelsCommand::Pull { names, default, force, quiet }) => pull::run(&shelf, &names, default, force, quiet),
         Some(ModelsCommand::Verify { names }) => verify(&shelf, names),
         Some(ModelsCommand::Path { name }) => path(&shelf, &name),
         Some(ModelsCommand::Remove { names }) => remove(&shelf, &names),
@@ -104,16 +79,9 @@ pub(crate) fn run(args: ModelsArgs, common: &Common) -> Result<(), CliError> {
 }
 
 fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
-    let names = if names.is_empty() {
-        shelf.installed_names()
-    } else {
-        names
-    };
+    let names = if names.is_empty() { shelf.installed_names() } else { names };
     if names.is_empty() {
-        return Err(CliError::Failed(format!(
-            "no models in {}",
-            shelf.store.dir().display()
-        )));
+        return Err(CliError::Failed(format!("no models in {}", shelf.store.dir().display())));
     }
     let mut all_sound = true;
     for name in names {
@@ -128,37 +96,24 @@ fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
         };
         let count = verification.files.len();
         if verification.is_sound() {
-            output::print(&format!(
-                "{name}: sound, {count} file{}\n",
-                if count == 1 { "" } else { "s" }
-            ))?;
+            output::print(&format!("{name}: sound, {count} file{}\n", if count == 1 { "" } else { "s" }))?;
             continue;
         }
         all_sound = false;
-        for file in verification
-            .files
-            .iter()
-            .filter(|file| file.state != FileState::Sound)
-        {
+        for file in verification.files.iter().filter(|file| file.state != FileState::Sound) {
             let what = match &file.state {
                 FileState::Sound => continue,
                 FileState::Missing => "is missing".to_owned(),
                 FileState::Changed(hash) => {
                     format!("is not the file it should be (its hash is {hash})")
                 }
-                FileState::Unknown => {
-                    "can't be checked: nothing says what its hash should be".to_owned()
-                }
+                FileState::Unknown => "can't be checked: nothing says what its hash should be".to_owned(),
             };
             eprintln!("{name}: {} {what}", file.name);
         }
         eprintln!("{name}: `hark models pull --force {name}` fetches it again");
     }
-    if all_sound {
-        Ok(())
-    } else {
-        Err(CliError::Reported)
-    }
+    if all_sound { Ok(()) } else { Err(CliError::Reported) }
 }
 
 fn path(shelf: &Shelf, name: &str) -> Result<(), CliError> {
@@ -188,11 +143,7 @@ fn remove(shelf: &Shelf, names: &[String]) -> Result<(), CliError> {
             }
         }
     }
-    if all_removed {
-        Ok(())
-    } else {
-        Err(CliError::Reported)
-    }
+    if all_removed { Ok(()) } else { Err(CliError::Reported) }
 }
 
 /// What `hark doctor` says about models: the chosen one and voice activity are needed, the others are counted.
@@ -200,27 +151,18 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
     let shelf = match Shelf::open(config) {
         Ok(shelf) => shelf,
         Err(error) => {
-            return vec![Finding::missing(
-                "models",
-                error.to_string(),
-                "correct the catalogue that is named",
-            )];
+            return vec![Finding::missing("models", error.to_string(), "correct the catalogue that is named")];
         }
     };
     let wanted = config.model.as_deref().unwrap_or(DEFAULT_MODEL);
     let speech = match shelf.resolve(wanted) {
-        Ok(found) if found.substituted => Finding::ok(
-            "speech model",
-            format!("{} (serves {})", found.checkpoint, found.requested),
-        ),
+        Ok(found) if found.substituted => {
+            Finding::ok("speech model", format!("{} (serves {})", found.checkpoint, found.requested))
+        }
         Ok(found) => Finding::ok("speech model", found.checkpoint),
         Err(_) => {
             let fix = match shelf.entry(wanted) {
-                Ok(model) => format!(
-                    "hark models pull {} ({})",
-                    model.name,
-                    bytes(model.size_bytes)
-                ),
+                Ok(model) => format!("hark models pull {} ({})", model.name, bytes(model.size_bytes)),
                 Err(_) => "choose one that `hark models` lists".to_owned(),
             };
             Finding::missing("speech model", format!("{wanted} is not installed"), fix)
@@ -235,16 +177,7 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
         ),
     };
     let mut others: Vec<String> = shelf.installed_names();
-    others.retain(|name| {
-        shelf
-            .catalogue
-            .get(name)
-            .is_none_or(|model| model.kind == Kind::Speech)
-    });
-    let all = if others.is_empty() {
-        "none".to_owned()
-    } else {
-        others.join(", ")
-    };
+    others.retain(|name| shelf.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
+    let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
     vec![speech, vad, Finding::ok("installed", all)]
 }

@@ -9,13 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::Shelf;
 use crate::CliError;
 
-pub(super) fn run(
-    shelf: &Shelf,
-    names: &[String],
-    default: bool,
-    force: bool,
-    quiet: bool,
-) -> Result<(), CliError> {
+pub(super) fn run(shelf: &Shelf, names: &[String], default: bool, force: bool, quiet: bool) -> Result<(), CliError> {
     let mut wanted: Vec<&Model> = Vec::new();
     if default {
         wanted.extend(shelf.catalogue.defaults());
@@ -26,12 +20,8 @@ pub(super) fn run(
             wanted.push(model);
         }
     }
-    let environment =
-        PullOptions::from_env().map_err(|error| CliError::Usage(error.to_string()))?;
-    let options = PullOptions {
-        force,
-        ..environment
-    };
+    let environment = PullOptions::from_env().map_err(|error| CliError::Usage(error.to_string()))?;
+    let options = PullOptions { force, ..environment };
     let mut all_there = true;
     for model in wanted {
         if let Err(error) = pull_one(shelf, model, &options, quiet) {
@@ -39,19 +29,10 @@ pub(super) fn run(
             eprintln!("{}: {error}", model.name);
         }
     }
-    if all_there {
-        Ok(())
-    } else {
-        Err(CliError::Reported)
-    }
+    if all_there { Ok(()) } else { Err(CliError::Reported) }
 }
 
-fn pull_one(
-    shelf: &Shelf,
-    model: &Model,
-    options: &PullOptions,
-    quiet: bool,
-) -> Result<(), hark_models::Error> {
+fn pull_one(shelf: &Shelf, model: &Model, options: &PullOptions, quiet: bool) -> Result<(), hark_models::Error> {
     if !options.force && shelf.store.installed(&model.name).is_some() {
         if !quiet {
             eprintln!("{}: is installed", model.name);
@@ -59,20 +40,12 @@ fn pull_one(
         return Ok(());
     }
     let bar = Bar::new(&model.name, quiet);
-    let installed = shelf
-        .store
-        .pull(model, options, &mut |progress| bar.show(&progress));
+    let installed = shelf.store.pull(model, options, &mut |progress| bar.show(&progress));
     bar.bar.finish_and_clear();
     let installed = installed?;
     if !quiet {
-        let source = installed
-            .manifest
-            .as_ref()
-            .map_or("", |manifest| manifest.source.as_str());
-        eprintln!(
-            "{}: installed from {source}; licence {}",
-            model.name, model.licence
-        );
+        let source = installed.manifest.as_ref().map_or("", |manifest| manifest.source.as_str());
+        eprintln!("{}: installed from {source}; licence {}", model.name, model.licence);
         if !model.licence_note.is_empty() {
             eprintln!("{}: {}", model.name, model.licence_note);
         }
@@ -89,29 +62,17 @@ struct Bar {
 
 impl Bar {
     fn new(name: &str, quiet: bool) -> Self {
-        let style = |template: &str| {
-            ProgressStyle::with_template(template)
-                .expect("a template of ours")
-                .progress_chars("━╸─")
-        };
+        let style =
+            |template: &str| ProgressStyle::with_template(template).expect("a template of ours").progress_chars("━╸─");
         let visible = !quiet && std::io::stderr().is_terminal();
-        let bar = if visible {
-            ProgressBar::new(0)
-        } else {
-            ProgressBar::hidden()
-        };
+        let bar = if visible { ProgressBar::new(0) } else { ProgressBar::hidden() };
         bar.set_prefix(name.to_owned());
         if visible {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        let counting =
-            style("{prefix} {bar:24} {bytes} / {total_bytes}  {bytes_per_sec}  {eta} left  {msg}");
+        let counting = style("{prefix} {bar:24} {bytes} / {total_bytes}  {bytes_per_sec}  {eta} left  {msg}");
         let waiting = style("{prefix} {spinner} {bytes}  {msg}");
-        Self {
-            bar,
-            counting,
-            waiting,
-        }
+        Self { bar, counting, waiting }
     }
 
     fn show(&self, progress: &Progress) {
@@ -121,16 +82,9 @@ impl Bar {
             Step::Unpacking => "unpacking",
             Step::Verifying => "checking",
         };
-        self.bar.set_style(if progress.total > 0 {
-            self.counting.clone()
-        } else {
-            self.waiting.clone()
-        });
+        self.bar.set_style(if progress.total > 0 { self.counting.clone() } else { self.waiting.clone() });
         self.bar.set_length(progress.total);
         self.bar.set_position(progress.done);
-        self.bar.set_message(format!(
-            "{doing} {} from {}",
-            progress.file, progress.source
-        ));
+        self.bar.set_message(format!("{doing} {} from {}", progress.file, progress.source));
     }
 }

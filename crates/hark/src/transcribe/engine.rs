@@ -26,11 +26,7 @@ pub(crate) struct Transcribed {
 
 impl Engine {
     /// Finds the installed models that the arguments and the configuration name, and loads them.
-    pub(crate) fn load(
-        args: &TranscribeArgs,
-        config: &Config,
-        words: bool,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
         let request = request(args, config, words)?;
         let shelf = Shelf::open(config)?;
         let model = speech_model(&shelf, args, config)?;
@@ -39,13 +35,9 @@ impl Engine {
         options.threads = args.threads.map(usize::from).or(config.threads);
         options.isa = args.isa;
         options.widest_beam = request.beam;
-        let transcriber =
-            Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
+        let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!("engine: {}", transcriber.backend_name());
-        Ok(Self {
-            transcriber,
-            request,
-        })
+        Ok(Self { transcriber, request })
     }
 
     /// Blocks until the recording is done; `progress` hears seconds of audio done and, where known, in all.
@@ -60,29 +52,19 @@ impl Engine {
         };
         let done = self
             .transcriber
-            .transcribe(source, &self.request, &mut |so_far| {
-                progress(so_far.audio_done, so_far.audio_total)
-            })
+            .transcribe(source, &self.request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
             .map_err(|error| error.to_string())?;
-        Ok(Transcribed {
-            result: done.result,
-            warnings: done.warnings,
-        })
+        Ok(Transcribed { result: done.result, warnings: done.warnings })
     }
 }
 
 /// What is wanted of every recording of this run.
 fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Request, CliError> {
-    let mut request = Request {
-        words,
-        ..Request::default()
-    };
+    let mut request = Request { words, ..Request::default() };
     let language = args.language.as_deref().or(config.language.as_deref());
     if let Some(given) = language.map(str::trim).filter(|given| *given != "auto") {
         let known = hark_whisper::languages::find(given).ok_or_else(|| {
-            CliError::Usage(format!(
-                "unknown language {given:?}: give a code such as en, es or zh, or auto"
-            ))
+            CliError::Usage(format!("unknown language {given:?}: give a code such as en, es or zh, or auto"))
         })?;
         request.language = Some(known.code.to_owned());
     }
@@ -104,25 +86,14 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
 }
 
 /// The folder of the checkpoint that serves the asked name; a stand-in is announced.
-fn speech_model(
-    shelf: &Shelf,
-    args: &TranscribeArgs,
-    config: &Config,
-) -> Result<PathBuf, CliError> {
-    let name = args
-        .model
-        .as_deref()
-        .or(config.model.as_deref())
-        .unwrap_or(DEFAULT_MODEL);
+fn speech_model(shelf: &Shelf, args: &TranscribeArgs, config: &Config) -> Result<PathBuf, CliError> {
+    let name = args.model.as_deref().or(config.model.as_deref()).unwrap_or(DEFAULT_MODEL);
     let Ok(found) = shelf.resolve(name) else {
         let wanted = shelf.entry(name)?;
         return installed(shelf, &wanted.name);
     };
     if found.substituted {
-        eprintln!(
-            "hark: {name} is not installed, {} stands in for it",
-            found.checkpoint
-        );
+        eprintln!("hark: {name} is not installed, {} stands in for it", found.checkpoint);
     }
     installed(shelf, &found.checkpoint)
 }

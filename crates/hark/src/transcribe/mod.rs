@@ -49,20 +49,13 @@ pub(crate) fn run(args: TranscribeArgs, common: &Common) -> Result<(), CliError>
         let engine = Engine::load(&args, &config, needs_words(&args, &ready))?;
         refused += transcribe_all(&engine, &ready, &args)?;
     }
-    if refused > 0 {
-        Err(CliError::Reported)
-    } else {
-        Ok(())
-    }
+    if refused > 0 { Err(CliError::Reported) } else { Ok(()) }
 }
 
 /// What can be known before any work: false leaves the job out, an error is the user's to read.
 fn precheck(job: &Job, args: &TranscribeArgs) -> Result<bool, String> {
     if job.input == Input::Stdin && std::io::stdin().is_terminal() {
-        return Err(
-            "is a terminal: pipe a recording into it, as in `hark transcribe - < call.wav`"
-                .to_owned(),
-        );
+        return Err("is a terminal: pipe a recording into it, as in `hark transcribe - < call.wav`".to_owned());
     }
     if let Input::File(path) = &job.input {
         match std::fs::metadata(path) {
@@ -86,10 +79,9 @@ fn precheck(job: &Job, args: &TranscribeArgs) -> Result<bool, String> {
         return Ok(false);
     }
     match files().find(|path| path.exists()) {
-        Some(path) if !args.overwrite && !args.skip_existing => Err(format!(
-            "{} exists: --overwrite replaces it, --skip-existing leaves it",
-            path.display()
-        )),
+        Some(path) if !args.overwrite && !args.skip_existing => {
+            Err(format!("{} exists: --overwrite replaces it, --skip-existing leaves it", path.display()))
+        }
         _ => Ok(true),
     }
 }
@@ -97,16 +89,10 @@ fn precheck(job: &Job, args: &TranscribeArgs) -> Result<bool, String> {
 fn create_folders(jobs: &[Job]) -> Result<(), CliError> {
     for (_, target) in jobs.iter().flat_map(|job| &job.outputs) {
         if let Target::File(path) = target
-            && let Some(folder) = path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty())
+            && let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                CliError::Failed(format!(
-                    "can't make the folder {}: {error}",
-                    folder.display()
-                ))
-            })?;
+            std::fs::create_dir_all(folder)
+                .map_err(|error| CliError::Failed(format!("can't make the folder {}: {error}", folder.display())))?;
         }
     }
     Ok(())
@@ -117,10 +103,7 @@ fn needs_words(args: &TranscribeArgs, jobs: &[Job]) -> bool {
         _ if args.no_words => false,
         Words::Yes => true,
         Words::No => false,
-        Words::Auto => jobs
-            .iter()
-            .flat_map(|job| &job.outputs)
-            .any(|(format, _)| *format != Format::Txt),
+        Words::Auto => jobs.iter().flat_map(|job| &job.outputs).any(|(format, _)| *format != Format::Txt),
     }
 }
 
@@ -214,25 +197,16 @@ fn work(
     }
 }
 
-fn transcribe_one(
-    engine: &Engine,
-    job: &Job,
-    args: &TranscribeArgs,
-    screen: &Screen,
-    headed: bool,
-) -> Outcome {
+fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Screen, headed: bool) -> Outcome {
     let name = job.input.name();
     let begun = Instant::now();
     let mut bar = screen.begin(&name);
     // A file that breaks a decoder must not take the other files with it.
     let done = catch_unwind(AssertUnwindSafe(|| {
-        engine.transcribe(&job.input, &mut |audio_done, audio_total| {
-            bar.update(audio_done, audio_total)
-        })
+        engine.transcribe(&job.input, &mut |audio_done, audio_total| bar.update(audio_done, audio_total))
     }));
     drop(bar);
-    let done =
-        done.map_err(|_| "a defect in hark was met on this file; please report it".to_owned())?;
+    let done = done.map_err(|_| "a defect in hark was met on this file; please report it".to_owned())?;
     let Transcribed { result, warnings } = done?;
     screen.aside(|| {
         for warning in &warnings {
@@ -281,10 +255,7 @@ fn render(
 
 /// Several texts on stdout are told apart by their names, as `head` does it.
 fn is_headed(jobs: &[Job], args: &TranscribeArgs) -> bool {
-    args.files.len() > 1
-        && jobs
-            .iter()
-            .any(|job| job.outputs.contains(&(Format::Txt, Target::Stdout)))
+    args.files.len() > 1 && jobs.iter().any(|job| job.outputs.contains(&(Format::Txt, Target::Stdout)))
 }
 
 /// `1:04:05 in 0:42 (92 × real time), en, whisper-base`: the checkpoint that really ran is named.
@@ -293,11 +264,7 @@ fn summary(result: &TranscriptionResult, elapsed: Duration) -> String {
         0..10 => format!("{:.1} s", elapsed.as_secs_f64()),
         _ => clock(elapsed.as_secs_f64()),
     };
-    let mut line = format!(
-        "{} in {took} ({} × real time)",
-        clock(result.duration),
-        speed(result.duration, elapsed)
-    );
+    let mut line = format!("{} in {took} ({} × real time)", clock(result.duration), speed(result.duration, elapsed));
     for part in [&result.language, &result.model] {
         if !part.is_empty() {
             line.push_str(", ");

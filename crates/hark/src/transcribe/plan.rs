@@ -52,28 +52,12 @@ pub(crate) fn plan(args: &TranscribeArgs, default_format: Format) -> Result<Vec<
     let inputs: Vec<Input> = args
         .files
         .iter()
-        .map(|path| {
-            if path.as_os_str() == "-" {
-                Input::Stdin
-            } else {
-                Input::File(path.clone())
-            }
-        })
+        .map(|path| if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.clone()) })
         .collect();
-    if inputs
-        .iter()
-        .filter(|input| **input == Input::Stdin)
-        .count()
-        > 1
-    {
-        return Err(CliError::Usage(
-            "`-` (stdin) can be read only once".to_owned(),
-        ));
+    if inputs.iter().filter(|input| **input == Input::Stdin).count() > 1 {
+        return Err(CliError::Usage("`-` (stdin) can be read only once".to_owned()));
     }
-    let output = args
-        .output
-        .as_deref()
-        .filter(|path| path.as_os_str() != "-");
+    let output = args.output.as_deref().filter(|path| path.as_os_str() != "-");
     let is_folder = output.is_some_and(|path| is_folder(path, inputs.len()));
     let formats = formats(args, output.filter(|_| !is_folder), default_format);
     match output {
@@ -85,11 +69,7 @@ pub(crate) fn plan(args: &TranscribeArgs, default_format: Format) -> Result<Vec<
 
 /// `-o subs/`, `-o subs`, an existing folder, or several inputs; `-o talk.srt` with one input is a file.
 fn is_folder(path: &Path, inputs: usize) -> bool {
-    let ends_with_slash = path
-        .as_os_str()
-        .as_encoded_bytes()
-        .last()
-        .is_some_and(|&b| b == b'/');
+    let ends_with_slash = path.as_os_str().as_encoded_bytes().last().is_some_and(|&b| b == b'/');
     inputs > 1 || ends_with_slash || path.is_dir() || path.extension().is_none()
 }
 
@@ -101,10 +81,7 @@ fn formats(args: &TranscribeArgs, file: Option<&Path>, default_format: Format) -
         }
     }
     if formats.is_empty() {
-        let by_name = file
-            .and_then(Path::extension)
-            .and_then(OsStr::to_str)
-            .and_then(|name| name.parse().ok());
+        let by_name = file.and_then(Path::extension).and_then(OsStr::to_str).and_then(|name| name.parse().ok());
         formats.push(by_name.unwrap_or(default_format));
     }
     formats
@@ -112,23 +89,13 @@ fn formats(args: &TranscribeArgs, file: Option<&Path>, default_format: Format) -
 
 fn to_stdout(inputs: Vec<Input>, formats: &[Format]) -> Result<Vec<Job>, CliError> {
     let &[format] = formats else {
-        return Err(CliError::Usage(
-            "several formats need a folder to go to: add -o DIR".to_owned(),
-        ));
+        return Err(CliError::Usage("several formats need a folder to go to: add -o DIR".to_owned()));
     };
     if inputs.len() > 1 && matches!(format, Format::Srt | Format::Vtt) {
-        return Err(CliError::Usage(format!(
-            "several files as {format} need a folder to go to: add -o DIR"
-        )));
+        return Err(CliError::Usage(format!("several files as {format} need a folder to go to: add -o DIR")));
     }
     let outputs = vec![(format, Target::Stdout)];
-    Ok(inputs
-        .into_iter()
-        .map(|input| Job {
-            input,
-            outputs: outputs.clone(),
-        })
-        .collect())
+    Ok(inputs.into_iter().map(|input| Job { input, outputs: outputs.clone() }).collect())
 }
 
 fn to_file(mut inputs: Vec<Input>, formats: &[Format], file: &Path) -> Result<Vec<Job>, CliError> {
@@ -142,15 +109,9 @@ fn to_file(mut inputs: Vec<Input>, formats: &[Format], file: &Path) -> Result<Ve
     if let Input::File(path) = &input
         && is_same_file(path, file)
     {
-        return Err(CliError::Usage(format!(
-            "{} would be written over itself",
-            path.display()
-        )));
+        return Err(CliError::Usage(format!("{} would be written over itself", path.display())));
     }
-    Ok(vec![Job {
-        input,
-        outputs: vec![(format, Target::File(file.to_owned()))],
-    }])
+    Ok(vec![Job { input, outputs: vec![(format, Target::File(file.to_owned()))] }])
 }
 
 /// `talk.mp3` becomes `talk.srt`. Where two recordings share that name, both keep their extension: `talk.mp3.srt` and
@@ -164,11 +125,7 @@ fn to_folder(inputs: Vec<Input>, formats: &[Format], folder: &Path) -> Result<Ve
     let mut jobs = Vec::new();
     for input in inputs {
         let stem = stem(&input);
-        let base = if shared[&stem] > 1 {
-            input.file_name().to_owned()
-        } else {
-            stem
-        };
+        let base = if shared[&stem] > 1 { input.file_name().to_owned() } else { stem };
         let mut outputs = Vec::new();
         for &format in formats {
             let mut name = base.clone();
@@ -185,10 +142,7 @@ fn to_folder(inputs: Vec<Input>, formats: &[Format], folder: &Path) -> Result<Ve
             if let Input::File(source) = &input
                 && is_same_file(source, &path)
             {
-                return Err(CliError::Usage(format!(
-                    "{} would be written over itself",
-                    source.display()
-                )));
+                return Err(CliError::Usage(format!("{} would be written over itself", source.display())));
             }
             outputs.push((format, Target::File(path)));
         }
@@ -198,10 +152,7 @@ fn to_folder(inputs: Vec<Input>, formats: &[Format], folder: &Path) -> Result<Ve
 }
 
 fn stem(input: &Input) -> OsString {
-    Path::new(input.file_name())
-        .file_stem()
-        .unwrap_or(input.file_name())
-        .to_owned()
+    Path::new(input.file_name()).file_stem().unwrap_or(input.file_name()).to_owned()
 }
 
 fn is_same_file(a: &Path, b: &Path) -> bool {
@@ -219,9 +170,7 @@ mod tests {
 
     fn planned(arguments: &[&str]) -> Result<Vec<Job>, String> {
         let line = ["hark", "transcribe"].iter().chain(arguments);
-        let Command::Transcribe(args) = Cli::parse_from(line).command else {
-            panic!("not transcribe")
-        };
+        let Command::Transcribe(args) = Cli::parse_from(line).command else { panic!("not transcribe") };
         plan(&args, Format::Txt).map_err(|error| error.to_string())
     }
 
@@ -238,33 +187,19 @@ mod tests {
     #[test]
     fn a_folder_gets_one_file_for_each_input_and_format() {
         let jobs = planned(&["a/talk.mp4", "b/call.wav", "-f", "srt,txt", "-o", "subs"]).unwrap();
-        assert_eq!(
-            files(&jobs),
-            [
-                "subs/talk.srt",
-                "subs/talk.txt",
-                "subs/call.srt",
-                "subs/call.txt"
-            ]
-        );
+        assert_eq!(files(&jobs), ["subs/talk.srt", "subs/talk.txt", "subs/call.srt", "subs/call.txt"]);
     }
 
     #[test]
     fn the_name_of_the_output_says_its_format() {
         let jobs = planned(&["talk.mp4", "-o", "out/talk.vtt"]).unwrap();
-        assert_eq!(
-            jobs[0].outputs,
-            [(Format::Vtt, Target::File("out/talk.vtt".into()))]
-        );
+        assert_eq!(jobs[0].outputs, [(Format::Vtt, Target::File("out/talk.vtt".into()))]);
     }
 
     #[test]
     fn recordings_that_differ_in_their_extension_keep_it() {
         let jobs = planned(&["talk.mp3", "talk.wav", "other.wav", "-o", "subs/"]).unwrap();
-        assert_eq!(
-            files(&jobs),
-            ["subs/talk.mp3.txt", "subs/talk.wav.txt", "subs/other.txt"]
-        );
+        assert_eq!(files(&jobs), ["subs/talk.mp3.txt", "subs/talk.wav.txt", "subs/other.txt"]);
     }
 
     #[test]
@@ -278,29 +213,15 @@ mod tests {
 
     #[test]
     fn stdout_takes_one_format_and_subtitles_of_one_file_only() {
-        assert!(
-            planned(&["a.mp3", "-f", "srt,txt"])
-                .unwrap_err()
-                .contains("-o DIR")
-        );
-        assert!(
-            planned(&["a.mp3", "b.mp3", "-f", "srt"])
-                .unwrap_err()
-                .contains("-o DIR")
-        );
-        assert_eq!(
-            files(&planned(&["a.mp3", "b.mp3", "-f", "json"]).unwrap()),
-            ["stdout", "stdout"]
-        );
+        assert!(planned(&["a.mp3", "-f", "srt,txt"]).unwrap_err().contains("-o DIR"));
+        assert!(planned(&["a.mp3", "b.mp3", "-f", "srt"]).unwrap_err().contains("-o DIR"));
+        assert_eq!(files(&planned(&["a.mp3", "b.mp3", "-f", "json"]).unwrap()), ["stdout", "stdout"]);
     }
 
     #[test]
     fn stdin_is_read_once_and_has_a_name_in_a_folder() {
         assert!(planned(&["-", "-"]).unwrap_err().contains("only once"));
-        assert_eq!(
-            files(&planned(&["-", "-o", "subs/", "-f", "srt"]).unwrap()),
-            ["subs/stdin.srt"]
-        );
+        assert_eq!(files(&planned(&["-", "-o", "subs/", "-f", "srt"]).unwrap()), ["subs/stdin.srt"]);
     }
 
     #[test]
@@ -309,15 +230,7 @@ mod tests {
         let path = folder.path().join("talk.txt");
         std::fs::write(&path, "not audio").unwrap();
         let path = path.to_str().unwrap();
-        assert!(
-            planned(&[path, "-o", path])
-                .unwrap_err()
-                .contains("over itself")
-        );
-        assert!(
-            planned(&[path, "-o", folder.path().to_str().unwrap()])
-                .unwrap_err()
-                .contains("over itself")
-        );
+        assert!(planned(&[path, "-o", path]).unwrap_err().contains("over itself"));
+        assert!(planned(&[path, "-o", folder.path().to_str().unwrap()]).unwrap_err().contains("over itself"));
     }
 }

@@ -23,27 +23,15 @@ struct Overall {
 impl Screen {
     pub(crate) fn new(files: usize, quiet: bool) -> Self {
         let visible = !quiet && std::io::stderr().is_terminal();
-        let target = if visible {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
+        let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
         let overall = (files > 1).then(|| {
             let bar = bars.add(ProgressBar::new(files as u64));
             bar.set_style(style("{prefix:24!} {bar:24} {pos:>3}/{len} files  {msg}"));
             bar.set_prefix("all");
-            Overall {
-                bar,
-                begun: Instant::now(),
-                audio: Mutex::new(0.0),
-            }
+            Overall { bar, begun: Instant::now(), audio: Mutex::new(0.0) }
         });
-        Self {
-            bars,
-            overall,
-            visible,
-        }
+        Self { bars, overall, visible }
     }
 
     /// A bar for one file, above the overall one.
@@ -57,13 +45,7 @@ impl Screen {
         if self.visible {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        FileProgress {
-            screen: self,
-            bar,
-            begun: Instant::now(),
-            audio_done: 0.0,
-            has_total: false,
-        }
+        FileProgress { screen: self, bar, begun: Instant::now(), audio_done: 0.0, has_total: false }
     }
 
     /// Writes lines to stderr or stdout without tearing the bars.
@@ -90,14 +72,9 @@ impl FileProgress<'_> {
     /// Seconds of audio finished, of how many where that is known.
     pub(crate) fn update(&mut self, audio_done: f64, audio_total: Option<f64>) {
         if let Some(overall) = &self.screen.overall {
-            let mut audio = overall
-                .audio
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut audio = overall.audio.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             *audio += (audio_done - self.audio_done).max(0.0);
-            overall
-                .bar
-                .set_message(format!("{} ×", speed(*audio, overall.begun.elapsed())));
+            overall.bar.set_message(format!("{} ×", speed(*audio, overall.begun.elapsed())));
         }
         self.audio_done = audio_done.max(self.audio_done);
         let elapsed = self.begun.elapsed();
@@ -106,27 +83,14 @@ impl FileProgress<'_> {
             Some(total) => {
                 if !self.has_total {
                     self.has_total = true;
-                    self.bar
-                        .set_style(style("{prefix:24!} {bar:24} {percent:>3} %  {msg}"));
+                    self.bar.set_style(style("{prefix:24!} {bar:24} {percent:>3} %  {msg}"));
                 }
-                self.bar
-                    .set_position((100.0 * self.audio_done / total).min(100.0) as u64);
-                let left = elapsed.as_secs_f64() * (total - self.audio_done).max(0.0)
-                    / self.audio_done.max(1e-9);
-                let left = if self.audio_done > 0.0 {
-                    format!("  {} left", clock(left))
-                } else {
-                    String::new()
-                };
-                self.bar.set_message(format!(
-                    "{} / {}  {speed} ×{left}",
-                    clock(self.audio_done),
-                    clock(total)
-                ));
+                self.bar.set_position((100.0 * self.audio_done / total).min(100.0) as u64);
+                let left = elapsed.as_secs_f64() * (total - self.audio_done).max(0.0) / self.audio_done.max(1e-9);
+                let left = if self.audio_done > 0.0 { format!("  {} left", clock(left)) } else { String::new() };
+                self.bar.set_message(format!("{} / {}  {speed} ×{left}", clock(self.audio_done), clock(total)));
             }
-            None => self
-                .bar
-                .set_message(format!("{}  {speed} ×", clock(self.audio_done))),
+            None => self.bar.set_message(format!("{}  {speed} ×", clock(self.audio_done))),
         }
     }
 }
@@ -143,9 +107,7 @@ impl Drop for FileProgress<'_> {
 
 fn style(template: &str) -> ProgressStyle {
     // The templates above are the only ones: a wrong one shows in the first run.
-    ProgressStyle::with_template(template)
-        .expect("a template of ours")
-        .progress_chars("━╸─")
+    ProgressStyle::with_template(template).expect("a template of ours").progress_chars("━╸─")
 }
 
 /// The end of a long name tells more than its beginning.
@@ -154,31 +116,20 @@ fn ending_of(name: &str, columns: usize) -> String {
     if length <= columns {
         return name.to_owned();
     }
-    format!(
-        "…{}",
-        name.chars().skip(length + 1 - columns).collect::<String>()
-    )
+    format!("…{}", name.chars().skip(length + 1 - columns).collect::<String>())
 }
 
 /// How many times faster than real time: one decimal below ten.
 pub(crate) fn speed(audio_seconds: f64, elapsed: Duration) -> String {
     let times = audio_seconds / elapsed.as_secs_f64().max(1e-3);
-    if times < 10.0 {
-        format!("{times:.1}")
-    } else {
-        format!("{times:.0}")
-    }
+    if times < 10.0 { format!("{times:.1}") } else { format!("{times:.0}") }
 }
 
 /// `4:05`, `1:04:05`.
 pub(crate) fn clock(seconds: f64) -> String {
     let seconds = seconds.max(0.0).round() as u64;
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes}:{seconds:02}")
-    }
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
 #[cfg(test)]

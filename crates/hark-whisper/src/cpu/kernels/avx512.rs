@@ -4,9 +4,7 @@ use std::arch::x86_64::*;
 
 use super::math::{EXP2, GELU, GELU_LIMIT};
 use super::portable::bodies;
-use super::{
-    Block, DEPTH, Finish, HEAD, Isa, Kernels, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock, TILE, math,
-};
+use super::{Block, DEPTH, Finish, HEAD, Isa, Kernels, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock, TILE, math};
 
 /// AVX-512 without bf16 instructions.
 pub static KERNELS: Kernels = Kernels {
@@ -395,8 +393,7 @@ fn sum_each(rows: [__m512; 16]) -> __m512 {
         *four = quad(pair(rows[base], rows[base + 1]), pair(rows[base + 2], rows[base + 3]));
     }
     // Each of `fours` holds, in every 128-bit quarter, partial sums of its four rows.
-    let halves = |a: __m512, b: __m512| {
-        _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
-    };
+    let halves =
+        |a: __m512, b: __m512| _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
     halves(halves(fours[0], fours[1]), halves(fours[2], fours[3]))
 }

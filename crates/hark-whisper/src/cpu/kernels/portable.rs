@@ -35,8 +35,8 @@ pub unsafe fn block(block: &Block) {
                         (math::from_bf16(*a), math::from_bf16(*a.add(1)), &*b.cast::<[u16; 2 * PANEL]>())
                     };
                     for column in 0..PANEL {
-                        sums[column] +=
-                            low * math::from_bf16(columns[2 * column]) + high * math::from_bf16(columns[2 * column + 1]);
+                        sums[column] += low * math::from_bf16(columns[2 * column])
+                            + high * math::from_bf16(columns[2 * column + 1]);
                     }
                 }
             }

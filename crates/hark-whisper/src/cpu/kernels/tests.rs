@@ -32,11 +32,8 @@ impl Numbers {
 
 /// The vectorized sets of this machine.
 fn fast_sets() -> Vec<&'static Kernels> {
-    let sets: Vec<_> = Isa::ALL
-        .into_iter()
-        .filter(|isa| *isa != Isa::Portable && isa.is_available())
-        .map(Kernels::of)
-        .collect();
+    let sets: Vec<_> =
+        Isa::ALL.into_iter().filter(|isa| *isa != Isa::Portable && isa.is_available()).map(Kernels::of).collect();
     for set in &sets {
         // SAFETY: the set is available.
         unsafe { (set.prepare)() };
