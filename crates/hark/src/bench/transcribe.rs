@@ -23,7 +23,7 @@ pub struct TranscribeArgs {
     #[arg(long, num_args = 1.., value_name = "PATH")]
     audio: Vec<PathBuf>,
 
-    /// Lines of <file name without .wav> TAB <words> [default: refs.tsv beside the audio]
+    /// Lines of a file name without .wav, a tab, and its words [default: refs.tsv beside the audio]
     #[arg(long, value_name = "FILE")]
     refs: Option<PathBuf>,
 

@@ -150,6 +150,9 @@ pub struct PastAttention<'a> {
     pub out: *mut u16,
 }
 
+/// Hears the raw scores of a row.
+pub type RowTap<'a> = &'a mut dyn FnMut(usize, &[f32]);
+
 /// Most rows of a [`RoundedAttention`].
 pub const FEW_ROWS: usize = 8;
 
@@ -178,7 +181,7 @@ pub struct RoundedAttention<'a> {
     /// Elements between result rows.
     pub out_stride: usize,
     /// Hears `(row, scores)`.
-    pub tap: Option<&'a mut dyn FnMut(usize, &[f32])>,
+    pub tap: Option<RowTap<'a>>,
 }
 
 /// Elements of an attention head: 64 in every Whisper.
