@@ -53,8 +53,9 @@ impl LoadOptions {
     }
 }
 
-/// Sixteen windows at once fill the tiles; two more are kept free for clips.
-const DEFAULT_SLOTS: usize = 18;
+/// The more windows a step takes, the fewer times the weights are read; a window takes 9 MB with whisper-base. Two of
+/// the slots are kept free for clips.
+const DEFAULT_SLOTS: usize = 34;
 
 /// What is wanted of a recording.
 #[derive(Debug, Clone)]
@@ -226,9 +227,9 @@ fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
     }
 }
 
-/// Windows of one recording that may wait or be decoded at a time: enough to fill the engine twice, and a bound on
-/// the memory of a recording of any length.
-const MOST_OUTSTANDING: usize = 2 * DEFAULT_SLOTS;
+/// Windows of one recording that may wait or be decoded at a time: enough to fill the engine, and a bound on the memory
+/// of a recording of any length.
+const MOST_OUTSTANDING: usize = DEFAULT_SLOTS + 6;
 /// A language is settled by its first window if that is this sure…
 const SURE: f32 = 0.7;
 /// …or else by this many windows together.
