@@ -224,7 +224,8 @@ fn whole_network(
     }
     let (text_width, text_layers) = (dims.n_text_state as f64, dims.n_text_layer as f64);
     let weights = 2.0 * (text_layers * 14.0 * text_width * text_width + dims.n_vocab as f64 * text_width);
-    let a_window = 2.0 * text_layers * 2.0 * frames * text_width;
+    // Keys and values are kept in one byte each.
+    let a_window = 2.0 * text_layers * frames * text_width;
     let rules = Rules { text: true, end: true, at_start: false, times: None };
     let ask = Some(Ask { rules, best: BEAM + 1, draw: None, no_speech: false, languages: false });
     for (windows, beam) in [(1, 1), (1, BEAM), (8, 1), (SLOTS, 1), (SLOTS, BEAM)] {
