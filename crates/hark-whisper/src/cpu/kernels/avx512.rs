@@ -300,7 +300,7 @@ pub(super) unsafe fn widen_native(numbers: *const i8, n: usize, out: *mut u16) {
         // SAFETY: the caller vouches for `n`, a multiple of 32.
         unsafe {
             // The next cache lines are asked for early: this is the read that a decoding step waits for.
-            _mm_prefetch::<_MM_HINT_T0>(numbers.add(index + 2048));
+            _mm_prefetch::<_MM_HINT_T0>(numbers.wrapping_add(index + 2048));
             let bytes = _mm256_loadu_si256(numbers.add(index).cast());
             let low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_castsi256_si128(bytes)));
             let high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm256_extracti128_si256::<1>(bytes)));

@@ -350,3 +350,24 @@ fn attention_over_a_rounded_window_follows_the_definition() {
         }
     }
 }
+
+#[test]
+fn whole_numbers_widen_exactly_and_scaled_rows_agree() {
+    let mut numbers = Numbers(9);
+    let whole: Vec<i8> = (0..256).map(|number| (number - 128) as i8).collect();
+    let row = numbers.floats(HEAD, 5.0);
+    for set in fast_sets().into_iter().chain([&portable::KERNELS]) {
+        let (mut widened, mut scaled) = (Buffer::<u16>::zeroed(256), Buffer::<u16>::zeroed(HEAD));
+        // SAFETY: both sides of each call have the stated lengths.
+        unsafe {
+            (set.widen)(whole.as_ptr(), whole.len(), widened.as_mut_ptr());
+            (set.scale_to_bf16)(row.as_ptr(), 0.3, HEAD, scaled.as_mut_ptr());
+        }
+        for (got, expected) in widened.iter().zip(&whole) {
+            assert_eq!(from_bf16(*got), f32::from(*expected), "widen on {}", set.isa.name());
+        }
+        for (got, x) in scaled.iter().zip(row.iter()) {
+            assert_eq!(*got, to_bf16(x * 0.3), "scale_to_bf16 on {}", set.isa.name());
+        }
+    }
+}
