@@ -20,6 +20,8 @@ const CHUNK: usize = 128;
 const SCORES_STRIDE: usize = CHUNK + 16;
 /// A row of bf16 weights is padded by a cache line so that rows do not fall on the same cache sets.
 const WEIGHTS_STRIDE: usize = CHUNK + 32;
+/// Elements from one widened panel of values to the next.
+const VALUES_STRIDE: usize = CHUNK * PANEL;
 
 /// The keys and values of one layer of one window, in panels, head by head.
 pub struct KeyValues {
@@ -108,56 +110,21 @@ impl KeyValues {
     }
 }
 
-/// What rows look at: a window in bf16, or one rounded to 8 bits.
-#[derive(Clone, Copy)]
-pub enum Frames<'a> {
-    /// As the encoder computes.
-    Whole(&'a KeyValues),
-    /// As the decoder keeps it.
-    Rounded(&'a FrameCache),
+/// A chunk of a rounded window's keys in bf16: panel after panel, as they lie.
+fn widen_keys(compute: &Compute, cache: &FrameCache, head: usize, first: usize, width: usize, room: &mut [u16]) {
+    let keys = cache.keys(head, first, width);
+    assert!(room.len() >= keys.len(), "room for the chunk");
+    // SAFETY: checked above.
+    unsafe { (compute.kernels.widen)(keys.as_ptr(), keys.len(), room.as_mut_ptr()) };
 }
 
-impl Frames<'_> {
-    fn count(&self) -> usize {
-        match self {
-            Frames::Whole(whole) => whole.frames,
-            Frames::Rounded(cache) => cache.frames,
-        }
-    }
-
-    /// The panels of keys of a chunk, which lie one after the other.
-    fn keys(&self, compute: &Compute, head: usize, first: usize, width: usize, room: &mut [u16]) -> *const u16 {
-        match self {
-            Frames::Whole(whole) => whole.keys_of(head)[first * HEAD..].as_ptr(),
-            Frames::Rounded(cache) => {
-                let keys = cache.keys(head, first, width);
-                // SAFETY: `room` has CHUNK × 64 elements.
-                unsafe { (compute.kernels.widen)(keys.as_ptr(), keys.len(), room.as_mut_ptr()) };
-                room.as_ptr()
-            }
-        }
-    }
-
-    /// The panels of values of a chunk, and how many elements they lie apart.
-    fn values(
-        &self,
-        compute: &Compute,
-        head: usize,
-        first: usize,
-        width: usize,
-        room: &mut [u16],
-    ) -> (*const u16, usize) {
-        match self {
-            Frames::Whole(whole) => (whole.values_of(head)[first * PANEL..].as_ptr(), whole.padded() * PANEL),
-            Frames::Rounded(cache) => {
-                for (panel, room) in room.chunks_exact_mut(CHUNK * PANEL).enumerate() {
-                    let values = cache.values(head, panel * PANEL, first, width);
-                    // SAFETY: `room` has CHUNK × 16 elements for each panel.
-                    unsafe { (compute.kernels.widen)(values.as_ptr(), values.len(), room.as_mut_ptr()) };
-                }
-                (room.as_ptr(), CHUNK * PANEL)
-            }
-        }
+/// A chunk of a rounded window's values in bf16, panels [`VALUES_STRIDE`] apart.
+fn widen_values(compute: &Compute, cache: &FrameCache, head: usize, first: usize, width: usize, room: &mut [u16]) {
+    for (panel, room) in room.chunks_exact_mut(VALUES_STRIDE).enumerate() {
+        let values = cache.values(head, panel * PANEL, first, width);
+        assert!(room.len() >= values.len(), "room for the chunk");
+        // SAFETY: checked above.
+        unsafe { (compute.kernels.widen)(values.as_ptr(), values.len(), room.as_mut_ptr()) };
     }
 }
 
@@ -175,14 +142,14 @@ struct Scratch {
 /// Where raw scores are copied to while attention runs: `(row in block, first frame, scores)`.
 pub type ScoreTap<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
-/// Attention of up to 32 query rows of one head over all frames; writes bf16 rows to `out`.
+/// Attention of up to 32 query rows of one head over a window rounded to 8 bits; writes bf16 rows to `out`.
 ///
 /// # Safety
 /// `query` reaches `rows` rows (padded to 16) of 64 elements, `out` likewise; the thread has been prepared.
 pub unsafe fn attend_block(
     compute: &Compute,
     query: Rows,
-    frames: Frames,
+    cache: &FrameCache,
     head: usize,
     out: *mut u16,
     out_stride: usize,
@@ -192,43 +159,31 @@ pub unsafe fn attend_block(
     // SAFETY: plain numbers, each written before it is read (rows beyond `query.count` are never used).
     let scratch = unsafe { &mut *scratch.as_mut_ptr() };
     let rows = query.count;
-    let query = match frames {
-        Frames::Whole(_) => query,
-        Frames::Rounded(cache) => {
-            let units = cache.key_units(head);
-            for row in 0..rows {
-                for (element, unit) in units.iter().enumerate() {
-                    // SAFETY: the query reaches `rows` rows of 64 elements.
-                    let value = unsafe { from_bf16(*query.at(row, element)) };
-                    scratch.query[row * HEAD + element] = to_bf16(value * unit);
-                }
-            }
-            Rows { start: scratch.query.as_ptr(), stride: HEAD, count: rows }
+    for row in 0..rows {
+        for (element, unit) in cache.key_units(head).iter().enumerate() {
+            // SAFETY: the query reaches `rows` rows of 64 elements.
+            let value = unsafe { from_bf16(*query.at(row, element)) };
+            scratch.query[row * HEAD + element] = to_bf16(value * unit);
         }
-    };
+    }
     let mut softmax = SoftmaxBlock {
         scores: scratch.scores.as_ptr(),
         scores_stride: SCORES_STRIDE,
-        rows,
-        width: 0,
         weights: scratch.weights.as_mut_ptr(),
         weights_stride: WEIGHTS_STRIDE,
-        scale: SCALE,
-        is_first: true,
-        reference: [0.0; BLOCK],
-        sums: [[0.0; 16]; BLOCK],
-        rescale: [1.0; BLOCK],
+        ..new_softmax(rows)
     };
-    let padded = KeyValues::padded_frames(frames.count());
+    let padded = KeyValues::padded_frames(cache.frames);
     for first in (0..padded).step_by(CHUNK) {
         let width = CHUNK.min(padded - first);
-        let keys = frames.keys(compute, head, first, width, &mut scratch.widened);
+        widen_keys(compute, cache, head, first, width, &mut scratch.widened);
+        let keys = scratch.widened.as_ptr();
         for frame in (0..width).step_by(BLOCK) {
             // SAFETY: the panels hold `padded` frames; `scores` has 32 rows of SCORES_STRIDE.
             unsafe {
                 (compute.kernels.block)(&Block {
-                    a: query.start,
-                    a_stride: query.stride,
+                    a: scratch.query.as_ptr(),
+                    a_stride: HEAD,
                     left: keys.add(frame * HEAD),
                     right: keys.add((frame + PANEL) * HEAD),
                     c: scratch.scores.as_mut_ptr().add(frame),
@@ -239,7 +194,7 @@ pub unsafe fn attend_block(
                 });
             }
         }
-        let real = width.min(frames.count() - first);
+        let real = width.min(cache.frames - first);
         if real < width {
             for row in 0..rows {
                 scratch.scores[row * SCORES_STRIDE..][real..width].fill(f32::MIN);
@@ -258,15 +213,16 @@ pub unsafe fn attend_block(
                 scratch.sums[row * HEAD..(row + 1) * HEAD].iter_mut().for_each(|sum| *sum *= rescale);
             }
         }
-        let (values, panel_stride) = frames.values(compute, head, first, width, &mut scratch.widened);
+        widen_values(compute, cache, head, first, width, &mut scratch.widened);
+        let values = scratch.widened.as_ptr();
         for dim in (0..HEAD).step_by(BLOCK) {
             // SAFETY: the panels hold `padded` frames; `sums` has 32 rows of 64.
             unsafe {
                 (compute.kernels.block)(&Block {
                     a: scratch.weights.as_ptr(),
                     a_stride: WEIGHTS_STRIDE,
-                    left: values.add(dim / PANEL * panel_stride),
-                    right: values.add((dim / PANEL + 1) * panel_stride),
+                    left: values.add(dim / PANEL * VALUES_STRIDE),
+                    right: values.add((dim / PANEL + 1) * VALUES_STRIDE),
                     c: scratch.sums.as_mut_ptr().add(dim),
                     c_stride: HEAD,
                     depth: width / DEPTH,
@@ -276,10 +232,8 @@ pub unsafe fn attend_block(
             }
         }
     }
-    if let Frames::Rounded(cache) = frames {
-        for sums in scratch.sums.chunks_exact_mut(HEAD).take(rows) {
-            sums.iter_mut().zip(cache.value_units(head)).for_each(|(sum, unit)| *sum *= unit);
-        }
+    for sums in scratch.sums.chunks_exact_mut(HEAD).take(rows) {
+        sums.iter_mut().zip(cache.value_units(head)).for_each(|(sum, unit)| *sum *= unit);
     }
     for row in 0..rows {
         // SAFETY: `out` reaches `rows` rows of 64 elements.
@@ -288,6 +242,134 @@ pub unsafe fn attend_block(
             let total: f32 = softmax.sums[row].iter().sum();
             (compute.kernels.scale_to_bf16)(sums, 1.0 / total, HEAD, out.add(row * out_stride));
         }
+    }
+}
+
+/// An online softmax of `rows` rows that has seen nothing yet, and knows no buffers.
+fn new_softmax(rows: usize) -> SoftmaxBlock {
+    SoftmaxBlock {
+        scores: std::ptr::null(),
+        scores_stride: 0,
+        rows: 0..rows,
+        width: 0,
+        weights: std::ptr::null_mut(),
+        weights_stride: 0,
+        scale: SCALE,
+        is_first: true,
+        reference: [0.0; BLOCK],
+        sums: [[0.0; 16]; BLOCK],
+        rescale: [1.0; BLOCK],
+    }
+}
+
+/// Keys of one step of the encoder's attention: the scores and weights of two steps, and the sums, are 42 KB.
+const STEP: usize = 64;
+const STEP_SCORES_STRIDE: usize = STEP + 16;
+const STEP_WEIGHTS_STRIDE: usize = STEP + 32;
+
+/// What two neighbouring steps work on.
+#[repr(C, align(64))]
+struct Steps {
+    scores: [[f32; BLOCK * STEP_SCORES_STRIDE]; 2],
+    weights: [[u16; BLOCK * STEP_WEIGHTS_STRIDE]; 2],
+    sums: [f32; BLOCK * HEAD],
+}
+
+/// Attention of up to 32 query rows of one head over all frames of the encoder's window; bf16 rows to `out`.
+///
+/// Products and exponentials take turns in small pieces: while one step's exponentials run, the scores of the next and
+/// the sums of the one before are in flight. Tiles and vectors are different parts of a core; one after the other,
+/// each would wait for the other.
+///
+/// # Safety
+/// As for [`attend_block`].
+unsafe fn attend_interleaved(
+    compute: &Compute,
+    query: Rows,
+    frames: &KeyValues,
+    head: usize,
+    out: *mut u16,
+    out_stride: usize,
+) {
+    let mut room = std::mem::MaybeUninit::<Steps>::uninit();
+    let room = room.as_mut_ptr();
+    // SAFETY: addresses inside the room.
+    let (scores, weights, sums) = unsafe {
+        let scores = [0, 1].map(|half| (&raw mut (*room).scores[half]).cast::<f32>());
+        let weights = [0, 1].map(|half| (&raw mut (*room).weights[half]).cast::<u16>());
+        (scores, weights, (&raw mut (*room).sums).cast::<f32>())
+    };
+    let (rows, padded) = (query.count, frames.padded());
+    let (keys, values) = (frames.keys_of(head), frames.values_of(head));
+    let width = |step: usize| STEP.min(padded - step * STEP);
+    // SAFETY (both products): the panels hold `padded` frames, the room 32 rows of each buffer; what is read was
+    // written by an earlier piece.
+    let score = |step: usize, block: usize| unsafe {
+        let frame = step * STEP + block * BLOCK;
+        let scores = scores[step % 2];
+        (compute.kernels.block)(&Block {
+            a: query.start,
+            a_stride: query.stride,
+            left: keys[frame * HEAD..].as_ptr(),
+            right: keys[(frame + PANEL) * HEAD..].as_ptr(),
+            c: scores.add(block * BLOCK),
+            c_stride: STEP_SCORES_STRIDE,
+            depth: HEAD / DEPTH,
+            rows,
+            accumulate: false,
+        });
+        for beyond in (frames.frames.max(frame) - frame)..BLOCK {
+            (0..rows).for_each(|row| *scores.add(row * STEP_SCORES_STRIDE + block * BLOCK + beyond) = f32::MIN);
+        }
+    };
+    let weigh = |step: usize, block: usize| unsafe {
+        let panel = |index: usize| values[index * PANEL * padded + step * STEP * PANEL..].as_ptr();
+        (compute.kernels.block)(&Block {
+            a: weights[step % 2],
+            a_stride: STEP_WEIGHTS_STRIDE,
+            left: panel(block * 2),
+            right: panel(block * 2 + 1),
+            c: sums.add(block * BLOCK),
+            c_stride: HEAD,
+            depth: width(step) / DEPTH,
+            rows,
+            accumulate: step > 0,
+        });
+    };
+
+    let steps = padded.div_ceil(STEP);
+    let mut softmax = new_softmax(rows);
+    (softmax.scores_stride, softmax.weights_stride) = (STEP_SCORES_STRIDE, STEP_WEIGHTS_STRIDE);
+    (0..width(0) / BLOCK).for_each(|block| score(0, block));
+    for step in 0..steps {
+        (softmax.width, softmax.is_first) = (width(step), step == 0);
+        (softmax.scores, softmax.weights) = (scores[step % 2], weights[step % 2]);
+        let ahead = if step + 1 < steps { width(step + 1) / BLOCK } else { 0 };
+        let behind = if step > 0 { HEAD / BLOCK } else { 0 };
+        let pieces = (ahead + behind).max(1);
+        let share = rows.div_ceil(pieces);
+        for piece in 0..pieces {
+            if piece < ahead {
+                score(step + 1, piece);
+            } else if piece - ahead < behind {
+                weigh(step - 1, piece - ahead);
+            }
+            softmax.rows = (piece * share).min(rows)..((piece + 1) * share).min(rows);
+            // SAFETY: scores and weights have 32 rows of at least `width` elements.
+            unsafe { (compute.kernels.softmax_block)(&mut softmax) };
+        }
+        if step > 0 {
+            for (row, &rescale) in softmax.rescale[..rows].iter().enumerate().filter(|(_, rescale)| **rescale != 1.0) {
+                // SAFETY: a row of the sums, written by the steps before.
+                (0..HEAD).for_each(|dim| unsafe { *sums.add(row * HEAD + dim) *= rescale });
+            }
+        }
+    }
+    (0..HEAD / BLOCK).for_each(|block| weigh(steps - 1, block));
+    for row in 0..rows {
+        let total: f32 = softmax.sums[row].iter().sum();
+        // SAFETY: `out` reaches `rows` rows of 64 elements.
+        unsafe { (compute.kernels.scale_to_bf16)(sums.add(row * HEAD), 1.0 / total, HEAD, out.add(row * out_stride)) };
     }
 }
 
@@ -312,7 +394,7 @@ pub fn attend_frames(
             // SAFETY: rows and columns of this piece belong to it alone; buffers are padded to 32 rows.
             unsafe {
                 let out = out.at(row * out_stride + head * HEAD);
-                attend_block(compute, block, Frames::Whole(frames), head, out, out_stride, None);
+                attend_interleaved(compute, block, frames, head, out, out_stride);
             }
         }
     });

@@ -1,7 +1,7 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
 use super::Compute;
-use super::attention::{Frames, KeyValues, SCALE, ScoreTap, attend_block};
+use super::attention::{KeyValues, SCALE, ScoreTap, attend_block};
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
@@ -394,7 +394,7 @@ impl Decoder {
             }
             let tap: Option<ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
             // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
-            unsafe { attend_block(compute, block, Frames::Rounded(cache), head, to, width, tap) };
+            unsafe { attend_block(compute, block, cache, head, to, width, tap) };
         });
     }
 }

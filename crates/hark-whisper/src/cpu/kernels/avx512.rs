@@ -254,41 +254,62 @@ pub(super) unsafe fn scale_to_bf16_native(input: *const f32, factor: f32, n: usi
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bf16")]
+/// `2^f` on [0, 1] to within 7.5e-5, relative: a thirtieth of what rounding to bf16 does afterwards.
+const EXP2_ROUGH: [f32; 4] = [0.999_925_2, 0.695_833_56, 0.226_067_16, 0.078_024_52];
+
+/// 2^x of 16 values that will be rounded to bf16: half the work of [`exp2`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn exp2_rough(x: __m512) -> __m512 {
+    // What is left above the next lower whole number, which is the exponent that `scalef` applies.
+    let part = _mm512_reduce_ps::<0x01>(x);
+    let mut sum = _mm512_set1_ps(EXP2_ROUGH[3]);
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2_ROUGH[2]));
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2_ROUGH[1]));
+    sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2_ROUGH[0]));
+    _mm512_scalef_ps(sum, x)
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512bf16")]
 pub(super) unsafe fn softmax_block_native(block: &mut SoftmaxBlock) {
     let scale = _mm512_set1_ps(block.scale);
-    for row in 0..block.rows {
+    for row in block.rows.clone() {
         // SAFETY: the caller vouches for the shapes; the width is a multiple of 32.
         unsafe {
             let scores = block.scores.add(row * block.scores_stride);
-            let weights = block.weights.add(row * block.weights_stride);
-            let mut tops = [_mm512_loadu_ps(scores), _mm512_loadu_ps(scores.add(16))];
-            let mut index = 32;
-            while index < block.width {
-                tops[0] = _mm512_max_ps(tops[0], _mm512_loadu_ps(scores.add(index)));
-                tops[1] = _mm512_max_ps(tops[1], _mm512_loadu_ps(scores.add(index + 16)));
-                index += 32;
-            }
-            let top = _mm512_max_ps(tops[0], tops[1]);
-            // The usual case costs one comparison: nothing goes far beyond the reference.
-            let limit = _mm512_set1_ps(block.reference[row] + MOST_EXPONENT / block.scale);
-            if block.is_first || _mm512_cmp_ps_mask::<_CMP_GT_OQ>(top, limit) != 0 {
+            if block.is_first {
+                let mut top = _mm512_loadu_ps(scores);
+                for index in (16..block.width).step_by(16) {
+                    top = _mm512_max_ps(top, _mm512_loadu_ps(scores.add(index)));
+                }
                 math::refer(block, row, _mm512_reduce_max_ps(top));
             } else {
                 block.rescale[row] = 1.0;
             }
-            let shift = _mm512_set1_ps(block.reference[row] * block.scale);
-            let mut sums = [_mm512_loadu_ps(block.sums[row].as_ptr()), _mm512_setzero_ps()];
-            let mut index = 0;
-            while index < block.width {
-                let low = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores.add(index)), scale, shift));
-                let high = exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores.add(index + 16)), scale, shift));
-                sums[0] = _mm512_add_ps(sums[0], low);
-                sums[1] = _mm512_add_ps(sums[1], high);
-                _mm512_storeu_si512(weights.add(index).cast(), pack(low, high));
-                index += 32;
+            loop {
+                let weights = block.weights.add(row * block.weights_stride);
+                let shift = _mm512_set1_ps(block.reference[row] * block.scale);
+                let mut sums = [_mm512_loadu_ps(block.sums[row].as_ptr()), _mm512_setzero_ps()];
+                let mut top = _mm512_set1_ps(f32::MIN);
+                let mut index = 0;
+                while index < block.width {
+                    let (low, high) = (_mm512_loadu_ps(scores.add(index)), _mm512_loadu_ps(scores.add(index + 16)));
+                    top = _mm512_max_ps(top, _mm512_max_ps(low, high));
+                    let low = exp2_rough(_mm512_fmsub_ps(low, scale, shift));
+                    let high = exp2_rough(_mm512_fmsub_ps(high, scale, shift));
+                    sums[0] = _mm512_add_ps(sums[0], low);
+                    sums[1] = _mm512_add_ps(sums[1], high);
+                    _mm512_storeu_si512(weights.add(index).cast(), pack(low, high));
+                    index += 32;
+                }
+                let limit = _mm512_set1_ps(block.reference[row] + MOST_EXPONENT / block.scale);
+                if _mm512_cmp_ps_mask::<_CMP_GT_OQ>(top, limit) == 0 {
+                    _mm512_storeu_ps(block.sums[row].as_mut_ptr(), _mm512_add_ps(sums[0], sums[1]));
+                    break;
+                }
+                // Rare: the row's reference is too low for this chunk. With the new one it is done again.
+                math::refer(block, row, _mm512_reduce_max_ps(top));
             }
-            _mm512_storeu_ps(block.sums[row].as_mut_ptr(), _mm512_add_ps(sums[0], sums[1]));
         }
     }
 }

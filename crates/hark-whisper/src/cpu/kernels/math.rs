@@ -165,7 +165,7 @@ pub unsafe fn layer_norm(row: *const f32, gain: *const f32, bias: *const f32, wi
 /// `block` must describe live memory of the stated shapes.
 #[inline(always)]
 pub unsafe fn softmax_block(block: &mut SoftmaxBlock) {
-    for row in 0..block.rows {
+    for row in block.rows.clone() {
         // SAFETY: the caller vouches for the shapes.
         let (scores, weights) = unsafe {
             (

@@ -109,8 +109,8 @@ pub struct SoftmaxBlock {
     pub scores: *const f32,
     /// Elements between rows of scores.
     pub scores_stride: usize,
-    /// Rows that matter.
-    pub rows: usize,
+    /// The rows to do now.
+    pub rows: std::ops::Range<usize>,
     /// Chunk width, a multiple of 32.
     pub width: usize,
     /// Where the bf16 weights go.

@@ -189,7 +189,7 @@ fn softmax_blocks_agree_and_sum_to_one_over_chunks() {
             let mut block = SoftmaxBlock {
                 scores: std::ptr::null(),
                 scores_stride: width,
-                rows,
+                rows: 0..rows,
                 width,
                 weights: std::ptr::null_mut(),
                 weights_stride: width,
