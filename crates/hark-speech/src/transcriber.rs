@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use hark_api::TranscriptionResult;
 use hark_media::{AudioStream, SAMPLE_RATE, Source};
 use hark_whisper::backend::TokenMap;
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa};
+use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
@@ -33,6 +33,8 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Kernels to use; the machine's best when not given.
     pub isa: Option<Isa>,
+    /// How the linear layers are kept; in bytes when not given.
+    pub weights: Option<Weights>,
     /// Windows decoded at once.
     pub slots: usize,
     /// The widest beam that a request may ask for.
@@ -47,6 +49,7 @@ impl LoadOptions {
             vad: vad.into(),
             threads: None,
             isa: None,
+            weights: None,
             slots: DEFAULT_SLOTS,
             widest_beam: 5,
         }
@@ -171,6 +174,7 @@ impl Transcriber {
         let cpu = CpuOptions {
             threads,
             isa: options.isa.unwrap_or_else(Isa::best),
+            weights: options.weights.unwrap_or_default(),
             slots: options.slots.max(3),
             rows: options.widest_beam.max(1),
         };

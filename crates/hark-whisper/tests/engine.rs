@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::kernels::math::from_bf16;
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa};
+use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
 use hark_whisper::reference::ReferenceModel;
 use hark_whisper::tokenizer::Tokenizer;
@@ -43,7 +43,7 @@ fn truth() -> &'static Truth {
     })
 }
 
-fn backend(isa: Isa, rows: usize) -> CpuBackend {
+fn backend(isa: Isa, weights: Weights, rows: usize) -> CpuBackend {
     let truth = truth();
     let tokens = TokenMap {
         end: truth.tokenizer.eot,
@@ -51,12 +51,35 @@ fn backend(isa: Isa, rows: usize) -> CpuBackend {
         first_time: truth.tokenizer.timestamp_begin,
         ..TokenMap::default()
     };
-    let options = CpuOptions { threads: 2, isa, slots: 2, rows };
+    let options = CpuOptions { threads: 2, isa, weights, slots: 2, rows };
     CpuBackend::load(&truth.checkpoint, tokens, options).expect("all tensors are there")
 }
 
-fn available() -> impl Iterator<Item = Isa> {
-    Isa::ALL.into_iter().filter(|isa| isa.is_available())
+/// Every instruction set of this machine with every way to keep weights.
+fn setups() -> impl Iterator<Item = (Isa, Weights)> {
+    let available = Isa::ALL.into_iter().filter(|isa| isa.is_available());
+    available.flat_map(|isa| [(isa, Weights::Bf16), (isa, Weights::Int8)])
+}
+
+/// How far numbers may lie from those of the plain network.
+///
+/// Bytes err about seven times as much as bf16: a number's error is up to 1/254 of its row's largest number, which is
+/// 5 to 20 times the usual one. Measured on the worst instruction set, bf16 and bytes: states 0.012 and 0.082,
+/// log-probabilities 0.023 and 0.19, alignment 0.13 and 0.76.
+struct Limits {
+    /// Of all encoder states together, relative.
+    states: f64,
+    /// Of a log-probability.
+    log_prob: f32,
+    /// Of an alignment score.
+    alignment: f32,
+}
+
+fn limits(weights: Weights) -> Limits {
+    match weights {
+        Weights::Bf16 => Limits { states: 0.03, log_prob: 0.12, alignment: 0.25 },
+        Weights::Int8 => Limits { states: 0.13, log_prob: 0.35, alignment: 1.2 },
+    }
 }
 
 fn ask(best: usize) -> Option<Ask> {
@@ -82,15 +105,15 @@ fn expected_log_probs(tokens: &[u32]) -> Vec<f32> {
 #[test]
 fn encoder_states_are_those_of_the_plain_network() {
     let truth = truth();
-    for isa in available() {
-        let states = backend(isa, 1).encoder_states(&truth.mel);
+    for (isa, weights) in setups() {
+        let states = backend(isa, weights, 1).encoder_states(&truth.mel);
         let (mut error, mut power) = (0f64, 0f64);
         for (got, expected) in states.iter().zip(&truth.states) {
             error += f64::from(from_bf16(*got) - expected).powi(2);
             power += f64::from(*expected).powi(2);
         }
         let relative = (error / power).sqrt();
-        assert!(relative < 0.03, "{}: relative error {relative}", isa.name());
+        assert!(relative < limits(weights).states, "{}, {weights:?}: relative error {relative}", isa.name());
     }
 }
 
@@ -100,8 +123,8 @@ fn scores_are_those_of_the_plain_network() {
     let mut tokens = prompt(&truth.tokenizer);
     tokens.extend(truth.tokenizer.encode(" The quick brown fox jumps over"));
     let expected = expected_log_probs(&tokens);
-    for isa in available() {
-        let mut backend = backend(isa, 1);
+    for (isa, weights) in setups() {
+        let mut backend = backend(isa, weights, 1);
         backend.encode(&[(1, &truth.mel)]);
         let last = tokens.len() - 1;
         let entries: Vec<Entry> = tokens
@@ -120,10 +143,15 @@ fn scores_are_those_of_the_plain_network() {
         assert_eq!(answers.len(), 1);
         let best = answers[0].best[0].0 as usize;
         let top = expected.iter().copied().fold(f32::MIN, f32::max);
-        assert!(expected[best] > top - 0.05, "{}: its best token is not the plain network's", isa.name());
+        assert!(
+            expected[best] > top - limits(weights).log_prob,
+            "{}: its best token is not the plain network's",
+            isa.name()
+        );
         for &(token, log_prob) in &answers[0].best {
             let plain = expected[token as usize];
-            assert!((log_prob - plain).abs() < 0.12, "{}: token {token}: {log_prob}, not {plain}", isa.name());
+            let message = format!("{}, {weights:?}: token {token}: {log_prob}, not {plain}", isa.name());
+            assert!((log_prob - plain).abs() < limits(weights).log_prob, "{message}");
         }
     }
 }
@@ -133,7 +161,7 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
     let truth = truth();
     let start = prompt(&truth.tokenizer);
     let words = truth.tokenizer.encode(" one two three four five six");
-    let mut backend = backend(Isa::best(), 3);
+    let mut backend = backend(Isa::best(), Weights::Bf16, 3);
     backend.encode(&[(0, &truth.mel)]);
     let entry = |row: usize, parent: usize, position: usize, token: u32| Entry {
         slot: 0,
@@ -167,21 +195,23 @@ fn alignment_scores_are_those_of_the_plain_network() {
     tokens.extend(truth.tokenizer.encode(" a short sentence"));
     let heads = &truth.checkpoint.alignment_heads;
     let expected = truth.reference.cross_attention_scores(&truth.states, &tokens, heads);
-    for isa in available() {
-        let mut backend = backend(isa, 1);
+    for (isa, weights) in setups() {
+        let mut backend = backend(isa, weights, 1);
         backend.encode(&[(0, &truth.mel)]);
         let (first, frames) = (3, 750);
         let got = backend.align(0, &tokens, first, frames);
         assert_eq!((got.heads, got.rows, got.frames), (heads.len(), tokens.len() - first, frames));
+        let mut worst = 0f32;
         for head in 0..got.heads {
             for row in 0..got.rows {
                 for frame in 0..frames {
                     let score = got.scores[(head * got.rows + row) * frames + frame];
                     let plain = expected[head][(row + first) * 1500 + frame];
-                    assert!((score - plain).abs() < 0.25, "{}: {score}, not {plain}", isa.name());
+                    worst = worst.max((score - plain).abs());
                 }
             }
         }
+        assert!(worst < limits(weights).alignment, "{}, {weights:?}: a score is off by {worst}", isa.name());
     }
 }
 
@@ -189,7 +219,7 @@ fn alignment_scores_are_those_of_the_plain_network() {
 fn windows_side_by_side_do_not_disturb_each_other() {
     let truth = truth();
     let start = prompt(&truth.tokenizer);
-    let mut backend = backend(Isa::best(), 1);
+    let mut backend = backend(Isa::best(), Weights::Int8, 1);
     let silence = vec![-1.0; truth.mel.len()];
     let feed = |slot: usize| -> Vec<Entry> {
         let last = start.len() - 1;

@@ -12,6 +12,8 @@ const HUGE: usize = 2 << 20;
 /// A number whose zero is all zero bits.
 pub trait Plain: Copy + Send + Sync + 'static {}
 impl Plain for i8 {}
+impl Plain for u8 {}
+impl Plain for i32 {}
 impl Plain for u16 {}
 impl Plain for f32 {}
 

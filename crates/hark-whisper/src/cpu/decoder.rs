@@ -1,13 +1,12 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
-use super::Compute;
 use super::attention::{KeyValues, SCALE, ScoreTap, attend_block};
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
-use super::kernels::math::from_bf16;
 use super::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
 use super::linear::{Linear, Rows, apply};
+use super::{Compute, CpuOptions};
 use crate::backend::{AlignmentScores, Answer, Entry, TokenMap};
 use crate::pick;
 use crate::weights::{Checkpoint, WeightsError};
@@ -125,29 +124,30 @@ impl Room {
 }
 
 impl Decoder {
-    /// Packs the decoder's weights and makes room for `slots` windows of `rows_a_slot` rows.
-    pub fn load(
-        checkpoint: &Checkpoint,
-        tokens: TokenMap,
-        slots: usize,
-        rows_a_slot: usize,
-    ) -> Result<Self, WeightsError> {
+    /// Packs the decoder's weights and makes room for its windows and their rows.
+    pub fn load(checkpoint: &Checkpoint, tokens: TokenMap, options: CpuOptions) -> Result<Self, WeightsError> {
+        let CpuOptions { slots, rows: rows_a_slot, weights, .. } = options;
         let dims = checkpoint.dims;
         let width = dims.n_text_state;
         let layers = (0..dims.n_text_layer)
             .map(|index| {
                 let name = |part: &str| format!("decoder.blocks.{index}.{part}");
-                let linear = |part: &str| load_linear(checkpoint, &name(part));
+                let linear = |part: &str| load_linear(checkpoint, &name(part), weights);
                 Ok(Layer {
                     norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
                     query_key_value: load_stacked(
                         checkpoint,
                         &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                        weights,
                     )?,
                     out: linear("attn.out")?,
                     cross_norm: LayerNorm::load(checkpoint, &name("cross_attn_ln"))?,
                     cross_query: linear("cross_attn.query")?,
-                    cross_key_value: load_stacked(checkpoint, &[&name("cross_attn.key"), &name("cross_attn.value")])?,
+                    cross_key_value: load_stacked(
+                        checkpoint,
+                        &[&name("cross_attn.key"), &name("cross_attn.value")],
+                        weights,
+                    )?,
                     cross_out: linear("cross_attn.out")?,
                     mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
                     up: linear("mlp.0")?,
@@ -165,7 +165,7 @@ impl Decoder {
             heads: dims.n_text_head,
             vocabulary: dims.n_vocab,
             positions: dims.n_text_ctx,
-            embedding: load_linear(checkpoint, "decoder.token_embedding")?,
+            embedding: load_linear(checkpoint, "decoder.token_embedding", weights)?,
             position_embedding: checkpoint.tensor("decoder.positional_embedding")?,
             last_norm: LayerNorm::load(checkpoint, "decoder.ln")?,
             alignment_heads: checkpoint.alignment_heads.clone(),
@@ -333,7 +333,7 @@ impl Decoder {
         for (step, out) in steps.iter().zip(self.room.stream.chunks_exact_mut(width)) {
             let position = &self.position_embedding[step.position * width..];
             for (k, out) in out.iter_mut().enumerate() {
-                *out = from_bf16(self.embedding.weight(step.token as usize, k)) + position[k];
+                *out = self.embedding.weight(step.token as usize, k) + position[k];
             }
         }
     }

@@ -4,7 +4,7 @@ use super::Compute;
 use super::attention::{KeyValues, attend_frames, round_to_bf16};
 use super::buffer::{Buffer, SharedMut};
 use super::kernels::{BLOCK, Finish};
-use super::linear::{CHUNK, Linear, Rows, apply, apply_chunk};
+use super::linear::{CHUNK, Linear, Rows, Weights, apply, apply_chunk};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 
 /// Mel frames of a window.
@@ -58,12 +58,12 @@ impl LayerNorm {
 }
 
 /// Reads `name.weight [outputs][inputs]` and its bias, where it has one.
-pub fn load_linear(checkpoint: &Checkpoint, name: &str) -> Result<Linear, WeightsError> {
-    load_stacked(checkpoint, &[name])
+pub fn load_linear(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Result<Linear, WeightsError> {
+    load_stacked(checkpoint, &[name], kept)
 }
 
 /// Reads several layers with the same input as one, their outputs side by side.
-pub fn load_stacked(checkpoint: &Checkpoint, names: &[&str]) -> Result<Linear, WeightsError> {
+pub fn load_stacked(checkpoint: &Checkpoint, names: &[&str], kept: Weights) -> Result<Linear, WeightsError> {
     let (mut weights, mut bias, mut inputs) = (Vec::new(), Vec::new(), 0);
     for name in names {
         let shape = checkpoint.shape(&format!("{name}.weight"))?;
@@ -76,11 +76,11 @@ pub fn load_stacked(checkpoint: &Checkpoint, names: &[&str]) -> Result<Linear, W
             bias.resize(bias.len() + shape[0], 0.0);
         }
     }
-    Ok(Linear::pack(&weights, bias.len(), inputs, Some(&bias)))
+    Ok(Linear::pack(&weights, bias.len(), inputs, Some(&bias), kept))
 }
 
 /// Reads a convolution of width 3 as a linear layer over three neighbouring frames.
-fn load_convolution(checkpoint: &Checkpoint, name: &str) -> Result<Linear, WeightsError> {
+fn load_convolution(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Result<Linear, WeightsError> {
     let shape = checkpoint.shape(&format!("{name}.weight"))?;
     let (outputs, channels) = (shape[0], shape[1]);
     let weights = checkpoint.tensor(&format!("{name}.weight"))?;
@@ -93,7 +93,7 @@ fn load_convolution(checkpoint: &Checkpoint, name: &str) -> Result<Linear, Weigh
         }
     }
     let bias = checkpoint.tensor(&format!("{name}.bias"))?;
-    Ok(Linear::pack(&unrolled, outputs, 3 * channels, Some(&bias)))
+    Ok(Linear::pack(&unrolled, outputs, 3 * channels, Some(&bias), kept))
 }
 
 /// A finish that writes bf16 rows, after GELU where `gelu` says so.
@@ -159,7 +159,7 @@ pub struct Encoder {
 
 impl Encoder {
     /// Packs the encoder's weights; a team of `members` will run it.
-    pub fn load(checkpoint: &Checkpoint, members: usize) -> Result<Self, WeightsError> {
+    pub fn load(checkpoint: &Checkpoint, weights: Weights, members: usize) -> Result<Self, WeightsError> {
         let Dims { n_mels, n_audio_ctx, n_audio_state: width, n_audio_head, n_audio_layer, .. } = checkpoint.dims;
         let layers = (0..n_audio_layer)
             .map(|index| {
@@ -169,11 +169,12 @@ impl Encoder {
                     query_key_value: load_stacked(
                         checkpoint,
                         &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                        weights,
                     )?,
-                    out: load_linear(checkpoint, &name("attn.out"))?,
+                    out: load_linear(checkpoint, &name("attn.out"), weights)?,
                     mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
-                    up: load_linear(checkpoint, &name("mlp.0"))?,
-                    down: load_linear(checkpoint, &name("mlp.2"))?,
+                    up: load_linear(checkpoint, &name("mlp.0"), weights)?,
+                    down: load_linear(checkpoint, &name("mlp.2"), weights)?,
                 })
             })
             .collect::<Result<_, WeightsError>>()?;
@@ -187,8 +188,8 @@ impl Encoder {
             frames: n_audio_ctx,
             mels: n_mels,
             convolutions: [
-                load_convolution(checkpoint, "encoder.conv1")?,
-                load_convolution(checkpoint, "encoder.conv2")?,
+                load_convolution(checkpoint, "encoder.conv1", weights)?,
+                load_convolution(checkpoint, "encoder.conv2", weights)?,
             ],
             positions: checkpoint.tensor("encoder.positional_embedding")?,
             layers,
@@ -245,7 +246,6 @@ impl Encoder {
         compute.each(frames.div_ceil(CHUNK), |piece, member| {
             let first = piece * CHUNK;
             let count = CHUNK.min(frames - first);
-            let all = |layer: &Linear| 0..layer.blocks();
             // SAFETY (of the finishes and norms below): every row belongs to one piece, and `hidden` has a chunk of
             // rows for each member.
             let stream = SharedMut::new(stream.at(first * width));
@@ -255,12 +255,12 @@ impl Encoder {
                 |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
             if let Some(layer) = after.map(|index| &layers[index]) {
                 let add = add_to(compute, stream, width, false);
-                apply_chunk(compute, attended.part(first, count, 0), &layer.out, all(&layer.out), &add);
+                apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add);
                 norm(&layer.mlp_norm);
                 let store = store_bf16(compute, hidden, hidden_stride, true);
-                apply_chunk(compute, normed_rows, &layer.up, all(&layer.up), &store);
+                apply_chunk(compute, normed_rows, &layer.up, &store);
                 let hidden_rows = Rows { start: hidden.at(0), stride: hidden_stride, count };
-                apply_chunk(compute, hidden_rows, &layer.down, all(&layer.down), &add);
+                apply_chunk(compute, hidden_rows, &layer.down, &add);
             }
             let Some(layer) = layers.get(next) else {
                 norm(last_norm);
@@ -269,17 +269,11 @@ impl Encoder {
             norm(&layer.attention_norm);
             let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
             let projections = &layer.query_key_value;
-            apply_chunk(
-                compute,
-                normed_rows,
-                projections,
-                all(projections),
-                &|done, row, column| match column / width {
-                    0 => query(done, row, column),
-                    1 => keys(done, first + row, column - width),
-                    _ => values(done, first + row, column - 2 * width),
-                },
-            );
+            apply_chunk(compute, normed_rows, projections, &|done, row, column| match column / width {
+                0 => query(done, row, column),
+                1 => keys(done, first + row, column - width),
+                _ => values(done, first + row, column - 2 * width),
+            });
         });
     }
 

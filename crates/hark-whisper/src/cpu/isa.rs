@@ -5,12 +5,16 @@ use std::str::FromStr;
 /// A family of kernels, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// AMX bf16 tiles for the products, AVX-512 for the rest (Sapphire Rapids and later).
+    /// AMX tiles of bf16 and bytes for the products, AVX-512 for the rest (Sapphire Rapids and later).
     Amx,
-    /// AVX-512 with bf16 and 16-bit dot products (Cooper Lake, Zen 4 and later).
+    /// AVX-512 with bf16, and dot products of bytes (Cooper Lake, Zen 4 and later).
     Avx512Bf16,
-    /// AVX-512 without bf16 instructions (Skylake-X and later).
+    /// AVX-512 with dot products of bytes (Cascade Lake, Ice Lake and later).
+    Avx512Vnni,
+    /// AVX-512 with neither (Skylake-X and later).
     Avx512,
+    /// AVX2 and FMA with dot products of bytes (Alder Lake, Zen 5 and later).
+    AvxVnni,
     /// AVX2 and FMA (Haswell, Zen and later).
     Avx2,
     /// Plain Rust, any machine.
@@ -19,7 +23,8 @@ pub enum Isa {
 
 impl Isa {
     /// Every family, best first.
-    pub const ALL: [Isa; 5] = [Isa::Amx, Isa::Avx512Bf16, Isa::Avx512, Isa::Avx2, Isa::Portable];
+    pub const ALL: [Isa; 7] =
+        [Isa::Amx, Isa::Avx512Bf16, Isa::Avx512Vnni, Isa::Avx512, Isa::AvxVnni, Isa::Avx2, Isa::Portable];
 
     /// Whether this machine and its kernel allow the family.
     pub fn is_available(self) -> bool {
@@ -29,12 +34,16 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq");
-            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vnni");
+            let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
+            let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
+            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             match self {
                 Isa::Amx => bf16 && amx_permitted(),
                 Isa::Avx512Bf16 => bf16,
+                Isa::Avx512Vnni => vnni,
                 Isa::Avx512 => avx512,
-                Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+                Isa::AvxVnni => avx2 && is_x86_feature_detected!("avxvnni"),
+                Isa::Avx2 => avx2,
                 Isa::Portable => true,
             }
         }
@@ -54,7 +63,9 @@ impl Isa {
         match self {
             Isa::Amx => "amx",
             Isa::Avx512Bf16 => "avx512-bf16",
+            Isa::Avx512Vnni => "avx512-vnni",
             Isa::Avx512 => "avx512",
+            Isa::AvxVnni => "avx-vnni",
             Isa::Avx2 => "avx2",
             Isa::Portable => "portable",
         }
@@ -65,14 +76,14 @@ impl FromStr for Isa {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Isa::ALL
-            .into_iter()
-            .find(|isa| isa.name() == text)
-            .ok_or_else(|| format!("unknown instruction set '{text}': use amx, avx512-bf16, avx512, avx2 or portable"))
+        Isa::ALL.into_iter().find(|isa| isa.name() == text).ok_or_else(|| {
+            let names = Isa::ALL.map(Isa::name).join(", ");
+            format!("unknown instruction set '{text}': use one of {names}")
+        })
     }
 }
 
-/// Asks the kernel for the AMX tile state; true when the processor has AMX bf16 and the kernel agreed.
+/// Asks the kernel for the AMX tile state; true when the processor has AMX bf16 and bytes and the kernel agreed.
 ///
 /// Linux gives tile registers only to processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, component 18).
 /// The permission belongs to the process, so asking again is harmless.
@@ -83,9 +94,9 @@ fn amx_permitted() -> bool {
     *PERMITTED.get_or_init(|| {
         const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
         const XFEATURE_XTILEDATA: libc::c_long = 18;
-        // Leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE.
+        // Leaf 7: EDX bit 22 is AMX-BF16, bit 24 AMX-TILE, bit 25 AMX-INT8.
         let leaf = std::arch::x86_64::__cpuid_count(7, 0);
-        let has_amx = leaf.edx & (1 << 22) != 0 && leaf.edx & (1 << 24) != 0;
+        let has_amx = [22, 24, 25].into_iter().all(|bit| leaf.edx & (1 << bit) != 0);
         if !has_amx || !cfg!(target_os = "linux") {
             return false;
         }

@@ -1,38 +1,85 @@
 //! Linear layers: packed weights and the loop that shares a product out among the team.
 
+use std::cell::RefCell;
+use std::ops::Range;
+use std::str::FromStr;
+
 use super::Compute;
 use super::buffer::Buffer;
-use super::kernels::math::to_bf16;
+use super::kernels::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock};
+use super::kernels::math::{from_bf16, to_bf16};
 use super::kernels::{BLOCK, Block, DEPTH, Finish, PANEL, TILE};
 
-/// The weights of a linear layer, packed in panels (see [`super::kernels`]), with the bias.
+/// How the weights of a layer are kept, and so what its products are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Weights {
+    /// bf16 weights times bf16 activations.
+    Bf16,
+    /// Bytes times bytes, see [`super::kernels::bytes`].
+    #[default]
+    Int8,
+}
+
+impl Weights {
+    /// Every way.
+    pub const ALL: [Weights; 2] = [Weights::Bf16, Weights::Int8];
+
+    /// The name used in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Weights::Bf16 => "bf16",
+            Weights::Int8 => "int8",
+        }
+    }
+}
+
+impl FromStr for Weights {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Weights::ALL.into_iter().find(|weights| weights.name() == text);
+        found.ok_or_else(|| format!("unknown kind of weights '{text}': use bf16 or int8"))
+    }
+}
+
+/// The weights of a linear layer, packed in panels, with the bias.
 pub struct Linear {
-    panels: Buffer<u16>,
+    panels: Panels,
     bias: Buffer<f32>,
     /// Output columns, a multiple of 32; columns beyond the layer's own are zero.
     columns: usize,
-    /// Tiles along the input.
-    depth: usize,
+    inputs: usize,
+}
+
+enum Panels {
+    /// In the layout of [`super::kernels`].
+    Halves(Buffer<u16>),
+    /// In the layout of [`super::kernels::bytes`].
+    Bytes(BytePanels),
+}
+
+struct BytePanels {
+    numbers: Buffer<i8>,
+    /// For each column what one unit is worth.
+    units: Buffer<f32>,
+    /// For each column what its sums begin with.
+    starts: Buffer<i32>,
 }
 
 impl Linear {
-    /// Packs `weights[outputs][inputs]`; inputs are padded to a multiple of 32 with zeros.
-    pub fn pack(weights: &[f32], outputs: usize, inputs: usize, bias: Option<&[f32]>) -> Self {
+    /// Packs `weights[outputs][inputs]`; inputs are padded to whole tiles with zeros.
+    pub fn pack(weights: &[f32], outputs: usize, inputs: usize, bias: Option<&[f32]>, kept: Weights) -> Self {
         assert_eq!(weights.len(), outputs * inputs, "weights have the stated shape");
         let columns = outputs.next_multiple_of(BLOCK);
-        let depth = inputs.div_ceil(DEPTH);
-        let mut panels = Buffer::zeroed(columns * depth * DEPTH);
-        for (output, row) in weights.chunks_exact(inputs).enumerate() {
-            let panel = &mut panels[(output / PANEL) * depth * TILE..][..depth * TILE];
-            for (input, &weight) in row.iter().enumerate() {
-                panel[index_in_panel(input, output % PANEL)] = to_bf16(weight);
-            }
-        }
         let mut padded_bias = Buffer::zeroed(columns);
         if let Some(bias) = bias {
             padded_bias[..outputs].copy_from_slice(bias);
         }
-        Linear { panels, bias: padded_bias, columns, depth }
+        let panels = match kept {
+            Weights::Bf16 => Panels::Halves(pack_halves(weights, columns, inputs)),
+            Weights::Int8 => Panels::Bytes(BytePanels::pack(weights, columns, inputs)),
+        };
+        Linear { panels, bias: padded_bias, columns, inputs }
     }
 
     /// Output columns, padded to a multiple of 32.
@@ -47,16 +94,58 @@ impl Linear {
 
     /// Bytes of packed weights, which one application reads.
     pub fn bytes(&self) -> usize {
-        self.panels.len() * 2
+        match &self.panels {
+            Panels::Halves(panels) => panels.len() * 2,
+            Panels::Bytes(panels) => panels.numbers.len(),
+        }
     }
 
-    /// The bf16 weight from input `k` to `output`.
-    pub fn weight(&self, output: usize, k: usize) -> u16 {
-        self.panels[output / PANEL * self.depth * TILE + index_in_panel(k, output % PANEL)]
+    /// The weight from input `k` to `output`, as it was rounded.
+    pub fn weight(&self, output: usize, k: usize) -> f32 {
+        let (panel, column) = (output / PANEL, output % PANEL);
+        match &self.panels {
+            Panels::Halves(panels) => {
+                from_bf16(panels[panel * self.inputs.div_ceil(DEPTH) * TILE + index_in_panel(k, column)])
+            }
+            Panels::Bytes(panels) => {
+                let place = panel * self.inputs.div_ceil(BYTE_DEPTH) * BYTE_TILE + bytes::index_in_panel(k, column);
+                f32::from(panels.numbers[place]) * panels.units[output]
+            }
+        }
     }
+}
 
-    fn panel(&self, index: usize) -> *const u16 {
-        self.panels[index * self.depth * TILE..].as_ptr()
+fn pack_halves(weights: &[f32], columns: usize, inputs: usize) -> Buffer<u16> {
+    let a_panel = inputs.div_ceil(DEPTH) * TILE;
+    let mut panels = Buffer::zeroed(columns / PANEL * a_panel);
+    for (output, row) in weights.chunks_exact(inputs).enumerate() {
+        let panel = &mut panels[output / PANEL * a_panel..][..a_panel];
+        for (input, &weight) in row.iter().enumerate() {
+            panel[index_in_panel(input, output % PANEL)] = to_bf16(weight);
+        }
+    }
+    panels
+}
+
+impl BytePanels {
+    fn pack(weights: &[f32], columns: usize, inputs: usize) -> Self {
+        let a_panel = inputs.div_ceil(BYTE_DEPTH) * BYTE_TILE;
+        let mut numbers = Buffer::zeroed(columns / PANEL * a_panel);
+        let (mut units, mut starts) = (Buffer::zeroed(columns), Buffer::zeroed(columns));
+        for (output, row) in weights.chunks_exact(inputs).enumerate() {
+            let largest = row.iter().fold(0f32, |largest, weight| largest.max(weight.abs()));
+            let inverse = bytes::inverse_unit(largest);
+            let panel = &mut numbers[output / PANEL * a_panel..][..a_panel];
+            let mut total = 0;
+            for (input, weight) in row.iter().enumerate() {
+                let number = bytes::nearest(weight * inverse);
+                panel[bytes::index_in_panel(input, output % PANEL)] = number;
+                total += i32::from(number);
+            }
+            units[output] = largest / bytes::LARGEST;
+            starts[output] = -i32::from(bytes::ZERO) * total;
+        }
+        BytePanels { numbers, units, starts }
     }
 }
 
@@ -93,11 +182,70 @@ impl Rows {
     }
 }
 
+/// Activations rounded to bytes, with room to read up to a multiple of 32 rows.
+#[derive(Clone, Copy)]
+struct ByteRows {
+    start: *const u8,
+    stride: usize,
+    /// For each row what a unit is worth.
+    units: *const f32,
+    count: usize,
+}
+
+// SAFETY: a view that members only read through.
+unsafe impl Sync for ByteRows {}
+
+impl ByteRows {
+    fn part(&self, first: usize, count: usize) -> ByteRows {
+        let start = self.start.wrapping_add(first * self.stride);
+        ByteRows { start, units: self.units.wrapping_add(first), count, ..*self }
+    }
+}
+
+/// Where a thread rounds activations to bytes; grows with the largest product.
+struct Rounding {
+    numbers: Buffer<u8>,
+    units: Buffer<f32>,
+}
+
+thread_local! {
+    static ROUNDING: RefCell<Rounding> = RefCell::new(Rounding { numbers: Buffer::zeroed(0), units: Buffer::zeroed(0) });
+}
+
+impl Rounding {
+    /// Makes room for `count` rows of `inputs` numbers; they begin a cache line more than their length apart, so that
+    /// they do not fall on the same few cache sets.
+    fn room(&mut self, count: usize, inputs: usize) -> usize {
+        let stride = inputs.next_multiple_of(BYTE_DEPTH) + BYTE_DEPTH;
+        let rows = count.next_multiple_of(BLOCK);
+        if self.numbers.len() < rows * stride {
+            self.numbers = Buffer::zeroed(rows * stride);
+        }
+        if self.units.len() < rows {
+            self.units = Buffer::zeroed(rows);
+        }
+        stride
+    }
+}
+
+/// Rounds `rows` of `inputs` numbers to `numbers` and `units`, which nobody else writes.
+fn round_rows(compute: &Compute, rows: Rows, inputs: usize, numbers: *mut u8, stride: usize, units: *mut f32) {
+    for row in 0..rows.count {
+        // SAFETY: the caller has room for all rows; `rows` has the stated shape.
+        unsafe {
+            let unit = (compute.bytes.round_row)(rows.at(row, 0), inputs, numbers.add(row * stride));
+            *units.add(row) = unit;
+        }
+    }
+}
+
 /// Rows that one member works on at a time: with 512 inputs they fill a tenth of the second-level cache, so a
 /// panel of weights is read once and used for all of them.
 pub const CHUNK: usize = 192;
-/// Tiles along the input taken at once: two panels of 512 inputs are 32 KB and stay in the first-level cache.
+/// Tiles along the input taken at once: two panels are then 32 KB and stay in the first-level cache.
 const DEPTH_CHUNK: usize = 16;
+/// Rows that one member rounds at a time.
+const ROUND_ROWS: usize = 16;
 
 #[repr(C, align(64))]
 struct Sums(std::mem::MaybeUninit<[f32; CHUNK * BLOCK]>);
@@ -107,56 +255,150 @@ pub type FinishBlock<'a> = &'a dyn Fn(&Finish, usize, usize);
 
 /// `rows · weights`, block by block, shared out among the team; `finish` gets the sums of up to 32 rows.
 ///
-/// Cost: `rows · columns · 32·depth` multiply-adds; weights are read once for every 192 rows.
+/// Cost: `rows · columns · inputs` multiply-adds; weights are read once for every 192 rows.
 pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Finish, usize, usize) + Sync)) {
-    let row_chunks = rows.count.div_ceil(CHUNK);
-    let blocks = layer.columns / BLOCK;
+    match &layer.panels {
+        Panels::Halves(panels) => share_out(compute, rows.count, layer, |first, count, blocks| {
+            let part = rows.part(first, count, 0);
+            chunk_of_halves(compute, part, layer, panels, blocks, &|done, row, column| {
+                finish(done, first + row, column)
+            });
+        }),
+        Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
+            let stride = rounding.room(rows.count, layer.inputs);
+            let (numbers, units) = (rounding.numbers.shared(), rounding.units.shared());
+            compute.each(rows.count.div_ceil(ROUND_ROWS), |piece, _| {
+                let first = piece * ROUND_ROWS;
+                let part = rows.part(first, ROUND_ROWS.min(rows.count - first), 0);
+                round_rows(compute, part, layer.inputs, numbers.at(first * stride), stride, units.at(first));
+            });
+            let rounded = ByteRows { start: numbers.at(0), stride, units: units.at(0), count: rows.count };
+            share_out(compute, rows.count, layer, |first, count, blocks| {
+                let part = rounded.part(first, count);
+                chunk_of_bytes(compute, part, layer, panels, blocks, &|done, row, column| {
+                    finish(done, first + row, column);
+                });
+            });
+        }),
+    }
+}
+
+/// Calls `work(first row, rows, blocks of columns)` for pieces that make up the whole product.
+fn share_out(compute: &Compute, rows: usize, layer: &Linear, work: impl Fn(usize, usize, Range<usize>) + Sync) {
+    let row_chunks = rows.div_ceil(CHUNK);
+    let blocks = layer.blocks();
     // Enough pieces that a late member leaves work to the others, not so many that claiming them costs.
-    let wanted = (compute.team.members() * 4).div_ceil(row_chunks);
+    let wanted = (compute.team.members() * 4).div_ceil(row_chunks.max(1));
     let blocks_a_piece = blocks.div_ceil(wanted).clamp(1, 16);
     let column_pieces = blocks.div_ceil(blocks_a_piece);
     compute.each(row_chunks * column_pieces, |piece, _| {
         let first_row = piece / column_pieces * CHUNK;
         let first_block = piece % column_pieces * blocks_a_piece;
-        let part = rows.part(first_row, CHUNK.min(rows.count - first_row), 0);
-        let columns = first_block..(first_block + blocks_a_piece).min(blocks);
-        apply_chunk(compute, part, layer, columns, &|done, row, column| finish(done, first_row + row, column));
+        work(first_row, CHUNK.min(rows - first_row), first_block..(first_block + blocks_a_piece).min(blocks));
     });
 }
 
-/// The calling member's own product: up to [`CHUNK`] rows, the given blocks of 32 columns.
-pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, blocks: std::ops::Range<usize>, finish: FinishBlock) {
-    assert!(rows.count <= CHUNK, "a chunk of rows");
+/// The calling member's own product: up to [`CHUNK`] rows, all columns.
+pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: FinishBlock) {
+    match &layer.panels {
+        Panels::Halves(panels) => chunk_of_halves(compute, rows, layer, panels, 0..layer.blocks(), finish),
+        Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
+            let stride = rounding.room(rows.count, layer.inputs);
+            let (numbers, units) = (rounding.numbers.as_mut_ptr(), rounding.units.as_mut_ptr());
+            round_rows(compute, rows, layer.inputs, numbers, stride, units);
+            let rounded = ByteRows { start: numbers, stride, units, count: rows.count };
+            chunk_of_bytes(compute, rounded, layer, panels, 0..layer.blocks(), finish);
+        }),
+    }
+}
+
+fn chunk_of_halves(
+    compute: &Compute,
+    rows: Rows,
+    layer: &Linear,
+    panels: &Buffer<u16>,
+    blocks: Range<usize>,
+    finish: FinishBlock,
+) {
+    let whole_depth = layer.inputs.div_ceil(DEPTH);
+    in_parts(layer, rows.count, whole_depth, blocks, finish, |block, tile, depth, sums| {
+        let panel = |index: usize| panels[index * whole_depth * TILE..].as_ptr();
+        let (left, right) = (panel(block * 2), panel(block * 2 + 1));
+        for row in (0..rows.count).step_by(BLOCK) {
+            // SAFETY: `rows` and the panels have the stated shapes and padding; `sums` has CHUNK rows.
+            unsafe {
+                (compute.kernels.block)(&Block {
+                    a: rows.at(row, tile * DEPTH),
+                    a_stride: rows.stride,
+                    left: left.add(tile * TILE),
+                    right: right.add(tile * TILE),
+                    c: sums.add(row * BLOCK),
+                    c_stride: BLOCK,
+                    depth,
+                    rows: BLOCK.min(rows.count - row),
+                    accumulate: tile > 0,
+                });
+            }
+        }
+    });
+}
+
+fn chunk_of_bytes(
+    compute: &Compute,
+    rows: ByteRows,
+    layer: &Linear,
+    panels: &BytePanels,
+    blocks: Range<usize>,
+    finish: FinishBlock,
+) {
+    let whole_depth = layer.inputs.div_ceil(BYTE_DEPTH);
+    in_parts(layer, rows.count, whole_depth, blocks, finish, |block, tile, depth, sums| {
+        let panel = |index: usize| panels.numbers[index * whole_depth * BYTE_TILE..].as_ptr();
+        let (left, right) = (panel(block * 2), panel(block * 2 + 1));
+        for row in (0..rows.count).step_by(BLOCK) {
+            // SAFETY: `rows` and the panels have the stated shapes and padding; `sums` has CHUNK rows.
+            unsafe {
+                (compute.bytes.block)(&ByteBlock {
+                    a: rows.start.add(row * rows.stride + tile * BYTE_DEPTH),
+                    a_stride: rows.stride,
+                    left: left.add(tile * BYTE_TILE),
+                    right: right.add(tile * BYTE_TILE),
+                    sums: sums.add(row * BLOCK).cast(),
+                    depth,
+                    rows: BLOCK.min(rows.count - row),
+                    starts: panels.starts[block * BLOCK..].as_ptr(),
+                    is_first: tile == 0,
+                    is_last: tile + depth == whole_depth,
+                    row_units: rows.units.add(row),
+                    column_units: panels.units[block * BLOCK..].as_ptr(),
+                });
+            }
+        }
+    });
+}
+
+/// For every block of columns: the sums of up to [`CHUNK`] rows by `sum(block, first tile, tiles, sums)`, part by part of
+/// the depth, and their finish.
+fn in_parts(
+    layer: &Linear,
+    rows: usize,
+    whole_depth: usize,
+    blocks: Range<usize>,
+    finish: FinishBlock,
+    sum: impl Fn(usize, usize, usize, *mut f32),
+) {
+    assert!(rows <= CHUNK, "a chunk of rows");
     let mut sums = Sums(std::mem::MaybeUninit::uninit());
     let sums = sums.0.as_mut_ptr().cast::<f32>();
     for block in blocks {
-        let (left, right) = (layer.panel(block * 2), layer.panel(block * 2 + 1));
-        let mut tile = 0;
-        while tile < layer.depth {
-            let depth = DEPTH_CHUNK.min(layer.depth - tile);
-            for row in (0..rows.count).step_by(BLOCK) {
-                // SAFETY: `rows` and the panels have the stated shapes and padding; `sums` has CHUNK rows.
-                unsafe {
-                    (compute.kernels.block)(&Block {
-                        a: rows.at(row, tile * DEPTH),
-                        a_stride: rows.stride,
-                        left: left.add(tile * TILE),
-                        right: right.add(tile * TILE),
-                        c: sums.add(row * BLOCK),
-                        c_stride: BLOCK,
-                        depth,
-                        rows: BLOCK.min(rows.count - row),
-                        accumulate: tile > 0,
-                    });
-                }
-            }
-            tile += depth;
+        for tile in (0..whole_depth).step_by(DEPTH_CHUNK) {
+            sum(block, tile, DEPTH_CHUNK.min(whole_depth - tile), sums);
         }
-        for row in (0..rows.count).step_by(BLOCK) {
+        for row in (0..rows).step_by(BLOCK) {
             let done = Finish {
                 // SAFETY: inside the CHUNK × 32 sums written above.
                 sums: unsafe { sums.add(row * BLOCK) },
-                rows: BLOCK.min(rows.count - row),
+                rows: BLOCK.min(rows - row),
                 bias: layer.bias[block * BLOCK..].as_ptr(),
                 gelu: false,
             };

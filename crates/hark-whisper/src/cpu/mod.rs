@@ -1,4 +1,4 @@
-//! The CPU backend: bf16 products on tiles or vectors, fused attention, and a team of threads.
+//! The CPU backend: products of bytes or bf16 on tiles or vectors, fused attention, and a team of threads.
 
 pub mod attention;
 pub mod buffer;
@@ -11,11 +11,13 @@ pub mod linear;
 pub mod team;
 
 pub use isa::Isa;
+pub use linear::Weights;
 pub use team::Team;
 
 use crate::backend::{AlignmentScores, Answer, Backend, Entry, TokenMap};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 use kernels::Kernels;
+use kernels::bytes::ByteKernels;
 
 /// What every layer needs to run: a team and the kernels it uses.
 pub struct Compute {
@@ -23,12 +25,14 @@ pub struct Compute {
     pub team: Team,
     /// The arithmetic.
     pub kernels: &'static Kernels,
+    /// The arithmetic of layers kept in bytes.
+    pub bytes: &'static ByteKernels,
 }
 
 impl Compute {
     /// A team of `threads` that uses the kernels of `isa`.
     pub fn new(threads: usize, isa: Isa) -> Self {
-        Compute { kernels: Kernels::of(isa), team: Team::new(threads) }
+        Compute { kernels: Kernels::of(isa), bytes: ByteKernels::of(isa), team: Team::new(threads) }
     }
 
     /// Shares `pieces` out among prepared members.
@@ -49,6 +53,8 @@ pub struct CpuOptions {
     pub threads: usize,
     /// The kernels to use.
     pub isa: Isa,
+    /// How the linear layers are kept.
+    pub weights: Weights,
     /// Windows decoded at once.
     pub slots: usize,
     /// Rows of a window: the widest beam.
@@ -71,8 +77,8 @@ impl CpuBackend {
             dims: checkpoint.dims,
             options,
             compute: Compute::new(options.threads, options.isa),
-            encoder: encoder::Encoder::load(checkpoint, options.threads.max(1))?,
-            decoder: decoder::Decoder::load(checkpoint, tokens, options.slots, options.rows)?,
+            encoder: encoder::Encoder::load(checkpoint, options.weights, options.threads.max(1))?,
+            decoder: decoder::Decoder::load(checkpoint, tokens, options)?,
         })
     }
 

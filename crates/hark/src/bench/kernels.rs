@@ -12,9 +12,10 @@ use clap::Args;
 use hark_models::ModelStore;
 use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::buffer::Buffer;
+use hark_whisper::cpu::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
 use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH, TILE};
 use hark_whisper::cpu::linear::{Linear, Rows, apply};
-use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::weights::Checkpoint;
 
 use super::error::BenchError;
@@ -25,6 +26,9 @@ pub(super) struct KernelsArgs {
     /// Kernels to measure [default: the machine's best]
     #[arg(long, env = "HARK_ISA")]
     isa: Option<Isa>,
+    /// How the linear layers are kept: int8 or bf16
+    #[arg(long, default_value = "int8")]
+    weights: Weights,
     /// Threads that compute [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
@@ -75,7 +79,7 @@ pub(super) fn run(args: &KernelsArgs) -> Result<(), BenchError> {
     }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let compute = Compute::new(threads, isa);
-    let (flops, bytes) = (peak_products(&compute, args.rounds), peak_reading(&compute, args.rounds));
+    let (flops, bytes) = (peak_products(&compute, args.weights, args.rounds), peak_reading(&compute, args.rounds));
     let mut figures = vec![
         figure("peak: products in the first-level cache", flops.1, flops.0, flops.0 / flops.1, "GFLOP/s"),
         figure("peak: reading 256 MB", bytes.1, bytes.0, bytes.0 / bytes.1, "GB/s"),
@@ -92,18 +96,23 @@ pub(super) fn run(args: &KernelsArgs) -> Result<(), BenchError> {
         ("encoder: MLP up", frames, width, 4 * width),
         ("encoder: MLP down", frames, 4 * width, width),
     ] {
-        let seconds = linear(&compute, rows, inputs, outputs, args.rounds);
+        let (seconds, _) = linear(&compute, rows, inputs, outputs, args);
         let work = 2.0 * (rows * inputs * outputs) as f64;
         figures.push(figure(name, seconds, work, flops, "GFLOP/s"));
     }
     for (name, rows) in [("decoder: all scores, 5 rows", 5), ("decoder: all scores, 80 rows", 80)] {
-        let seconds = linear(&compute, rows, width, dims.n_vocab, args.rounds);
-        figures.push(figure(name, seconds, (2 * width * dims.n_vocab) as f64, bytes, "GB/s"));
+        let (seconds, read) = linear(&compute, rows, width, dims.n_vocab, args);
+        figures.push(figure(name, seconds, read, bytes, "GB/s"));
     }
     whole_network(&checkpoint, args, isa, threads, (flops, bytes), &mut figures)?;
 
-    let mut table =
-        format!("{} kernels, {threads} threads, {} shapes, best of {} rounds\n\n", isa.name(), args.model, args.rounds);
+    let mut table = format!(
+        "{} kernels, {} weights, {threads} threads, {} shapes, best of {} rounds\n\n",
+        isa.name(),
+        args.weights.name(),
+        args.model,
+        args.rounds
+    );
     for figure in &figures {
         let Figure { name, best_ms, rate, unit, share_of_peak } = figure;
         table += &format!("{name:<44} {best_ms:>9.3} ms {rate:>9.1} {unit:<8} {:>4.0} %\n", share_of_peak * 100.0);
@@ -127,36 +136,63 @@ fn model_folder(name: &str) -> Result<PathBuf, BenchError> {
 }
 
 /// `(operations, seconds)` of product blocks whose operands stay in the first-level cache, on all threads.
-fn peak_products(compute: &Compute, rounds: usize) -> (f64, f64) {
-    const DEPTH_IN_CACHE: usize = 8;
+fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f64) {
+    /// Bytes of an activation row, and of a column's weights.
+    const BYTES_IN_CACHE: usize = 512;
     const REPEATS: usize = 400;
     let mut sums: Vec<Buffer<f32>> = (0..compute.team.members()).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();
     let places: Vec<usize> = sums.iter_mut().map(|sums| sums.as_mut_ptr() as usize).collect();
     let (mut rows, mut panels) =
-        (Buffer::<u16>::zeroed(BLOCK * DEPTH_IN_CACHE * DEPTH), Buffer::<u16>::zeroed(2 * DEPTH_IN_CACHE * TILE));
+        (Buffer::<u16>::zeroed(BLOCK * BYTES_IN_CACHE / 2), Buffer::<u16>::zeroed(BLOCK * BYTES_IN_CACHE / 2));
     rows.iter_mut().chain(panels.iter_mut()).enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
+    let right = &panels[panels.len() / 2..];
+    let units = Buffer::<f32>::zeroed(BLOCK);
+    let starts = Buffer::<i32>::zeroed(BLOCK);
+    let halves = |sums: *mut f32| Block {
+        a: rows.as_ptr(),
+        a_stride: BYTES_IN_CACHE / 2,
+        left: panels.as_ptr(),
+        right: right.as_ptr(),
+        c: sums,
+        c_stride: BLOCK,
+        depth: BYTES_IN_CACHE / 2 / DEPTH,
+        rows: BLOCK,
+        accumulate: false,
+    };
+    let bytes = |sums: *mut f32| ByteBlock {
+        a: rows.as_ptr().cast(),
+        a_stride: BYTES_IN_CACHE,
+        left: panels.as_ptr().cast(),
+        right: right.as_ptr().cast(),
+        sums: sums.cast(),
+        depth: BYTES_IN_CACHE / BYTE_DEPTH,
+        rows: BLOCK,
+        starts: starts.as_ptr(),
+        is_first: true,
+        is_last: true,
+        row_units: units.as_ptr(),
+        column_units: units.as_ptr(),
+    };
+    const { assert!(TILE * 2 == BYTE_TILE, "tiles of both kinds are as large") };
     let seconds = best(rounds, || {
         compute.each(compute.team.members(), |piece, _| {
+            let sums = places[piece] as *mut f32;
             for _ in 0..REPEATS {
                 // SAFETY: the buffers have the stated shapes, and each piece has its own sums.
                 unsafe {
-                    (compute.kernels.block)(&Block {
-                        a: rows.as_ptr(),
-                        a_stride: DEPTH_IN_CACHE * DEPTH,
-                        left: panels.as_ptr(),
-                        right: panels[DEPTH_IN_CACHE * TILE..].as_ptr(),
-                        c: places[piece] as *mut f32,
-                        c_stride: BLOCK,
-                        depth: DEPTH_IN_CACHE,
-                        rows: BLOCK,
-                        accumulate: false,
-                    });
+                    match weights {
+                        Weights::Bf16 => (compute.kernels.block)(&halves(sums)),
+                        Weights::Int8 => (compute.bytes.block)(&bytes(sums)),
+                    }
                 }
             }
         });
     });
-    let each = 2 * BLOCK * BLOCK * DEPTH * DEPTH_IN_CACHE;
-    ((each * REPEATS * compute.team.members()) as f64, seconds)
+    let depth = match weights {
+        Weights::Bf16 => BYTES_IN_CACHE / 2,
+        Weights::Int8 => BYTES_IN_CACHE,
+    };
+    ((2 * BLOCK * BLOCK * depth * REPEATS * compute.team.members()) as f64, seconds)
 }
 
 /// `(bytes, seconds)` of a plain read by all threads.
@@ -178,22 +214,23 @@ fn peak_reading(compute: &Compute, rounds: usize) -> (f64, f64) {
     ((data.len() * 4) as f64, seconds)
 }
 
-/// Seconds of one linear layer of that shape.
-fn linear(compute: &Compute, rows: usize, inputs: usize, outputs: usize, rounds: usize) -> f64 {
+/// Seconds of one linear layer of that shape, and the bytes of its weights.
+fn linear(compute: &Compute, rows: usize, inputs: usize, outputs: usize, args: &KernelsArgs) -> (f64, f64) {
     let weights: Vec<f32> = (0..outputs * inputs).map(|index| (index % 251) as f32 / 251.0 - 0.5).collect();
-    let layer = Linear::pack(&weights, outputs, inputs, None);
+    let layer = Linear::pack(&weights, outputs, inputs, None, args.weights);
     let stride = inputs + 32;
     let mut input = Buffer::<u16>::zeroed((rows + 2 * BLOCK) * stride);
     input.iter_mut().enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
     let mut out = Buffer::<u16>::zeroed((rows + BLOCK) * layer.columns());
     let (to, columns, finish) = (out.shared(), layer.columns(), compute.kernels.finish_bf16);
     let view = Rows { start: input.as_ptr(), stride, count: rows };
-    best(rounds, || {
+    let seconds = best(args.rounds, || {
         apply(compute, view, &layer, &|done, row, column| {
             // SAFETY: every block is finished once and lands in its own part of `out`.
             unsafe { finish(done, to.at(row * columns + column), columns) };
         });
-    })
+    });
+    (seconds, layer.bytes() as f64)
 }
 
 /// The encoder and whole decoding steps on the model's own weights.
@@ -209,7 +246,7 @@ fn whole_network(
     const BEAM: usize = 5;
     let dims = checkpoint.dims;
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let options = CpuOptions { threads, isa, slots: SLOTS, rows: BEAM };
+    let options = CpuOptions { threads, isa, weights: args.weights, slots: SLOTS, rows: BEAM };
     let mut backend = CpuBackend::load(checkpoint, tokens, options).map_err(failed)?;
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
 
@@ -223,7 +260,11 @@ fn whole_network(
         backend.encode(&[(slot, &mel)]);
     }
     let (text_width, text_layers) = (dims.n_text_state as f64, dims.n_text_layer as f64);
-    let weights = 2.0 * (text_layers * 14.0 * text_width * text_width + dims.n_vocab as f64 * text_width);
+    let bytes_a_weight = match args.weights {
+        Weights::Bf16 => 2.0,
+        Weights::Int8 => 1.0,
+    };
+    let weights = bytes_a_weight * (text_layers * 14.0 * text_width * text_width + dims.n_vocab as f64 * text_width);
     // Keys and values are kept in one byte each.
     let a_window = 2.0 * text_layers * frames * text_width;
     let rules = Rules { text: true, end: true, at_start: false, times: None };

@@ -245,7 +245,9 @@ fn instruction_limits(isa: Isa) -> Vec<(&'static str, &'static str)> {
     let (mkl, onednn) = match isa {
         Isa::Amx => return Vec::new(),
         Isa::Avx512Bf16 => ("AVX512_E3", "AVX512_CORE_BF16"),
-        Isa::Avx512 => ("AVX512_E1", "AVX512_CORE_VNNI"),
+        Isa::Avx512Vnni => ("AVX512_E1", "AVX512_CORE_VNNI"),
+        Isa::Avx512 => ("AVX512", "AVX512_CORE"),
+        Isa::AvxVnni => ("AVX2_E1", "AVX2_VNNI"),
         Isa::Avx2 => ("AVX2", "AVX2"),
         Isa::Portable => ("SSE4_2", "SSE41"),
     };

@@ -22,6 +22,10 @@ pub static KERNELS: Kernels = Kernels {
     log_sum,
 };
 
+/// AVX-512 with VNNI but without bf16 instructions.
+pub static KERNELS_VNNI: Kernels =
+    Kernels { isa: Isa::Avx512Vnni, attend_rounded: Some(super::vnni::attend_rounded), ..KERNELS };
+
 /// AVX-512 with bf16 instructions.
 pub static KERNELS_BF16: Kernels = Kernels {
     isa: Isa::Avx512Bf16,
@@ -37,6 +41,17 @@ pub static KERNELS_BF16: Kernels = Kernels {
     attend_past: attend_past_native,
     log_sum,
 };
+
+/// AVX-512 with bf16 instructions where `vdpbf16ps` is slow, see [`has_slow_bf16_products`].
+pub static KERNELS_BF16_WIDENED: Kernels = Kernels { block, ..KERNELS_BF16 };
+
+/// Whether products of bf16 are quicker widened to float32: true on Intel's processors.
+///
+/// On Sapphire Rapids 32 products by `vdpbf16ps` were measured at 0.78 ns, by two multiply-adds of float32 at 0.37 ns.
+pub fn has_slow_bf16_products() -> bool {
+    let vendor = __cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+}
 
 bodies!(#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma")]);
 

@@ -1,7 +1,8 @@
 //! The kernels: small pieces of arithmetic, one set for each instruction set, chosen at run time.
 //!
 //! Products take activations as bf16 rows and weights as packed bf16 panels, and accumulate in float32, on every
-//! machine: so the numbers differ between machines only by the order of additions.
+//! machine: so the numbers differ between machines only by the order of additions. Layers kept in bytes have kernels of
+//! their own: see [`bytes`].
 //!
 //! **Panel layout** (what AMX wants, and what the others read just as well). A matrix that multiplies from the
 //! right, `b[k][n]`, is cut into panels of 16 columns; a panel is a sequence of tiles of 32 `k`; a tile is
@@ -13,9 +14,18 @@ use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
+mod amx_int8;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(test)]
+mod byte_tests;
+pub mod bytes;
+#[cfg(target_arch = "x86_64")]
+mod bytes_avx2;
+#[cfg(target_arch = "x86_64")]
+mod bytes_avx512;
 pub mod math;
 pub mod portable;
 #[cfg(test)]
@@ -71,6 +81,7 @@ pub struct Finish {
 }
 
 /// The kernels of one instruction set.
+#[derive(Clone, Copy)]
 pub struct Kernels {
     /// The instruction set.
     pub isa: Isa,
@@ -198,11 +209,15 @@ impl Kernels {
             #[cfg(target_arch = "x86_64")]
             Isa::Amx => &amx::KERNELS,
             #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 if avx512::has_slow_bf16_products() => &avx512::KERNELS_BF16_WIDENED,
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512Bf16 => &avx512::KERNELS_BF16,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni => &avx512::KERNELS_VNNI,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => &avx512::KERNELS,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => &avx2::KERNELS,
+            Isa::AvxVnni | Isa::Avx2 => &avx2::KERNELS,
             _ => &portable::KERNELS,
         }
     }

@@ -20,7 +20,7 @@ const CHUNK: usize = 128;
 const LARGEST: f32 = 32_767.0;
 
 /// See [`super::Kernels::attend_rounded`].
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub unsafe fn attend_rounded(attention: &mut RoundedAttention) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
@@ -39,7 +39,7 @@ pub unsafe fn attend_rounded(attention: &mut RoundedAttention) {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,avx512vnni")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
     let padded = attention.keys.len() / HEAD;
     assert!(padded <= MOST_FRAMES && attention.values.len() == attention.keys.len());
@@ -99,11 +99,20 @@ unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
                 let units = _mm512_loadu_ps(attention.value_units.as_ptr().add(panel * PANEL));
                 let factor = _mm512_mul_ps(units, _mm512_set1_ps(1.0 / (LARGEST * totals[row])));
                 let out = attention.out.add(row * attention.out_stride + panel * PANEL);
-                let rounded = _mm512_cvtneps_pbh(_mm512_mul_ps(sums[row], factor));
-                _mm256_storeu_si256(out.cast(), std::mem::transmute::<__m256bh, __m256i>(rounded));
+                _mm256_storeu_si256(out.cast(), round_to_bf16(_mm512_mul_ps(sums[row], factor)));
             }
         }
     }
+}
+
+/// bf16, rounded to nearest even, without the instruction for it, which not every processor with VNNI has.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn round_to_bf16(x: __m512) -> __m256i {
+    let bits = _mm512_castps_si512(x);
+    let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+    let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
 }
 
 /// Queries times the units of the keys, rounded to 16 bits, in pairs; and what one unit of a row's scores is worth.
