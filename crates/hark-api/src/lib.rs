@@ -1,7 +1,40 @@
 //! Wire types of the Hark service: what crosses a socket or leaves the command line as JSON.
 //!
-//! In: nothing. Out: plain types with `serde`. None of its business: how a value is made, stored or sent.
+//! In: nothing. Out: plain types with `serde` and their OpenAPI schemas, and the table of everything that can go wrong
+//! ([`ERRORS`]). None of its business: how a value is made, stored or sent.
 
+mod account;
+mod datetime;
+mod error;
+mod forms;
+mod health;
+mod keys;
+mod reference;
+mod session;
+mod text;
 mod transcription;
+mod transcripts;
+mod webhook;
 
-pub use transcription::{Segment, TranscriptionResult, Word};
+pub use account::{
+    Account, AccountCredits, AccountUpdate, AccountUpdated, AnonymousCredits, CloudInstance, CloudInstances, Credits,
+    DailyUsage, EmailPreferences, EmailPreferencesUpdate, Usage, UsageSummary,
+};
+pub use datetime::DateTime;
+pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
+pub use forms::{EnhanceForm, ResponseFormat, SpeakForm, TranscribeForm};
+pub use health::{GpuHealth, Health};
+pub use keys::{CreatedKey, Key, KeyList, NewKey};
+pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
+pub use session::{AwaitsConfirmation, Password, PasswordChange, Session, SignIn, SignUp, SignedIn};
+pub use text::{
+    AnalysisType, AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings,
+    GenerateRequest, GenerationType, SummarizeRequest, SummarizeTranscriptRequest, SummaryStyle,
+    TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateRequest, Translation,
+};
+pub use transcription::{Accepted, Segment, TranscriptionResult, Word};
+pub use transcripts::{
+    Done, SegmentChange, SharedTranscript, TranscriptChange, TranscriptDetail, TranscriptPage, TranscriptState,
+    TranscriptStatus, TranscriptSummary,
+};
+pub use webhook::{WebhookEvent, WebhookSecret};

@@ -1,9 +1,12 @@
 //! The transcript of one recording, as `POST /v1/transcribe` answers and `hark transcribe -f json` prints.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::TranscriptStatus;
 
 /// What was said in one recording.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptionResult {
     /// The whole text, segments joined by a space.
     pub text: String,
@@ -21,7 +24,7 @@ pub struct TranscriptionResult {
 }
 
 /// A sentence or a phrase: what one subtitle or one paragraph line is made of.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Segment {
     /// Seconds from the start of the recording.
     pub start: f64,
@@ -38,7 +41,7 @@ pub struct Segment {
 }
 
 /// One word with its time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Word {
     /// The word with its punctuation, without spaces around it.
     pub word: String,
@@ -48,4 +51,15 @@ pub struct Word {
     pub end: f64,
     /// Mean probability of the word's tokens, 0 to 1.
     pub confidence: f32,
+}
+
+/// The answer to a transcription that was asked for without waiting.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Accepted {
+    /// The transcript that will be made.
+    pub id: i64,
+    /// How far it is.
+    pub status: TranscriptStatus,
+    /// Where to ask how far it is.
+    pub status_url: String,
 }

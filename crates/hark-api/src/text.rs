@@ -1,0 +1,294 @@
+//! Work on text: summaries, translations, analyses, generated texts, embeddings and questions.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The body of `POST /v1/summarize`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SummarizeRequest {
+    /// What to summarize.
+    #[schema(min_length = 1)]
+    pub text: String,
+    /// How.
+    #[serde(default)]
+    pub style: SummaryStyle,
+}
+
+/// How a summary is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SummaryStyle {
+    /// A few sentences.
+    #[default]
+    Brief,
+    /// A page.
+    Detailed,
+    /// For somebody who decides.
+    Executive,
+    /// What is to be done, by whom.
+    ActionItems,
+    /// A list.
+    BulletPoints,
+}
+
+/// The body of `POST /v1/transcripts/{id}/summarize`; may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SummarizeTranscriptRequest {
+    /// How.
+    #[serde(default)]
+    pub style: SummaryStyle,
+    /// Write it again even if there is one.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// The body of `POST /v1/translate`: `text` or `texts`, and a target language under either of its names.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranslateRequest {
+    /// One text.
+    pub text: Option<String>,
+    /// Several texts.
+    pub texts: Option<Vec<String>>,
+    /// Language to translate into.
+    pub target_language: Option<String>,
+    /// The other name of `target_language`.
+    pub target: Option<String>,
+    /// Language of the text; found out when not given.
+    pub source_language: Option<String>,
+    /// The other name of `source_language`.
+    pub source: Option<String>,
+}
+
+/// A translation that makes sense.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Translation {
+    /// What to translate.
+    pub texts: Vec<String>,
+    /// Whether the texts came as a list.
+    pub is_batch: bool,
+    /// Language to translate into.
+    pub target: String,
+    /// Language of the text, where it was given.
+    pub source: Option<String>,
+}
+
+impl TranslateRequest {
+    /// The translation that is asked for, or what is wrong with the request.
+    pub fn check(self) -> Result<Translation, &'static str> {
+        let (texts, is_batch) = match (self.text, self.texts) {
+            (Some(text), None) => (vec![text], false),
+            (None, Some(texts)) => (texts, true),
+            (Some(_), Some(_)) => return Err("give `text` or `texts`, not both"),
+            (None, None) => return Err("`text` is missing: give `text`, or several as `texts`"),
+        };
+        if texts.is_empty() || texts.iter().any(|text| text.trim().is_empty()) {
+            return Err("there is no text to translate");
+        }
+        let target = match (self.target_language, self.target) {
+            (Some(one), Some(other)) if one != other => return Err("`target_language` and `target` differ: give one"),
+            (one, other) => one.or(other).ok_or("`target_language` is missing: give a code such as es")?,
+        };
+        let source = match (self.source_language, self.source) {
+            (Some(one), Some(other)) if one != other => return Err("`source_language` and `source` differ: give one"),
+            (one, other) => one.or(other).filter(|code| code != "auto"),
+        };
+        if target.trim().is_empty() {
+            return Err("`target_language` is empty: give a code such as es");
+        }
+        Ok(Translation { texts, is_batch, target, source })
+    }
+}
+
+/// The body of `POST /v1/analyze`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AnalyzeRequest {
+    /// What to look at.
+    #[schema(min_length = 1)]
+    pub text: String,
+    /// What to look for.
+    pub r#type: AnalysisType,
+}
+
+/// What an analysis looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnalysisType {
+    /// How it feels.
+    Sentiment,
+    /// What it is about.
+    Topics,
+    /// People, places, things.
+    Entities,
+    /// What is to be done.
+    ActionItems,
+    /// What was asked.
+    Questions,
+    /// The text without personal data.
+    PiiRedact,
+}
+
+/// The body of `POST /v1/transcripts/{id}/analyze`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranscriptAnalyzeRequest {
+    /// What to look for.
+    pub r#type: AnalysisType,
+}
+
+/// The body of `POST /v1/generate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GenerateRequest {
+    /// What to write from.
+    #[schema(min_length = 1)]
+    pub text: String,
+    /// What to write.
+    pub r#type: GenerationType,
+}
+
+/// What is written from a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names of the contract say what they are")]
+pub enum GenerationType {
+    BlogPost,
+    SocialMedia,
+    MeetingNotes,
+    StudyGuide,
+    Flashcards,
+    Quiz,
+    ChapterMarkers,
+    KeyQuotes,
+    ShowNotes,
+    Newsletter,
+}
+
+/// The body of `POST /v1/transcripts/{id}/generate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranscriptGenerateRequest {
+    /// What to write.
+    pub r#type: GenerationType,
+}
+
+/// The body of `POST /v1/embed`: `text` or `texts`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EmbedRequest {
+    /// One text or several.
+    pub text: Option<EmbedText>,
+    /// Several texts.
+    pub texts: Option<Vec<String>>,
+}
+
+/// One text or several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum EmbedText {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl EmbedRequest {
+    /// The texts to embed, or what is wrong with the request.
+    pub fn check(self) -> Result<Vec<String>, &'static str> {
+        let texts = match (self.text, self.texts) {
+            (Some(_), Some(_)) => return Err("give `text` or `texts`, not both"),
+            (Some(EmbedText::One(text)), None) => vec![text],
+            (Some(EmbedText::Several(texts)), None) | (None, Some(texts)) => texts,
+            (None, None) => return Err("`text` is missing: give a text or a list of texts"),
+        };
+        if texts.is_empty() || texts.iter().any(|text| text.trim().is_empty()) {
+            return Err("there is no text to embed");
+        }
+        Ok(texts)
+    }
+}
+
+/// The answer of `POST /v1/embed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Embeddings {
+    /// A vector for each text.
+    pub embeddings: Vec<Vec<f32>>,
+    /// Numbers in a vector.
+    pub dimensions: u32,
+    /// The model that ran.
+    pub model: String,
+}
+
+/// The body of `POST /v1/transcripts/{id}/chat`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatRequest {
+    /// What to ask.
+    #[schema(min_length = 1)]
+    pub question: String,
+    /// The conversation to go on with.
+    pub session_id: Option<String>,
+}
+
+/// The answer to a question about a transcript.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatAnswer {
+    /// The answer.
+    pub answer: String,
+    /// Where it comes from.
+    pub sources: Vec<ChatSource>,
+    /// The conversation.
+    pub session_id: String,
+}
+
+/// A place in the transcript that an answer rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatSource {
+    /// What was said.
+    pub text: String,
+    /// Seconds from the start of the recording.
+    pub start_time: f64,
+    /// Seconds from the start of the recording.
+    pub end_time: f64,
+    /// How near it is to the question, 0 to 1.
+    pub relevance: f32,
+    /// Which segment, counted from 0.
+    pub segment_order: i64,
+    /// The same as `relevance`.
+    pub score: f32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translate(json: &str) -> Result<Translation, &'static str> {
+        serde_json::from_str::<TranslateRequest>(json).unwrap().check()
+    }
+
+    #[test]
+    fn both_names_of_a_translation_field_mean_the_same() {
+        let one = translate(r#"{"text": "hello", "target_language": "es", "source_language": "en"}"#);
+        let other = translate(r#"{"text": "hello", "target": "es", "source": "en"}"#);
+        assert_eq!(one.clone().unwrap().target, "es");
+        assert_eq!(one, other);
+        assert_eq!(translate(r#"{"texts": ["a"], "target": "es", "source": "auto"}"#).unwrap().source, None);
+    }
+
+    #[test]
+    fn both_or_neither_of_text_and_texts_is_refused() {
+        for json in [
+            r#"{"target": "es"}"#,
+            r#"{"text": "a", "texts": ["b"], "target": "es"}"#,
+            r#"{"text": " ", "target": "es"}"#,
+            r#"{"texts": [], "target": "es"}"#,
+            r#"{"text": "a"}"#,
+            r#"{"text": "a", "target": "es", "target_language": "de"}"#,
+        ] {
+            assert!(translate(json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn texts_to_embed_come_as_one_or_as_a_list() {
+        let check = |json: &str| serde_json::from_str::<EmbedRequest>(json).unwrap().check();
+        assert_eq!(check(r#"{"text": "a"}"#).unwrap(), ["a"]);
+        assert_eq!(check(r#"{"text": ["a", "b"]}"#).unwrap(), ["a", "b"]);
+        assert_eq!(check(r#"{"texts": ["a", "b"]}"#).unwrap(), ["a", "b"]);
+        assert!(check("{}").is_err());
+    }
+}

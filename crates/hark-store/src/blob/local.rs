@@ -1,0 +1,154 @@
+//! Recordings in a folder.
+//!
+//! A recording is written beside its place, brought to disk, then renamed, and the folder is brought to disk too: it is whole or not there, also after
+//! the power failed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::BlobKey;
+use crate::db::private_folder;
+use crate::error::{Error, Result};
+
+/// Where recordings are while they come.
+const INCOMING: &str = "incoming";
+
+/// How much is written before the kernel is told to begin bringing it to disk. Without it a gigabyte waits in memory until the end, and the last step takes as
+/// long as the upload.
+const WRITEBACK: u64 = 8 << 20;
+
+/// A folder of recordings.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder {
+    root: PathBuf,
+}
+
+impl Folder {
+    pub(crate) fn open(root: &Path) -> Result<Folder> {
+        private_folder(&root.join(INCOMING))
+            .map_err(|e| Error::Setup(format!("can't create the folder of recordings {}: {e}", root.display())))?;
+        Ok(Folder { root: root.to_owned() })
+    }
+
+    /// Where a recording lies. Two digits of its name are its folder, since some file systems are slow with a million files in one.
+    pub(crate) fn path(&self, key: &BlobKey) -> PathBuf {
+        self.root.join(&key.as_str()[..2]).join(key.as_str())
+    }
+
+    /// Begins a recording.
+    pub(crate) fn create(&self, key: &BlobKey) -> Result<Incoming> {
+        let path = self.root.join(INCOMING).join(key.as_str());
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = file.map_err(|e| Error::io("can't create a recording", e))?;
+        Ok(Incoming { file, path: Some(path), place: self.path(key), written: 0, flushed: 0 })
+    }
+
+    /// Removes a recording, whole or not; one that is not there is fine.
+    pub(crate) fn remove(&self, key: &BlobKey) -> Result<()> {
+        for path in [self.path(key), self.root.join(INCOMING).join(key.as_str())] {
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("can't remove a recording", e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Every recording in the folder that was last written before `age` ago, whole or not.
+    pub(crate) fn list(&self, age: Duration) -> Result<Vec<BlobKey>> {
+        let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+        let failed = |e| Error::io("can't list the recordings", e);
+        let mut out = Vec::new();
+        for folder in fs::read_dir(&self.root).map_err(failed)? {
+            let folder = folder.map_err(failed)?.path();
+            if !folder.is_dir() {
+                continue;
+            }
+            for file in fs::read_dir(folder).map_err(failed)? {
+                let file = file.map_err(failed)?;
+                let Some(key) = file.file_name().to_str().and_then(BlobKey::parse) else { continue };
+                // One that vanished meanwhile is none of ours.
+                let old = file.metadata().and_then(|m| m.modified()).is_ok_and(|written| written <= before);
+                if old {
+                    out.push(key);
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// A recording that comes; removed unless finished.
+pub(crate) struct Incoming {
+    file: File,
+    path: Option<PathBuf>,
+    place: PathBuf,
+    written: u64,
+    flushed: u64,
+}
+
+impl Incoming {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|e| Error::io("can't write a recording", e))?;
+        self.written += bytes.len() as u64;
+        if self.written - self.flushed >= WRITEBACK {
+            begin_writeback(&self.file, self.flushed, self.written - self.flushed);
+            self.flushed = self.written;
+        }
+        Ok(())
+    }
+
+    /// Brings the recording to its place, on disk.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let failed = |e| Error::io("can't bring a recording to disk", e);
+        let Some(path) = self.path.take() else { return Ok(()) };
+        let finish = || {
+            self.file.sync_all()?;
+            let folder = self.place.parent().unwrap_or(Path::new("."));
+            if !folder.exists() {
+                private_folder(folder)?;
+                sync_folder(folder.parent().unwrap_or(Path::new(".")))?;
+            }
+            fs::rename(&path, &self.place)?;
+            sync_folder(folder)
+        };
+        finish().map_err(|e| {
+            // The sweep finds what can't be removed now.
+            let _ = fs::remove_file(&path);
+            failed(e)
+        })
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // The sweep finds what can't be removed now.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Tells the kernel to begin writing a range to disk, without waiting for it.
+fn begin_writeback(file: &File, start: u64, length: u64) {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the descriptor is open for as long as `file` lives, and the call touches no memory of ours. Its failure only means that the last
+        // step takes longer.
+        unsafe {
+            libc::sync_file_range(file.as_raw_fd(), start as i64, length as i64, libc::SYNC_FILE_RANGE_WRITE);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (file, start, length);
+}

@@ -1,0 +1,215 @@
+//! Recordings: bytes that come as a stream, lie in a folder or a bucket, and are read as a stream, a range or a file.
+//!
+//! The name of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
+
+mod chunks;
+mod local;
+mod read;
+#[cfg(feature = "object-store")]
+mod remote;
+mod write;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use read::{BlobReader, ReadSeek};
+pub use write::Upload;
+
+use crate::Store;
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::random;
+use local::Folder;
+
+/// The name of a recording: 32 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlobKey(String);
+
+impl BlobKey {
+    fn draw() -> Result<BlobKey> {
+        random::token::<16>().map(BlobKey)
+    }
+
+    /// A name from its text, if it is one.
+    pub fn parse(text: &str) -> Option<BlobKey> {
+        let valid = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        valid.then(|| BlobKey(text.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BlobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A recording that is whole and durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// Its name.
+    pub key: BlobKey,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Whether it is sealed at rest.
+    pub is_sealed: bool,
+    /// SHA-256 of its bytes, known when it was just uploaded.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// How a decoder may read a recording.
+pub enum BlobSource {
+    /// A file as it is.
+    Path(PathBuf),
+    /// Through the store: sealed, or far away. To be read from a thread that may block.
+    Reader(Box<dyn ReadSeek>),
+}
+
+/// Where recordings lie.
+pub(crate) enum Blobs {
+    Local(Folder),
+    #[cfg(feature = "object-store")]
+    Remote(remote::Bucket),
+}
+
+impl Blobs {
+    pub(crate) fn open(place: &str) -> Result<Blobs> {
+        match place.split_once("://") {
+            None => Folder::open(Path::new(place)).map(Blobs::Local),
+            Some(("file", path)) => Folder::open(Path::new(path)).map(Blobs::Local),
+            #[cfg(feature = "object-store")]
+            Some(_) => remote::Bucket::open(place).map(Blobs::Remote),
+            #[cfg(not(feature = "object-store"))]
+            Some((scheme, _)) => {
+                Err(Error::Setup(format!("this build keeps recordings in folders, not in {scheme}://")))
+            }
+        }
+    }
+
+    pub(crate) async fn remove(&self, key: &BlobKey) -> Result<()> {
+        match self {
+            Blobs::Local(folder) => {
+                let (folder, key) = (folder.clone(), key.clone());
+                blocking(move || folder.remove(&key)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.remove(key).await,
+        }
+    }
+
+    /// Names of recordings that were last written before `age` ago.
+    pub(crate) async fn list(&self, age: std::time::Duration) -> Result<Vec<BlobKey>> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.list(age)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.list(age).await,
+        }
+    }
+}
+
+/// Runs what waits for the disk on a thread for that.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(e) => Err(Error::Blob(format!("the work was stopped: {e}"))),
+    }
+}
+
+fn blob(row: &Row) -> Result<Blob> {
+    let key: String = row.get("key")?;
+    Ok(Blob {
+        key: BlobKey::parse(&key).ok_or_else(|| Error::Damaged(format!("{key:?} is no recording's name")))?,
+        account: AccountId(row.get::<Option<i64>>("account_id")?.unwrap_or_default()),
+        size: u64::try_from(row.get::<i64>("size")?).unwrap_or(0),
+        is_sealed: row.get("is_sealed")?,
+        sha256: None,
+    })
+}
+
+/// The recording of a transcript.
+pub(crate) async fn of_transcript(tx: &mut Tx, id: TranscriptId) -> Result<Option<Blob>> {
+    let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE transcript_id = $1 AND state = 'live'";
+    tx.optional(sql, args![id]).await?.as_ref().map(blob).transpose()
+}
+
+impl Store {
+    /// The recording of a transcript, if it was kept.
+    pub async fn recording(&self, account: AccountId, id: TranscriptId) -> Result<Blob> {
+        let mut tx = self.db().snapshot().await?;
+        let found = of_transcript(&mut tx, id).await?.filter(|blob| blob.account == account);
+        found.ok_or(Error::NotFound("recording"))
+    }
+
+    /// The file of a recording, when it is one that can be read as it is.
+    pub fn local_path(&self, blob: &Blob) -> Option<PathBuf> {
+        match self.blobs() {
+            Blobs::Local(folder) if !blob.is_sealed => Some(folder.path(&blob.key)),
+            _ => None,
+        }
+    }
+
+    /// How a decoder may read a recording.
+    pub async fn source(&self, blob: &Blob) -> Result<BlobSource> {
+        match self.local_path(blob) {
+            Some(path) => Ok(BlobSource::Path(path)),
+            None => Ok(BlobSource::Reader(Box::new(self.read(blob, None).await?.into_blocking()))),
+        }
+    }
+
+    /// Drops an upload that nobody wants after all.
+    pub async fn discard(&self, key: &BlobKey) -> Result<()> {
+        let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'uploading'";
+        if self.db().execute(sql, args![key.as_str()]).await? > 0 {
+            self.blobs().remove(key).await?;
+            self.forget_blob(key).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_blob(&self, key: &BlobKey) -> Result<()> {
+        let sql = "DELETE FROM blobs WHERE key = $1 AND state = 'deleting'";
+        self.db().execute(sql, args![key.as_str()]).await.map(drop)
+    }
+
+    /// Removes the recording of a transcript that a committed transaction has given up. What was committed stands whether or not that works.
+    pub(crate) async fn remove_recording(&self, id: TranscriptId) {
+        if let Err(error) = self.remove_deleted(None, Some(id)).await {
+            tracing::warn!(%error, transcript = %id, "a recording that nobody needs is left to the sweep");
+        }
+    }
+
+    /// Removes recordings that a committed transaction has given up, all or those of an account or transcript.
+    pub(crate) async fn remove_deleted(
+        &self,
+        account: Option<AccountId>,
+        transcript: Option<TranscriptId>,
+    ) -> Result<Vec<BlobKey>> {
+        let rows = self
+            .db()
+            .all(
+                "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
+                     AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)",
+                args![account, transcript],
+            )
+            .await?;
+        let mut removed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let key = blob(row)?.key;
+            // What can't be removed now stays in the table for the sweep.
+            self.blobs().remove(&key).await?;
+            self.forget_blob(&key).await?;
+            removed.push(key);
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,111 @@
+//! What an owner changes of a transcript.
+
+use std::collections::BTreeMap;
+
+use hark_api::Word;
+
+use crate::db::args;
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::transcript::{self, Transcript, name_place, title_place};
+use crate::{Store, random, segment};
+
+/// What to change of a transcript; what is `None` or empty stays.
+#[derive(Debug, Clone, Default)]
+pub struct TranscriptEdit {
+    /// Another title.
+    pub title: Option<String>,
+    /// Whether its public page is on.
+    pub shared: Option<bool>,
+    /// Names for speakers, by label or by the name they have now; an empty name takes the name away.
+    pub speakers: BTreeMap<String, String>,
+    /// Other text for segments.
+    pub segments: Vec<SegmentEdit>,
+}
+
+/// Other text for one segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentEdit {
+    /// Which segment, from 0.
+    pub position: i64,
+    /// What was said.
+    pub text: String,
+}
+
+impl Store {
+    /// Changes a transcript and gives it as it is now; all of the edit or nothing of it.
+    pub async fn edit_transcript(
+        &self,
+        account: AccountId,
+        id: TranscriptId,
+        edit: &TranscriptEdit,
+    ) -> Result<Transcript> {
+        let sealer = self.sealer(account).await?;
+        let mut tx = self.db().begin().await?;
+        let lock =
+            format!("SELECT id, share_token FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
+        let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
+        if let Some(title) = &edit.title {
+            let sealed = sealer.seal(&title_place(id), title.as_bytes())?;
+            tx.execute("UPDATE transcripts SET title = $1 WHERE id = $2", args![&sealed, id]).await?;
+        }
+        if let Some(shared) = edit.shared {
+            // The token stays while sharing is off, so that a link works again when it is on again.
+            let token = match row.get::<Option<String>>("share_token")? {
+                Some(token) => token,
+                None => random::token::<16>()?,
+            };
+            let sql = "UPDATE transcripts SET is_shared = $1, share_token = $2 WHERE id = $3";
+            tx.execute(sql, args![shared, &token, id]).await?;
+        }
+        if !edit.speakers.is_empty() {
+            let names = transcript::names(&mut tx, &sealer, id).await?;
+            let labels = tx
+                .all(
+                    "SELECT DISTINCT speaker FROM segments WHERE transcript_id = $1 AND speaker IS NOT NULL",
+                    args![id],
+                )
+                .await?;
+            let labels: Vec<String> = labels.iter().map(|row| row.get("speaker")).collect::<Result<_>>()?;
+            for (speaker, name) in &edit.speakers {
+                let named = || names.iter().find(|(_, name)| *name == speaker).map(|(label, _)| label);
+                let label = labels.iter().find(|label| *label == speaker).or_else(named);
+                let label = label.ok_or(Error::NotFound("speaker"))?;
+                tx.execute("DELETE FROM speaker_names WHERE transcript_id = $1 AND label = $2", args![id, label])
+                    .await?;
+                if !name.is_empty() {
+                    let sealed = sealer.seal(&name_place(id, label), name.as_bytes())?;
+                    let sql = "INSERT INTO speaker_names (transcript_id, label, name) VALUES ($1, $2, $3)";
+                    tx.execute(sql, args![id, label, &sealed]).await?;
+                }
+            }
+        }
+        for change in &edit.segments {
+            let old = segment::read_one(&mut tx, &sealer, id, change.position).await?;
+            let words = retime(&change.text, &old.words);
+            let new = hark_api::Segment { text: change.text.clone(), words, ..old.clone() };
+            let body = segment::seal_body(&sealer, id, change.position, &new.text, &new.words)?;
+            let sql = "UPDATE segments SET body = $1 WHERE transcript_id = $2 AND position = $3";
+            tx.execute(sql, args![&body, id, change.position]).await?;
+            let more = segment::words_in(&new) - segment::words_in(&old);
+            tx.execute("UPDATE transcripts SET word_count = word_count + $1 WHERE id = $2", args![more, id]).await?;
+        }
+        if !edit.segments.is_empty() {
+            // What was made of the old text no longer fits.
+            tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
+            tx.execute("UPDATE transcripts SET summary = NULL WHERE id = $1", args![id]).await?;
+        }
+        let edited = transcript::find(&mut tx, &sealer, account, id).await?;
+        tx.commit().await?;
+        Ok(edited)
+    }
+}
+
+/// The words of an edited text: each takes the time of the word it stands for when there are as many, otherwise times can't be told.
+fn retime(text: &str, old: &[Word]) -> Vec<Word> {
+    let new: Vec<&str> = text.split_whitespace().collect();
+    if new.len() != old.len() {
+        return Vec::new();
+    }
+    old.iter().zip(new).map(|(old, new)| Word { word: new.to_owned(), ..old.clone() }).collect()
+}

@@ -1,0 +1,131 @@
+//! Requests that a client may repeat without harm.
+
+use std::time::Duration;
+
+use crate::Store;
+use crate::clock::Micros;
+use crate::db::{Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, Owner, TranscriptId};
+use crate::job::IdempotencyKey;
+
+/// A request whose process died counts as never made after this long.
+const UNDER_WAY: Duration = Duration::from_secs(600);
+
+/// An answer that is given again to a repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The media type of the body.
+    pub content_type: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Whether a request came before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Idempotency {
+    /// It is new: do it, then [`Store::finish_idempotent`] or [`Store::abandon_idempotent`].
+    New,
+    /// The first is still under way.
+    UnderWay,
+    /// This was the answer.
+    Done(StoredAnswer),
+}
+
+fn place(owner: &str, key: &str) -> String {
+    format!("idempotency.answer/{owner}/{key}")
+}
+
+impl Store {
+    /// Claims the name of a request; [`Error::KeyReused`] when the name stands for another request.
+    pub async fn begin_idempotent(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Idempotency> {
+        let account = self.account_of(owner);
+        let owner = owner.name();
+        let sealer = self.sealer(account).await?;
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        tx.execute(
+            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at <= $3",
+            args![&owner, &name.key, now],
+        )
+        .await?;
+        let claimed = tx
+            .execute(
+                "INSERT INTO idempotency (owner, key, account_id, fingerprint, expires_at) VALUES ($1, $2, $3, $4, $5)
+                 ON CONFLICT (owner, key) DO NOTHING",
+                args![&owner, &name.key, account, &name.fingerprint, self.until(UNDER_WAY)],
+            )
+            .await?;
+        if claimed > 0 {
+            tx.commit().await?;
+            return Ok(Idempotency::New);
+        }
+        let sql = "SELECT fingerprint, answer, status, content_type FROM idempotency WHERE owner = $1 AND key = $2";
+        // It may have been abandoned just now; whoever asks again finds it free.
+        let Some(row) = tx.optional(sql, args![&owner, &name.key]).await? else { return Ok(Idempotency::UnderWay) };
+        if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
+            return Err(Error::KeyReused);
+        }
+        let Some(answer) = row.get::<Option<Vec<u8>>>("answer")? else { return Ok(Idempotency::UnderWay) };
+        Ok(Idempotency::Done(StoredAnswer {
+            status: row.get::<Option<i64>>("status")?.and_then(|s| u16::try_from(s).ok()).unwrap_or(200),
+            content_type: row.get::<Option<String>>("content_type")?.unwrap_or_default(),
+            body: sealer.open(&place(&owner, &name.key), &answer)?,
+        }))
+    }
+
+    /// Keeps the answer of a request for its repeats.
+    pub async fn finish_idempotent(&self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
+        let sealer = self.sealer(self.account_of(owner)).await?;
+        let owner = owner.name();
+        let body = sealer.seal(&place(&owner, &name.key), &answer.body)?;
+        let sql = "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4 WHERE owner = $5 AND key = $6";
+        let status = i64::from(answer.status);
+        let until = self.until(name.keep);
+        self.db().execute(sql, args![&body, status, &answer.content_type, until, &owner, &name.key]).await.map(drop)
+    }
+
+    /// Frees the name of a request that failed, so that it may be tried again.
+    pub async fn abandon_idempotent(&self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
+        let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL";
+        self.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
+    }
+}
+
+/// The transcript that an earlier job of this name makes or made.
+pub(crate) async fn repeated_job(
+    tx: &mut Tx,
+    owner: &str,
+    name: &IdempotencyKey,
+    now: Micros,
+) -> Result<Option<TranscriptId>> {
+    let sql = "SELECT fingerprint, transcript_id FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+    let Some(row) = tx.optional(sql, args![owner, &name.key, now]).await? else { return Ok(None) };
+    let transcript: Option<i64> = row.get("transcript_id")?;
+    if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
+        return Err(Error::KeyReused);
+    }
+    transcript.map(|id| Some(TranscriptId(id))).ok_or(Error::KeyReused)
+}
+
+/// Notes that a request of this name made a job. The account must be locked.
+pub(crate) async fn record_job(
+    tx: &mut Tx,
+    owner: &str,
+    account: AccountId,
+    name: &IdempotencyKey,
+    transcript: TranscriptId,
+    now: Micros,
+) -> Result<()> {
+    let until = now.saturating_add(crate::clock::micros(name.keep));
+    // What is there is over, or the job would be a repeat.
+    tx.execute("DELETE FROM idempotency WHERE owner = $1 AND key = $2", args![owner, &name.key]).await?;
+    tx.execute(
+        "INSERT INTO idempotency (owner, key, account_id, fingerprint, transcript_id, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        args![owner, &name.key, account, &name.fingerprint, transcript, until],
+    )
+    .await
+    .map(drop)
+}

@@ -1,0 +1,297 @@
+//! Accepting work: everything that a job needs is there in one transaction, or nothing is.
+
+use std::time::Duration;
+
+use hark_api::TranscriptionResult;
+
+use crate::anonymous::{self, AnonymousLimit};
+use crate::clock::{day_of, micros};
+use crate::db::{Tx, args};
+use crate::error::{Error, Limit, Result};
+use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
+use crate::ledger::{self, Settled, job_reference};
+use crate::queue::{Lane, request_place};
+use crate::seal::Sealer;
+use crate::transcript::title_place;
+use crate::webhook::{self, WebhookTarget};
+use crate::{Blob, Change, Store, idempotency, key, random, segment, usage};
+
+/// A transcript to make.
+#[derive(Debug, Clone, Default)]
+pub struct NewTranscript {
+    /// What to call it.
+    pub title: String,
+    /// `api`, `web` or `stream`.
+    pub source_type: String,
+    /// The language asked for.
+    pub language: String,
+    /// The model asked for.
+    pub model: String,
+}
+
+/// A job to accept.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// Whom it counts for.
+    pub owner: Owner,
+    /// The transcript it makes.
+    pub transcript: NewTranscript,
+    /// What to do; opaque here.
+    pub request: String,
+    /// The recording, uploaded and durable.
+    pub blob: Blob,
+    /// Length of the audio as probed.
+    pub seconds: f64,
+    /// Minutes that it counts for, rounded up.
+    pub minutes: i64,
+    /// Credits to hold; none for anonymous use.
+    pub hold: i64,
+    /// How urgent it is.
+    pub lane: Lane,
+    /// The key whose month it counts against.
+    pub key: Option<KeyId>,
+    /// Jobs that the owner may have waiting or running, this one included.
+    pub max_live: Option<i64>,
+    /// Jobs that may wait in all, this one included.
+    pub max_queued: Option<i64>,
+    /// What the address of anonymous use may use a day.
+    pub anonymous_limit: Option<AnonymousLimit>,
+    /// Makes a repeat of the request safe.
+    pub idempotency: Option<IdempotencyKey>,
+    /// Whom to tell when it is done.
+    pub webhook: Option<WebhookTarget>,
+}
+
+/// The name that a client gave to a request, and what the request was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The name.
+    pub key: String,
+    /// A hash of everything that makes the request what it is.
+    pub fingerprint: Vec<u8>,
+    /// How long a repeat is recognized.
+    pub keep: Duration,
+}
+
+/// What became of a job that was handed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It waits in the queue.
+    New {
+        /// The transcript it makes.
+        transcript: TranscriptId,
+        /// The job.
+        job: JobId,
+    },
+    /// The same request came before; the recording that came with this one was dropped.
+    Repeat {
+        /// The transcript of the first.
+        transcript: TranscriptId,
+    },
+}
+
+/// Ids are drawn from 40 bits: too many to try, few enough for people and for JavaScript's numbers.
+fn draw_id() -> Result<TranscriptId> {
+    let number = u64::from_le_bytes(random::bytes::<8>()?);
+    Ok(TranscriptId((number >> 24) as i64 | 1 << 39))
+}
+
+impl Store {
+    /// Puts a job into the queue: transcript, job, hold, counts, idempotency key and webhook in one transaction. When it is refused, or is a repeat, the
+    /// recording is removed.
+    pub async fn accept(&self, new: NewJob) -> Result<Accepted> {
+        if new.blob.account != self.account_of(&new.owner) {
+            return Err(Error::Conflict("the recording belongs to another account"));
+        }
+        let accepted = self.accept_blob(&new).await;
+        if let Ok(Accepted::New { .. }) = accepted {
+            self.tell(Change::Queued);
+        } else if let Err(error) = self.discard(&new.blob.key).await {
+            tracing::warn!(%error, "a recording that was not accepted is left to the sweep");
+        }
+        accepted
+    }
+
+    async fn accept_blob(&self, new: &NewJob) -> Result<Accepted> {
+        let account = self.account_of(&new.owner);
+        let sealer = self.sealer(account).await?;
+        let owner = new.owner.name();
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        ledger::lock(&mut tx, account).await?;
+        if let Some(name) = &new.idempotency
+            && let Some(transcript) = idempotency::repeated_job(&mut tx, &owner, name, now).await?
+        {
+            return Ok(Accepted::Repeat { transcript });
+        }
+        check_room(&mut tx, new, &owner).await?;
+        let transcript =
+            insert_transcript(&mut tx, &sealer, account, &owner, &new.transcript, new.seconds, now).await?;
+        let key_month = match new.key {
+            Some(id) => Some(key::use_minutes(&mut tx, id, new.minutes, now).await?),
+            None => None,
+        };
+        let anonymous_day = match &new.owner {
+            Owner::Anonymous(address) => {
+                let day = day_of(now);
+                anonymous::take(&mut tx, address, day, new.minutes, new.anonymous_limit).await?;
+                Some(day)
+            }
+            Owner::Account(_) => None,
+        };
+        let request = sealer.seal(&request_place(transcript), new.request.as_bytes())?;
+        let row = tx
+            .one(
+                "INSERT INTO jobs (transcript_id, account_id, owner, lane, state, request, seconds, minutes, key_id, key_month, anonymous_day,
+                     attempts, queued_at)
+                 VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, 0, $11) RETURNING id",
+                args![
+                    transcript,
+                    account,
+                    &owner,
+                    new.lane.number(),
+                    &request,
+                    new.seconds,
+                    new.minutes,
+                    new.key,
+                    key_month,
+                    anonymous_day,
+                    now
+                ],
+            )
+            .await?;
+        let job = JobId(row.get("id")?);
+        if new.hold > 0 {
+            ledger::hold(&mut tx, account, &job_reference(job), new.hold, None, now).await?;
+        }
+        let live = tx
+            .execute(
+                "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2 WHERE key = $3 AND account_id = $4 AND state = 'uploading'",
+                args![transcript, new.blob.size as i64, new.blob.key.as_str(), account],
+            )
+            .await?;
+        if live == 0 {
+            return Err(Error::Conflict("the upload took too long and was given up; please send it again"));
+        }
+        if let Some(name) = &new.idempotency {
+            idempotency::record_job(&mut tx, &owner, account, name, transcript, now).await?;
+        }
+        if let Some(target) = &new.webhook {
+            webhook::insert(&mut tx, &sealer, account, transcript, target, now).await?;
+        }
+        tx.commit().await?;
+        Ok(Accepted::New { transcript, job })
+    }
+
+    /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request. Asked before an upload begins, it saves
+    /// the upload.
+    pub async fn repeated(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<TranscriptId>> {
+        let mut tx = self.db().snapshot().await?;
+        idempotency::repeated_job(&mut tx, &owner.name(), name, self.now()).await
+    }
+
+    /// Keeps a transcript that came about without a job (a live session), charges the hold of its session and counts its usage, in one transaction.
+    pub async fn save_transcript(
+        &self,
+        account: AccountId,
+        new: &NewTranscript,
+        result: &TranscriptionResult,
+        hold: Option<(&str, i64)>,
+    ) -> Result<(TranscriptId, Option<Settled>)> {
+        let sealer = self.sealer(account).await?;
+        let now = self.now();
+        let words: i64 = result.segments.iter().map(segment::words_in).sum();
+        let owner = Owner::Account(account).name();
+        let mut tx = self.db().begin().await?;
+        ledger::lock(&mut tx, account).await?;
+        let id = insert_transcript(&mut tx, &sealer, account, &owner, new, result.duration, now).await?;
+        segment::write(&mut tx, id, &segment::seal_all(&sealer, id, &result.segments)?).await?;
+        tx.execute(
+            "UPDATE transcripts SET status = 'completed', progress = 100, language = $1, word_count = $2, num_speakers = $3, model = $4,
+                 completed_at = $5
+             WHERE id = $6",
+            args![
+                &result.language,
+                words,
+                segment::speakers(&result.segments).len() as i64,
+                &result.model,
+                now,
+                id
+            ],
+        )
+        .await?;
+        let settled = match hold {
+            Some((reference, used)) => {
+                let settled = ledger::settle(&mut tx, reference, used, "live transcription", now).await?;
+                Some(settled.ok_or(Error::NotFound("hold"))?)
+            }
+            None => None,
+        };
+        usage::count(&mut tx, account, result.duration, words, now).await?;
+        tx.commit().await?;
+        Ok((id, settled))
+    }
+
+    /// The time until which an answer to a request made now is kept.
+    pub(crate) fn until(&self, keep: Duration) -> i64 {
+        self.now().saturating_add(micros(keep))
+    }
+}
+
+/// Fails when the owner has too many jobs or the queue is full.
+async fn check_room(tx: &mut Tx, new: &NewJob, owner: &str) -> Result<()> {
+    if let Some(limit) = new.max_live {
+        let used: i64 =
+            tx.one("SELECT count(*) AS live FROM jobs WHERE owner = $1", args![owner]).await?.get("live")?;
+        if used >= limit {
+            return Err(Error::Limit { what: Limit::ConcurrentJobs, limit, used });
+        }
+    }
+    if let Some(most) = new.max_queued {
+        let row = tx.one("SELECT count(*) AS waiting FROM jobs WHERE state = 'queued'", &[]).await?;
+        let length: i64 = row.get("waiting")?;
+        if length >= most {
+            return Err(Error::QueueFull { length });
+        }
+    }
+    Ok(())
+}
+
+/// Inserts a transcript that waits, under an id that nobody has.
+async fn insert_transcript(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    owner: &str,
+    new: &NewTranscript,
+    seconds: f64,
+    now: i64,
+) -> Result<TranscriptId> {
+    loop {
+        let id = draw_id()?;
+        let title = sealer.seal(&title_place(id), new.title.as_bytes())?;
+        let inserted = tx
+            .execute(
+                "INSERT INTO transcripts (id, account_id, owner, title, status, progress, language, duration_seconds, word_count, num_speakers,
+                     source_type, model, is_encrypted, is_shared, created_at)
+                 VALUES ($1, $2, $3, $4, 'queued', 0, $5, $6, 0, 0, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
+                args![
+                    id,
+                    account,
+                    owner,
+                    &title,
+                    &new.language,
+                    seconds,
+                    &new.source_type,
+                    &new.model,
+                    sealer.is_sealing(),
+                    false,
+                    now
+                ],
+            )
+            .await?;
+        if inserted > 0 {
+            return Ok(id);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Keys, tokens and sessions: who may act for an account.
+//!
+//! A secret is made here, shown once and stored only as its SHA-256, which is also how it is found: 256 random bits need no slow hash.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::Store;
+use crate::clock::{Micros, micros, month_of};
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Limit, Result};
+use crate::ids::{AccountId, KeyId};
+use crate::plan::Plan;
+use crate::random;
+
+/// `last_used` is for people, who don't need it to the second; writing it for each request would cost one.
+const LAST_USED_STEP: Micros = 60_000_000;
+/// How much of a secret may be shown.
+const PREFIX: usize = 12;
+
+/// What a secret is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// An API key: `svc_`.
+    Service,
+    /// A user's API token, made at sign-in: `usr_`.
+    User,
+    /// A session of the web app: `ses_`.
+    Session,
+    /// Confirms an email address, once: `cnf_`.
+    Confirmation,
+    /// Sets a new password, once: `rst_`.
+    Reset,
+}
+
+impl KeyKind {
+    const ALL: [KeyKind; 5] =
+        [KeyKind::Service, KeyKind::User, KeyKind::Session, KeyKind::Confirmation, KeyKind::Reset];
+
+    fn name(self) -> &'static str {
+        match self {
+            KeyKind::Service => "svc",
+            KeyKind::User => "usr",
+            KeyKind::Session => "ses",
+            KeyKind::Confirmation => "cnf",
+            KeyKind::Reset => "rst",
+        }
+    }
+
+    fn parse(name: &str) -> Result<KeyKind> {
+        KeyKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| Error::Damaged(format!("no key is of kind {name:?}")))
+    }
+}
+
+/// A secret that was just made; it can't be had again.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself, to hand to its owner.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({}…)", &self.0[..PREFIX])
+    }
+}
+
+/// A key to make.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// What it is for.
+    pub kind: KeyKind,
+    /// What its owner calls it.
+    pub name: String,
+    /// Requests a minute.
+    pub rate_limit: i64,
+    /// Minutes of audio a month.
+    pub monthly_limit_minutes: i64,
+    /// How long it is valid; for ever by default.
+    pub valid_for: Option<Duration>,
+}
+
+impl NewKey {
+    /// A key with the contract's limits: 60 requests a minute, 5,000 minutes a month.
+    pub fn new(kind: KeyKind, name: impl Into<String>) -> NewKey {
+        NewKey { kind, name: name.into(), rate_limit: 60, monthly_limit_minutes: 5000, valid_for: None }
+    }
+}
+
+/// A key as stored, without its secret.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Key {
+    /// Its id.
+    pub id: KeyId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// What it is for.
+    pub kind: KeyKind,
+    /// What its owner calls it.
+    pub name: String,
+    /// The first characters of the secret.
+    pub prefix: String,
+    /// Whether it was not revoked.
+    pub is_active: bool,
+    /// Requests a minute.
+    pub rate_limit: i64,
+    /// Minutes of audio a month.
+    pub monthly_limit_minutes: i64,
+    /// When it was used last, to the minute.
+    pub last_used: Option<Micros>,
+    /// When it was made.
+    pub created_at: Micros,
+    /// When it ends by itself.
+    pub expires_at: Option<Micros>,
+}
+
+/// What a valid secret stands for: all that a request needs to know, in one look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Credential {
+    /// The key.
+    pub key: Key,
+    /// The plan of its account.
+    pub plan: Plan,
+    /// Whether the plan is in force.
+    pub plan_active: bool,
+    /// Whether the account may manage others.
+    pub is_admin: bool,
+    /// Whether the account's address was confirmed.
+    pub is_confirmed: bool,
+}
+
+const COLUMNS: &str = "k.id AS id, k.account_id AS account_id, k.kind AS kind, k.name AS name, k.prefix AS prefix, k.is_active AS is_active,
+    k.rate_limit AS rate_limit, k.monthly_limit_minutes AS monthly_limit_minutes, k.last_used AS last_used, k.created_at AS created_at,
+    k.expires_at AS expires_at";
+
+fn key(row: &Row) -> Result<Key> {
+    Ok(Key {
+        id: KeyId(row.get("id")?),
+        account: AccountId(row.get("account_id")?),
+        kind: KeyKind::parse(&row.get::<String>("kind")?)?,
+        name: row.get("name")?,
+        prefix: row.get("prefix")?,
+        is_active: row.get("is_active")?,
+        rate_limit: row.get("rate_limit")?,
+        monthly_limit_minutes: row.get("monthly_limit_minutes")?,
+        last_used: row.get("last_used")?,
+        created_at: row.get("created_at")?,
+        expires_at: row.get("expires_at")?,
+    })
+}
+
+/// Whether a text has the shape of a secret of this kind; saves a look into the database.
+fn has_shape(secret: &str, kind: Option<KeyKind>) -> bool {
+    let Some((name, digits)) = secret.split_once('_') else { return false };
+    digits.len() == 64
+        && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        && match kind {
+            Some(kind) => name == kind.name(),
+            None => KeyKind::ALL.iter().any(|kind| kind.name() == name),
+        }
+}
+
+fn hash(secret: &str) -> Vec<u8> {
+    Sha256::digest(secret.as_bytes()).to_vec()
+}
+
+impl Store {
+    /// Makes a key. The secret is in the answer and nowhere else.
+    pub async fn create_key(&self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
+        let now = self.now();
+        let secret = Secret(format!("{}_{}", new.kind.name(), random::token::<32>()?));
+        let expires_at = new.valid_for.map(|valid| now.saturating_add(micros(valid)));
+        let mut tx = self.db().begin().await?;
+        let found = tx.optional("SELECT id FROM accounts WHERE id = $1", args![account]).await?;
+        found.ok_or(Error::NotFound("account"))?;
+        let row = tx
+            .one(
+                "INSERT INTO keys (account_id, kind, name, prefix, hash, is_active, rate_limit, monthly_limit_minutes, created_at, expires_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+                args![
+                    account,
+                    new.kind.name(),
+                    &new.name,
+                    &secret.0[..PREFIX],
+                    &hash(&secret.0),
+                    true,
+                    new.rate_limit,
+                    new.monthly_limit_minutes,
+                    now,
+                    expires_at
+                ],
+            )
+            .await?;
+        let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
+        let made = key(&tx.one(&sql, args![row.get::<i64>("id")?]).await?)?;
+        tx.commit().await?;
+        Ok((made, secret))
+    }
+
+    /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or over. Confirmations and resets are not credentials.
+    pub async fn authenticate(&self, secret: &str) -> Result<Credential> {
+        if !has_shape(secret, None) {
+            return Err(Error::NotFound("key"));
+        }
+        let now = self.now();
+        let sql = format!(
+            "SELECT {COLUMNS}, a.plan AS plan, a.plan_active AS plan_active, a.is_admin AS is_admin, a.is_confirmed AS is_confirmed
+             FROM keys k JOIN accounts a ON a.id = k.account_id
+             WHERE k.hash = $1 AND k.is_active = $2 AND (k.expires_at IS NULL OR k.expires_at > $3)
+                 AND k.kind IN ('svc', 'usr', 'ses')"
+        );
+        let row = self.db().optional(&sql, args![&hash(secret), true, now]).await?.ok_or(Error::NotFound("key"))?;
+        let credential = Credential {
+            key: key(&row)?,
+            plan: row.get::<String>("plan")?.parse()?,
+            plan_active: row.get("plan_active")?,
+            is_admin: row.get("is_admin")?,
+            is_confirmed: row.get("is_confirmed")?,
+        };
+        if credential.key.last_used.is_none_or(|last| last < now - LAST_USED_STEP) {
+            self.touch_key(credential.key.id).await?;
+        }
+        Ok(credential)
+    }
+
+    /// Notes that a key was used, at most once a minute; for servers that remember credentials for a while.
+    pub async fn touch_key(&self, id: KeyId) -> Result<()> {
+        let now = self.now();
+        let sql = "UPDATE keys SET last_used = $1 WHERE id = $2 AND (last_used IS NULL OR last_used < $3)";
+        self.db().execute(sql, args![now, id, now - LAST_USED_STEP]).await.map(drop)
+    }
+
+    /// The keys of an account of one kind, oldest first, revoked ones too.
+    pub async fn keys_of(&self, account: AccountId, kind: KeyKind) -> Result<Vec<Key>> {
+        let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.account_id = $1 AND k.kind = $2 ORDER BY k.id");
+        self.db().all(&sql, args![account, kind.name()]).await?.iter().map(key).collect()
+    }
+
+    /// Revokes a key of the account; [`Error::NotFound`] when it has no such active key.
+    pub async fn revoke_key(&self, account: AccountId, id: KeyId) -> Result<()> {
+        let sql = "UPDATE keys SET is_active = $1 WHERE id = $2 AND account_id = $3 AND is_active = $4";
+        match self.db().execute(sql, args![false, id, account, true]).await? {
+            0 => Err(Error::NotFound("key")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Revokes all keys of a kind: signing out everywhere, after a new password.
+    pub async fn revoke_all(&self, account: AccountId, kind: KeyKind) -> Result<u64> {
+        let sql = "UPDATE keys SET is_active = $1 WHERE account_id = $2 AND kind = $3 AND is_active = $4";
+        self.db().execute(sql, args![false, account, kind.name(), true]).await
+    }
+
+    /// Uses up a secret that is valid once (a confirmation, a reset) and gives its account.
+    pub async fn redeem(&self, secret: &str, kind: KeyKind) -> Result<AccountId> {
+        if !has_shape(secret, Some(kind)) {
+            return Err(Error::NotFound("key"));
+        }
+        let mut tx = self.db().begin().await?;
+        let row = tx
+            .optional(
+                "DELETE FROM keys WHERE hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)
+                 RETURNING account_id",
+                args![&hash(secret), kind.name(), true, self.now()],
+            )
+            .await?;
+        tx.commit().await?;
+        Ok(AccountId(row.ok_or(Error::NotFound("key"))?.get("account_id")?))
+    }
+
+    /// Minutes of audio that a key has used this month.
+    pub async fn key_minutes(&self, id: KeyId) -> Result<i64> {
+        let month = month_of(self.now());
+        let sql = "SELECT minutes FROM key_months WHERE key_id = $1 AND month = $2";
+        self.db().optional(sql, args![id, month]).await?.map_or(Ok(0), |row| row.get("minutes"))
+    }
+
+    /// Counts minutes for a key, outside of jobs; [`Limit::MonthlyMinutes`] when they are used up.
+    pub async fn use_key_minutes(&self, id: KeyId, minutes: i64) -> Result<()> {
+        let mut tx = self.db().begin().await?;
+        use_minutes(&mut tx, id, minutes, self.now()).await?;
+        tx.commit().await
+    }
+}
+
+/// Counts minutes against a key's month and gives the month.
+pub(crate) async fn use_minutes(tx: &mut Tx, id: KeyId, minutes: i64, now: Micros) -> Result<i64> {
+    let month = month_of(now);
+    let sql = format!("SELECT monthly_limit_minutes FROM keys WHERE id = $1{}", tx.for_update());
+    let limit: i64 = tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("key"))?.get("monthly_limit_minutes")?;
+    let used = tx.optional("SELECT minutes FROM key_months WHERE key_id = $1 AND month = $2", args![id, month]).await?;
+    let used: i64 = used.map_or(Ok(0), |row| row.get("minutes"))?;
+    if used + minutes > limit {
+        return Err(Error::Limit { what: Limit::MonthlyMinutes, limit, used });
+    }
+    add_minutes(tx, id, month, minutes).await?;
+    Ok(month)
+}
+
+/// Moves a key's count of a month; what was not used is given back as a negative number.
+pub(crate) async fn add_minutes(tx: &mut Tx, id: KeyId, month: i64, minutes: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO key_months (key_id, month, minutes) SELECT id, $2, $3 FROM keys WHERE id = $1
+         ON CONFLICT (key_id, month) DO UPDATE SET minutes = key_months.minutes + excluded.minutes",
+        args![id, month, minutes],
+    )
+    .await
+    .map(drop)
+}

@@ -1,0 +1,322 @@
+//! Credits: an append-only ledger whose sum is the balance.
+//!
+//! A job or a call first holds what it may cost. Settling it releases the hold and charges what was used, in one transaction and once: an entry of a kind
+//! exists once for a reference. The balance in `accounts.credits` moves in the same transaction as its entry.
+
+use std::time::Duration;
+
+use crate::Store;
+use crate::clock::{Micros, micros};
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, JobId};
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Credits given or bought.
+    Grant,
+    /// Set aside for work that begins.
+    Hold,
+    /// A hold that ended.
+    Release,
+    /// Paid for work done.
+    Charge,
+    /// A charge given back.
+    Refund,
+    /// Put right by hand.
+    Adjust,
+}
+
+impl EntryKind {
+    const ALL: [EntryKind; 6] = [
+        EntryKind::Grant,
+        EntryKind::Hold,
+        EntryKind::Release,
+        EntryKind::Charge,
+        EntryKind::Refund,
+        EntryKind::Adjust,
+    ];
+
+    /// The name as stored and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            EntryKind::Grant => "grant",
+            EntryKind::Hold => "hold",
+            EntryKind::Release => "release",
+            EntryKind::Charge => "charge",
+            EntryKind::Refund => "refund",
+            EntryKind::Adjust => "adjust",
+        }
+    }
+}
+
+/// One line of the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Lines are numbered in the order of posting.
+    pub id: i64,
+    /// When it was posted.
+    pub at: Micros,
+    /// What it is.
+    pub kind: EntryKind,
+    /// Credits; what is taken is negative.
+    pub amount: i64,
+    /// What it is about: `job:7` or the name of a call.
+    pub reference: Option<String>,
+    /// Why, for people.
+    pub note: String,
+}
+
+/// How a hold ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// Credits charged.
+    pub charged: i64,
+    /// The balance afterwards.
+    pub credits: i64,
+}
+
+/// An account whose balance is not the sum of its ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unbalanced {
+    /// The account.
+    pub account: AccountId,
+    /// The balance it shows.
+    pub credits: i64,
+    /// What its ledger says.
+    pub sum: i64,
+}
+
+fn entry(row: &Row) -> Result<Entry> {
+    let kind: String = row.get("kind")?;
+    Ok(Entry {
+        id: row.get("id")?,
+        at: row.get("at")?,
+        kind: EntryKind::ALL
+            .into_iter()
+            .find(|k| k.name() == kind)
+            .ok_or_else(|| Error::Damaged(format!("no ledger entry is of kind {kind:?}")))?,
+        amount: row.get("amount")?,
+        reference: row.get("reference")?,
+        note: row.get("note")?,
+    })
+}
+
+/// The name under which a job's entries stand.
+pub(crate) fn job_reference(job: JobId) -> String {
+    format!("job:{job}")
+}
+
+/// Locks the account until the transaction ends and gives its balance. Every transaction that moves credits begins with it, so that two never wait
+/// for each other.
+pub(crate) async fn lock(tx: &mut Tx, account: AccountId) -> Result<i64> {
+    let sql = format!("SELECT credits FROM accounts WHERE id = $1{}", tx.for_update());
+    tx.optional(&sql, args![account]).await?.ok_or(Error::NotFound("account"))?.get("credits")
+}
+
+/// Posts an entry and moves the balance with it; gives the balance.
+pub(crate) async fn post(
+    tx: &mut Tx,
+    account: AccountId,
+    kind: EntryKind,
+    amount: i64,
+    reference: Option<&str>,
+    note: &str,
+    now: Micros,
+) -> Result<i64> {
+    let have = lock(tx, account).await?;
+    let left = have.checked_add(amount).ok_or(Error::Conflict("no account may have that many credits"))?;
+    if left < 0 {
+        return Err(Error::NotEnoughCredits { have, need: -amount });
+    }
+    tx.execute(
+        "INSERT INTO ledger (account_id, at, kind, amount, reference, note) VALUES ($1, $2, $3, $4, $5, $6)",
+        args![account, now, kind.name(), amount, reference, note],
+    )
+    .await?;
+    tx.execute("UPDATE accounts SET credits = $1 WHERE id = $2", args![left, account]).await?;
+    Ok(left)
+}
+
+/// Holds credits for a reference.
+pub(crate) async fn hold(
+    tx: &mut Tx,
+    account: AccountId,
+    reference: &str,
+    amount: i64,
+    expires_at: Option<Micros>,
+    now: Micros,
+) -> Result<i64> {
+    if amount < 0 {
+        return Err(Error::Conflict("a hold can't be negative"));
+    }
+    let left = post(tx, account, EntryKind::Hold, -amount, Some(reference), "", now).await?;
+    tx.execute(
+        "INSERT INTO holds (reference, account_id, amount, expires_at) VALUES ($1, $2, $3, $4)",
+        args![reference, account, amount, expires_at],
+    )
+    .await?;
+    Ok(left)
+}
+
+/// Ends a hold: releases it and charges what was used, at most what the account has. Gives `None` when there is no such hold (any more).
+pub(crate) async fn settle(
+    tx: &mut Tx,
+    reference: &str,
+    used: i64,
+    note: &str,
+    now: Micros,
+) -> Result<Option<Settled>> {
+    let account = tx.optional("SELECT account_id FROM holds WHERE reference = $1", args![reference]).await?;
+    let Some(account) = account else { return Ok(None) };
+    let account = AccountId(account.get("account_id")?);
+    lock(tx, account).await?;
+    // Only now nobody else can end the same hold.
+    let hold = tx.optional("DELETE FROM holds WHERE reference = $1 RETURNING amount", args![reference]).await?;
+    let Some(hold) = hold else { return Ok(None) };
+    let held: i64 = hold.get("amount")?;
+    let mut credits = post(tx, account, EntryKind::Release, held, Some(reference), "", now).await?;
+    // Work that took longer than it was probed for takes what is left, never more.
+    let charged = used.clamp(0, credits);
+    if charged > 0 {
+        credits = post(tx, account, EntryKind::Charge, -charged, Some(reference), note, now).await?;
+    }
+    Ok(Some(Settled { charged, credits }))
+}
+
+impl Store {
+    /// Gives an account credits; gives its balance.
+    pub async fn grant(&self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
+        if amount <= 0 {
+            return Err(Error::Conflict("a grant is at least one credit"));
+        }
+        self.post_alone(account, EntryKind::Grant, amount, None, note).await
+    }
+
+    /// Puts a balance right by hand; it can't go below zero.
+    pub async fn adjust(&self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
+        self.post_alone(account, EntryKind::Adjust, amount, None, note).await
+    }
+
+    /// Gives back the charge of a reference, once.
+    pub async fn refund(&self, account: AccountId, reference: &str, note: &str) -> Result<i64> {
+        let mut tx = self.db().begin().await?;
+        lock(&mut tx, account).await?;
+        let charge = tx
+            .optional(
+                "SELECT amount FROM ledger WHERE account_id = $1 AND reference = $2 AND kind = 'charge'",
+                args![account, reference],
+            )
+            .await?
+            .ok_or(Error::NotFound("charge"))?;
+        let amount: i64 = charge.get("amount")?;
+        let posted = post(&mut tx, account, EntryKind::Refund, -amount, Some(reference), note, self.now()).await;
+        let left =
+            posted.map_err(|e| if e.is_duplicate() { Error::Conflict("this was refunded before") } else { e })?;
+        tx.commit().await?;
+        Ok(left)
+    }
+
+    async fn post_alone(
+        &self,
+        account: AccountId,
+        kind: EntryKind,
+        amount: i64,
+        reference: Option<&str>,
+        note: &str,
+    ) -> Result<i64> {
+        let mut tx = self.db().begin().await?;
+        let left = post(&mut tx, account, kind, amount, reference, note, self.now()).await?;
+        tx.commit().await?;
+        Ok(left)
+    }
+
+    /// Holds credits for a call that is not a job (a summary, a live session) under a name that is used once. A hold that nobody settles, because the
+    /// process died, is released after `keep`.
+    pub async fn hold(&self, account: AccountId, reference: &str, amount: i64, keep: Duration) -> Result<i64> {
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        let held = hold(&mut tx, account, reference, amount, Some(now.saturating_add(micros(keep))), now).await;
+        let left = held.map_err(|e| if e.is_duplicate() { Error::Conflict("this name was held before") } else { e })?;
+        tx.commit().await?;
+        Ok(left)
+    }
+
+    /// Holds more under the same name, or keeps the hold for longer: a live session that goes on.
+    pub async fn extend_hold(&self, account: AccountId, reference: &str, more: i64, keep: Duration) -> Result<i64> {
+        if more < 0 {
+            return Err(Error::Conflict("a hold can't be negative"));
+        }
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        lock(&mut tx, account).await?;
+        let row = tx
+            .optional(
+                "UPDATE holds SET amount = amount + $1, expires_at = $2 WHERE reference = $3 AND account_id = $4 RETURNING amount",
+                args![more, now.saturating_add(micros(keep)), reference, account],
+            )
+            .await?
+            .ok_or(Error::NotFound("hold"))?;
+        let left = if more > 0 {
+            // Entries are never changed, and one of a kind exists once for a reference: the total makes another of it.
+            let extended = format!("{reference}+{}", row.get::<i64>("amount")?);
+            post(&mut tx, account, EntryKind::Hold, -more, Some(&extended), "", now).await?
+        } else {
+            lock(&mut tx, account).await?
+        };
+        tx.commit().await?;
+        Ok(left)
+    }
+
+    /// Ends a hold and charges what was used; [`Error::NotFound`] when it was ended before. Zero charges nothing.
+    pub async fn settle(&self, reference: &str, used: i64, note: &str) -> Result<Settled> {
+        let mut tx = self.db().begin().await?;
+        let settled = settle(&mut tx, reference, used, note, self.now()).await?.ok_or(Error::NotFound("hold"))?;
+        tx.commit().await?;
+        Ok(settled)
+    }
+
+    /// Releases holds of calls whose time is over; gives how many.
+    pub async fn release_expired_holds(&self) -> Result<u64> {
+        let now = self.now();
+        let late = self.db().all("SELECT reference FROM holds WHERE expires_at < $1", args![now]).await?;
+        let mut released = 0;
+        for row in late {
+            let mut tx = self.db().begin().await?;
+            let ended = settle(&mut tx, &row.get::<String>("reference")?, 0, "", now).await?;
+            tx.commit().await?;
+            released += u64::from(ended.is_some());
+        }
+        Ok(released)
+    }
+
+    /// The last entries of an account, newest first.
+    pub async fn ledger(&self, account: AccountId, limit: i64) -> Result<Vec<Entry>> {
+        let sql =
+            "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1 ORDER BY id DESC LIMIT $2";
+        self.db().all(sql, args![account, limit]).await?.iter().map(entry).collect()
+    }
+
+    /// Every account whose balance is not the sum of its ledger; there should be none.
+    pub async fn check_ledger(&self) -> Result<Vec<Unbalanced>> {
+        let rows = self
+            .db()
+            .all(
+                "SELECT a.id AS id, a.credits AS credits, CAST(COALESCE(SUM(l.amount), 0) AS BIGINT) AS total
+                 FROM accounts a LEFT JOIN ledger l ON l.account_id = a.id
+                 GROUP BY a.id, a.credits HAVING a.credits <> COALESCE(SUM(l.amount), 0) ORDER BY a.id",
+                &[],
+            )
+            .await?;
+        rows.iter()
+            .map(|row| {
+                Ok(Unbalanced {
+                    account: AccountId(row.get("id")?),
+                    credits: row.get("credits")?,
+                    sum: row.get("total")?,
+                })
+            })
+            .collect()
+    }
+}

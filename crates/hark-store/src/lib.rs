@@ -1,0 +1,210 @@
+//! What the service keeps: accounts, keys, credits, transcripts, jobs and recordings.
+//!
+//! In: facts from the server (who asks, what was said, how long it took), bytes of recordings. Out: the same, later, after any crash, and only to their
+//! account. None of its business: passwords (it keeps a hash it is given), prices, HTTP, and what a job's request means.
+//!
+//! One [`Store`] over SQLite (a file, the default) or PostgreSQL (several machines), and a folder or bucket for recordings. What belongs together is one
+//! transaction: a job is accepted with its transcript, its hold and its idempotency key, and completed with its segments, its charge and its usage.
+
+mod account;
+mod anonymous;
+mod blob;
+mod chat;
+mod clock;
+mod cloud;
+mod db;
+mod derived;
+mod edit;
+mod error;
+mod idempotency;
+mod ids;
+mod job;
+mod key;
+mod ledger;
+mod migrate;
+mod plan;
+mod queue;
+mod random;
+mod seal;
+mod secret;
+mod segment;
+mod sweep;
+mod transcript;
+mod usage;
+mod webhook;
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+pub use account::{Account, AccountChange, EmailPreferences, NewAccount};
+pub use anonymous::{AnonymousLimit, AnonymousUse};
+pub use blob::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Upload};
+pub use chat::{ChatRole, ChatTurn};
+pub use clock::{Clock, DAY, Micros, day_of};
+pub use cloud::{CloudInstance, NewInstance};
+pub use edit::{SegmentEdit, TranscriptEdit};
+pub use error::{Error, Limit, Result};
+pub use idempotency::{Idempotency, StoredAnswer};
+pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, WebhookId};
+pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
+pub use key::{Credential, Key, KeyKind, NewKey, Secret};
+pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
+pub use plan::Plan;
+pub use queue::{Job, Lane, Lease, MAX_ATTEMPTS};
+pub use seal::{MasterKey, MasterKeys};
+pub use sweep::Swept;
+pub use transcript::{Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
+pub use usage::{UsageDay, UsageSummary};
+pub use webhook::{WebhookDelivery, WebhookTarget};
+
+use blob::Blobs;
+use db::Db;
+use seal::KeyCache;
+
+/// Where a store lives and how it behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `sqlite:///path/hark.db` or `postgres://user:password@host/name`.
+    pub database: String,
+    /// The folder of recordings, or `s3://bucket/prefix`, `gs://…`, `az://…` where built in.
+    pub blobs: String,
+    /// Keys that seal what is stored; none by default.
+    pub master_keys: MasterKeys,
+    /// Connections that read (SQLite) or all connections (PostgreSQL).
+    pub connections: u32,
+    /// The time.
+    pub clock: Clock,
+}
+
+impl Options {
+    /// A store at these places, unsealed.
+    pub fn new(database: impl Into<String>, blobs: impl Into<String>) -> Options {
+        Options {
+            database: database.into(),
+            blobs: blobs.into(),
+            master_keys: MasterKeys::none(),
+            connections: 8,
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// Something that others in this process may wait for. Other processes see it when they ask the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A job waits in the queue.
+    Queued,
+    /// A transcript is completed, failed, canceled or deleted.
+    Finished(TranscriptId),
+    /// A running job was canceled or deleted: its worker should stop.
+    Stopped(JobId),
+}
+
+/// The store; cheap to clone.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    db: Db,
+    blobs: Blobs,
+    master_keys: MasterKeys,
+    data_keys: KeyCache,
+    clock: Clock,
+    changes: broadcast::Sender<Change>,
+    anonymous: AccountId,
+    last_expiry: std::sync::atomic::AtomicI64,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self.0.db, Db::Sqlite { .. }) { "Store(sqlite)" } else { "Store(postgres)" })
+    }
+}
+
+impl Store {
+    /// Opens the store, creating or updating its tables.
+    pub async fn open(options: Options) -> Result<Store> {
+        let db = Db::connect(&options.database, options.connections).await?;
+        let blobs = Blobs::open(&options.blobs)?;
+        if let Db::Postgres(_) = db {
+            follow_database(&db, &options.clock).await?;
+        }
+        migrate::migrate(&db, options.clock.now()).await?;
+        let anonymous = account::anonymous_account(&db, options.clock.now()).await?;
+        Ok(Store(Arc::new(Inner {
+            db,
+            blobs,
+            master_keys: options.master_keys,
+            data_keys: KeyCache::default(),
+            clock: options.clock,
+            // A receiver that falls this far behind is told so and asks the store instead.
+            changes: broadcast::channel(1024).0,
+            anonymous,
+            last_expiry: 0.into(),
+        })))
+    }
+
+    /// Waits until everything is written and closes the connections.
+    pub async fn close(&self) {
+        // Closing can't fail; what was committed is on disk already.
+        let _ = self.0.db.close().await;
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<()> {
+        self.db().one("SELECT 1 AS one", &[]).await.map(drop)
+    }
+
+    /// What happens in this process from now on.
+    pub fn changes(&self) -> broadcast::Receiver<Change> {
+        self.0.changes.subscribe()
+    }
+
+    /// The store's time.
+    pub fn now(&self) -> Micros {
+        self.0.clock.now()
+    }
+
+    /// The account that anonymous transcripts belong to; nobody signs in as it.
+    pub fn anonymous_account(&self) -> AccountId {
+        self.0.anonymous
+    }
+
+    /// The account whose rows an owner's jobs are.
+    fn account_of(&self, owner: &Owner) -> AccountId {
+        match owner {
+            Owner::Account(id) => *id,
+            Owner::Anonymous(_) => self.0.anonymous,
+        }
+    }
+
+    fn db(&self) -> &Db {
+        &self.0.db
+    }
+
+    fn blobs(&self) -> &Blobs {
+        &self.0.blobs
+    }
+
+    fn keys(&self) -> &KeyCache {
+        &self.0.data_keys
+    }
+
+    fn master_keys(&self) -> &MasterKeys {
+        &self.0.master_keys
+    }
+
+    fn tell(&self, change: Change) {
+        // Nobody may be listening, which is fine.
+        let _ = self.0.changes.send(change);
+    }
+}
+
+/// Machines that share a database take its time, so that a lease ends at the same moment for all.
+async fn follow_database(db: &Db, clock: &Clock) -> Result<()> {
+    let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
+    clock.follow(db.one(sql, &[]).await?.get("now")?);
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! Encryption at rest: a data key for each account, wrapped by the master key.
+//!
+//! XChaCha20-Poly1305 throughout: its nonces are long enough to be drawn at random for every value. A sealed value names its place (table,
+//! column, row) as associated data, so that a value moved to another place does not open.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::Store;
+use crate::db::args;
+use crate::error::{Error, Result};
+use crate::ids::AccountId;
+use crate::random;
+
+/// First byte of a stored value: text as it is, or sealed.
+const PLAIN: u8 = 0;
+const SEALED: u8 = 1;
+const NONCE: usize = 24;
+
+/// A 32-byte key that wraps the keys of all accounts.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct MasterKey([u8; 32]);
+
+impl MasterKey {
+    /// A key from its bytes.
+    pub fn new(bytes: [u8; 32]) -> MasterKey {
+        MasterKey(bytes)
+    }
+
+    /// A key from 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Result<MasterKey> {
+        random::unhex(text.trim())
+            .map(MasterKey)
+            .ok_or_else(|| Error::Setup("a master key is 64 hexadecimal digits (32 bytes)".into()))
+    }
+
+    /// A new random key.
+    pub fn generate() -> Result<MasterKey> {
+        random::bytes().map(MasterKey)
+    }
+
+    /// The key as 64 hexadecimal digits, to be kept somewhere safe.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        Zeroizing::new(random::hex(&self.0))
+    }
+
+    /// A name for the key that tells nothing about it.
+    pub fn id(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"hark master key id\0");
+        hash.update(self.0);
+        random::hex(&hash.finalize()[..8])
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({})", self.id())
+    }
+}
+
+/// The master keys of a store: the first wraps new account keys, all open old ones. Without any, nothing is sealed.
+#[derive(Clone, Debug, Default)]
+pub struct MasterKeys(Vec<MasterKey>);
+
+impl MasterKeys {
+    /// Nothing is sealed.
+    pub fn none() -> MasterKeys {
+        MasterKeys::default()
+    }
+
+    /// The current key.
+    pub fn new(current: MasterKey) -> MasterKeys {
+        MasterKeys(vec![current])
+    }
+
+    /// Adds a key that was current before.
+    pub fn with_old(mut self, old: MasterKey) -> MasterKeys {
+        self.0.push(old);
+        self
+    }
+
+    fn current(&self) -> Option<&MasterKey> {
+        self.0.first()
+    }
+
+    fn by_id(&self, id: &str) -> Result<&MasterKey> {
+        self.0
+            .iter()
+            .find(|key| key.id() == id)
+            .ok_or(Error::Sealed("no configured master key is the one that wrapped this account's key"))
+    }
+}
+
+/// The key of one account.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(crate) struct DataKey([u8; 32]);
+
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataKey")
+    }
+}
+
+impl DataKey {
+    pub(crate) fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.0.into())
+    }
+}
+
+/// Seals and opens the values of one account.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealer(Option<Arc<DataKey>>);
+
+impl Sealer {
+    pub(crate) fn key(&self) -> Option<&Arc<DataKey>> {
+        self.0.as_ref()
+    }
+
+    pub(crate) fn is_sealing(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The value as it is stored at `place`.
+    pub(crate) fn seal(&self, place: &str, value: &[u8]) -> Result<Vec<u8>> {
+        match &self.0 {
+            Some(key) => {
+                let mut out = vec![SEALED];
+                out.extend(encrypt(&key.cipher(), place, value)?);
+                Ok(out)
+            }
+            None => Ok([&[PLAIN], value].concat()),
+        }
+    }
+
+    /// The value that was stored at `place`.
+    pub(crate) fn open(&self, place: &str, stored: &[u8]) -> Result<Vec<u8>> {
+        match (stored.split_first(), &self.0) {
+            (Some((&PLAIN, value)), _) => Ok(value.to_vec()),
+            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place, sealed),
+            (Some((&SEALED, _)), None) => Err(Error::Sealed("no master key is configured")),
+            _ => Err(Error::Damaged(format!("{place} has no valid first byte"))),
+        }
+    }
+
+    /// [`Sealer::open`] for text.
+    pub(crate) fn open_text(&self, place: &str, stored: &[u8]) -> Result<String> {
+        String::from_utf8(self.open(place, stored)?).map_err(|_| Error::Damaged(format!("{place} is not text")))
+    }
+}
+
+fn encrypt(cipher: &XChaCha20Poly1305, place: &str, value: &[u8]) -> Result<Vec<u8>> {
+    let nonce = random::bytes::<NONCE>()?;
+    let sealed = cipher
+        .encrypt(&XNonce::from(nonce), Payload { msg: value, aad: place.as_bytes() })
+        .map_err(|_| Error::Sealed("the value is too long to seal"))?;
+    Ok([&nonce[..], &sealed].concat())
+}
+
+fn decrypt(cipher: &XChaCha20Poly1305, place: &str, sealed: &[u8]) -> Result<Vec<u8>> {
+    let damaged = || Error::Damaged(format!("{place} was changed or belongs elsewhere"));
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
+    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: place.as_bytes() }).map_err(|_| damaged())
+}
+
+fn wrap(master: &MasterKey, account: AccountId, key: &DataKey) -> Result<Vec<u8>> {
+    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &format!("accounts.data_key/{account}"), &key.0)
+}
+
+fn unwrap(master: &MasterKey, account: AccountId, wrapped: &[u8]) -> Result<DataKey> {
+    let cipher = XChaCha20Poly1305::new(&master.0.into());
+    let bytes = Zeroizing::new(decrypt(&cipher, &format!("accounts.data_key/{account}"), wrapped)?);
+    let key = bytes.as_slice().try_into().map_err(|_| Error::Damaged("a data key has the wrong length".into()))?;
+    Ok(DataKey(key))
+}
+
+/// Unwrapped keys of accounts that were used lately.
+#[derive(Default)]
+pub(crate) struct KeyCache(Mutex<HashMap<AccountId, Sealer>>);
+
+/// Enough for every account that is active at once; beyond, the cache starts anew.
+const CACHED_KEYS: usize = 10_000;
+
+impl KeyCache {
+    fn get(&self, account: AccountId) -> Option<Sealer> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&account).cloned()
+    }
+
+    fn put(&self, account: AccountId, sealer: &Sealer) {
+        let mut cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if cache.len() >= CACHED_KEYS {
+            cache.clear();
+        }
+        cache.insert(account, sealer.clone());
+    }
+
+    pub(crate) fn forget(&self, account: AccountId) {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&account);
+    }
+}
+
+impl Store {
+    /// What seals and opens the account's values. Its data key is made when a master key is there and it has none.
+    pub(crate) async fn sealer(&self, account: AccountId) -> Result<Sealer> {
+        if let Some(sealer) = self.keys().get(account) {
+            return Ok(sealer);
+        }
+        let sealer = self.load_sealer(account).await?;
+        // Without a key of its own the account may get one by another process that has a master key.
+        if sealer.is_sealing() {
+            self.keys().put(account, &sealer);
+        }
+        Ok(sealer)
+    }
+
+    async fn load_sealer(&self, account: AccountId) -> Result<Sealer> {
+        let select = "SELECT data_key, master_id FROM accounts WHERE id = $1";
+        let row = self.db().optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
+        if let Some(wrapped) = row.get::<Option<Vec<u8>>>("data_key")? {
+            return self.unwrap_sealer(account, &wrapped, &row.get::<String>("master_id")?);
+        }
+        let Some(master) = self.master_keys().current() else { return Ok(Sealer(None)) };
+        let key = DataKey(random::bytes()?);
+        let wrapped = wrap(master, account, &key)?;
+        let mut tx = self.db().begin().await?;
+        tx.execute(
+            "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3 AND data_key IS NULL",
+            args![&wrapped, &master.id(), account],
+        )
+        .await?;
+        // Another process may have been first: what is stored counts.
+        let row = tx.optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
+        tx.commit().await?;
+        self.unwrap_sealer(account, &row.get::<Vec<u8>>("data_key")?, &row.get::<String>("master_id")?)
+    }
+
+    fn unwrap_sealer(&self, account: AccountId, wrapped: &[u8], master_id: &str) -> Result<Sealer> {
+        let master = self.master_keys().by_id(master_id)?;
+        Ok(Sealer(Some(Arc::new(unwrap(master, account, wrapped)?))))
+    }
+
+    /// Wraps every account's key anew with the current master key; gives how many were wrapped by an old one. Afterwards the old master keys
+    /// may be forgotten.
+    pub async fn rotate_master(&self) -> Result<u64> {
+        let master = self
+            .master_keys()
+            .current()
+            .ok_or_else(|| Error::Setup("no master key is configured to rotate to".into()))?;
+        let current = master.id();
+        let mut rotated = 0;
+        let mut after = AccountId(i64::MIN);
+        loop {
+            let mut tx = self.db().begin().await?;
+            let sql = format!(
+                "SELECT id, data_key, master_id FROM accounts
+                 WHERE id > $1 AND data_key IS NOT NULL AND master_id <> $2 ORDER BY id LIMIT 100{}",
+                tx.for_update()
+            );
+            let rows = tx.all(&sql, args![after, &current]).await?;
+            if rows.is_empty() {
+                return Ok(rotated);
+            }
+            for row in rows {
+                let account = AccountId(row.get("id")?);
+                let old = self.master_keys().by_id(&row.get::<String>("master_id")?)?;
+                let key = unwrap(old, account, &row.get::<Vec<u8>>("data_key")?)?;
+                let wrapped = wrap(master, account, &key)?;
+                let sql = "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3";
+                rotated += tx.execute(sql, args![&wrapped, &current, account]).await?;
+                after = account;
+            }
+            tx.commit().await?;
+        }
+    }
+}

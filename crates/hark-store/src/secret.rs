@@ -1,0 +1,39 @@
+//! Secrets of the service itself: random once, then the same for every process over this store.
+
+use zeroize::Zeroizing;
+
+use crate::Store;
+use crate::clock::Micros;
+use crate::db::args;
+use crate::error::{Error, Result};
+use crate::random;
+
+impl Store {
+    /// The 32 random bytes of that name, made when they are not there. After `until` nobody can have them back, and what
+    /// was hashed with them says nothing any more.
+    pub async fn secret(&self, name: &str, until: Option<Micros>) -> Result<Zeroizing<[u8; 32]>> {
+        let sealer = self.sealer(self.anonymous_account()).await?;
+        let place = format!("secrets.value/{name}");
+        let select = "SELECT value FROM secrets WHERE name = $1 AND (expires_at IS NULL OR expires_at > $2)";
+        let now = self.now();
+        let mut found = self.db().optional(select, args![name, now]).await?;
+        if found.is_none() {
+            let value = Zeroizing::new(random::bytes::<32>()?);
+            let sealed = sealer.seal(&place, &*value)?;
+            let mut tx = self.db().begin().await?;
+            tx.execute("DELETE FROM secrets WHERE expires_at <= $1", args![now]).await?;
+            tx.execute(
+                "INSERT INTO secrets (name, value, expires_at) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING",
+                args![name, &sealed, until],
+            )
+            .await?;
+            // Another process may have been first: what is stored counts.
+            found = tx.optional(select, args![name, now]).await?;
+            tx.commit().await?;
+        }
+        let stored: Vec<u8> = found.ok_or(Error::Conflict("a secret can't end before it begins"))?.get("value")?;
+        let value = Zeroizing::new(sealer.open(&place, &stored)?);
+        let value = value.as_slice().try_into().map_err(|_| Error::Damaged("a secret has the wrong length".into()))?;
+        Ok(Zeroizing::new(value))
+    }
+}

@@ -1,0 +1,356 @@
+//! Transcripts: list, look, share, delete. An id of another account looks absent.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use hark_api::TranscriptionResult;
+
+use crate::clock::Micros;
+use crate::db::{Row, Tx, Value, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, JobId, TranscriptId};
+use crate::queue::{self, end_of_job};
+use crate::seal::Sealer;
+use crate::{BlobKey, Change, Store, segment};
+
+/// How far a transcript is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Waits for a worker.
+    Queued,
+    /// A worker is at it.
+    Processing,
+    /// Done.
+    Completed,
+    /// Given up, with a reason.
+    Failed,
+}
+
+impl Status {
+    /// The status on the wire and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Queued => "queued",
+            Status::Processing => "processing",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+        }
+    }
+}
+
+impl FromStr for Status {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Status> {
+        [Status::Queued, Status::Processing, Status::Completed, Status::Failed]
+            .into_iter()
+            .find(|status| status.name() == name)
+            .ok_or_else(|| Error::Damaged(format!("no status is called {name:?}")))
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A transcript without its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transcript {
+    /// Its id.
+    pub id: TranscriptId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// What its owner calls it.
+    pub title: String,
+    /// How far it is.
+    pub status: Status,
+    /// Share of the audio decoded, 0 to 100.
+    pub progress: i64,
+    /// Detected or asked-for language.
+    pub language: String,
+    /// Length of the audio.
+    pub duration_seconds: f64,
+    /// Words, once completed.
+    pub word_count: i64,
+    /// Speakers told apart, once completed.
+    pub num_speakers: i64,
+    /// `api`, `web` or `stream`.
+    pub source_type: String,
+    /// The model asked for; once completed, the one that ran.
+    pub model: String,
+    /// The last summary made of it.
+    pub summary: Option<String>,
+    /// Whether its text and audio are sealed at rest.
+    pub is_encrypted: bool,
+    /// The token of its public page while it is shared.
+    pub share_token: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// When it was made.
+    pub created_at: Micros,
+    /// When it was completed or failed.
+    pub completed_at: Option<Micros>,
+}
+
+/// Which transcripts to list.
+#[derive(Debug, Clone)]
+pub struct TranscriptFilter {
+    /// Page, from 1.
+    pub page: i64,
+    /// Transcripts on a page, at most 100.
+    pub per_page: i64,
+    /// Only with this status.
+    pub status: Option<Status>,
+    /// Only in this language.
+    pub language: Option<String>,
+    /// Only made at this time or later.
+    pub created_after: Option<Micros>,
+    /// Only made before this time.
+    pub created_before: Option<Micros>,
+}
+
+impl Default for TranscriptFilter {
+    fn default() -> Self {
+        TranscriptFilter {
+            page: 1,
+            per_page: 20,
+            status: None,
+            language: None,
+            created_after: None,
+            created_before: None,
+        }
+    }
+}
+
+/// A page of transcripts, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TranscriptPage {
+    /// Those on this page.
+    pub transcripts: Vec<Transcript>,
+    /// How many there are on all pages.
+    pub total: i64,
+}
+
+/// What anyone who knows the id may see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusView {
+    /// How far it is.
+    pub status: Status,
+    /// Share of the audio decoded, 0 to 100.
+    pub progress: i64,
+    /// Its place in the queue from 1 while it waits.
+    pub queue_position: Option<i64>,
+    /// Length of the audio.
+    pub duration_seconds: f64,
+    /// Words, once completed.
+    pub word_count: i64,
+    /// Language.
+    pub language: String,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+const COLUMNS: &str =
+    "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
+    summary, is_encrypted, share_token, is_shared, error, created_at, completed_at";
+
+pub(crate) fn title_place(id: TranscriptId) -> String {
+    format!("transcripts.title/{id}")
+}
+
+pub(crate) fn summary_place(id: TranscriptId) -> String {
+    format!("transcripts.summary/{id}")
+}
+
+pub(crate) fn name_place(id: TranscriptId, label: &str) -> String {
+    format!("speaker_names.name/{id}/{label}")
+}
+
+fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
+    let id = TranscriptId(row.get("id")?);
+    let summary = row.get::<Option<Vec<u8>>>("summary")?;
+    let share_token = row.get::<Option<String>>("share_token")?;
+    let is_shared: bool = row.get("is_shared")?;
+    Ok(Transcript {
+        id,
+        account: AccountId(row.get("account_id")?),
+        title: sealer.open_text(&title_place(id), &row.get::<Vec<u8>>("title")?)?,
+        status: row.get::<String>("status")?.parse()?,
+        progress: row.get("progress")?,
+        language: row.get("language")?,
+        duration_seconds: row.get("duration_seconds")?,
+        word_count: row.get("word_count")?,
+        num_speakers: row.get("num_speakers")?,
+        source_type: row.get("source_type")?,
+        model: row.get("model")?,
+        summary: summary.map(|stored| sealer.open_text(&summary_place(id), &stored)).transpose()?,
+        is_encrypted: row.get("is_encrypted")?,
+        share_token: share_token.filter(|_| is_shared),
+        error: row.get("error")?,
+        created_at: row.get("created_at")?,
+        completed_at: row.get("completed_at")?,
+    })
+}
+
+/// One transcript of an account.
+pub(crate) async fn find(tx: &mut Tx, sealer: &Sealer, account: AccountId, id: TranscriptId) -> Result<Transcript> {
+    let sql = format!("SELECT {COLUMNS} FROM transcripts WHERE id = $1 AND account_id = $2");
+    let row = tx.optional(&sql, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
+    transcript(&row, sealer)
+}
+
+/// Names given to speaker labels.
+pub(crate) async fn names(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Result<BTreeMap<String, String>> {
+    let rows = tx.all("SELECT label, name FROM speaker_names WHERE transcript_id = $1", args![id]).await?;
+    rows.iter()
+        .map(|row| {
+            let label: String = row.get("label")?;
+            let name = sealer.open_text(&name_place(id, &label), &row.get::<Vec<u8>>("name")?)?;
+            Ok((label, name))
+        })
+        .collect()
+}
+
+/// The text of a transcript with the names its owner gave to speakers.
+async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<TranscriptionResult> {
+    let names = names(tx, sealer, of.id).await?;
+    let mut segments = segment::read(tx, sealer, of.id).await?;
+    for speaker in segments.iter_mut().filter_map(|s| s.speaker.as_mut()) {
+        if let Some(name) = names.get(speaker) {
+            speaker.clone_from(name);
+        }
+    }
+    Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))
+}
+
+impl Store {
+    /// A page of an account's transcripts, newest first.
+    pub async fn transcripts(&self, account: AccountId, filter: &TranscriptFilter) -> Result<TranscriptPage> {
+        let sealer = self.sealer(account).await?;
+        let per_page = filter.per_page.clamp(1, 100);
+        let mut condition = String::from("account_id = $1");
+        let mut values: Vec<Value<'_>> = vec![account.into()];
+        let conditions: [(&str, Option<Value<'_>>); 4] = [
+            ("status =", filter.status.map(|status| status.name().into())),
+            ("language =", filter.language.as_ref().map(Value::from)),
+            ("created_at >=", filter.created_after.map(Value::from)),
+            ("created_at <", filter.created_before.map(Value::from)),
+        ];
+        for (column, value) in conditions {
+            if let Some(value) = value {
+                values.push(value);
+                condition.push_str(&format!(" AND {column} ${}", values.len()));
+            }
+        }
+        let mut tx = self.db().snapshot().await?;
+        let total = tx.one(&format!("SELECT count(*) AS total FROM transcripts WHERE {condition}"), &values).await?;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ${} OFFSET ${}",
+            values.len() + 1,
+            values.len() + 2
+        );
+        values.push(per_page.into());
+        values.push(filter.page.max(1).saturating_sub(1).saturating_mul(per_page).into());
+        let rows = tx.all(&sql, &values).await?;
+        Ok(TranscriptPage {
+            transcripts: rows.iter().map(|row| transcript(row, &sealer)).collect::<Result<_>>()?,
+            total: total.get("total")?,
+        })
+    }
+
+    /// A transcript of an account, without its text.
+    pub async fn transcript(&self, account: AccountId, id: TranscriptId) -> Result<Transcript> {
+        let sealer = self.sealer(account).await?;
+        find(&mut self.db().snapshot().await?, &sealer, account, id).await
+    }
+
+    /// A transcript of an account with its text, speakers under the names they were given.
+    pub async fn transcript_text(
+        &self,
+        account: AccountId,
+        id: TranscriptId,
+    ) -> Result<(Transcript, TranscriptionResult)> {
+        let sealer = self.sealer(account).await?;
+        let mut tx = self.db().snapshot().await?;
+        let found = find(&mut tx, &sealer, account, id).await?;
+        let text = result(&mut tx, &sealer, &found).await?;
+        Ok((found, text))
+    }
+
+    /// The names that an account gave to the speaker labels of a transcript.
+    pub async fn speaker_names(&self, account: AccountId, id: TranscriptId) -> Result<BTreeMap<String, String>> {
+        let sealer = self.sealer(account).await?;
+        let mut tx = self.db().snapshot().await?;
+        find(&mut tx, &sealer, account, id).await?;
+        names(&mut tx, &sealer, id).await
+    }
+
+    /// A shared transcript with its text, by the token of its public page.
+    pub async fn shared_transcript(&self, token: &str) -> Result<(Transcript, TranscriptionResult)> {
+        let sql = "SELECT id, account_id FROM transcripts WHERE share_token = $1 AND is_shared = $2";
+        let row = self.db().optional(sql, args![token, true]).await?.ok_or(Error::NotFound("transcript"))?;
+        self.transcript_text(AccountId(row.get("account_id")?), TranscriptId(row.get("id")?)).await
+    }
+
+    /// How far a transcript is; asks for no account.
+    pub async fn transcript_status(&self, id: TranscriptId) -> Result<StatusView> {
+        let mut tx = self.db().snapshot().await?;
+        let row = tx
+            .optional(
+                "SELECT status, progress, duration_seconds, word_count, language, error FROM transcripts WHERE id = $1",
+                args![id],
+            )
+            .await?
+            .ok_or(Error::NotFound("transcript"))?;
+        let status = row.get::<String>("status")?.parse()?;
+        let queue_position = if status == Status::Queued { queue::position(&mut tx, id).await? } else { None };
+        Ok(StatusView {
+            status,
+            progress: row.get("progress")?,
+            queue_position,
+            duration_seconds: row.get("duration_seconds")?,
+            word_count: row.get("word_count")?,
+            language: row.get("language")?,
+            error: row.get("error")?,
+        })
+    }
+
+    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Gives the recordings removed.
+    pub async fn delete_transcript(&self, account: AccountId, id: TranscriptId) -> Result<Vec<BlobKey>> {
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        crate::ledger::lock(&mut tx, account).await?;
+        let found =
+            tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        found.ok_or(Error::NotFound("transcript"))?;
+        let job = end_of_job(&mut tx, id, now).await?;
+        tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
+        tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
+        tx.commit().await?;
+        if let Some(job) = job {
+            self.tell(Change::Stopped(job));
+        }
+        self.tell(Change::Finished(id));
+        self.remove_deleted(None, Some(id)).await
+    }
+
+    /// Ends the job of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when it has no job.
+    pub async fn cancel(&self, account: AccountId, id: TranscriptId, reason: &str) -> Result<JobId> {
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        crate::ledger::lock(&mut tx, account).await?;
+        let found =
+            tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        found.ok_or(Error::NotFound("transcript"))?;
+        let job = end_of_job(&mut tx, id, now).await?.ok_or(Error::NotFound("job"))?;
+        queue::mark_failed(&mut tx, id, reason, now).await?;
+        tx.commit().await?;
+        self.tell(Change::Stopped(job));
+        self.tell(Change::Finished(id));
+        self.remove_recording(id).await;
+        Ok(job)
+    }
+}

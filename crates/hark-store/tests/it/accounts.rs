@@ -1,0 +1,193 @@
+use hark_store::{
+    AccountChange, EmailPreferences, Error, KeyKind, NewAccount, NewInstance, NewKey, Options, Plan, Store,
+};
+
+use crate::support::{accept, account, assert_balanced, completed, on_both};
+
+on_both! {
+    async fn an_address_has_one_account_whatever_its_case(place: Place) {
+        let store = place.open().await;
+        let made = store.create_account(&NewAccount::new("Ada@Example.org", Plan::Free)).await.unwrap();
+        assert_eq!((made.email.as_str(), made.credits, made.plan), ("Ada@Example.org", 600, Plan::Free));
+        let again = store.create_account(&NewAccount::new("ada@example.ORG ", Plan::Pro)).await;
+        assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
+        assert_eq!(store.account_by_email("ADA@example.org").await.unwrap(), made);
+        assert!(matches!(store.account_by_email("eve@example.org").await, Err(Error::NotFound(_))));
+        assert!(store.create_account(&NewAccount::new("anonymous", Plan::Free)).await.is_err());
+    }
+
+    async fn the_first_credits_are_in_the_ledger(place: Place) {
+        let store = place.open().await;
+        let made = store.create_account(&NewAccount::new("ada@example.org", Plan::Free)).await.unwrap();
+        let ledger = store.ledger(made.id, 10).await.unwrap();
+        assert_eq!(ledger.len(), 1);
+        assert_eq!((ledger[0].kind.name(), ledger[0].amount), ("grant", 600));
+        assert_balanced(&store).await;
+    }
+
+    async fn a_change_touches_only_what_it_names(place: Place) {
+        let store = place.open().await;
+        let before = store.account(account(&store, 5).await).await.unwrap();
+        let preferences = EmailPreferences { marketing: true, newsletter: false, product_updates: true, usage_alerts: false };
+        let change = AccountChange {
+            plan: Some(Plan::Business),
+            next_billing_at: Some(Some(7)),
+            email_preferences: Some(preferences),
+            password_hash: Some("$argon2id$hash".into()),
+            ..AccountChange::default()
+        };
+        let after = store.change_account(before.id, &change).await.unwrap();
+        assert_eq!(after.plan, Plan::Business);
+        assert_eq!(after.next_billing_at, Some(7));
+        assert_eq!(after.email_preferences, preferences);
+        assert_eq!((after.credits, &after.lang, after.is_confirmed), (5, &before.lang, before.is_confirmed));
+        assert_eq!(store.password_hash(before.id).await.unwrap().as_deref(), Some("$argon2id$hash"));
+        let change = AccountChange { next_billing_at: Some(None), ..AccountChange::default() };
+        assert_eq!(store.change_account(before.id, &change).await.unwrap().next_billing_at, None);
+    }
+
+    async fn a_deleted_account_leaves_nothing_behind(place: Place) {
+        let store = place.open().await;
+        let gone = account(&store, 50).await;
+        let stays = account(&store, 50).await;
+        let kept = completed(&store, stays).await;
+        let done = completed(&store, gone).await;
+        let session = store.begin_chat(gone, done).await.unwrap();
+        store.add_chat(gone, done, &session, "who?", "they").await.unwrap();
+        store.take_question(gone, None).await.unwrap();
+        store.create_key(gone, &NewKey::new(KeyKind::Service, "key")).await.unwrap();
+        let instance = NewInstance { name: "a".into(), region: "b".into(), status: "c".into(), gpu: "d".into(), base_url: "e".into() };
+        store.add_instance(gone, &instance).await.unwrap();
+        accept(&store, gone, 3).await;
+        let removed = store.delete_account(gone).await.unwrap();
+        assert_eq!(removed.len(), 2);
+        assert!(matches!(store.account(gone).await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcript_status(done).await, Err(Error::NotFound(_))));
+        assert_eq!(store.queue_length().await.unwrap(), 0);
+        assert_eq!(place.recordings().len(), 1, "only the other account's recording is left");
+        assert!(store.transcript(stays, kept).await.is_ok());
+        assert_balanced(&store).await;
+        for (table, rows) in crate::accounts::rows_of(&place.database, gone.0).await {
+            assert_eq!(rows, 0, "{table} still has rows of the account");
+        }
+    }
+
+    async fn the_anonymous_account_is_one_and_stays(place: Place) {
+        let first = place.open().await;
+        let second = place.open().await;
+        assert_eq!(first.anonymous_account(), second.anonymous_account());
+        assert!(first.delete_account(first.anonymous_account()).await.is_err());
+        assert_eq!(first.accounts().await.unwrap(), []);
+    }
+
+    async fn several_stores_may_open_an_empty_database_at_once(place: Place) {
+        let open = || tokio::spawn(Store::open(place.options()));
+        for store in [open(), open(), open(), open()] {
+            store.await.unwrap().unwrap().ping().await.unwrap();
+        }
+    }
+
+    async fn a_database_of_a_later_version_is_refused(place: Place) {
+        place.open().await.close().await;
+        crate::accounts::run_sql(&place.database, "INSERT INTO migrations VALUES (1000, 'x', 0)").await;
+        let opened = Store::open(place.options()).await;
+        assert!(matches!(opened, Err(Error::Newer { .. })), "{opened:?}");
+    }
+
+    async fn a_step_that_was_changed_afterwards_is_refused(place: Place) {
+        place.open().await.close().await;
+        crate::accounts::run_sql(&place.database, "UPDATE migrations SET checksum = 'x' WHERE version = 1").await;
+        let opened = Store::open(place.options()).await;
+        assert!(matches!(opened, Err(Error::Setup(_))), "{opened:?}");
+    }
+
+    async fn instances_belong_to_their_account(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let new = NewInstance { name: "a".into(), region: "eu".into(), status: "starting".into(), gpu: "H200".into(), base_url: "https://a".into() };
+        let id = store.add_instance(ours, &new).await.unwrap();
+        assert!(store.set_instance_status(theirs, id, "x").await.is_err());
+        assert!(store.remove_instance(theirs, id).await.is_err());
+        assert_eq!(store.instances(theirs).await.unwrap(), []);
+        store.set_instance_status(ours, id, "running").await.unwrap();
+        assert_eq!(store.instances(ours).await.unwrap()[0].about.status, "running");
+        store.remove_instance(ours, id).await.unwrap();
+        assert_eq!(store.instances(ours).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn the_database_and_its_folder_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = crate::support::Place::sqlite();
+    let store = place.open().await;
+    account(&store, 1).await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&place.folder.path().join("data")), 0o700);
+    for path in place.files() {
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_address_is_refused_without_showing_it() {
+    let place = crate::support::Place::sqlite();
+    for database in ["mysql://root:hunter2@host/db", "postgres://root:hunter2@host:notaport/db"] {
+        let opened = Store::open(Options { database: database.into(), ..place.options() }).await;
+        let said = format!("{:?} {0}", opened.unwrap_err());
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+/// Rows of every table with an account that are this account's.
+pub async fn rows_of(database: &str, account: i64) -> Vec<(&'static str, i64)> {
+    let tables = [
+        "keys",
+        "ledger",
+        "holds",
+        "transcripts",
+        "jobs",
+        "blobs",
+        "idempotency",
+        "usage_days",
+        "chat_days",
+        "chat_sessions",
+        "webhooks",
+        "cloud_instances",
+    ];
+    let mut out = Vec::new();
+    for table in tables {
+        let rows = count(database, &format!("SELECT count(*) FROM {table} WHERE account_id = {account}")).await;
+        out.push((table, rows));
+    }
+    for table in ["segments", "chat_turns"] {
+        let orphans = match table {
+            "segments" => "transcript_id NOT IN (SELECT id FROM transcripts)",
+            _ => "session_id NOT IN (SELECT id FROM chat_sessions)",
+        };
+        out.push((table, count(database, &format!("SELECT count(*) FROM {table} WHERE {orphans}")).await));
+    }
+    out
+}
+
+/// One number from the database, past the store.
+pub async fn count(database: &str, sql: &str) -> i64 {
+    use sqlx::{Connection, Row};
+    if database.starts_with("sqlite:") {
+        let mut connection = sqlx::SqliteConnection::connect(database).await.unwrap();
+        sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0)
+    } else {
+        let mut connection = sqlx::PgConnection::connect(database).await.unwrap();
+        sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0)
+    }
+}
+
+/// One statement, past the store.
+pub async fn run_sql(database: &str, sql: &str) {
+    use sqlx::{Connection, Executor};
+    if database.starts_with("sqlite:") {
+        sqlx::SqliteConnection::connect(database).await.unwrap().execute(sql).await.unwrap();
+    } else {
+        sqlx::PgConnection::connect(database).await.unwrap().execute(sql).await.unwrap();
+    }
+}

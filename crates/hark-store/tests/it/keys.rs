@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use hark_store::{Error, KeyKind, Limit, NewKey};
+
+use crate::accounts::count;
+use crate::support::{account, on_both};
+
+on_both! {
+    async fn a_key_opens_its_account_and_no_other(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let (key, secret) = store.create_key(ours, &NewKey::new(KeyKind::Service, "laptop")).await.unwrap();
+        let text = secret.reveal();
+        assert!(text.starts_with("svc_") && text.len() == 68, "{text}");
+        assert_eq!(key.prefix, text[..12]);
+        let credential = store.authenticate(text).await.unwrap();
+        assert_eq!((credential.key.id, credential.key.account), (key.id, ours));
+        assert_eq!((credential.key.rate_limit, credential.key.monthly_limit_minutes), (60, 5000));
+        let mut other = text.to_owned();
+        other.replace_range(67.., if text.ends_with('0') { "1" } else { "0" });
+        for wrong in [other.as_str(), "", "svc_", "nonsense", &text[..67], &text.to_uppercase()] {
+            assert!(matches!(store.authenticate(wrong).await, Err(Error::NotFound(_))), "{wrong}");
+        }
+        assert!(matches!(store.revoke_key(theirs, key.id).await, Err(Error::NotFound(_))));
+        assert!(store.authenticate(text).await.is_ok());
+    }
+
+    async fn a_revoked_key_opens_nothing_and_is_listed_as_inactive(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let (key, secret) = store.create_key(ours, &NewKey::new(KeyKind::Service, "laptop")).await.unwrap();
+        store.revoke_key(ours, key.id).await.unwrap();
+        assert!(store.authenticate(secret.reveal()).await.is_err());
+        assert!(matches!(store.revoke_key(ours, key.id).await, Err(Error::NotFound(_))));
+        let listed = store.keys_of(ours, KeyKind::Service).await.unwrap();
+        assert_eq!((listed.len(), listed[0].is_active), (1, false));
+    }
+
+    async fn a_session_ends_by_itself(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let new = NewKey { valid_for: Some(Duration::from_secs(60)), ..NewKey::new(KeyKind::Session, "browser") };
+        let (_, secret) = store.create_key(ours, &new).await.unwrap();
+        assert!(store.authenticate(secret.reveal()).await.is_ok());
+        place.clock.advance(Duration::from_secs(60));
+        assert!(store.authenticate(secret.reveal()).await.is_err());
+        assert_eq!(store.sweep(Duration::from_secs(60)).await.unwrap().expired, 1);
+        assert_eq!(store.keys_of(ours, KeyKind::Session).await.unwrap(), []);
+    }
+
+    async fn a_confirmation_works_once_and_is_no_credential(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let (_, secret) = store.create_key(ours, &NewKey::new(KeyKind::Confirmation, "")).await.unwrap();
+        assert!(store.authenticate(secret.reveal()).await.is_err());
+        assert!(store.redeem(secret.reveal(), KeyKind::Reset).await.is_err());
+        assert_eq!(store.redeem(secret.reveal(), KeyKind::Confirmation).await.unwrap(), ours);
+        assert!(store.redeem(secret.reveal(), KeyKind::Confirmation).await.is_err());
+    }
+
+    async fn last_used_is_written_at_most_once_a_minute(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let (_, secret) = store.create_key(ours, &NewKey::new(KeyKind::Service, "laptop")).await.unwrap();
+        let last_used = async || store.keys_of(ours, KeyKind::Service).await.unwrap()[0].last_used;
+        assert_eq!(last_used().await, None);
+        store.authenticate(secret.reveal()).await.unwrap();
+        let first = last_used().await;
+        assert_eq!(first, Some(store.now()));
+        place.clock.advance(Duration::from_secs(59));
+        store.authenticate(secret.reveal()).await.unwrap();
+        assert_eq!(last_used().await, first);
+        place.clock.advance(Duration::from_secs(2));
+        store.authenticate(secret.reveal()).await.unwrap();
+        assert_eq!(last_used().await, Some(store.now()));
+    }
+
+    async fn signing_out_everywhere_spares_other_kinds(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let (_, session) = store.create_key(ours, &NewKey::new(KeyKind::Session, "a")).await.unwrap();
+        let (_, service) = store.create_key(ours, &NewKey::new(KeyKind::Service, "b")).await.unwrap();
+        assert_eq!(store.revoke_all(ours, KeyKind::Session).await.unwrap(), 1);
+        assert!(store.authenticate(session.reveal()).await.is_err());
+        assert!(store.authenticate(service.reveal()).await.is_ok());
+    }
+
+    async fn no_secret_is_stored(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let (_, secret) = store.create_key(ours, &NewKey::new(KeyKind::User, "a")).await.unwrap();
+        assert!(!format!("{secret:?}").contains(secret.reveal()));
+        let shown = format!("%{}%", &secret.reveal()[12..30]);
+        let sql = format!("SELECT count(*) FROM keys WHERE prefix LIKE '{shown}' OR name LIKE '{shown}'");
+        assert_eq!(count(&place.database, &sql).await, 0);
+        store.close().await;
+        for path in place.files() {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(!bytes.windows(18).any(|w| w == &secret.reveal().as_bytes()[12..30]), "{}", path.display());
+        }
+    }
+
+    async fn a_keys_minutes_are_counted_by_the_month(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let new = NewKey { monthly_limit_minutes: 10, ..NewKey::new(KeyKind::Service, "laptop") };
+        let (key, _) = store.create_key(ours, &new).await.unwrap();
+        store.use_key_minutes(key.id, 8).await.unwrap();
+        let refused = store.use_key_minutes(key.id, 3).await;
+        assert!(matches!(refused, Err(Error::Limit { what: Limit::MonthlyMinutes, limit: 10, used: 8 })), "{refused:?}");
+        store.use_key_minutes(key.id, 2).await.unwrap();
+        assert_eq!(store.key_minutes(key.id).await.unwrap(), 10);
+        // From 15 January to 1 February.
+        place.clock.advance(Duration::from_secs(17 * 86_400));
+        assert_eq!(store.key_minutes(key.id).await.unwrap(), 0);
+        store.use_key_minutes(key.id, 10).await.unwrap();
+    }
+}

@@ -1,0 +1,15 @@
+//! The contract of the store. Every test runs on SQLite and on a real PostgreSQL.
+
+mod accounts;
+mod blobs;
+mod crash;
+mod jobs;
+mod keys;
+mod ledger;
+mod limits;
+mod model;
+mod postgres;
+mod sealing;
+mod secrets;
+mod support;
+mod transcripts;

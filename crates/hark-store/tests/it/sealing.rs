@@ -1,0 +1,177 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hark_store::{
+    AccountId, Error, Idempotency, IdempotencyKey, MasterKey, MasterKeys, NewJob, Options, Owner, Store, StoredAnswer,
+    TranscriptEdit, TranscriptId, WebhookTarget,
+};
+
+use crate::accounts::{count, run_sql};
+use crate::support::{Place, account, claim, completed, new_job, on_both, result};
+
+const KEY: [u8; 32] = [7; 32];
+
+/// Fills every sealed column with a word that can be looked for.
+async fn fill(store: &Store) -> (AccountId, TranscriptId) {
+    let account = account(store, 0).await;
+    let owner = Owner::Account(account);
+    let mut job = new_job(store, &owner, 0).await;
+    job.transcript.title = "xylophone title".into();
+    job.request = "xylophone request".into();
+    let webhook = Some(WebhookTarget { url: "https://xylophone".into(), secret: "xylophone".into() });
+    store
+        .accept(NewJob { webhook, blob: crate::support::upload(store, account, b"xylophone audio").await, ..job })
+        .await
+        .unwrap();
+    let job = claim(store).await;
+    let id = job.lease.transcript;
+    let mut heard = result();
+    heard.segments[0].text = "xylophone text".into();
+    heard.segments[0].words[0].word = "xylophone".into();
+    store.complete(&job.lease, &heard, 0, true).await.unwrap();
+    store.set_summary(account, id, "xylophone summary").await.unwrap();
+    store.keep_derived(account, id, "topics", b"xylophone topics").await.unwrap();
+    let session = store.begin_chat(account, id).await.unwrap();
+    store.add_chat(account, id, &session, "xylophone?", "xylophone!").await.unwrap();
+    let names = TranscriptEdit {
+        speakers: BTreeMap::from([("SPEAKER_00".into(), "Xylophone xylophone".into())]),
+        ..Default::default()
+    };
+    store.edit_transcript(account, id, &names).await.unwrap();
+    let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], keep: Duration::from_secs(60) };
+    assert_eq!(store.begin_idempotent(&owner, &name).await.unwrap(), Idempotency::New);
+    let answer = StoredAnswer { status: 200, content_type: "text/plain".into(), body: b"xylophone answer".to_vec() };
+    store.finish_idempotent(&owner, &name, &answer).await.unwrap();
+    (account, id)
+}
+
+/// How often the word lies open in the database or in a file.
+async fn found_open(place: &Place) -> usize {
+    let mut found = 0;
+    if !place.database.starts_with("sqlite:") {
+        for (table, column) in SEALED {
+            let sql = format!("SELECT count(*) FROM {table} WHERE position('xylophone'::bytea in {column}) > 0");
+            found += count(&place.database, &sql).await as usize;
+        }
+    }
+    for path in place.files() {
+        let bytes = std::fs::read(path).unwrap();
+        found += bytes.windows(9).filter(|w| *w == b"xylophone").count();
+    }
+    found
+}
+
+const SEALED: [(&str, &str); 9] = [
+    ("transcripts", "title"),
+    ("transcripts", "summary"),
+    ("segments", "body"),
+    ("speaker_names", "name"),
+    ("derived", "body"),
+    ("jobs", "request"),
+    ("chat_turns", "body"),
+    ("idempotency", "answer"),
+    ("webhooks", "target"),
+];
+
+on_both! {
+    async fn sealed_text_and_audio_lie_nowhere_open(place: Place) {
+        let store = place.open_sealed(KEY).await;
+        let (account, id) = fill(&store).await;
+        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        assert!(found.is_encrypted);
+        assert_eq!(found.title, "xylophone title");
+        assert_eq!(text.segments[0].text, "xylophone text");
+        assert_eq!(text.speakers[0], "Xylophone xylophone");
+        assert_eq!(store.claim_webhooks(1, Duration::ZERO).await.unwrap()[0].target.url, "https://xylophone");
+        store.close().await;
+        assert_eq!(found_open(&place).await, 0);
+    }
+
+    async fn without_a_master_key_the_same_word_is_found(place: Place) {
+        // Shows that the search of the test above would find it.
+        let store = place.open().await;
+        let (account, id) = fill(&store).await;
+        assert!(!store.transcript(account, id).await.unwrap().is_encrypted);
+        store.close().await;
+        assert!(found_open(&place).await >= SEALED.len());
+    }
+
+    async fn a_value_that_was_moved_or_changed_does_not_open(place: Place) {
+        let store = place.open_sealed(KEY).await;
+        let account = account(&store, 0).await;
+        let (one, two) = (completed(&store, account).await, completed(&store, account).await);
+        let sql = format!("UPDATE transcripts SET title = (SELECT title FROM transcripts WHERE id = {one}) WHERE id = {two}");
+        run_sql(&place.database, &sql).await;
+        assert!(store.transcript(account, one).await.is_ok());
+        assert!(matches!(store.transcript(account, two).await, Err(Error::Damaged(_))));
+        let sql = format!(
+            "UPDATE segments SET body = (SELECT body FROM segments WHERE transcript_id = {one} AND position = 0) WHERE transcript_id = {one} AND position = 1"
+        );
+        run_sql(&place.database, &sql).await;
+        assert!(matches!(store.transcript_text(account, one).await, Err(Error::Damaged(_))));
+    }
+
+    async fn without_its_master_key_a_store_opens_nothing_and_writes_nothing_open(place: Place) {
+        let (account, id) = fill(&place.open_sealed(KEY).await).await;
+        for store in [place.open().await, place.open_sealed([8; 32]).await] {
+            assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+            assert!(matches!(store.upload(account).await.map(drop), Err(Error::Sealed(_))));
+            assert!(matches!(store.set_summary(account, id, "open").await, Err(Error::Sealed(_))));
+        }
+    }
+
+    async fn rotation_wraps_every_key_anew_and_the_old_master_may_go(place: Place) {
+        let store = place.open_sealed(KEY).await;
+        let (account, id) = fill(&store).await;
+        let (other, _) = fill(&store).await;
+        store.close().await;
+        let new = MasterKey::new([9; 32]);
+        let both = MasterKeys::new(new.clone()).with_old(MasterKey::new(KEY));
+        let store = Store::open(Options { master_keys: both, ..place.options() }).await.unwrap();
+        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
+        assert_eq!(store.rotate_master().await.unwrap(), 2);
+        assert_eq!(store.rotate_master().await.unwrap(), 0);
+        store.close().await;
+        let store = place.open_sealed([9; 32]).await;
+        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
+        let recording = store.recording(account, id).await.unwrap();
+        assert_eq!(store.read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
+        assert!(store.transcripts(other, &Default::default()).await.is_ok());
+        assert!(matches!(place.open_sealed(KEY).await.transcript(account, id).await, Err(Error::Sealed(_))));
+    }
+
+    async fn every_account_has_a_key_of_its_own(place: Place) {
+        let store = place.open_sealed(KEY).await;
+        let (one, _) = fill(&store).await;
+        let (two, theirs) = fill(&store).await;
+        let sql = format!("UPDATE accounts SET data_key = (SELECT data_key FROM accounts WHERE id = {one}) WHERE id = {two}");
+        run_sql(&place.database, &sql).await;
+        let fresh = place.open_sealed(KEY).await;
+        assert!(matches!(fresh.transcript(two, theirs).await, Err(Error::Damaged(_))));
+        // With its key gone an account's data is gone, also in old backups of everything else.
+        run_sql(&place.database, &format!("UPDATE accounts SET data_key = NULL WHERE id = {one}")).await;
+        let fresh = place.open_sealed(KEY).await;
+        assert!(fresh.transcripts(one, &Default::default()).await.is_err());
+    }
+
+    async fn what_was_stored_before_there_was_a_master_key_stays_readable(place: Place) {
+        let (account, id) = fill(&place.open().await).await;
+        let store = place.open_sealed(KEY).await;
+        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
+        let recording = store.recording(account, id).await.unwrap();
+        assert_eq!(store.read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
+        let new = completed(&store, account).await;
+        assert!(store.transcript(account, new).await.unwrap().is_encrypted);
+        assert!(!store.transcript(account, id).await.unwrap().is_encrypted);
+    }
+}
+
+#[test]
+fn keys_do_not_show_themselves() {
+    let key = MasterKey::generate().unwrap();
+    let shown = format!("{key:?} {:?}", MasterKeys::new(key.clone()));
+    assert!(!shown.contains(key.to_hex().as_str()), "{shown}");
+    assert_eq!(MasterKey::from_hex(&key.to_hex()).unwrap().id(), key.id());
+    assert!(MasterKey::from_hex("abc").is_err());
+    assert!(MasterKey::from_hex(&"g".repeat(64)).is_err());
+}

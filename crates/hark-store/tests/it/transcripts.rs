@@ -1,0 +1,229 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hark_store::{ChatRole, Error, NewTranscript, SegmentEdit, Status, TranscriptEdit, TranscriptFilter, TranscriptId};
+
+use crate::support::{accept, account, assert_balanced, claim, completed, on_both, result};
+
+on_both! {
+    async fn a_list_is_newest_first_in_pages(place: Place) {
+        let store = place.open().await;
+        let id = account(&store, 0).await;
+        let mut made = Vec::new();
+        for _ in 0..5 {
+            made.push(accept(&store, id, 0).await.0);
+            place.clock.advance(Duration::from_secs(1));
+        }
+        made.reverse();
+        let page = async |page, per_page| {
+            let found = store.transcripts(id, &TranscriptFilter { page, per_page, ..Default::default() }).await.unwrap();
+            assert_eq!(found.total, 5);
+            found.transcripts.iter().map(|t| t.id).collect::<Vec<_>>()
+        };
+        assert_eq!(page(1, 20).await, made);
+        assert_eq!(page(1, 2).await, made[..2]);
+        assert_eq!(page(3, 2).await, made[4..]);
+        assert_eq!(page(4, 2).await, [] as [TranscriptId; 0]);
+        assert_eq!(page(i64::MAX, 100).await, [] as [TranscriptId; 0]);
+    }
+
+    async fn a_list_shows_what_its_filter_asks_for(place: Place) {
+        let store = place.open().await;
+        let id = account(&store, 0).await;
+        let done = completed(&store, id).await;
+        let border = store.now();
+        place.clock.advance(Duration::from_secs(10));
+        let (waiting, _) = accept(&store, id, 0).await;
+        let list = async |filter: TranscriptFilter| {
+            let found = store.transcripts(id, &filter).await.unwrap();
+            assert_eq!(found.total, found.transcripts.len() as i64);
+            found.transcripts.iter().map(|t| t.id).collect::<Vec<_>>()
+        };
+        let all = TranscriptFilter::default;
+        assert_eq!(list(TranscriptFilter { status: Some(Status::Completed), ..all() }).await, [done]);
+        assert_eq!(list(TranscriptFilter { status: Some(Status::Failed), ..all() }).await, []);
+        assert_eq!(list(TranscriptFilter { language: Some("en".into()), ..all() }).await, [done]);
+        assert_eq!(list(TranscriptFilter { created_after: Some(border + 1), ..all() }).await, [waiting]);
+        assert_eq!(list(TranscriptFilter { created_after: Some(border), ..all() }).await, [waiting, done]);
+        assert_eq!(list(TranscriptFilter { created_before: Some(border + 1), ..all() }).await, [done]);
+        let both = TranscriptFilter { language: Some("en".into()), created_after: Some(border + 1), ..all() };
+        assert_eq!(list(both).await, []);
+    }
+
+    async fn the_transcripts_of_others_look_absent(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let id = completed(&store, ours).await;
+        let session = store.begin_chat(ours, id).await.unwrap();
+        let edit = TranscriptEdit { title: Some("mine".into()), ..Default::default() };
+        fn absent<T: std::fmt::Debug>(what: Result<T, Error>) {
+            assert!(matches!(what, Err(Error::NotFound(_))), "{what:?}");
+        }
+        absent(store.transcript(theirs, id).await);
+        absent(store.transcript_text(theirs, id).await);
+        absent(store.speaker_names(theirs, id).await);
+        absent(store.edit_transcript(theirs, id, &edit).await);
+        absent(store.delete_transcript(theirs, id).await);
+        absent(store.cancel(theirs, id, "x").await);
+        absent(store.set_summary(theirs, id, "x").await);
+        absent(store.keep_derived(theirs, id, "x", b"x").await);
+        absent(store.begin_chat(theirs, id).await);
+        absent(store.chat(theirs, id, &session).await);
+        absent(store.add_chat(theirs, id, &session, "q", "a").await);
+        absent(store.recording(theirs, id).await);
+        assert_eq!(store.derived(theirs, id, "x").await.unwrap(), None);
+        assert_eq!(store.transcripts(theirs, &Default::default()).await.unwrap().total, 0);
+        assert_eq!(store.transcript(ours, id).await.unwrap().title, "Monday meeting");
+    }
+
+    async fn an_edit_changes_title_speakers_and_text(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let id = completed(&store, account).await;
+        let edit = TranscriptEdit {
+            title: Some("Tuesday".into()),
+            speakers: BTreeMap::from([("SPEAKER_00".into(), "Ada".into())]),
+            segments: vec![SegmentEdit { position: 1, text: "Shall we start?".into() }],
+            ..Default::default()
+        };
+        assert_eq!(store.edit_transcript(account, id, &edit).await.unwrap().title, "Tuesday");
+        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        assert_eq!(found.word_count, 6);
+        assert_eq!(text.text, "Good morning everyone. Shall we start?");
+        assert_eq!(text.speakers, ["Ada", "SPEAKER_01"]);
+        let words: Vec<_> = text.segments[1].words.iter().map(|w| (w.word.as_str(), w.start)).collect();
+        assert_eq!(words, [("Shall", 2.5), ("we", 3.0), ("start?", 3.5)], "as many words keep their times");
+        // A speaker is found by the name it has now; an empty name takes it away.
+        let rename = |from: &str, to: &str| TranscriptEdit { speakers: BTreeMap::from([(from.into(), to.into())]), ..Default::default() };
+        store.edit_transcript(account, id, &rename("Ada", "Grace")).await.unwrap();
+        assert_eq!(store.speaker_names(account, id).await.unwrap(), BTreeMap::from([("SPEAKER_00".into(), "Grace".into())]));
+        store.edit_transcript(account, id, &rename("Grace", "")).await.unwrap();
+        assert_eq!(store.speaker_names(account, id).await.unwrap(), BTreeMap::new());
+        let fewer = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "Good morning.".into() }], ..Default::default() };
+        assert_eq!(store.edit_transcript(account, id, &fewer).await.unwrap().word_count, 5);
+        assert_eq!(store.transcript_text(account, id).await.unwrap().1.segments[0].words, []);
+    }
+
+    async fn an_edit_that_can_not_be_done_changes_nothing(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let id = completed(&store, account).await;
+        let before = store.transcript_text(account, id).await.unwrap();
+        let segments = vec![SegmentEdit { position: 0, text: "x".into() }, SegmentEdit { position: 7, text: "y".into() }];
+        let edit = TranscriptEdit { title: Some("new".into()), segments, ..Default::default() };
+        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::NotFound("segment"))));
+        let speakers = BTreeMap::from([("SPEAKER_09".into(), "Ada".into())]);
+        let edit = TranscriptEdit { title: Some("new".into()), speakers, ..Default::default() };
+        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::NotFound("speaker"))));
+        assert_eq!(store.transcript_text(account, id).await.unwrap(), before);
+    }
+
+    async fn a_shared_transcript_is_seen_by_its_token_while_sharing_is_on(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let id = completed(&store, account).await;
+        assert_eq!(store.transcript(account, id).await.unwrap().share_token, None);
+        let share = |on| TranscriptEdit { shared: Some(on), ..Default::default() };
+        let token = store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.unwrap();
+        assert_eq!(token.len(), 32);
+        let (shared, text) = store.shared_transcript(&token).await.unwrap();
+        assert_eq!((shared.id, text), (id, result()));
+        assert_eq!(store.edit_transcript(account, id, &share(false)).await.unwrap().share_token, None);
+        assert!(matches!(store.shared_transcript(&token).await, Err(Error::NotFound(_))));
+        assert_eq!(store.edit_transcript(account, id, &share(true)).await.unwrap().share_token, Some(token));
+        assert!(store.shared_transcript("").await.is_err());
+    }
+
+    async fn a_deleted_transcript_takes_everything_with_it(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let id = completed(&store, account).await;
+        let session = store.begin_chat(account, id).await.unwrap();
+        store.add_chat(account, id, &session, "q", "a").await.unwrap();
+        store.keep_derived(account, id, "summary:brief", b"short").await.unwrap();
+        assert_eq!(place.recordings().len(), 1);
+        let removed = store.delete_transcript(account, id).await.unwrap();
+        assert_eq!(removed.len(), 1);
+        assert_eq!(place.recordings().len(), 0);
+        assert!(matches!(store.transcript(account, id).await, Err(Error::NotFound(_))));
+        assert!(matches!(store.delete_transcript(account, id).await, Err(Error::NotFound(_))));
+        for table in ["segments", "derived", "chat_sessions", "chat_turns", "blobs", "speaker_names"] {
+            assert_eq!(crate::accounts::count(&place.database, &format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
+        }
+    }
+
+    async fn deleting_a_running_transcript_releases_its_hold(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let (id, _) = accept(&store, account, 4).await;
+        let job = claim(&store).await;
+        store.delete_transcript(account, id).await.unwrap();
+        assert_eq!(store.account(account).await.unwrap().credits, 10);
+        assert!(matches!(store.complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.progress(&job.lease, 5).await, Err(Error::LeaseLost)));
+        assert_balanced(&store).await;
+    }
+
+    async fn a_live_session_becomes_a_transcript_and_is_charged(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        store.hold(account, "live:1", 5, Duration::from_secs(60)).await.unwrap();
+        let new = NewTranscript { title: "Live".into(), source_type: "stream".into(), ..Default::default() };
+        let (id, settled) = store.save_transcript(account, &new, &result(), Some(("live:1", 2))).await.unwrap();
+        assert_eq!(settled.unwrap().credits, 8);
+        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        assert_eq!((found.status, found.source_type.as_str(), text), (Status::Completed, "stream", result()));
+        assert_eq!(store.usage(account, 1).await.unwrap().total_transcripts, 1);
+        let again = store.save_transcript(account, &new, &result(), Some(("live:1", 2))).await;
+        assert!(matches!(again, Err(Error::NotFound("hold"))), "{again:?}");
+        assert_eq!(store.transcripts(account, &Default::default()).await.unwrap().total, 1);
+        assert_balanced(&store).await;
+    }
+
+    async fn a_conversation_is_kept_in_order(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let (id, other) = (completed(&store, account).await, completed(&store, account).await);
+        let session = store.begin_chat(account, id).await.unwrap();
+        store.add_chat(account, id, &session, "who?", "Ada").await.unwrap();
+        store.add_chat(account, id, &session, "when?", "Monday").await.unwrap();
+        let said: Vec<_> = store.chat(account, id, &session).await.unwrap().into_iter().map(|t| (t.role, t.text)).collect();
+        let turn = |role, text: &str| (role, text.to_owned());
+        assert_eq!(said, [
+            turn(ChatRole::User, "who?"),
+            turn(ChatRole::Assistant, "Ada"),
+            turn(ChatRole::User, "when?"),
+            turn(ChatRole::Assistant, "Monday"),
+        ]);
+        assert!(store.chat(account, other, &session).await.is_err(), "a conversation is about its transcript");
+    }
+
+    async fn what_was_derived_is_forgotten_when_the_text_changes(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let id = completed(&store, account).await;
+        store.keep_derived(account, id, "summary:brief", b"first").await.unwrap();
+        store.keep_derived(account, id, "summary:brief", b"second").await.unwrap();
+        store.set_summary(account, id, "second").await.unwrap();
+        assert_eq!(store.derived(account, id, "summary:brief").await.unwrap().as_deref(), Some(&b"second"[..]));
+        assert_eq!(store.transcript(account, id).await.unwrap().summary.as_deref(), Some("second"));
+        let edit = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "x".into() }], ..Default::default() };
+        assert_eq!(store.edit_transcript(account, id, &edit).await.unwrap().summary, None);
+        assert_eq!(store.derived(account, id, "summary:brief").await.unwrap(), None);
+    }
+
+    async fn a_long_transcript_comes_back_whole(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        accept(&store, account, 0).await;
+        let job = claim(&store).await;
+        let mut long = result();
+        long.segments = (0..1001)
+            .map(|n| hark_api::Segment { start: n as f64, end: n as f64 + 0.5, text: format!("no. {n} 字 \u{1f3a4}"), ..long.segments[0].clone() })
+            .collect();
+        long.text = long.segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
+        long.speakers.truncate(1);
+        store.complete(&job.lease, &long, 0, true).await.unwrap();
+        assert_eq!(store.transcript_text(account, job.lease.transcript).await.unwrap().1, long);
+    }
+}
