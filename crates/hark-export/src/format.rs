@@ -16,11 +16,17 @@ pub enum Format {
     Vtt,
     /// The contract's `TranscriptionResult`.
     Json,
+    /// A table for spreadsheets, a row for each segment.
+    Csv,
+    /// A Word document.
+    Docx,
+    /// Typeset pages.
+    Pdf,
 }
 
 impl Format {
     /// Every format, in the order help texts show them.
-    pub const ALL: [Self; 4] = [Self::Txt, Self::Srt, Self::Vtt, Self::Json];
+    pub const ALL: [Self; 7] = [Self::Txt, Self::Srt, Self::Vtt, Self::Json, Self::Csv, Self::Docx, Self::Pdf];
 
     /// The name on the command line and the extension of the file, without a dot.
     pub const fn extension(self) -> &'static str {
@@ -29,6 +35,9 @@ impl Format {
             Self::Srt => "srt",
             Self::Vtt => "vtt",
             Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Docx => "docx",
+            Self::Pdf => "pdf",
         }
     }
 
@@ -39,7 +48,15 @@ impl Format {
             Self::Srt => "application/x-subrip; charset=utf-8",
             Self::Vtt => "text/vtt; charset=utf-8",
             Self::Json => "application/json",
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::Docx => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            Self::Pdf => "application/pdf",
         }
+    }
+
+    /// Whether the file is text, which a terminal may show; the others are bytes.
+    pub const fn is_text(self) -> bool {
+        !matches!(self, Self::Docx | Self::Pdf)
     }
 }
 
@@ -79,6 +96,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_choices() {
         let message = "doc".parse::<Format>().unwrap_err().to_string();
-        assert_eq!(message, "unknown format \"doc\": choose one of txt, srt, vtt, json");
+        assert_eq!(message, "unknown format \"doc\": choose one of txt, srt, vtt, json, csv, docx, pdf");
     }
 }

@@ -1,19 +1,43 @@
-//! A transcript as a file that people and players read: plain text, SubRip, WebVTT or JSON.
+//! A transcript as a file that people and players read: plain text, SubRip, WebVTT, JSON, CSV, a Word document or a PDF.
 //!
-//! In: a [`hark_api::TranscriptionResult`]. Out: the whole file as a string, with a final newline. None of its
-//! business: where the transcript comes from, where the file goes, and which formats a caller is allowed to ask for.
+//! In: a [`hark_api::TranscriptionResult`], what is known about it ([`Metadata`]), and for PDF the machine's fonts
+//! ([`Fonts`]). Out: the content of the whole file, the same for the same input. None of its business: where the
+//! transcript comes from, where the file goes, and which formats a caller is allowed to ask for.
 
 mod atoms;
+mod clean;
 mod cues;
+mod direction;
+mod docx;
 mod format;
+mod headline;
 mod lines;
+mod paragraphs;
+mod pdf;
 mod script;
 mod subtitles;
+mod table;
 mod text;
 
-use hark_api::TranscriptionResult;
+use std::collections::BTreeMap;
+
+use hark_api::{DateTime, TranscriptionResult};
 
 pub use format::Format;
+pub use pdf::{Fonts, MissingCharacter};
+
+/// What a file says beside the words: documents show it at their head and in their properties.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metadata {
+    /// The title; without one a document is called `Transcript`.
+    pub title: String,
+    /// When the recording was transcribed.
+    pub created_at: Option<DateTime>,
+    /// Names that people gave to speaker labels; every format uses them.
+    pub speaker_names: BTreeMap<String, String>,
+    /// The language as its readers write it; without it documents show the code.
+    pub language_name: Option<String>,
+}
 
 /// How a transcript is laid out.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,9 +95,44 @@ pub enum ExportError {
     /// A number in the transcript that JSON can't hold.
     #[error("the transcript can't be written as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// A format that is bytes where text was asked for.
+    #[error("{0} is not text: write it to a file")]
+    NotText(Format),
+    /// The archive of a Word document failed.
+    #[error("the document can't be packed: {0}")]
+    Archive(#[from] zip::result::ZipError),
+    /// No font of the machine shows a character of the transcript.
+    #[error(transparent)]
+    MissingCharacter(#[from] MissingCharacter),
+    /// A font of the machine that can't be read or embedded.
+    #[error("the font {font} can't be used: {reason}; reinstall it or remove it")]
+    Font {
+        /// The name of the font.
+        font: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// Writes `transcript` in `format`: the content of the whole file.
+///
+/// `fonts` are only looked for when a format needs them, once for each [`Fonts`].
+pub fn export(
+    transcript: &TranscriptionResult,
+    metadata: &Metadata,
+    format: Format,
+    options: &Options,
+    fonts: &Fonts,
+) -> Result<Vec<u8>, ExportError> {
+    let transcript = clean::with_names(transcript, metadata);
+    match format {
+        Format::Docx => docx::render(&clean::cleaned(&transcript), metadata),
+        Format::Pdf => pdf::render(&clean::cleaned(&transcript), metadata, fonts),
+        text => render(&transcript, text, options).map(String::into_bytes),
+    }
+}
+
+/// Writes `transcript` in a `format` that is text, with its speaker labels as they are.
 pub fn render(transcript: &TranscriptionResult, format: Format, options: &Options) -> Result<String, ExportError> {
     match format {
         Format::Txt => Ok(text::render(transcript)),
@@ -88,5 +147,7 @@ pub fn render(transcript: &TranscriptionResult, format: Format, options: &Option
             json.push('\n');
             Ok(json)
         }
+        Format::Csv => Ok(table::csv(&clean::cleaned(transcript))),
+        Format::Docx | Format::Pdf => Err(ExportError::NotText(format)),
     }
 }

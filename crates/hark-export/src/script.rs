@@ -25,6 +25,19 @@ pub(crate) fn is_unspaced(c: char) -> bool {
     )
 }
 
+/// Whether `c` belongs to a script that office programs call complex: written from right to left, or with letters that
+/// stack, reorder and join.
+pub(crate) fn is_complex(c: char) -> bool {
+    matches!(c,
+        '\u{0590}'..='\u{08FF}'     // Hebrew to Arabic
+        | '\u{0900}'..='\u{0DFF}'   // the scripts of India
+        | '\u{0E00}'..='\u{109F}'   // Thai, Lao, Tibetan, Myanmar
+        | '\u{1780}'..='\u{17FF}'   // Khmer
+        | '\u{FB1D}'..='\u{FDFF}'   // Hebrew and Arabic forms
+        | '\u{FE70}'..='\u{FEFE}'
+    )
+}
+
 /// Whether two texts that follow each other are joined without a space.
 pub(crate) fn joins_tightly(before: &str, after: &str) -> bool {
     match (before.chars().next_back(), after.chars().next()) {

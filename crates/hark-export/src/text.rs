@@ -2,47 +2,17 @@
 
 use hark_api::TranscriptionResult;
 
-use crate::atoms::{Atom, line_text, line_width, turns};
-use crate::script::Ending;
-
-/// A pause that ends a paragraph with a finished clause.
-const PAUSE: f64 = 2.0;
-/// A pause that ends a paragraph wherever it falls.
-const LONG_PAUSE: f64 = 5.0;
-/// A paragraph this wide ends with its sentence: about ten lines of a page.
-const LONG_PARAGRAPH: usize = 800;
+use crate::paragraphs::paragraphs;
 
 pub(crate) fn render(transcript: &TranscriptionResult) -> String {
-    let mut paragraphs = Vec::new();
-    for turn in turns(transcript) {
-        for (n, atoms) in split(&turn.atoms).into_iter().enumerate() {
-            let text = line_text(atoms);
-            match &turn.speaker {
-                Some(speaker) if n == 0 => paragraphs.push(format!("{speaker}: {text}\n")),
-                _ => paragraphs.push(format!("{text}\n")),
-            }
-        }
-    }
-    paragraphs.join("\n")
-}
-
-fn split(atoms: &[Atom]) -> Vec<&[Atom]> {
-    let mut paragraphs = Vec::new();
-    let mut from = 0;
-    for to in 1..atoms.len() {
-        let (last, next) = (&atoms[to - 1], &atoms[to]);
-        let pause = next.start - last.end;
-        let is_pause = pause >= LONG_PAUSE || (pause >= PAUSE && last.ending != Ending::Open);
-        let is_long = || last.ending == Ending::Sentence && line_width(&atoms[from..to]) >= LONG_PARAGRAPH;
-        if is_pause || is_long() {
-            paragraphs.push(&atoms[from..to]);
-            from = to;
-        }
-    }
-    if from < atoms.len() {
-        paragraphs.push(&atoms[from..]);
-    }
-    paragraphs
+    let written: Vec<String> = paragraphs(transcript)
+        .into_iter()
+        .map(|paragraph| match paragraph.speaker {
+            Some(speaker) if paragraph.begins_turn => format!("{speaker}: {}\n", paragraph.text),
+            _ => format!("{}\n", paragraph.text),
+        })
+        .collect();
+    written.join("\n")
 }
 
 #[cfg(test)]
