@@ -1,9 +1,16 @@
 //! The command line: every command, option and default in one place.
 
+mod service;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
+
+pub(crate) use service::{
+    AccountArgs, AccountCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, TranscriptsArgs,
+    TranscriptsCommand,
+};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -36,6 +43,16 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Turn audio or video files into text or subtitles
     Transcribe(TranscribeArgs),
+    /// Answer requests over HTTP: transcription, transcripts, accounts and keys
+    Serve(ServeArgs),
+    /// List, show, export and delete what a server has transcribed
+    Transcripts(TranscriptsArgs),
+    /// Make and manage the accounts of a service on this machine
+    Account(AccountArgs),
+    /// Make, list and revoke API keys of a service on this machine
+    Key(KeyArgs),
+    /// Make and change the master key that seals what a service keeps
+    Seal(SealArgs),
     /// Show, fetch, check and remove models
     Models(ModelsArgs),
     /// Say what this machine has, what is missing and how to fix it
@@ -51,7 +68,7 @@ pub(crate) struct TranscribeArgs {
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Formats to write, several with commas: txt, srt, vtt, json [env: HARK_FORMAT] [default: txt]
+    /// Formats to write, several with commas: txt, srt, vtt, json, csv, docx, pdf [env: HARK_FORMAT] [default: txt]
     #[arg(short, long, value_delimiter = ',', value_name = "FORMAT", value_parser = parse_format)]
     pub(crate) format: Vec<Format>,
 
@@ -123,6 +140,9 @@ pub(crate) struct TranscribeArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+
     /// Replace files that exist
     #[arg(long, conflicts_with = "skip_existing")]
     pub(crate) overwrite: bool,
@@ -130,6 +150,36 @@ pub(crate) struct TranscribeArgs {
     /// Leave out recordings whose outputs all exist
     #[arg(long)]
     pub(crate) skip_existing: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Address and port to listen on [default: 127.0.0.1:8600]
+    #[arg(long, value_name = "ADDR", env = "HARK_LISTEN")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+
+    /// Folder of the database and the recordings [default: hark in the user's data folder]
+    #[arg(long, value_name = "DIR", env = "HARK_DATA")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Which part of the service this process is
+    #[arg(long, value_enum, default_value_t = ServeRole::All, env = "HARK_ROLE")]
+    pub(crate) role: ServeRole,
+
+    /// CPU threads of the engine [env: HARK_THREADS] [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+/// Which part of the service a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServeRole {
+    /// Everything.
+    All,
+    /// Accounts and transcripts, without models.
+    Account,
+    /// Recordings from the queue.
+    Gpu,
 }
 
 /// What to do with the speech.

@@ -15,7 +15,8 @@ use crate::cli::Common;
 /// What a fresh machine has.
 pub(crate) const DEFAULT_MODEL: &str = "whisper-base";
 
-const KEYS: [&str; 7] = ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases"];
+const KEYS: [&str; 9] =
+    ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases", "data_dir", "server"];
 
 /// What the layers below the flags say.
 #[derive(Debug, Clone)]
@@ -31,6 +32,10 @@ pub(crate) struct Config {
     pub(crate) threads: Option<usize>,
     /// Names that requests use: the built-in ones with the user's laid over them.
     pub(crate) aliases: Aliases,
+    /// Where the service keeps its database and recordings.
+    pub(crate) data_dir: Option<PathBuf>,
+    /// How the service behaves.
+    pub(crate) server: hark_server::Config,
 }
 
 impl Default for Config {
@@ -44,6 +49,8 @@ impl Default for Config {
             format: None,
             threads: None,
             aliases: Aliases::starter(),
+            data_dir: None,
+            server: hark_server::Config::default(),
         }
     }
 }
@@ -84,6 +91,8 @@ impl Config {
                 "format" => config.format = Some(parse_format(&string(&key, value)?)?),
                 "threads" => config.threads = Some(threads(&key, value)?),
                 "aliases" => config.aliases = aliases(value)?,
+                "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
+                "server" => config.server = server(value, folder)?,
                 _ => return Err(unknown_key(&key)),
             }
         }
@@ -103,6 +112,15 @@ impl Config {
         }
         if let Some(path) = set("HARK_CATALOGUE") {
             self.catalogue = Some(path.into());
+        }
+        if let Some(database) = text("HARK_DATABASE")? {
+            self.server.database = Some(database);
+        }
+        if let Some(blobs) = text("HARK_BLOBS")? {
+            self.server.blobs = Some(blobs);
+        }
+        if let Some(path) = set("HARK_MASTER_KEY_FILE") {
+            self.server.master_key_file = Some(path.into());
         }
         if let Some(model) = text("HARK_MODEL")? {
             self.model = Some(model);
@@ -174,6 +192,14 @@ fn aliases(value: Value) -> Result<Aliases, String> {
     Ok(Aliases::starter().extended(own))
 }
 
+fn server(value: Value, folder: &Path) -> Result<hark_server::Config, String> {
+    let mut server =
+        hark_server::Config::deserialize(value).map_err(|error| format!("[server]: {}", error.message()))?;
+    server.check().map_err(|problem| format!("[server]: {problem}"))?;
+    server.master_key_file = server.master_key_file.map(|path| folder.join(expand_home(&path.to_string_lossy())));
+    Ok(server)
+}
+
 fn unknown_key(key: &str) -> String {
     let nearest = KEYS.into_iter().min_by_key(|known| edit_distance(key, known));
     match nearest.filter(|known| edit_distance(key, known) <= 1 + known.len() / 3) {
@@ -220,6 +246,15 @@ mod tests {
         assert_eq!(config.threads, Some(3));
         let served = config.aliases.resolve("turbo", &["whisper-small".to_owned()]).unwrap();
         assert_eq!(served.checkpoint, "whisper-small");
+    }
+
+    #[test]
+    fn the_table_of_the_service_is_read_and_its_mistakes_are_named() {
+        let config = parse("data_dir = \"data\"\n[server]\nworkers = 2\nmaster_key_file = \"key\"").unwrap();
+        assert_eq!(config.data_dir, Some("/etc/hark/data".into()));
+        assert_eq!((config.server.workers, config.server.master_key_file), (2, Some("/etc/hark/key".into())));
+        assert!(parse("[server]\nwrokers = 2").unwrap_err().contains("wrokers"));
+        assert!(parse("[server]\nworkers = 0").unwrap_err().contains("workers"));
     }
 
     #[test]

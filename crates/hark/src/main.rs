@@ -3,14 +3,21 @@
 //! In: arguments, environment, `hark.toml`. Out: transcripts on stdout or in files, everything else on stderr, and an
 //! exit code: 0 done, 1 something failed, 2 wrong usage. None of its business: how sound becomes words.
 
+mod account;
 mod bench;
 mod cli;
 mod config;
 mod doctor;
 mod error;
+mod key;
 mod models;
 mod output;
+mod remote;
+mod seal;
+mod serve;
+mod table;
 mod transcribe;
+mod transcripts;
 
 use std::process::ExitCode;
 
@@ -20,9 +27,14 @@ pub(crate) use error::CliError;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    log_to_stderr(cli.verbose);
+    log_to_stderr(cli.verbose, matches!(cli.command, cli::Command::Serve(_)));
     let done = match cli.command {
         cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
+        cli::Command::Serve(args) => serve::run(args, &cli.common),
+        cli::Command::Transcripts(args) => transcripts::run(args),
+        cli::Command::Account(args) => account::run(args, &cli.common),
+        cli::Command::Key(args) => key::run(args, &cli.common),
+        cli::Command::Seal(args) => seal::run(args, &cli.common),
         cli::Command::Models(args) => models::run(args, &cli.common),
         cli::Command::Doctor(args) => doctor::run(args, &cli.common),
         cli::Command::Bench(args) => bench::run(args.args),
@@ -38,12 +50,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// `RUST_LOG` decides what is logged; without it only what a user should act on.
-fn log_to_stderr(verbose: u8) {
+/// `RUST_LOG` decides what is logged; without it only what a user should act on, and for a service its requests.
+fn log_to_stderr(verbose: u8, is_service: bool) {
     use tracing_subscriber::EnvFilter;
     let level = match verbose {
+        0 if is_service => "warn,hark=info,hark_server=info",
         0 => "error",
-        1 => "hark=info,hark_media=info,hark_models=info,hark_speech=info,hark_whisper=info",
+        1 => {
+            "hark=info,hark_media=info,hark_models=info,hark_server=info,hark_speech=info,hark_store=info,hark_whisper=info"
+        }
         _ => "debug",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::CliError;
 
 /// Prints to stdout; a reader that has gone is an early end, not a failure.
-pub(crate) fn print(text: &str) -> Result<(), CliError> {
+pub(crate) fn print(content: impl AsRef<[u8]>) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(content.as_ref()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(CliError::OutputClosed),
         Err(error) => Err(CliError::Failed(format!("stdout: {error}"))),
@@ -25,7 +25,7 @@ pub(crate) fn stop_writing() -> MutexGuard<'static, ()> {
 }
 
 /// Writes the whole file or nothing: beside it first, then renamed over it.
-pub(crate) fn write_file(path: &Path, content: &str, overwrite: bool) -> Result<(), String> {
+pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, overwrite: bool) -> Result<(), String> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -41,7 +41,7 @@ pub(crate) fn write_file(path: &Path, content: &str, overwrite: bool) -> Result<
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder).map_err(problem)?;
-    file.write_all(content.as_bytes()).map_err(problem)?;
+    file.write_all(content.as_ref()).map_err(problem)?;
     let renamed = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
     renamed.map(drop).map_err(|error| problem(error.error))
 }

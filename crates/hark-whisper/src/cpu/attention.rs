@@ -302,8 +302,7 @@ unsafe fn attend_interleaved(
     let (rows, padded) = (query.count, frames.padded());
     let (keys, values) = (frames.keys_of(head), frames.values_of(head));
     let width = |step: usize| STEP.min(padded - step * STEP);
-    // SAFETY (both products): the panels hold `padded` frames, the room 32 rows of each buffer; what is read was
-    // written by an earlier piece.
+    // SAFETY: the panels hold `padded` frames, the room 32 rows of scores.
     let score = |step: usize, block: usize| unsafe {
         let frame = step * STEP + block * BLOCK;
         let scores = scores[step % 2];
@@ -322,6 +321,7 @@ unsafe fn attend_interleaved(
             (0..rows).for_each(|row| *scores.add(row * STEP_SCORES_STRIDE + block * BLOCK + beyond) = f32::MIN);
         }
     };
+    // SAFETY: as for the scores; the weights that are read were written by an earlier piece.
     let weigh = |step: usize, block: usize| unsafe {
         let panel = |index: usize| values[index * PANEL * padded + step * STEP * PANEL..].as_ptr();
         (compute.kernels.block)(&Block {

@@ -54,9 +54,9 @@ pub(crate) fn run(args: DoctorArgs, common: &Common) -> Result<(), CliError> {
     let ready = findings.iter().all(|finding| finding.status != Status::Missing);
     if args.json {
         let report = serde_json::json!({ "ready": ready, "findings": findings });
-        output::print(&format!("{report:#}\n"))?;
+        output::print(format!("{report:#}\n"))?;
     } else {
-        output::print(&table(&findings))?;
+        output::print(table(&findings))?;
     }
     if ready { Ok(()) } else { Err(CliError::Reported) }
 }

@@ -24,7 +24,7 @@ struct Row {
 
 pub(super) fn run(shelf: &Shelf, json: bool) -> Result<(), CliError> {
     let rows = rows(shelf);
-    output::print(&if json { as_json(shelf, &rows) } else { as_table(shelf, &rows) })
+    output::print(if json { as_json(shelf, &rows) } else { as_table(shelf, &rows) })
 }
 
 /// The catalogue without test sounds, then what is installed and in no catalogue.

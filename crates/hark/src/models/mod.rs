@@ -96,7 +96,7 @@ fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
         };
         let count = verification.files.len();
         if verification.is_sound() {
-            output::print(&format!("{name}: sound, {count} file{}\n", if count == 1 { "" } else { "s" }))?;
+            output::print(format!("{name}: sound, {count} file{}\n", if count == 1 { "" } else { "s" }))?;
             continue;
         }
         all_sound = false;
@@ -119,7 +119,7 @@ fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
 fn path(shelf: &Shelf, name: &str) -> Result<(), CliError> {
     let name = shelf.folder_name(name);
     match shelf.store.installed(&name) {
-        Some(installed) => output::print(&format!("{}\n", installed.dir.display())),
+        Some(installed) => output::print(format!("{}\n", installed.dir.display())),
         None => Err(CliError::Failed(format!(
             "{name} is not installed in {}; `hark models pull {name}` installs it",
             shelf.store.dir().display()
@@ -132,7 +132,7 @@ fn remove(shelf: &Shelf, names: &[String]) -> Result<(), CliError> {
     for name in names {
         let name = shelf.folder_name(name);
         match shelf.store.remove(&name) {
-            Ok(true) => output::print(&format!("{name}: removed\n"))?,
+            Ok(true) => output::print(format!("{name}: removed\n"))?,
             Ok(false) => {
                 all_removed = false;
                 eprintln!("{name}: is not installed");

@@ -1,4 +1,4 @@
-//! The one place where the command line meets the speech engine.
+//! The one place where the command line meets the speech engine: the one on this machine, or a server's.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,23 @@ use hark_media::Source;
 use hark_speech::{LoadOptions, Request, Transcriber};
 
 use super::plan::Input;
+use super::progress::FileProgress;
 use crate::CliError;
 use crate::cli::{Task, TranscribeArgs};
 use crate::config::{Config, DEFAULT_MODEL};
 use crate::models::{Shelf, VAD_MODEL};
+use crate::remote::Remote;
+
+/// What hears the words of this run.
+pub(crate) enum Engine {
+    /// A model that is loaded here.
+    Here(Box<Local>),
+    /// A server.
+    There(Remote),
+}
 
 /// The loaded model with the options of this run.
-pub(crate) struct Engine {
+pub(crate) struct Local {
     transcriber: Transcriber,
     request: Request,
 }
@@ -25,8 +35,35 @@ pub(crate) struct Transcribed {
 }
 
 impl Engine {
-    /// Finds the installed models that the arguments and the configuration name, and loads them.
+    /// The server that the arguments name, or the installed models that they and the configuration name, loaded.
     pub(crate) fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
+        match Remote::of(args, config, words)? {
+            Some(remote) => Ok(Engine::There(remote)),
+            None => Ok(Engine::Here(Box::new(Local::load(args, config, words)?))),
+        }
+    }
+
+    /// Blocks until the recording is done.
+    pub(crate) fn transcribe(&self, input: &Input, bar: &mut FileProgress<'_>) -> Result<Transcribed, String> {
+        match self {
+            Engine::Here(local) => local.transcribe(input, &mut |done, total| bar.update(done, total)),
+            Engine::There(remote) => {
+                let result = remote.transcribe(input, &mut |stage| bar.far_away(stage))?;
+                Ok(Transcribed { result, warnings: Vec::new() })
+            }
+        }
+    }
+
+    /// The user wants to leave: what others still do for this run is called off.
+    pub(crate) fn cancel(&self) {
+        if let Engine::There(remote) = self {
+            remote.cancel();
+        }
+    }
+}
+
+impl Local {
+    fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
         let request = request(args, config, words)?;
         let shelf = Shelf::open(config)?;
         let model = speech_model(&shelf, args, config)?;
@@ -41,11 +78,7 @@ impl Engine {
     }
 
     /// Blocks until the recording is done; `progress` hears seconds of audio done and, where known, in all.
-    pub(crate) fn transcribe(
-        &self,
-        input: &Input,
-        progress: &mut dyn FnMut(f64, Option<f64>),
-    ) -> Result<Transcribed, String> {
+    fn transcribe(&self, input: &Input, progress: &mut dyn FnMut(f64, Option<f64>)) -> Result<Transcribed, String> {
         let source = match input {
             Input::Stdin => Source::Reader(Box::new(std::io::stdin())),
             Input::File(path) => Source::Path(path.clone()),

@@ -9,19 +9,23 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use hark_api::TranscriptionResult;
-use hark_export::{Format, Options, SubtitleRules};
+use hark_export::{Fonts, Format, Metadata, Options, SubtitleRules};
 
 use crate::cli::{Common, TranscribeArgs, Words};
 use crate::config::Config;
 use crate::{CliError, output};
 use engine::{Engine, Transcribed};
-use plan::{Input, Job, Target};
-use progress::{Screen, clock, speed};
+pub(crate) use interrupt::noticed;
+pub(crate) use plan::Input;
+use plan::{Job, Target};
+pub(crate) use progress::clock;
+use progress::{Screen, speed};
 
 /// Files open at a time. The engine fills its batches from all of them; a few are enough to keep it busy while others
 /// are being decoded, and memory stays bounded.
@@ -108,7 +112,7 @@ fn needs_words(args: &TranscribeArgs, jobs: &[Job]) -> bool {
 }
 
 /// What became of one job: what is still to be printed, or why there is nothing.
-type Outcome = Result<Option<String>, String>;
+type Outcome = Result<Option<Vec<u8>>, String>;
 
 /// Works through the jobs and returns how many failed.
 fn transcribe_all(engine: &Engine, jobs: &[Job], args: &TranscribeArgs) -> Result<usize, CliError> {
@@ -138,6 +142,7 @@ fn transcribe_all(engine: &Engine, jobs: &[Job], args: &TranscribeArgs) -> Resul
                 Err(RecvTimeoutError::Disconnected) => all_sent = true,
             }
             if let Some(signal) = interrupt::noticed() {
+                engine.cancel();
                 leave(&screen, signal);
             }
             while let Some(outcome) = waiting.remove(&printed) {
@@ -145,9 +150,8 @@ fn transcribe_all(engine: &Engine, jobs: &[Job], args: &TranscribeArgs) -> Resul
                 printed += 1;
                 let written = screen.aside(|| match outcome {
                     Ok(None) => Ok(()),
-                    Ok(Some(text)) if is_first => output::print(&text),
-                    Ok(Some(text)) if is_headed(jobs, args) => output::print(&format!("\n{text}")),
-                    Ok(Some(text)) => output::print(&text),
+                    Ok(Some(content)) if is_first || !is_headed(jobs, args) => output::print(content),
+                    Ok(Some(content)) => output::print("\n").and_then(|()| output::print(content)),
                     Err(problem) => {
                         failed += 1;
                         eprintln!("{}: {problem}", jobs[printed - 1].input.name());
@@ -157,6 +161,7 @@ fn transcribe_all(engine: &Engine, jobs: &[Job], args: &TranscribeArgs) -> Resul
                 if let Err(error) = written {
                     // Nobody reads on: what workers still do is for nothing, and waiting for them too.
                     screen.clear();
+                    engine.cancel();
                     let _files_are_whole = output::stop_writing();
                     if error.is_for_reading() {
                         eprintln!("hark: {error}");
@@ -202,9 +207,7 @@ fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Sc
     let begun = Instant::now();
     let mut bar = screen.begin(&name);
     // A file that breaks a decoder must not take the other files with it.
-    let done = catch_unwind(AssertUnwindSafe(|| {
-        engine.transcribe(&job.input, &mut |audio_done, audio_total| bar.update(audio_done, audio_total))
-    }));
+    let done = catch_unwind(AssertUnwindSafe(|| engine.transcribe(&job.input, &mut bar)));
     drop(bar);
     let done = done.map_err(|_| "a defect in hark was met on this file; please report it".to_owned())?;
     let Transcribed { result, warnings } = done?;
@@ -218,29 +221,32 @@ fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Sc
     });
     let mut to_print = None;
     for (format, target) in &job.outputs {
-        let text = render(&result, *format, args, target)?;
+        let content = render(&result, *format, args, job, target)?;
         match target {
-            Target::File(path) => save(path, &text, args)?,
-            Target::Stdout if headed => to_print = Some(format!("==> {name} <==\n{text}")),
-            Target::Stdout => to_print = Some(text),
+            Target::File(path) => save(path, &content, args)?,
+            Target::Stdout if headed => to_print = Some([format!("==> {name} <==\n").into_bytes(), content].concat()),
+            Target::Stdout => to_print = Some(content),
         }
     }
     Ok(to_print)
 }
 
-fn save(path: &Path, text: &str, args: &TranscribeArgs) -> Result<(), String> {
+fn save(path: &Path, content: &[u8], args: &TranscribeArgs) -> Result<(), String> {
     if args.skip_existing && path.exists() {
         return Ok(());
     }
-    output::write_file(path, text, args.overwrite)
+    output::write_file(path, content, args.overwrite)
 }
 
 fn render(
     result: &TranscriptionResult,
     format: Format,
     args: &TranscribeArgs,
+    job: &Job,
     target: &Target,
-) -> Result<String, String> {
+) -> Result<Vec<u8>, String> {
+    // The machine's fonts are looked at once, and only for a format that needs them.
+    static FONTS: LazyLock<Fonts> = LazyLock::new(Fonts::system);
     let options = Options {
         subtitles: SubtitleRules {
             max_line_width: args.max_line_width,
@@ -250,7 +256,9 @@ fn render(
         // Several transcripts on stdout are a line each, so that a reader can tell them apart.
         pretty_json: args.files.len() == 1 || *target != Target::Stdout,
     };
-    hark_export::render(result, format, &options).map_err(|error| error.to_string())
+    let language = hark_whisper::languages::find(&result.language).map(|language| language.native_name.to_owned());
+    let metadata = Metadata { title: job.input.title(), language_name: language, ..Metadata::default() };
+    hark_export::export(result, &metadata, format, &options, &FONTS).map_err(|error| error.to_string())
 }
 
 /// Several texts on stdout are told apart by their names, as `head` does it.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use hark_export::Format;
@@ -22,6 +23,14 @@ impl Input {
         match self {
             Self::Stdin => "stdin".to_owned(),
             Self::File(path) => path.display().to_string(),
+        }
+    }
+
+    /// What a document about it is called.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Stdin => String::new(),
+            Self::File(_) => stem(self).to_string_lossy().into_owned(),
         }
     }
 
@@ -91,7 +100,10 @@ fn to_stdout(inputs: Vec<Input>, formats: &[Format]) -> Result<Vec<Job>, CliErro
     let &[format] = formats else {
         return Err(CliError::Usage("several formats need a folder to go to: add -o DIR".to_owned()));
     };
-    if inputs.len() > 1 && matches!(format, Format::Srt | Format::Vtt) {
+    if !format.is_text() && std::io::stdout().is_terminal() {
+        return Err(CliError::Usage(format!("{format} is not for a terminal: add -o FILE, or pipe it on")));
+    }
+    if inputs.len() > 1 && !matches!(format, Format::Txt | Format::Json) {
         return Err(CliError::Usage(format!("several files as {format} need a folder to go to: add -o DIR")));
     }
     let outputs = vec![(format, Target::Stdout)];
@@ -214,7 +226,9 @@ mod tests {
     #[test]
     fn stdout_takes_one_format_and_subtitles_of_one_file_only() {
         assert!(planned(&["a.mp3", "-f", "srt,txt"]).unwrap_err().contains("-o DIR"));
-        assert!(planned(&["a.mp3", "b.mp3", "-f", "srt"]).unwrap_err().contains("-o DIR"));
+        for format in ["srt", "pdf"] {
+            assert!(planned(&["a.mp3", "b.mp3", "-f", format]).is_err(), "several files as {format} on stdout");
+        }
         assert_eq!(files(&planned(&["a.mp3", "b.mp3", "-f", "json"]).unwrap()), ["stdout", "stdout"]);
     }
 

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::remote::Stage;
+
 /// The bars of one run.
 pub(crate) struct Screen {
     bars: MultiProgress,
@@ -92,6 +94,32 @@ impl FileProgress<'_> {
             }
             None => self.bar.set_message(format!("{}  {speed} ×", clock(self.audio_done))),
         }
+    }
+}
+
+impl FileProgress<'_> {
+    /// How far a recording is that a server works on.
+    pub(crate) fn far_away(&mut self, stage: Stage) {
+        let (share, message) = match stage {
+            Stage::Sending(sent, Some(total)) if sent >= total => (None, "sent, waiting for the server".to_owned()),
+            Stage::Sending(sent, total) => {
+                let message = format!("{} sent", indicatif::HumanBytes(sent));
+                (total.map(|total| 100 * sent / total.max(1)), message)
+            }
+            Stage::Queued(Some(position)) => (None, format!("place {position} in the queue")),
+            Stage::Queued(None) => (None, "the server is busy, waiting".to_owned()),
+            Stage::Working(percent) => (Some(u64::from(percent)), "the server works on it".to_owned()),
+        };
+        if share.is_some() != self.has_total {
+            self.has_total = share.is_some();
+            let template = match share {
+                Some(_) => "{prefix:24!} {bar:24} {percent:>3} %  {msg}",
+                None => "{prefix:24!} {spinner} {msg}",
+            };
+            self.bar.set_style(style(template));
+        }
+        self.bar.set_position(share.unwrap_or(0));
+        self.bar.set_message(message);
     }
 }
 

@@ -142,10 +142,10 @@ pub unsafe fn round_row(row: *const u16, n: usize, out: *mut u8) -> f32 {
     largest / LARGEST
 }
 
-/// Units in one; nothing of a row of zeros.
+/// Units in one; none in a row so small that there would be more than float32 can count.
 #[inline(always)]
 pub fn inverse_unit(largest: f32) -> f32 {
-    if largest > 0.0 { LARGEST / largest } else { 0.0 }
+    if largest > 1e-30 { LARGEST / largest } else { 0.0 }
 }
 
 /// The nearest whole number.

@@ -1,0 +1,154 @@
+//! What all requests share.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use hark_store::{Clock, Owner, Store};
+use tokio::sync::Notify;
+
+use crate::config::Config;
+use crate::credentials::Credentials;
+use crate::engine::Engine;
+use crate::jobs::{Running, Waiting};
+use crate::limits::{AddressHash, AtOnce, RateLimiter};
+use crate::mail::Mailer;
+use crate::metrics::Metrics;
+use crate::routes::documentation::Documentation;
+use crate::sign::Sign;
+
+/// Which part of the service a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Everything on one port.
+    All,
+    /// Accounts and transcripts; recordings are worked on elsewhere.
+    Account,
+    /// Recordings, pulled from the queue.
+    Gpu,
+}
+
+/// How long lists that come from the disk may be old.
+const KEEP_LISTS: Duration = Duration::from_secs(5);
+
+/// The state of the service; clones share it.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) config: Config,
+    pub(crate) role: Role,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) documentation: Documentation,
+    pub(crate) fonts: Arc<hark_export::Fonts>,
+    pub(crate) credentials: Credentials,
+    pub(crate) rates: RateLimiter,
+    pub(crate) addresses: AddressHash,
+    pub(crate) sign: Sign,
+    /// Where a mail server is configured: addresses are confirmed.
+    pub(crate) mailer: Option<Mailer>,
+    pub(crate) uploads: AtOnce<Owner>,
+    pub(crate) waiting: Waiting,
+    /// Recordings being worked on here.
+    pub(crate) running: Running,
+    /// Rung when the workers should look at the queue.
+    pub(crate) bell: Notify,
+    draining: AtomicBool,
+    models: Kept<Vec<hark_api::Model>>,
+    device: Kept<Option<String>>,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(store: Store, engine: Arc<dyn Engine>, config: Config, role: Role, clock: Clock) -> Self {
+        let mailer = config.mail.as_ref().and_then(|mail| match Mailer::new(mail) {
+            Ok(mailer) => Some(mailer),
+            Err(problem) => {
+                tracing::error!(problem, "mails can't be sent");
+                None
+            }
+        });
+        App(Arc::new(Shared {
+            store,
+            engine,
+            config,
+            role,
+            clock,
+            metrics: Arc::default(),
+            documentation: Documentation::new(&crate::router::document()),
+            fonts: Arc::default(),
+            credentials: Credentials::default(),
+            rates: RateLimiter::new(),
+            addresses: AddressHash::default(),
+            sign: Sign::default(),
+            mailer,
+            uploads: AtOnce::new(),
+            waiting: Waiting::default(),
+            running: Running::default(),
+            bell: Notify::new(),
+            draining: AtomicBool::new(false),
+            models: Kept::default(),
+            device: Kept::default(),
+        }))
+    }
+
+    /// The models that requests may name.
+    pub(crate) async fn models(&self) -> Vec<hark_api::Model> {
+        self.models.get(&self.engine, |engine| engine.models()).await
+    }
+
+    /// What computes here.
+    pub(crate) async fn device(&self) -> Option<String> {
+        self.device.get(&self.engine, |engine| engine.device()).await
+    }
+}
+
+impl Shared {
+    /// No new work from now on.
+    pub(crate) fn begin_draining(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        self.bell.notify_one();
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+}
+
+/// A value that is looked up on disk, and then kept for a moment.
+struct Kept<T>(Mutex<Option<(Instant, T)>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Kept(Mutex::new(None))
+    }
+}
+
+impl<T: Clone + Default + Send + 'static> Kept<T> {
+    async fn get(&self, engine: &Arc<dyn Engine>, look: fn(&dyn Engine) -> T) -> T {
+        if let Some((at, value)) = &*self.lock()
+            && at.elapsed() < KEEP_LISTS
+        {
+            return value.clone();
+        }
+        let engine = Arc::clone(engine);
+        let value = tokio::task::spawn_blocking(move || look(&*engine)).await.unwrap_or_default();
+        *self.lock() = Some((Instant::now(), value.clone()));
+        value
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Instant, T)>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,68 @@
+//! An engine that hears nothing and answers at once: for benches of everything around the real one, and for tests of
+//! limits. No command of `hark` serves with it.
+
+use std::time::Duration;
+
+use hark_api::TranscriptionResult;
+use hark_media::Source;
+use hark_speech::CancelToken;
+
+use super::{Engine, EngineError, Work};
+
+/// Answers every recording with the same few words, at once or after a set time.
+#[derive(Debug, Clone, Default)]
+pub struct InstantEngine {
+    /// How long a recording takes.
+    pub takes: Duration,
+}
+
+/// How often a waiting recording looks whether it was called off.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Engine for InstantEngine {
+    fn models(&self) -> Vec<hark_api::Model> {
+        Vec::new()
+    }
+
+    fn resolve(&self, model: &str) -> Result<String, EngineError> {
+        match model {
+            known if known.starts_with("instant-") => Ok(known.to_owned()),
+            "none" => Err(EngineError::UnknownModel(model.to_owned())),
+            _ => Ok(format!("instant-{model}")),
+        }
+    }
+
+    fn transcribe(
+        &self,
+        source: Source,
+        work: &Work,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<TranscriptionResult, EngineError> {
+        let stream = hark_media::AudioStream::open(source, &hark_media::Options::default())
+            .map_err(|error| EngineError::Unusable(error.to_string()))?;
+        let duration = stream.info().duration.unwrap_or(0.0);
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < self.takes {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            std::thread::sleep(LOOK.min(self.takes));
+            let share = begun.elapsed().as_secs_f64() / self.takes.as_secs_f64();
+            progress(duration * share.min(1.0), Some(duration));
+        }
+        let segment = hark_api::Segment { end: duration, text: "nothing was heard".into(), ..Default::default() };
+        Ok(TranscriptionResult {
+            text: segment.text.clone(),
+            language: work.language.clone().unwrap_or_else(|| "en".into()),
+            duration,
+            segments: vec![segment],
+            speakers: Vec::new(),
+            model: work.model.clone(),
+        })
+    }
+
+    fn device(&self) -> Option<String> {
+        Some("none (instant)".into())
+    }
+}

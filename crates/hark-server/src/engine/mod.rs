@@ -1,0 +1,122 @@
+//! What turns recordings into words, as the service sees it.
+
+mod instant;
+mod speech;
+
+use hark_api::{ApiError, ErrorKind, TranscriptionResult};
+use hark_media::Source;
+use hark_speech::{CancelToken, SpeechError};
+use serde::{Deserialize, Serialize};
+
+pub use instant::InstantEngine;
+pub use speech::{SpeechEngine, SpeechOptions};
+
+/// Turns recordings into words; blocks while it does.
+pub trait Engine: Send + Sync + 'static {
+    /// The models that requests may name, the default first.
+    fn models(&self) -> Vec<hark_api::Model>;
+
+    /// The installed checkpoint that serves the asked name.
+    fn resolve(&self, model: &str) -> Result<String, EngineError>;
+
+    /// Transcribes one recording; `progress` hears seconds done and, where known, seconds in all.
+    fn transcribe(
+        &self,
+        source: Source,
+        work: &Work,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<TranscriptionResult, EngineError>;
+
+    /// What computes, such as `cpu (amx, 2 threads)`; none where nothing can.
+    fn device(&self) -> Option<String>;
+}
+
+/// What is wanted of a recording: kept with its job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Work {
+    /// The checkpoint that runs.
+    pub model: String,
+    /// Language code; found out when not given.
+    pub language: Option<String>,
+    /// Whether to tell speakers apart.
+    pub diarize: bool,
+    /// How many speakers there are; 0 finds out.
+    pub speakers: u32,
+    /// Whether to write English whatever is spoken.
+    pub translate: bool,
+    /// Whether every word gets its time.
+    pub word_timestamps: bool,
+    /// Text that could stand before the recording.
+    pub prompt: Option<String>,
+    /// Words to expect.
+    pub hotwords: Option<String>,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Work {
+            model: String::new(),
+            language: None,
+            diarize: true,
+            speakers: 0,
+            translate: false,
+            word_timestamps: true,
+            prompt: None,
+            hotwords: None,
+        }
+    }
+}
+
+/// Why there are no words.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The name is that of no model.
+    #[error("there is no model {0:?}: GET /v1/models lists them")]
+    UnknownModel(String),
+    /// The model is not on this server.
+    #[error("the model {0} is not installed on this server; `hark models pull {0}` installs it")]
+    ModelMissing(String),
+    /// The recording or what was asked of it is at fault: another try ends the same.
+    #[error("{0}")]
+    Unusable(String),
+    /// Somebody called it off.
+    #[error("cancelled")]
+    Cancelled,
+    /// Our fault; another try may succeed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<SpeechError> for EngineError {
+    fn from(error: SpeechError) -> Self {
+        match error {
+            SpeechError::Cancelled => EngineError::Cancelled,
+            SpeechError::Media(hark_media::MediaError::Io(_) | hark_media::MediaError::FfmpegMissing { .. }) => {
+                EngineError::Failed(error.to_string())
+            }
+            SpeechError::Media(_) | SpeechError::Language(_) | SpeechError::EnglishOnly(_) => {
+                EngineError::Unusable(error.to_string())
+            }
+            SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::EngineStopped => {
+                EngineError::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        let kind = match &error {
+            EngineError::UnknownModel(_) => ErrorKind::InvalidInput,
+            EngineError::ModelMissing(_) => ErrorKind::ModelMissing,
+            EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
+            EngineError::Cancelled | EngineError::Failed(_) => {
+                tracing::error!(%error, "the engine failed");
+                return ErrorKind::Internal.into();
+            }
+        };
+        ApiError::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,209 @@
+//! The real engine: installed Whisper checkpoints, each loaded once and shared by all recordings.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hark_api::{ModelTier, TranscriptionResult};
+use hark_media::Source;
+use hark_models::{Aliases, Catalogue, Kind, ModelStore};
+use hark_speech::{CancelToken, Isa, LoadOptions, Request, Task, Transcriber};
+
+use super::{Engine, EngineError, Work};
+
+/// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
+const PUBLIC: [(&str, &str, bool); 5] = [
+    ("large-v3-turbo", "whisper-large-v3-turbo", false),
+    ("large-v3", "whisper-large-v3", true),
+    ("medium", "whisper-medium", false),
+    ("small", "whisper-small", false),
+    ("svc-ai-enhanced", "whisper-large-v3", true),
+];
+/// The model that finds speech.
+const VOICE_ACTIVITY: &str = "silero-vad";
+
+/// What the engine is made of.
+#[derive(Debug, Clone)]
+pub struct SpeechOptions {
+    /// Where models are.
+    pub models: ModelStore,
+    /// What is known about them.
+    pub catalogue: Catalogue,
+    /// Names that requests use.
+    pub aliases: Aliases,
+    /// Threads that compute; all cores when not given.
+    pub threads: Option<usize>,
+    /// Kernels to use; the machine's best when not given.
+    pub isa: Option<Isa>,
+    /// Models kept in memory.
+    pub loaded: usize,
+}
+
+/// Whisper checkpoints behind [`Engine`].
+pub struct SpeechEngine {
+    options: SpeechOptions,
+    /// Most recently used last.
+    loaded: Mutex<Vec<Loaded>>,
+}
+
+struct Loaded {
+    checkpoint: String,
+    /// Its own lock, so that loading one model keeps no recording of another waiting.
+    transcriber: Arc<Mutex<Option<Transcriber>>>,
+}
+
+impl SpeechEngine {
+    /// An engine over the installed models; they are loaded when first asked for.
+    pub fn new(options: SpeechOptions) -> Self {
+        SpeechEngine { options, loaded: Mutex::default() }
+    }
+
+    /// Loads a model before the first request asks for it.
+    pub fn warm_up(&self, model: &str) -> Result<(), EngineError> {
+        let checkpoint = self.resolve(model)?;
+        self.with_transcriber(&checkpoint, |_| ())
+    }
+
+    /// Installed checkpoints; what the catalogue does not know is taken for one that somebody copied there.
+    fn installed(&self) -> Vec<String> {
+        let is_speech = |name: &str| self.options.catalogue.get(name).is_none_or(|entry| entry.kind == Kind::Speech);
+        let all = self.options.models.all_installed().into_iter();
+        all.map(|(name, _)| name).filter(|name| is_speech(name)).collect()
+    }
+
+    fn folder(&self, name: &str) -> Result<PathBuf, EngineError> {
+        let installed = self.options.models.installed(name);
+        installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))
+    }
+
+    fn load(&self, checkpoint: &str) -> Result<Transcriber, EngineError> {
+        let mut options = LoadOptions::new(self.folder(checkpoint)?, self.folder(VOICE_ACTIVITY)?);
+        options.threads = self.options.threads;
+        options.isa = self.options.isa;
+        let begun = std::time::Instant::now();
+        let transcriber = Transcriber::load(&options)?;
+        tracing::info!(
+            checkpoint,
+            seconds = begun.elapsed().as_secs_f64(),
+            backend = transcriber.backend_name(),
+            "loaded"
+        );
+        Ok(transcriber)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Loaded>> {
+        self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Runs `work` with the loaded checkpoint, which stays in memory at least as long.
+    fn with_transcriber<T>(&self, checkpoint: &str, work: impl FnOnce(&Transcriber) -> T) -> Result<T, EngineError> {
+        let cell = self.cell(checkpoint);
+        let transcriber = {
+            let mut cell = cell.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match &*cell {
+                Some(transcriber) => transcriber.clone(),
+                None => cell.insert(self.load(checkpoint)?).clone(),
+            }
+        };
+        Ok(work(&transcriber))
+    }
+
+    /// The place of a checkpoint; the least recently used models that nobody works with make room for it.
+    fn cell(&self, checkpoint: &str) -> Arc<Mutex<Option<Transcriber>>> {
+        let mut loaded = self.lock();
+        let entry = match loaded.iter().position(|entry| entry.checkpoint == checkpoint) {
+            Some(index) => loaded.remove(index),
+            None => Loaded { checkpoint: checkpoint.to_owned(), transcriber: Arc::default() },
+        };
+        let cell = Arc::clone(&entry.transcriber);
+        let mut excess = (loaded.len() + 1).saturating_sub(self.options.loaded.max(1));
+        loaded.retain(|entry| {
+            let goes = excess > 0 && Arc::strong_count(&entry.transcriber) == 1;
+            excess -= usize::from(goes);
+            !goes
+        });
+        loaded.push(entry);
+        cell
+    }
+}
+
+impl Engine for SpeechEngine {
+    fn models(&self) -> Vec<hark_api::Model> {
+        let installed = self.installed();
+        let has = |name: &str| installed.iter().any(|one| one == name);
+        let describe = |id: &str, checkpoint: &str, paid_only: bool| {
+            let entry = self.options.catalogue.get(checkpoint);
+            hark_api::Model {
+                id: id.to_owned(),
+                name: match entry {
+                    _ if id == "svc-ai-enhanced" => "AI enhanced".to_owned(),
+                    Some(entry) if !entry.title.is_empty() => entry.title.clone(),
+                    _ => id.to_owned(),
+                },
+                provider: entry.map_or_else(String::new, |entry| entry.provider.clone()),
+                languages: entry.map_or(0, |entry| entry.languages),
+                license: entry.map_or_else(|| "unknown".to_owned(), |entry| entry.licence.clone()),
+                tier: if paid_only { ModelTier::Premium } else { ModelTier::Free },
+                speed: entry.map_or_else(|| "standard".to_owned(), |entry| entry.speed.clone()),
+                paid_only,
+                installed: has(checkpoint),
+            }
+        };
+        let mut models: Vec<_> =
+            PUBLIC.iter().map(|&(id, checkpoint, paid_only)| describe(id, checkpoint, paid_only)).collect();
+        let is_public = |name: &str| PUBLIC.iter().any(|&(_, checkpoint, _)| checkpoint == name);
+        let others = installed.iter().filter(|name| !is_public(name));
+        models.extend(others.map(|name| describe(name, name, false)));
+        models
+    }
+
+    fn resolve(&self, model: &str) -> Result<String, EngineError> {
+        match self.options.aliases.resolve(model, &self.installed()) {
+            Ok(found) => Ok(found.checkpoint),
+            Err(_) => {
+                let table = BTreeMap::from(self.options.aliases.clone());
+                let own = format!("whisper-{model}");
+                let known = table.get(model).and_then(|names| names.first()).map(String::as_str);
+                let known = known.or([model, &own].into_iter().find(|name| self.options.catalogue.get(name).is_some()));
+                Err(match known {
+                    Some(checkpoint) => EngineError::ModelMissing(checkpoint.to_owned()),
+                    None => EngineError::UnknownModel(model.to_owned()),
+                })
+            }
+        }
+    }
+
+    fn transcribe(
+        &self,
+        source: Source,
+        work: &Work,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<TranscriptionResult, EngineError> {
+        let request = Request {
+            language: work.language.clone(),
+            task: if work.translate { Task::Translate } else { Task::Transcribe },
+            words: work.word_timestamps,
+            prompt: work.prompt.clone(),
+            hotwords: work.hotwords.clone(),
+            cancel: cancel.clone(),
+            ..Request::default()
+        };
+        let done = self.with_transcriber(&work.model, |transcriber| {
+            transcriber.transcribe(source, &request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
+        })??;
+        for warning in &done.warnings {
+            tracing::info!(warning, "about the recording");
+        }
+        Ok(TranscriptionResult { model: work.model.clone(), ..done.result })
+    }
+
+    fn device(&self) -> Option<String> {
+        if self.installed().is_empty() || self.options.models.installed(VOICE_ACTIVITY).is_none() {
+            return None;
+        }
+        let threads =
+            self.options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        Some(format!("cpu ({}, {threads} threads)", self.options.isa.unwrap_or_else(Isa::best).name()))
+    }
+}

@@ -1,0 +1,194 @@
+//! What the service answers when it can't do what was asked, and why it could not start.
+
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hark_api::{ApiError, ErrorKind};
+use hark_store::Limit;
+
+use crate::engine::EngineError;
+
+/// Why the service can't run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// An address can't be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] hark_store::Error),
+    /// The settings make no sense.
+    #[error("{0}")]
+    Config(String),
+}
+
+/// How much is allowed.
+pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
+/// How much of it is left.
+pub(crate) const RATE_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
+/// Seconds until all of it is there again.
+pub(crate) const RATE_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
+
+/// A failed request: the error of the table, and headers that go with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) error: ApiError,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Failure {
+    /// The error with a message of its own.
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        ApiError::new(kind, message).into()
+    }
+
+    /// A request that makes no sense.
+    pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
+        Failure::new(ErrorKind::InvalidInput, message)
+    }
+
+    /// The same with one header more.
+    pub(crate) fn header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        Failure { error, headers: Vec::new() }
+    }
+}
+
+impl From<ErrorKind> for Failure {
+    fn from(kind: ErrorKind) -> Self {
+        ApiError::from(kind).into()
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        ApiError::from(error).into()
+    }
+}
+
+/// Seconds after which a full queue may have moved.
+const QUEUE_MOVES: u64 = 30;
+/// Seconds after which a running transcription may have ended.
+const JOB_ENDS: u64 = 10;
+
+impl Failure {
+    /// What the store refused at `now`, in the words of the service. What is wrong inside is logged, not sent.
+    pub(crate) fn of_store(error: hark_store::Error, now: hark_store::Micros) -> Self {
+        use hark_store::Error;
+        match error {
+            Error::NotFound(what) => Failure::new(ErrorKind::NotFound, format!("there is no such {what}")),
+            Error::NotEnoughCredits { have, need } => Failure::new(
+                ErrorKind::InsufficientCredits,
+                format!("not enough credits: this costs {need}, the account has {have}"),
+            ),
+            Error::Limit { what, limit, used } => limited(what, limit, used, now),
+            Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_MOVES).into(),
+            Error::KeyReused => ErrorKind::KeyReused.into(),
+            Error::Conflict(why) => Failure::new(ErrorKind::Conflict, why),
+            other => {
+                tracing::error!(error = %other, "the store failed");
+                ErrorKind::Internal.into()
+            }
+        }
+    }
+}
+
+impl From<hark_store::Error> for Failure {
+    fn from(error: hark_store::Error) -> Self {
+        Failure::of_store(error, hark_store::Clock::system().now())
+    }
+}
+
+fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failure {
+    let until_tomorrow = (hark_store::DAY - now.rem_euclid(hark_store::DAY)).unsigned_abs().div_ceil(1_000_000);
+    let (kind, message, wait) = match what {
+        Limit::ConcurrentJobs => (
+            ErrorKind::TooManyAtOnce,
+            format!("too many transcriptions at once: {limit} may wait or run, wait for one to end"),
+            JOB_ENDS,
+        ),
+        Limit::MonthlyMinutes => (
+            ErrorKind::MonthlyLimit,
+            format!("this key may transcribe {limit} minutes a month and has used {used}"),
+            until_next_month(now),
+        ),
+        Limit::AnonymousTranscriptions => (
+            ErrorKind::AnonymousLimit,
+            format!("{limit} transcriptions a day are free without an account, and {used} were used: sign up to go on"),
+            until_tomorrow,
+        ),
+        Limit::AnonymousMinutes => (
+            ErrorKind::AnonymousLimit,
+            format!("{limit} minutes a day are free without an account, and {used} were used: sign up to go on"),
+            until_tomorrow,
+        ),
+        Limit::DailyQuestions => {
+            (ErrorKind::ChatLimit, format!("{limit} questions a day are in this plan"), until_tomorrow)
+        }
+    };
+    Failure::from(ApiError::new(kind, message).retry_after(wait))
+        .header(RATE_LIMIT, limit.max(0).unsigned_abs())
+        .header(RATE_REMAINING, (limit - used).max(0).unsigned_abs())
+        .header(RATE_RESET, wait)
+}
+
+/// Seconds until the first of the next month (UTC).
+fn until_next_month(now: hark_store::Micros) -> u64 {
+    let today = hark_api::DateTime(now);
+    let month = today.date()[..7].to_owned();
+    let days = (1..=31).map(|days| hark_api::DateTime(today.day_start().0 + days * hark_store::DAY));
+    let next = days.into_iter().find(|day| !day.date().starts_with(&month)).unwrap_or(today);
+    (next.0 - now).unsigned_abs().div_ceil(1_000_000)
+}
+
+/// Marks an answer whose body is the Error body already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IsErrorBody;
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.error.body())).into_response();
+        response.extensions_mut().insert(IsErrorBody);
+        let headers = response.headers_mut();
+        headers.extend(self.headers);
+        if let Some(seconds) = self.error.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_months_limit_ends_with_the_month() {
+        let now = hark_api::DateTime::parse("2024-02-28T23:59:50Z").unwrap().0;
+        assert_eq!(until_next_month(now), 86_410, "2024 has a 29th of February");
+        let now = hark_api::DateTime::parse("2023-12-31T00:00:00Z").unwrap().0;
+        assert_eq!(until_next_month(now), 86_400);
+    }
+
+    #[test]
+    fn what_is_wrong_inside_is_not_sent() {
+        let failure = Failure::from(hark_store::Error::Damaged("row 17 of secrets".into()));
+        assert_eq!(failure.error.status(), 500);
+        assert!(!failure.error.message.contains("secrets"));
+    }
+}

@@ -1,0 +1,126 @@
+//! What handlers take out of requests: JSON bodies, queries and paths whose every mistake is answered with the Error body.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use hark_api::ErrorKind;
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::error::Failure;
+
+/// The largest JSON body.
+const MAX_JSON: usize = 1 << 20;
+
+/// A JSON body.
+pub(crate) struct Json<T>(pub(crate) T);
+
+/// A JSON body that may be left out.
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+/// The query of the address.
+pub(crate) struct Query<T>(pub(crate) T);
+
+/// A part of the path; one that can't be right names nothing, so it is not found.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        if !is_json(request.headers()) {
+            return Err(Failure::new(
+                ErrorKind::UnsupportedMediaType,
+                "this path takes JSON: send it with Content-Type: application/json",
+            ));
+        }
+        let body = collect(request.into_body(), app.config.idle_timeout.duration()).await?;
+        parse(&body).map(Json)
+    }
+}
+
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let is_json = is_json(request.headers());
+        let body = collect(request.into_body(), app.config.idle_timeout.duration()).await?;
+        if body.iter().all(u8::is_ascii_whitespace) {
+            return Ok(OptionalJson(T::default()));
+        }
+        if !is_json {
+            return Err(Failure::new(
+                ErrorKind::UnsupportedMediaType,
+                "this path takes JSON or nothing: send it with Content-Type: application/json",
+            ));
+        }
+        parse(&body).map(OptionalJson)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
+            Ok(query) => Ok(Query(query.0)),
+            Err(rejection) => Err(Failure::invalid(format!("the query is not valid: {}", innermost(&rejection)))),
+        }
+    }
+}
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        match axum::extract::Path::<T>::from_request_parts(parts, state).await {
+            Ok(path) => Ok(Path(path.0)),
+            Err(_) => Err(ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// Reads a small body; its sender may be slow but not silent.
+async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
+    let too_large = || Failure::new(ErrorKind::BodyTooLarge, "the body is too large: JSON may have 1 MB");
+    let mut whole = BytesMut::new();
+    loop {
+        let frame =
+            tokio::time::timeout(idle, body.frame()).await.map_err(|_| Failure::from(ErrorKind::RequestTimeout))?;
+        let Some(frame) = frame else { return Ok(whole.freeze()) };
+        let frame = frame.map_err(|_| Failure::invalid("the body ended early"))?;
+        if let Ok(data) = frame.into_data() {
+            if whole.len() + data.len() > MAX_JSON {
+                return Err(too_large());
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        let what = if error.is_data() { "the body is not what this path takes" } else { "the body is not JSON" };
+        Failure::invalid(format!("{what}: {error}"))
+    })
+}
+
+/// The cause that names the parameter.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

@@ -1,0 +1,85 @@
+//! Housekeeping: news from the store to those who wait, and what must be looked at now and then.
+
+use std::time::Duration;
+
+use hark_store::{Change, TranscriptFilter};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::app::App;
+
+/// How often leases and holds that ended are looked at.
+const ROUND: Duration = Duration::from_secs(60);
+/// How many rounds lie between two sweeps, which look at every file.
+const SWEEP_EVERY: u64 = 60;
+/// An upload that was not finished after this long never will be.
+const ABANDONED_UPLOAD: Duration = Duration::from_secs(24 * 3600);
+
+/// An anonymous transcript that a crash left behind is deleted this long after nobody can wait for it any more.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// Passes changes of the store on to workers and to requests that wait.
+pub(crate) fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
+    let app = app.clone();
+    let mut changes = app.store.changes();
+    tokio::spawn(async move {
+        loop {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                // Requests under way still wait for their transcripts while the service ends; the sender goes last.
+                _ = stop.wait_for(|_| false) => return,
+            };
+            match change {
+                Ok(Change::Queued) => app.bell.notify_one(),
+                Ok(Change::Finished(transcript)) => app.waiting.wake(transcript),
+                Ok(Change::Stopped(job)) => app.running.cancel(job),
+                // Those who wait look by themselves now and then.
+                Err(RecvError::Lagged(_)) => app.bell.notify_one(),
+                Err(RecvError::Closed) => return,
+            }
+        }
+    })
+}
+
+/// Tidies up now and then until the service ends.
+pub(crate) fn keep_house(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
+    let app = app.clone();
+    tokio::spawn(async move {
+        for round in 0u64.. {
+            match app.store.expire_leases().await {
+                Ok(0) => {}
+                Ok(count) => tracing::warn!(count, "recordings of silent workers went back to the queue"),
+                Err(error) => tracing::error!(%error, "leases can't be looked at"),
+            }
+            if let Err(error) = app.store.release_expired_holds().await {
+                tracing::error!(%error, "holds can't be looked at");
+            }
+            if let Err(error) = delete_forgotten(&app).await {
+                tracing::error!(%error, "anonymous transcripts can't be looked at");
+            }
+            if round % SWEEP_EVERY == 0 {
+                match app.store.sweep(ABANDONED_UPLOAD).await {
+                    Ok(swept) => tracing::debug!(?swept, "swept"),
+                    Err(error) => tracing::error!(%error, "the store can't be swept"),
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(ROUND) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    })
+}
+
+/// Deletes anonymous transcripts that nobody waits for any more.
+async fn delete_forgotten(app: &App) -> hark_store::Result<()> {
+    let account = app.store.anonymous_account();
+    let age = app.config.transcribe_timeout.duration() + FORGOTTEN;
+    let before = app.store.now() - age.as_micros() as i64;
+    let filter = TranscriptFilter { per_page: 100, created_before: Some(before), ..TranscriptFilter::default() };
+    for transcript in app.store.transcripts(account, &filter).await?.transcripts {
+        app.store.delete_transcript(account, transcript.id).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! Work in the background: recordings from the queue, requests that wait for them, and housekeeping.
+
+mod house;
+mod run;
+mod waiting;
+mod workers;
+
+pub(crate) use house::{keep_house, listen_to_changes};
+pub(crate) use waiting::{Waiter, Waiting};
+pub(crate) use workers::{Running, Workers};
+
+/// How the reason of a failure begins that is ours; any other is the sender's (the store's own begin so too).
+pub(crate) const OUR_FAULT: &str = "the recording could not be transcribed";
+/// The reason of a job whose client went away.
+pub(crate) const CLIENT_LEFT: &str = "cancelled: the client went away before the transcript was there";

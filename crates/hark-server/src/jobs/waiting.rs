@@ -1,0 +1,134 @@
+//! Requests that wait for a transcript, and what happens when the last of them goes away.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hark_store::TranscriptId;
+use tokio::sync::Notify;
+
+/// Who waits for which transcript in this process; clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Waiting {
+    by_transcript: Arc<Mutex<HashMap<TranscriptId, Entry>>>,
+}
+
+struct Entry {
+    count: usize,
+    changed: Arc<Notify>,
+    /// What to do when the last one goes away.
+    when_abandoned: Option<Action>,
+}
+
+type Action = Box<dyn FnOnce() + Send>;
+
+/// One request that waits; dropping it is going away.
+pub(crate) struct Waiter {
+    waiting: Waiting,
+    transcript: TranscriptId,
+    changed: Arc<Notify>,
+}
+
+impl Waiting {
+    /// Begins to wait for a transcript.
+    pub(crate) fn join(&self, transcript: TranscriptId) -> Waiter {
+        let mut entries = self.lock();
+        let entry = entries.entry(transcript).or_insert_with(|| Entry {
+            count: 0,
+            changed: Arc::default(),
+            when_abandoned: None,
+        });
+        entry.count += 1;
+        let changed = Arc::clone(&entry.changed);
+        drop(entries);
+        Waiter { waiting: self.clone(), transcript, changed }
+    }
+
+    /// Wakes everybody who waits for a transcript.
+    pub(crate) fn wake(&self, transcript: TranscriptId) {
+        if let Some(entry) = self.lock().get(&transcript) {
+            entry.changed.notify_waiters();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TranscriptId, Entry>> {
+        self.by_transcript.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Waiter {
+    /// Hears of changes from now on; ask for it before looking, so that no change falls between.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::OwnedNotified {
+        Arc::clone(&self.changed).notified_owned()
+    }
+
+    /// Does `action` when the last of those who wait for the transcript goes away.
+    pub(crate) fn when_abandoned(&self, action: impl FnOnce() + Send + 'static) {
+        if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
+            entry.when_abandoned = Some(Box::new(action));
+        }
+    }
+
+    /// The wait has ended, or somebody was told that the work goes on: nobody's going away matters any more.
+    pub(crate) fn settled(&self) {
+        if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
+            entry.when_abandoned = None;
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut entries = self.waiting.lock();
+        let Some(entry) = entries.get_mut(&self.transcript) else { return };
+        entry.count -= 1;
+        if entry.count > 0 {
+            return;
+        }
+        let left = entries.remove(&self.transcript);
+        drop(entries);
+        if let Some(action) = left.and_then(|entry| entry.when_abandoned) {
+            action();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn abandoned(waiters: usize, settled: bool) -> u32 {
+        let count = Arc::new(AtomicU32::new(0));
+        let waiting = Waiting::default();
+        let all: Vec<Waiter> = (0..waiters).map(|_| waiting.join(TranscriptId(1))).collect();
+        let counted = Arc::clone(&count);
+        all[0].when_abandoned(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        if settled {
+            all[waiters - 1].settled();
+        }
+        let before_last = all.into_iter().reduce(|_gone, next| next);
+        assert_eq!(count.load(Ordering::SeqCst), 0, "somebody still waits");
+        drop(before_last);
+        assert!(waiting.lock().is_empty());
+        count.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_transcript_is_abandoned_once_when_the_last_goes_away() {
+        assert_eq!(abandoned(1, false), 1);
+        assert_eq!(abandoned(3, false), 1);
+        assert_eq!(abandoned(3, true), 0);
+        assert_eq!(abandoned(1, true), 0);
+    }
+
+    #[tokio::test]
+    async fn a_change_between_looking_and_waiting_is_not_missed() {
+        let waiting = Waiting::default();
+        let waiter = waiting.join(TranscriptId(7));
+        let changed = waiter.changed();
+        waiting.wake(TranscriptId(7));
+        tokio::time::timeout(std::time::Duration::from_secs(1), changed).await.expect("the change was missed");
+    }
+}

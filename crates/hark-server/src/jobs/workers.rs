@@ -1,0 +1,122 @@
+//! Workers: how many recordings are worked on at once, and how they end when the service does.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use hark_speech::CancelToken;
+use hark_store::{JobId, Lane};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::run;
+use crate::app::App;
+use crate::random;
+
+/// How often the queue is looked at when nothing rings: other processes put jobs into it too.
+const LOOK: Duration = Duration::from_secs(1);
+/// Places that long work leaves to somebody who waits for a clip; with few places, a quarter of them.
+const RESERVED: usize = 2;
+/// How long cancelled recordings have to notice.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// The workers of this process.
+pub(crate) struct Workers {
+    app: App,
+    /// The name that the store knows them by.
+    name: String,
+    running: Running,
+    places: Arc<Semaphore>,
+    claiming: JoinHandle<()>,
+}
+
+/// What is being worked on here, with the means to call it off; clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Running(Arc<Mutex<HashMap<JobId, CancelToken>>>);
+
+impl Running {
+    pub(crate) fn add(&self, job: JobId, cancel: &CancelToken) {
+        self.lock().insert(job, cancel.clone());
+    }
+
+    pub(crate) fn remove(&self, job: JobId) {
+        self.lock().remove(&job);
+    }
+
+    /// Calls a job off if it runs here.
+    pub(crate) fn cancel(&self, job: JobId) {
+        if let Some(cancel) = self.lock().get(&job) {
+            cancel.cancel();
+        }
+    }
+
+    fn cancel_all(&self) {
+        self.lock().values().for_each(CancelToken::cancel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, CancelToken>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Workers {
+    /// Begins to take jobs from the queue.
+    pub(crate) fn start(app: &App) -> Self {
+        let name = format!("{}-{}", std::process::id(), random::id());
+        let places = Arc::new(Semaphore::new(app.config.workers));
+        let running = app.running.clone();
+        let claiming = tokio::spawn(claim(app.clone(), name.clone(), Arc::clone(&places)));
+        Workers { app: app.clone(), name, running, places, claiming }
+    }
+
+    /// Takes no more jobs, waits for those that run, and gives back what is not done in time.
+    pub(crate) async fn stop(self) {
+        let _ = self.claiming.await;
+        let all = self.app.config.workers as u32;
+        let drained = tokio::time::timeout(self.app.config.drain_timeout.duration(), self.places.acquire_many(all));
+        if drained.await.is_ok() {
+            return;
+        }
+        // First the leases, then the work: a recording that ends right now can't be both completed and given back.
+        match self.app.store.give_back(&self.name).await {
+            Ok(count) => {
+                self.app.metrics.jobs_given_back.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+                tracing::info!(count, "recordings were given back to the queue");
+            }
+            Err(error) => tracing::error!(%error, "recordings could not be given back; their leases will run out"),
+        }
+        self.running.cancel_all();
+        let _ = tokio::time::timeout(NOTICE, self.places.acquire_many(all)).await;
+    }
+}
+
+async fn claim(app: App, name: String, places: Arc<Semaphore>) {
+    while !app.is_draining() {
+        let place = tokio::select! {
+            place = Arc::clone(&places).acquire_owned() => place,
+            () = app.bell.notified() => continue,
+        };
+        let Ok(place) = place else { return };
+        let is_reserved = places.available_permits() < RESERVED.min(app.config.workers / 4);
+        let last_lane = if is_reserved { Lane::Interactive } else { Lane::Bulk };
+        match app.store.claim_up_to(&name, app.config.lease.duration(), last_lane).await {
+            Ok(Some(job)) => {
+                let app = app.clone();
+                tokio::spawn(async move {
+                    run::run(&app, job).await;
+                    drop(place);
+                    app.bell.notify_one();
+                });
+            }
+            Ok(None) => {
+                drop(place);
+                let _ = tokio::time::timeout(LOOK, app.bell.notified()).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "the queue can't be read");
+                drop(place);
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The Hark service over HTTP.
+//!
+//! In: requests with keys and recordings, a store to keep things in, an engine that hears words. Out: the answers of
+//! the contract, every refusal with the Error body, and workers that take recordings from the queue. None of its
+//! business: how words are heard, how things are kept, and how a transcript is laid out as a file.
+
+mod app;
+mod config;
+mod credentials;
+mod engine;
+mod error;
+mod extract;
+mod first_start;
+mod idempotent;
+mod jobs;
+mod limits;
+mod listen;
+mod mac;
+mod mail;
+mod metrics;
+mod middleware;
+mod multipart;
+mod probe;
+mod random;
+mod recording;
+mod router;
+mod routes;
+mod service;
+mod sign;
+mod webhooks;
+
+pub use app::Role;
+pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Seconds};
+pub use engine::{Engine, EngineError, InstantEngine, SpeechEngine, SpeechOptions, Work};
+pub use error::ServerError;
+pub use first_start::{FirstKey, first_start};
+pub use mail::{MailConfig, MailSecurity};
+pub use router::document;
+pub use service::Service;
+pub use sign::{PasswordError, hash_password};
+pub use webhooks::{Webhooks, webhook_secret};

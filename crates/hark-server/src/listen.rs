@@ -1,0 +1,207 @@
+//! Connections: limits on heads and on silence, and an end in order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::response::Response;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep};
+use tower::ServiceExt as _;
+
+use crate::config::Config;
+use crate::metrics::Metrics;
+
+/// The largest head of a request; also what is read at once.
+const MAX_HEAD: usize = 64 << 10;
+/// After a failed accept (too many open files, say) others get this long to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves connections until `stop` turns true, then lets requests under way end for at most `drain`.
+pub(crate) async fn serve<S>(
+    listener: TcpListener,
+    service: S,
+    config: &Config,
+    metrics: Arc<Metrics>,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: tower::Service<Request, Response = Response<Body>, Error = std::convert::Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+{
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.header_timeout.duration())
+        .max_buf_size(MAX_HEAD)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(MAX_HEAD as u32)
+        .max_concurrent_streams(128)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .keep_alive_interval(config.idle_timeout.duration())
+        .keep_alive_timeout(config.idle_timeout.duration());
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let io = TokioIo::new(Patient::new(stream, config.idle_timeout.duration()));
+        let service = service.clone().map_request(move |request: hyper::Request<hyper::body::Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request
+        });
+        let connection = builder.serve_connection_with_upgrades(io, TowerToHyperService::new(service)).into_owned();
+        let connection = graceful.watch(connection);
+        let open = Open::new(Arc::clone(&metrics));
+        tokio::spawn(async move {
+            let _open = open;
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended badly");
+            }
+        });
+    }
+    drop(listener);
+    let drain = config.drain_timeout.duration();
+    if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("requests were still under way after {} s", drain.as_secs());
+    }
+}
+
+/// Binds an address.
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, crate::ServerError> {
+    TcpListener::bind(address).await.map_err(|source| crate::ServerError::Listen { address, source })
+}
+
+/// Counts a connection while it is open.
+struct Open(Arc<Metrics>);
+
+impl Open {
+    fn new(metrics: Arc<Metrics>) -> Self {
+        metrics.connections.fetch_add(1, Ordering::Relaxed);
+        Open(metrics)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose reader may be slow but not stop: a write that makes no headway for `patience` fails.
+///
+/// It also gives the Error body to what the HTTP library answers before any handler is asked, when a head can't be
+/// read: those answers are empty.
+struct Patient {
+    stream: TcpStream,
+    patience: Duration,
+    stuck: Option<Pin<Box<Sleep>>>,
+    /// An answer that goes out instead of the library's, and how much of it is written.
+    instead: Option<(Vec<u8>, usize)>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        Patient { stream, patience, stuck: None, instead: None }
+    }
+
+    /// Writes the answer that replaces `data` and tells the library that `data` was written.
+    fn write_instead(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        while let Some((answer, written)) = &mut self.instead {
+            if *written == answer.len() {
+                self.instead = None;
+                break;
+            }
+            let progress = Pin::new(&mut self.stream).poll_write(context, &answer[*written..]);
+            if let Poll::Ready(Ok(count)) = &progress {
+                *written += *count;
+            }
+            ready!(self.judge(context, progress))?;
+        }
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn judge<T>(&mut self, context: &mut Context<'_>, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if progress.is_ready() {
+            self.stuck = None;
+            return progress;
+        }
+        let until = Instant::now() + self.patience;
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        ready!(stuck.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        if self.instead.is_none() {
+            self.instead = refusal_of_the_library(data).map(|answer| (answer, 0));
+        }
+        if self.instead.is_some() {
+            return self.write_instead(context, data);
+        }
+        let progress = Pin::new(&mut self.stream).poll_write(context, data);
+        self.judge(context, progress)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The answer with the Error body for an empty refusal that no handler made; ours are never empty.
+fn refusal_of_the_library(data: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(data).ok()?;
+    let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?;
+    if !status.starts_with('4') || !text.ends_with("\r\n\r\n") || !text.contains("\r\ncontent-length: 0\r\n") {
+        return None;
+    }
+    let message = match status {
+        "431" => "the head of the request is too large: it may have 64 KB",
+        "414" => "the address of the request is too long",
+        _ => "this is not a request that can be read: check its first line and its headers",
+    };
+    let body = serde_json::to_string(&hark_api::ErrorBody { error: message.to_owned(), upgrade: false }).ok()?;
+    let length = format!("\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    Some((text.replacen("\r\ncontent-length: 0\r\n", &length, 1) + &body).into_bytes())
+}

@@ -1,0 +1,118 @@
+//! Counters and timings in the Prometheus text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper ends of the timing buckets, in seconds: from a cached answer to a long transcription.
+const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
+
+/// What the service counts.
+#[derive(Default)]
+pub(crate) struct Metrics {
+    requests: Mutex<BTreeMap<(String, &'static str, u16), Timings>>,
+    /// Requests under way.
+    pub(crate) in_flight: AtomicI64,
+    /// Connections open.
+    pub(crate) connections: AtomicI64,
+    /// Bytes of recordings received.
+    pub(crate) upload_bytes: AtomicU64,
+    /// Recordings that were transcribed.
+    pub(crate) jobs_completed: AtomicU64,
+    /// Recordings that could not be.
+    pub(crate) jobs_failed: AtomicU64,
+    /// Recordings given back to the queue.
+    pub(crate) jobs_given_back: AtomicU64,
+    /// Recordings being worked on.
+    pub(crate) jobs_running: AtomicI64,
+    /// Milliseconds of audio transcribed.
+    pub(crate) audio_milliseconds: AtomicU64,
+}
+
+#[derive(Default)]
+struct Timings {
+    buckets: [u64; BUCKETS.len()],
+    count: u64,
+    seconds: f64,
+}
+
+impl Metrics {
+    /// Counts an answered request.
+    pub(crate) fn answered(&self, route: &str, method: &'static str, status: u16, took: Duration) {
+        let mut requests = self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let timings = requests.entry((route.to_owned(), method, status)).or_default();
+        let seconds = took.as_secs_f64();
+        timings.count += 1;
+        timings.seconds += seconds;
+        if let Some(bucket) = BUCKETS.iter().position(|&end| seconds <= end) {
+            timings.buckets[bucket] += 1;
+        }
+    }
+
+    /// Everything, in the text format; `queue_length` is asked for where it is kept.
+    pub(crate) fn render(&self, queue_length: Option<u64>) -> String {
+        let mut text = String::new();
+        let single = |text: &mut String, name: &str, kind: &str, help: &str, value: String| {
+            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
+        };
+        let counters = [
+            ("hark_upload_bytes_total", "Bytes of recordings received.", &self.upload_bytes),
+            ("hark_jobs_completed_total", "Recordings transcribed.", &self.jobs_completed),
+            ("hark_jobs_failed_total", "Recordings that could not be transcribed.", &self.jobs_failed),
+            ("hark_jobs_given_back_total", "Recordings given back to the queue.", &self.jobs_given_back),
+        ];
+        for (name, help, value) in counters {
+            single(&mut text, name, "counter", help, value.load(Ordering::Relaxed).to_string());
+        }
+        let audio = self.audio_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
+        single(&mut text, "hark_audio_seconds_total", "counter", "Seconds of audio transcribed.", audio.to_string());
+        let gauges = [
+            ("hark_requests_in_flight", "Requests under way.", &self.in_flight),
+            ("hark_connections", "Connections open.", &self.connections),
+            ("hark_jobs_running", "Recordings being worked on here.", &self.jobs_running),
+        ];
+        for (name, help, value) in gauges {
+            single(&mut text, name, "gauge", help, value.load(Ordering::Relaxed).to_string());
+        }
+        if let Some(length) = queue_length {
+            single(&mut text, "hark_queue_length", "gauge", "Transcriptions that wait.", length.to_string());
+        }
+        let name = "hark_request_seconds";
+        let _ = write!(text, "# HELP {name} Time from a request's head to its answer's.\n# TYPE {name} histogram\n");
+        for ((route, method, status), timings) in
+            &*self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        {
+            let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
+            let mut up_to = 0;
+            for (end, count) in BUCKETS.iter().zip(timings.buckets) {
+                up_to += count;
+                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {up_to}");
+            }
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", timings.count);
+            let _ = writeln!(text, "{name}_sum{{{labels}}} {}", timings.seconds);
+            let _ = writeln!(text, "{name}_count{{{labels}}} {}", timings.count);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_add_up_and_slow_requests_are_counted_too() {
+        let metrics = Metrics::default();
+        for milliseconds in [1, 20, 700_000] {
+            metrics.answered("/v1/models", "GET", 200, Duration::from_millis(milliseconds));
+        }
+        let text = metrics.render(Some(4));
+        let labels = "route=\"/v1/models\",method=\"GET\",status=\"200\"";
+        assert!(text.contains(&format!("hark_request_seconds_bucket{{{labels},le=\"0.025\"}} 2\n")), "{text}");
+        assert!(text.contains(&format!("hark_request_seconds_bucket{{{labels},le=\"600\"}} 2\n")));
+        assert!(text.contains(&format!("hark_request_seconds_bucket{{{labels},le=\"+Inf\"}} 3\n")));
+        assert!(text.contains("hark_queue_length 4\n"));
+    }
+}

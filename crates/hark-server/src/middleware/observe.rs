@@ -1,0 +1,93 @@
+//! The outermost layer: request ids, one span and one line of log a request, metrics, and the Error body for whatever the
+//! framework answers by itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hark_api::{ApiError, ERRORS, ErrorKind};
+use tracing::Instrument as _;
+
+use crate::app::App;
+use crate::error::{Failure, IsErrorBody};
+use crate::random;
+
+const REQUEST_ID: &str = "x-request-id";
+/// A longer id from outside is replaced by one of ours.
+const LONGEST_ID: usize = 64;
+
+pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let id = request_id(&request);
+    // The route, not the path: a path may hold a share token.
+    let route = request.extensions().get::<MatchedPath>().map_or("-", |path| path.as_str()).to_owned();
+    let method = method_name(request.method());
+    let span = tracing::info_span!("request", id, method, route);
+    app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
+    let _in_flight = InFlight(&app);
+    let response = next.run(request).instrument(span.clone()).await;
+    let mut response = with_error_body(response);
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    let (status, took) = (response.status().as_u16(), begun.elapsed());
+    app.metrics.answered(&route, method, status, took);
+    span.in_scope(|| tracing::info!(status, milliseconds = took.as_millis() as u64, "answered"));
+    response
+}
+
+/// A client that goes away drops the future: the count must not stay.
+struct InFlight<'a>(&'a App);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The id that a proxy gave, where it is one, else a new one.
+fn request_id(request: &Request) -> String {
+    let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
+    let is_id = |id: &&str| {
+        (1..=LONGEST_ID).contains(&id.len())
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    given.filter(is_id).map_or_else(random::id, str::to_owned)
+}
+
+/// Methods that nobody knows count as one, or a stranger could fill the metrics.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::HEAD => "HEAD",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+/// Gives every answer that is no success the Error body, keeping its headers.
+fn with_error_body(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.extensions().get::<IsErrorBody>().is_some() {
+        return response;
+    }
+    let (parts, _) = response.into_parts();
+    let entry = ERRORS.iter().find(|entry| entry.status == status.as_u16());
+    let mut replaced =
+        Failure::from(ApiError::from(entry.map_or(ErrorKind::Internal, |entry| entry.kind))).into_response();
+    *replaced.status_mut() = if entry.is_some() { status } else { StatusCode::INTERNAL_SERVER_ERROR };
+    for (name, value) in &parts.headers {
+        if !replaced.headers().contains_key(name) {
+            replaced.headers_mut().append(name, value.clone());
+        }
+    }
+    replaced
+}

@@ -1,0 +1,207 @@
+//! Every path of the service, at one glance.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hark_api::ErrorKind;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::config::Config;
+use crate::error::Failure;
+use crate::middleware::{allow_anonymous, observe, require_account};
+use crate::routes::{
+    account, audio, credits, documentation, health, keys, reference, session, shared, stream, text, transcribe,
+    transcripts, webhooks,
+};
+
+/// What the document says that no handler can.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Hark",
+        description = "Speech to text that you own: recordings to words with times and speakers, on this server.",
+        license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
+    ),
+    tags(
+        (name = "speech", description = "Recordings to words."),
+        (name = "text", description = "Work on text."),
+        (name = "audio", description = "Work on sound."),
+        (name = "transcripts", description = "What was transcribed."),
+        (name = "account", description = "The account, its credits, its use and its keys."),
+        (name = "reference", description = "Lists and health."),
+    ),
+    components(schemas(hark_api::ErrorBody)),
+    modifiers(&Bearer),
+)]
+struct Document;
+
+/// The two ways to say who asks.
+struct Bearer;
+
+impl utoipa::Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("svc_… or usr_…")).build();
+        let components = document.components.get_or_insert_with(Default::default);
+        components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+        let cookie = "of the web app; unsafe methods also need X-CSRF-Token, see GET /v1/auth/session";
+        let cookie = ApiKey::Cookie(ApiKeyValue::with_description("hark_session", cookie));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(cookie));
+    }
+}
+
+/// The document alone, as the tests check it and `hark` may print it.
+pub fn document() -> utoipa::openapi::OpenApi {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .merge(open())
+        .merge(anonymous())
+        .merge(account_only())
+        .into_openapi()
+}
+
+/// Anybody, without a look at the credential.
+fn open() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(reference::models))
+        .routes(routes!(reference::languages))
+        .routes(routes!(health::health))
+        .routes(routes!(transcripts::status::status))
+        .routes(routes!(shared::show))
+        .routes(routes!(session::sign_up))
+        .routes(routes!(session::confirm))
+        .routes(routes!(session::sign_in))
+        .routes(routes!(session::show))
+}
+
+/// Anybody, but a credential that is sent must hold.
+fn anonymous() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(transcribe::transcribe))
+        .routes(routes!(credits::credits))
+        .routes(routes!(text::embed))
+        .routes(routes!(stream::stream))
+}
+
+/// Accounts.
+fn account_only() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(text::summarize))
+        .routes(routes!(text::translate))
+        .routes(routes!(text::analyze))
+        .routes(routes!(text::generate))
+        .routes(routes!(audio::enhance))
+        .routes(routes!(audio::speak))
+        .routes(routes!(account::show, account::update))
+        .routes(routes!(account::usage))
+        .routes(routes!(account::cloud))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::revoke))
+        .routes(routes!(session::sign_out))
+        .routes(routes!(session::change_password))
+        .routes(routes!(webhooks::secret))
+        .routes(routes!(transcripts::list::list))
+        .routes(routes!(transcripts::one::show, transcripts::one::change, transcripts::one::delete))
+        .routes(routes!(transcripts::export::export))
+        .routes(routes!(transcripts::text::summarize))
+        .routes(routes!(transcripts::text::analyze))
+        .routes(routes!(transcripts::text::generate))
+        .routes(routes!(transcripts::text::chat))
+}
+
+/// The service as one router.
+pub(crate) fn router(app: &App) -> Router {
+    let (routes, _) = OpenApiRouter::new()
+        .merge(open())
+        .merge(anonymous().route_layer(from_fn_with_state(app.clone(), allow_anonymous)))
+        .merge(account_only().route_layer(from_fn_with_state(app.clone(), require_account)))
+        .split_for_parts();
+    routes
+        .route("/openapi.json", get(documentation::openapi))
+        .route("/docs", get(documentation::docs))
+        .fallback(|| async { Failure::from(ErrorKind::NotFound) })
+        .method_not_allowed_fallback(|| async { Failure::from(ErrorKind::MethodNotAllowed) })
+        .layer(from_fn(no_sniffing))
+        .layer(CompressionLayer::new().gzip(true).zstd(true))
+        .layer(cors(&app.config))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(app.clone(), observe))
+        .with_state(app.clone())
+}
+
+/// A path with a slash at its end is the same path (decisions: variants).
+pub(crate) fn without_trailing_slash(mut request: Request<Body>) -> Request<Body> {
+    let path = request.uri().path();
+    let trimmed = path.trim_end_matches('/');
+    if trimmed.len() == path.len() || trimmed.is_empty() {
+        return request;
+    }
+    let mut parts = request.uri().clone().into_parts();
+    let with_query = match request.uri().query() {
+        Some(query) => format!("{trimmed}?{query}"),
+        None => trimmed.to_owned(),
+    };
+    if let Ok(path) = with_query.parse() {
+        parts.path_and_query = Some(path);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    request
+}
+
+async fn no_sniffing(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let mut response = next.run(request).await;
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Headers of ours that a page of another origin may read.
+const EXPOSED: [&str; 9] = [
+    "x-transcript-id",
+    "x-model",
+    "x-request-id",
+    "retry-after",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
+    "location",
+    "content-disposition",
+];
+
+fn cors(config: &Config) -> CorsLayer {
+    let origins = if config.cors_origins.iter().any(|origin| origin == "*") {
+        AllowOrigin::any()
+    } else {
+        AllowOrigin::list(config.cors_origins.iter().filter_map(|origin| origin.parse().ok()))
+    };
+    let headers = [
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        HeaderName::from_static("idempotency-key"),
+        HeaderName::from_static("prefer"),
+        HeaderName::from_static("x-request-id"),
+    ];
+    CorsLayer::new()
+        .allow_origin(origins)
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
+        .allow_headers(headers)
+        .expose_headers(EXPOSED.map(HeaderName::from_static))
+        .max_age(std::time::Duration::from_secs(3600))
+}
+
+/// A defect of ours: the request fails, the server goes on.
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let message = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    tracing::error!(message, "a handler panicked");
+    Failure::from(ErrorKind::Internal).into_response()
+}

@@ -1,0 +1,44 @@
+//! The handlers, one file a resource; `router.rs` lists them all.
+
+pub(crate) mod account;
+pub(crate) mod audio;
+pub(crate) mod credits;
+pub(crate) mod documentation;
+pub(crate) mod health;
+pub(crate) mod keys;
+pub(crate) mod reference;
+pub(crate) mod session;
+pub(crate) mod shared;
+pub(crate) mod stream;
+pub(crate) mod text;
+pub(crate) mod transcribe;
+pub(crate) mod transcripts;
+pub(crate) mod webhooks;
+
+use hark_api::ErrorBody;
+use utoipa::IntoResponses;
+
+macro_rules! error_responses {
+    ($($name:ident $status:literal $description:literal),* $(,)?) => {
+        $(
+            /// An error as the OpenAPI document lists it.
+            #[derive(IntoResponses)]
+            #[response(status = $status, description = $description)]
+            #[allow(dead_code, reason = "it exists for its documentation")]
+            pub(crate) struct $name(ErrorBody);
+        )*
+    };
+}
+
+error_responses! {
+    Invalid 400 "something in the request makes no sense",
+    Unauthorized 401 "no credential, or one that does not hold",
+    Payment 402 "not enough credits, or a plan that does not include this",
+    Missing 404 "no such id, or one of another account",
+    TooLarge 413 "larger than the tier allows",
+    Reused 422 "an Idempotency-Key that was used for another request",
+    Limited 429 "a limit was reached; Retry-After says when to try again",
+    Unavailable 503 "the model is not on this server, or too much waits; Retry-After says when to try again",
+    Late 504 "the wait ended, not the work; X-Transcript-Id names the transcript",
+    AnyError "default" "every answer that is no success has the Error body",
+}

@@ -1,0 +1,71 @@
+//! `GET /v1/models` and `GET /v1/languages`.
+
+use axum::Json;
+use axum::extract::State;
+use hark_api::{ErrorKind, Language, LanguageList, ModelList};
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::App;
+use crate::error::Failure;
+use crate::extract::Query;
+use crate::routes::AnyError;
+
+/// The models that requests may name
+#[utoipa::path(get, path = "/v1/models", tag = "reference", operation_id = "listModels",
+    responses((status = 200, body = ModelList), AnyError))]
+pub(crate) async fn models(State(app): State<App>) -> Json<ModelList> {
+    Json(ModelList { models: app.models().await })
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LanguagesQuery {
+    /// What the languages are for; transcription when not given.
+    #[serde(default)]
+    #[param(inline)]
+    r#for: LanguageUse,
+}
+
+/// What languages are listed for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LanguageUse {
+    #[default]
+    Transcription,
+    Translation,
+}
+
+/// The languages that can be spoken, or translated into
+#[utoipa::path(get, path = "/v1/languages", tag = "reference", operation_id = "listLanguages", params(LanguagesQuery),
+    responses((status = 200, body = LanguageList), AnyError))]
+pub(crate) async fn languages(Query(query): Query<LanguagesQuery>) -> Result<Json<LanguageList>, Failure> {
+    if query.r#for == LanguageUse::Translation {
+        return Err(Failure::new(ErrorKind::ModelMissing, "this server has no translation model yet"));
+    }
+    let mut languages: Vec<Language> = hark_whisper::languages::LANGUAGES
+        .iter()
+        .map(|language| Language {
+            code: language.code.to_owned(),
+            name: title_case(language.name),
+            native_name: language.native_name.to_owned(),
+        })
+        .collect();
+    languages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(Json(LanguageList { languages }))
+}
+
+/// "haitian creole" as "Haitian Creole".
+fn title_case(name: &str) -> String {
+    let mut titled = String::with_capacity(name.len());
+    let mut at_start = true;
+    for character in name.chars() {
+        if at_start {
+            titled.extend(character.to_uppercase());
+        } else {
+            titled.push(character);
+        }
+        at_start = character == ' ';
+    }
+    titled
+}

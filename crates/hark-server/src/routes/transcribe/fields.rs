@@ -1,0 +1,227 @@
+//! The text fields of a transcription form, checked as they arrive so that a mistake is told before an upload ends.
+
+use hark_api::{ErrorKind, ResponseFormat};
+use hark_whisper::languages;
+
+use crate::app::Role;
+use crate::config::{Config, PaidModels};
+use crate::engine::{Engine, EngineError, Work};
+use crate::error::Failure;
+use crate::routes::audio::refuse_second;
+
+/// The model of a request that names none (contract, `POST /v1/transcribe`).
+const DEFAULT_MODEL: &str = "large-v3-turbo";
+/// Models that need an active paid plan (decisions: paid models).
+const PAID_MODELS: [&str; 2] = ["large-v3", "svc-ai-enhanced"];
+/// A longer prompt than the model reads is a mistake.
+const MAX_PROMPT: usize = 4000;
+const MAX_SPEAKERS: u32 = 100;
+
+/// What a form says so far.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    model: Option<String>,
+    /// The outer level: whether it was given; the inner: whether it names a language.
+    language: Option<Option<String>>,
+    diarize: Option<bool>,
+    speakers: Option<u32>,
+    format: Option<ResponseFormat>,
+    prompt: Option<String>,
+    hotwords: Option<String>,
+    translate: Option<bool>,
+    word_timestamps: Option<bool>,
+    webhook_url: Option<String>,
+}
+
+/// What is wanted, complete.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    /// What the engine should do; its model is the name that was asked for until it is resolved.
+    pub(crate) work: Work,
+    pub(crate) format: ResponseFormat,
+    pub(crate) webhook_url: Option<String>,
+}
+
+impl Fields {
+    /// The longest value of a field, in bytes; none for fields that mean nothing here.
+    pub(crate) fn longest(name: &str) -> Option<usize> {
+        match name {
+            "model" | "language" | "diarize" | "speakers" | "response_format" | "translate" | "word_timestamps" => {
+                Some(200)
+            }
+            // A character has at most four bytes.
+            "prompt" | "hotwords" => Some(4 * MAX_PROMPT),
+            "webhook_url" => Some(2000),
+            _ => None,
+        }
+    }
+
+    /// Takes one field.
+    pub(crate) fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
+        let text = value.trim();
+        match name {
+            "model" => put(&mut self.model, name, text.to_owned()),
+            "language" => put(&mut self.language, name, language(text)?),
+            "diarize" => put(&mut self.diarize, name, boolean(name, text)?),
+            "speakers" => put(&mut self.speakers, name, speakers(text)?),
+            "response_format" => put(&mut self.format, name, format(text)?),
+            "prompt" => put(&mut self.prompt, name, words(name, text)?),
+            "hotwords" => put(&mut self.hotwords, name, words(name, text)?),
+            "translate" => put(&mut self.translate, name, boolean(name, text)?),
+            "word_timestamps" => put(&mut self.word_timestamps, name, boolean(name, text)?),
+            "webhook_url" => {
+                // A form may hold an empty field for what its sender did not fill in.
+                if !text.is_empty() {
+                    config.webhooks.check(text).map_err(Failure::invalid)?;
+                }
+                put(&mut self.webhook_url, name, text.to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything together, with the defaults of the contract.
+    pub(crate) fn wanted(self) -> Wanted {
+        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Wanted {
+            work: Work {
+                model: said(self.model).unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+                language: self.language.flatten(),
+                diarize: self.diarize.unwrap_or(true),
+                speakers: self.speakers.unwrap_or(0),
+                translate: self.translate.unwrap_or(false),
+                word_timestamps: self.word_timestamps.unwrap_or(true),
+                prompt: said(self.prompt),
+                hotwords: said(self.hotwords),
+            },
+            format: self.format.unwrap_or_default(),
+            webhook_url: said(self.webhook_url),
+        }
+    }
+}
+
+/// The model that serves the asked one for somebody with or without an active paid plan.
+pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<String, Failure> {
+    if is_paid || !PAID_MODELS.contains(&asked) {
+        return Ok(asked.to_owned());
+    }
+    match config.paid_models {
+        PaidModels::Serve => Ok(DEFAULT_MODEL.to_owned()),
+        PaidModels::Require => {
+            Err(Failure::new(ErrorKind::PlanNeeded, format!("the model {asked} needs an active paid plan")))
+        }
+    }
+}
+
+/// The checkpoint that serves a model; a process without models of its own leaves that to whoever takes the job.
+pub(crate) fn checkpoint(model: String, role: Role, engine: &dyn Engine) -> Result<String, Failure> {
+    match engine.resolve(&model) {
+        Ok(checkpoint) => Ok(checkpoint),
+        Err(EngineError::ModelMissing(_)) if role == Role::Account => Ok(model),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn put<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Failure> {
+    refuse_second(place.is_some(), name)?;
+    *place = Some(value);
+    Ok(())
+}
+
+fn boolean(name: &str, text: &str) -> Result<bool, Failure> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" => Ok(false),
+        _ => Err(Failure::invalid(format!("`{name}` is {text:?}: give true or false"))),
+    }
+}
+
+fn speakers(text: &str) -> Result<u32, Failure> {
+    let count = text.parse().ok().filter(|count| *count <= MAX_SPEAKERS);
+    count.ok_or_else(|| Failure::invalid(format!("`speakers` is {text:?}: give a number from 0 to {MAX_SPEAKERS}")))
+}
+
+fn language(text: &str) -> Result<Option<String>, Failure> {
+    if text.is_empty() || text.eq_ignore_ascii_case("auto") {
+        return Ok(None);
+    }
+    match languages::find(text) {
+        Some(language) => Ok(Some(language.code.to_owned())),
+        None => Err(Failure::invalid(format!(
+            "`language` is {text:?}: give a code such as en, es or zh, or auto; GET /v1/languages lists them"
+        ))),
+    }
+}
+
+fn format(text: &str) -> Result<ResponseFormat, Failure> {
+    match text {
+        "json" => Ok(ResponseFormat::Json),
+        "txt" => Ok(ResponseFormat::Txt),
+        "srt" => Ok(ResponseFormat::Srt),
+        "vtt" => Ok(ResponseFormat::Vtt),
+        _ => Err(Failure::invalid(format!("`response_format` is {text:?}: give json, txt, srt or vtt"))),
+    }
+}
+
+fn words(name: &str, text: &str) -> Result<String, Failure> {
+    if text.chars().count() > MAX_PROMPT {
+        return Err(Failure::invalid(format!("`{name}` is longer than {MAX_PROMPT} characters")));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(pairs: &[(&str, &str)]) -> Result<Wanted, String> {
+        let mut fields = Fields::default();
+        for (name, value) in pairs {
+            let done = fields.set(name, (*value).to_owned(), &Config::default());
+            done.map_err(|failure| failure.error.to_string())?;
+        }
+        Ok(fields.wanted())
+    }
+
+    #[test]
+    fn an_empty_form_means_the_defaults_of_the_contract() {
+        let wanted = set(&[]).unwrap();
+        assert_eq!(wanted.work.model, "large-v3-turbo");
+        assert_eq!(wanted.format, ResponseFormat::Json);
+        assert!(wanted.work.diarize && wanted.work.word_timestamps && !wanted.work.translate);
+        assert_eq!((wanted.work.language, wanted.work.speakers), (None, 0));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_by_name() {
+        for (name, value) in [
+            ("diarize", "maybe"),
+            ("speakers", "-1"),
+            ("speakers", "101"),
+            ("language", "klingon"),
+            ("response_format", "pdf"),
+            ("webhook_url", "http://example.com"),
+        ] {
+            let error = set(&[(name, value)]).unwrap_err();
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_comes_twice_is_refused_and_an_unknown_one_is_not() {
+        assert!(set(&[("model", "small"), ("model", "small")]).is_err());
+        assert!(set(&[("colour", "red"), ("colour", "red")]).is_ok());
+    }
+
+    #[test]
+    fn a_paid_model_without_a_plan_is_served_by_another_or_refused_as_configured() {
+        let mut config = Config::default();
+        let served = |asked: &str, is_paid: bool, config: &Config| model(asked, is_paid, config);
+        assert_eq!(served("large-v3", false, &config).unwrap(), "large-v3-turbo");
+        assert_eq!(served("large-v3", true, &config).unwrap(), "large-v3");
+        config.paid_models = PaidModels::Require;
+        let refused = served("svc-ai-enhanced", false, &config).unwrap_err();
+        assert_eq!((refused.error.status(), refused.error.upgrade), (402, true));
+        assert_eq!(served("medium", false, &config).unwrap(), "medium");
+    }
+}

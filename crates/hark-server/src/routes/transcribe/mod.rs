@@ -1,0 +1,191 @@
+//! `POST /v1/transcribe`: an upload becomes a job, and the request waits for it.
+
+mod answer;
+mod fields;
+mod receive;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::Response;
+use hark_api::{ApiError, ErrorKind, TranscribeForm, TranscriptionResult};
+use hark_store::{Accepted, AnonymousLimit, IdempotencyKey, Lane, NewJob, NewTranscript, Owner};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::app::App;
+use crate::config::LimitUnit;
+use crate::error::Failure;
+use crate::extract::Query;
+use crate::idempotent;
+use crate::middleware::Caller;
+use crate::probe;
+use crate::routes::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
+use receive::Received;
+
+/// The transcript that an answer is about.
+pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
+/// The checkpoint that really ran.
+pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-model");
+
+/// Somebody who waits for a recording up to this length goes before those who come back later.
+const SHORT: f64 = 600.0;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TranscribeQuery {
+    /// Answer at once with 202, as `Prefer: respond-async` does.
+    #[serde(default)]
+    r#async: bool,
+}
+
+/// Transcribe a recording
+///
+/// Waits for the transcript and answers with it. With `Prefer: respond-async` or `?async=true` it answers 202 at once.
+/// 1 credit a minute, rounded up; a failure costs nothing. Without a credential a few a day are free.
+#[utoipa::path(post, path = "/v1/transcribe", tag = "speech", operation_id = "transcribe", params(TranscribeQuery,
+        ("Prefer" = Option<String>, Header, description = "respond-async: answer at once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+    request_body(content = TranscribeForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "the transcript", headers(
+            ("X-Transcript-Id" = i64, description = "the saved transcript"),
+            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            (TranscriptionResult = "application/json"), (String = "text/plain; charset=utf-8"),
+            (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"))),
+        (status = 202, description = "accepted: it will be transcribed", body = hark_api::Accepted),
+        Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
+    security((), ("bearer" = [])))]
+pub(crate) async fn transcribe(
+    State(app): State<App>,
+    caller: Caller,
+    Query(query): Query<TranscribeQuery>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let wait = !(query.r#async || prefers_async(&head.headers));
+    let name = idempotent::key(&head.headers)?;
+    admit(&app, &caller, wait).await?;
+
+    // The place is held until the job is in the queue, where the store counts it.
+    let owner = caller.owner();
+    let place = app.uploads.take(owner.clone());
+    let at_once = caller.plan().concurrency();
+    let limit_reached = |used: i64| {
+        let what = hark_store::Limit::ConcurrentJobs;
+        let error = hark_store::Error::Limit { what, limit: at_once, used };
+        let mut failure = Failure::of_store(error, app.clock.now());
+        failure.error.upgrade = !caller.plan().is_paid();
+        failure
+    };
+    let live = app.store.live_jobs(&owner).await? + place.before as i64;
+    // A repeat of a request is no new work: it may come while the first one takes the last place.
+    if live >= at_once && name.is_none() {
+        return Err(limit_reached(live));
+    }
+
+    let received = receive::receive(&app, &caller, &head.headers, body).await?;
+    let answer = answer::Wish { format: received.wanted.format, wait };
+    let new = job(&app, &caller, received, owner, name, wait).await?;
+    let accepted = accept(&app, &caller, new, wait).await.map_err(|error| match error {
+        hark_store::Error::Limit { what: hark_store::Limit::ConcurrentJobs, used, .. } => limit_reached(used),
+        other => Failure::of_store(other, app.clock.now()),
+    })?;
+    drop(place);
+    match accepted {
+        Accepted::New { transcript, .. } => answer::answer(&app, &caller, transcript, answer, true).await,
+        Accepted::Repeat { transcript } => answer::answer(&app, &caller, transcript, answer, false).await,
+    }
+}
+
+/// Accepts a job whole, even if the client goes away at this very moment; then nobody waits for it, and it is called off.
+async fn accept(app: &App, caller: &Caller, new: NewJob, wait: bool) -> hark_store::Result<Accepted> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let (app, caller) = (app.clone(), caller.clone());
+    tokio::spawn(async move {
+        let accepted = app.store.accept(new).await;
+        if let Err(Ok(Accepted::New { transcript, .. })) = sender.send(accepted)
+            && wait
+        {
+            answer::abandon(&app, &caller, transcript).await;
+        }
+    });
+    receiver.await.unwrap_or(Err(hark_store::Error::Conflict("the request was interrupted")))
+}
+
+/// Refuses what can be refused before a byte of the upload is read.
+async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), Failure> {
+    if app.is_draining() {
+        return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());
+    }
+    if caller.identity().is_none() {
+        if !app.config.anonymous.enabled {
+            return Err(ErrorKind::Unauthorized.into());
+        }
+        if !wait {
+            let message = "an asynchronous transcription needs an account to be found again: send an API key";
+            return Err(Failure::new(ErrorKind::Unauthorized, message));
+        }
+    }
+    let length = app.store.queue_length().await?;
+    if length >= i64::try_from(app.config.max_queue).unwrap_or(i64::MAX) {
+        return Err(Failure::of_store(hark_store::Error::QueueFull { length }, app.clock.now()));
+    }
+    Ok(())
+}
+
+/// The job that an upload makes: probed, priced and ready to be accepted.
+async fn job(
+    app: &App,
+    caller: &Caller,
+    received: Received,
+    owner: Owner,
+    name: Option<String>,
+    wait: bool,
+) -> Result<NewJob, Failure> {
+    let Received { wanted, title, recording, fingerprint } = received;
+    let seconds = crate::recording::duration(app, &recording.blob).await?;
+    let minutes = probe::minutes(seconds);
+    let request = serde_json::to_string(&wanted.work).map_err(|error| {
+        tracing::error!(%error, "a request can't be written");
+        Failure::from(ErrorKind::Internal)
+    })?;
+    let limit = app.config.anonymous.limit;
+    let amount = i64::try_from(limit.amount).unwrap_or(i64::MAX);
+    let webhook = match (wanted.webhook_url, caller.identity()) {
+        (None, _) => None,
+        (Some(url), Some(identity)) => Some(crate::webhooks::target(&app.store, identity.account(), url).await?),
+        (Some(_), None) => {
+            let message = "`webhook_url` needs an account: its calls are signed with the account's secret";
+            return Err(Failure::new(ErrorKind::Unauthorized, message));
+        }
+    };
+    Ok(NewJob {
+        transcript: NewTranscript {
+            title,
+            source_type: caller.identity().map_or("api", |identity| identity.source_type()).to_owned(),
+            language: wanted.work.language.clone().unwrap_or_else(|| "auto".to_owned()),
+            model: wanted.work.model.clone(),
+        },
+        request,
+        blob: recording.claim(),
+        seconds,
+        minutes,
+        hold: if caller.identity().is_some() { minutes } else { 0 },
+        lane: if wait && seconds <= SHORT { Lane::Interactive } else { Lane::Bulk },
+        key: caller.identity().map(|identity| identity.key()),
+        max_live: Some(caller.plan().concurrency()),
+        max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
+        anonymous_limit: match limit.unit {
+            LimitUnit::Transcriptions => Some(AnonymousLimit::Transcriptions(amount)),
+            LimitUnit::Minutes => Some(AnonymousLimit::Minutes(amount)),
+        },
+        idempotency: name.map(|key| IdempotencyKey { key, fingerprint, keep: idempotent::REMEMBER }),
+        webhook,
+        owner,
+    })
+}
+
+/// `Prefer: respond-async` (RFC 7240), alone or among others.
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split([',', ';'])).any(|one| one.trim().eq_ignore_ascii_case("respond-async"))
+}

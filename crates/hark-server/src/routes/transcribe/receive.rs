@@ -1,0 +1,121 @@
+//! An upload on its way into the store: the limit of the tier is enforced as bytes arrive.
+
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use hark_api::{ApiError, ErrorKind};
+use hark_store::{Plan, Upload};
+use sha2::{Digest, Sha256};
+
+use super::fields::{Fields, Wanted, checkpoint, model};
+use crate::app::App;
+use crate::error::Failure;
+use crate::middleware::Caller;
+use crate::multipart::Multipart;
+use crate::recording::Unclaimed;
+use crate::routes::audio::refuse_second;
+
+/// What the other fields of a form may take beside the file.
+const FORM_OVERHEAD: u64 = 1 << 20;
+/// Characters of a title that comes from a file's name.
+const MAX_TITLE: usize = 200;
+
+/// A form that arrived whole.
+pub(crate) struct Received {
+    pub(crate) wanted: Wanted,
+    /// What to call the transcript.
+    pub(crate) title: String,
+    pub(crate) recording: Unclaimed,
+    /// What makes the request what it is: its fields and its bytes.
+    pub(crate) fingerprint: Vec<u8>,
+}
+
+/// Reads the form and stores its file.
+pub(crate) async fn receive(app: &App, caller: &Caller, headers: &HeaderMap, body: Body) -> Result<Received, Failure> {
+    let plan = caller.plan();
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    // Opened first, so that a refused sender is heard out for a while and reads why.
+    let mut form = Multipart::new(headers, body, app.config.idle_timeout.duration())?;
+    if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
+        return Err(too_large(plan));
+    }
+    let mut fields = Fields::default();
+    let mut file: Option<(Upload, String)> = None;
+    while let Some(part) = form.next_part().await? {
+        if part.name == "file" {
+            refuse_second(file.is_some(), "file")?;
+            let mut upload = app.store.upload(caller.account(app)).await?;
+            store(app, &mut form, &mut upload, plan).await?;
+            file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
+        } else if let Some(longest) = Fields::longest(&part.name) {
+            let value = form.text(&part.name, longest).await?;
+            fields.set(&part.name, value, &app.config)?;
+        }
+    }
+    let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
+        return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
+    };
+    let mut wanted = fields.wanted();
+    let model = model(&wanted.work.model, plan.is_paid(), &app.config)?;
+    wanted.work.model = checkpoint(model, app.role, &*app.engine)?;
+    let blob = upload.finish().await?;
+    let fingerprint = fingerprint(&wanted, blob.sha256);
+    Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
+}
+
+async fn store(app: &App, form: &mut Multipart, upload: &mut Upload, plan: Plan) -> Result<(), Failure> {
+    while let Some(block) = form.chunk().await? {
+        if upload.size() + block.len() as u64 > plan.max_upload() {
+            return Err(too_large(plan));
+        }
+        app.metrics.upload_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
+        upload.write(block).await?;
+    }
+    Ok(())
+}
+
+fn too_large(plan: Plan) -> Failure {
+    let megabytes = plan.max_upload() / 1_000_000;
+    let message = format!("the file is larger than the {megabytes} MB that this plan allows");
+    ApiError::new(ErrorKind::FileTooLarge, message).upgrade(!plan.is_paid()).into()
+}
+
+/// The name of a file without its folders, as people read it.
+fn title(file_name: &str) -> String {
+    let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name: String = name.chars().filter(|character| !character.is_control()).take(MAX_TITLE).collect();
+    let name = name.trim();
+    if name.is_empty() { "Untitled".to_owned() } else { name.to_owned() }
+}
+
+fn fingerprint(wanted: &Wanted, recording: Option<[u8; 32]>) -> Vec<u8> {
+    let mut hash = Sha256::new();
+    hash.update(format!("{wanted:?}"));
+    hash.update(recording.unwrap_or_default());
+    hash.finalize().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_name_of_the_file_without_its_folders() {
+        assert_eq!(title("C:\\Users\\me\\talk.mp3"), "talk.mp3");
+        assert_eq!(title("../../etc/α β.wav"), "α β.wav");
+        assert_eq!(title("a\u{0}b\r\n"), "ab");
+        assert_eq!(title(""), "Untitled");
+        assert_eq!(title("folder/"), "Untitled");
+    }
+
+    #[test]
+    fn a_fingerprint_changes_with_every_field_and_with_the_recording() {
+        let wanted = Fields::default().wanted();
+        let mut other = wanted.clone();
+        other.work.translate = true;
+        let all = [fingerprint(&wanted, None), fingerprint(&other, None), fingerprint(&wanted, Some([1; 32]))];
+        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
+        assert_eq!(all[0], fingerprint(&wanted.clone(), None));
+    }
+}

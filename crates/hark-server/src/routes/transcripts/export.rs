@@ -1,0 +1,124 @@
+//! `GET /v1/transcripts/{id}/export/{format}`: a transcript as a file.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use hark_api::{DateTime, ErrorKind};
+use hark_export::{ExportError, Format, Metadata, Options};
+use hark_store::{Status, TranscriptId};
+
+use crate::app::App;
+use crate::error::Failure;
+use crate::extract::Path;
+use crate::middleware::Identity;
+use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
+
+/// A transcript as a file
+#[utoipa::path(get, path = "/v1/transcripts/{id}/export/{format}", tag = "transcripts", operation_id = "exportTranscript",
+    params(("id" = i64, Path, description = "the transcript's number"),
+        ("format" = String, Path, description = "txt, srt, vtt, json, csv, docx or pdf")),
+    responses((status = 200, description = "the file", content(
+            (String = "text/plain; charset=utf-8"), (String = "application/x-subrip; charset=utf-8"),
+            (String = "text/vtt; charset=utf-8"), (hark_api::TranscriptionResult = "application/json"),
+            (String = "text/csv; charset=utf-8"), (Vec<u8> = "application/pdf"),
+            (Vec<u8> = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"))),
+        Invalid, Unauthorized, Missing, AnyError), security(("bearer" = [])))]
+pub(crate) async fn export(
+    State(app): State<App>,
+    identity: Identity,
+    Path((id, format)): Path<(i64, String)>,
+) -> Result<Response, Failure> {
+    let (transcript, result) = app.store.transcript_text(identity.account(), TranscriptId(id)).await?;
+    let format: Format = format.parse().map_err(|error: ExportError| Failure::invalid(error.to_string()))?;
+    if transcript.status != Status::Completed {
+        return Err(ErrorKind::NotReady.into());
+    }
+    let name = file_name(&transcript.title, format.extension());
+    let metadata = Metadata {
+        title: transcript.title,
+        created_at: Some(DateTime(transcript.created_at)),
+        language_name: hark_whisper::languages::find(&transcript.language).map(|known| known.native_name.to_owned()),
+        ..Metadata::default()
+    };
+    let fonts = Arc::clone(&app.fonts);
+    // A long document takes seconds: not on the threads that answer everybody else.
+    let file = tokio::task::spawn_blocking(move || {
+        hark_export::export(&result, &metadata, format, &Options::default(), &fonts)
+    });
+    let file = match file.await {
+        Ok(Ok(file)) => file,
+        Ok(Err(error @ ExportError::MissingCharacter(_))) => {
+            return Err(Failure::new(ErrorKind::ModelMissing, error.to_string()));
+        }
+        Ok(Err(error)) => {
+            tracing::error!(%error, %format, "a transcript can't be exported");
+            return Err(ErrorKind::Internal.into());
+        }
+        Err(error) => {
+            tracing::error!(%error, %format, "an export panicked");
+            return Err(ErrorKind::Internal.into());
+        }
+    };
+    let mut response = file.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.media_type()));
+    if let Ok(value) = HeaderValue::from_str(&attachment(&name)) {
+        headers.insert(header::CONTENT_DISPOSITION, value);
+    }
+    Ok(response)
+}
+
+/// A name that every system takes, from a title that may hold anything.
+fn file_name(title: &str, extension: &str) -> String {
+    // A title is often the name of the recording: `talk.mp3` becomes `talk.srt`.
+    let stem = match title.rsplit_once('.') {
+        Some((stem, ending)) if !stem.is_empty() && (1..=4).contains(&ending.len()) && ending.is_ascii() => stem,
+        _ => title,
+    };
+    let safe = |character: char| match character {
+        '/' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|' => '-',
+        control if control.is_control() => ' ',
+        other => other,
+    };
+    let stem: String = stem.chars().map(safe).take(100).collect();
+    let stem = stem.trim_matches([' ', '.']);
+    format!("{}.{extension}", if stem.is_empty() { "transcript" } else { stem })
+}
+
+/// RFC 6266 with the encoded name of RFC 5987, and a plain one for clients that know only that.
+fn attachment(name: &str) -> String {
+    let plain: String =
+        name.chars().map(|c| if (c.is_ascii_graphic() || c == ' ') && !"\"\\".contains(c) { c } else { '_' }).collect();
+    let mut encoded = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte as char);
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_title_becomes_a_name_that_every_system_takes() {
+        assert_eq!(file_name("talk.mp3", "srt"), "talk.srt");
+        assert_eq!(file_name("../../etc/passwd\r\nX: y", "txt"), "-..-etc-passwd  X- y.txt");
+        assert_eq!(file_name("", "pdf"), "transcript.pdf");
+        assert_eq!(file_name("...", "pdf"), "transcript.pdf");
+        assert_eq!(file_name("v1.5 of the plan", "txt"), "v1.5 of the plan.txt");
+    }
+
+    #[test]
+    fn a_name_in_any_script_is_sent_whole() {
+        let header = attachment("Größe \"1\".txt");
+        assert_eq!(header, "attachment; filename=\"Gr__e _1_.txt\"; filename*=UTF-8''Gr%C3%B6%C3%9Fe%20%221%22.txt");
+    }
+}

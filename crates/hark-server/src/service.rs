@@ -1,0 +1,112 @@
+//! The running service: its listeners, its workers, and how it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use hark_store::{Clock, Store};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
+
+use crate::app::{App, Role};
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::error::ServerError;
+use crate::{jobs, listen, router, webhooks};
+
+/// A service that answers requests; dropping it leaves it running until the runtime ends.
+pub struct Service {
+    app: App,
+    address: SocketAddr,
+    metrics_address: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+    /// Passes news on until everything else has ended.
+    news: JoinHandle<()>,
+    workers: Option<jobs::Workers>,
+}
+
+impl Service {
+    /// Binds the addresses, starts the workers and begins to answer.
+    pub async fn start(
+        store: Store,
+        engine: Arc<dyn Engine>,
+        config: Config,
+        role: Role,
+        clock: Clock,
+    ) -> Result<Self, ServerError> {
+        config.check().map_err(ServerError::Config)?;
+        let listener = listen::bind(config.listen).await?;
+        let address = listener.local_addr().map_err(|source| ServerError::Listen { address: config.listen, source })?;
+        let metrics = match config.metrics_listen {
+            Some(address) => Some(listen::bind(address).await?),
+            None => None,
+        };
+        let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
+        let app = App::new(store, engine, config, role, clock);
+        let (stop, stopped) = watch::channel(false);
+        let news = jobs::listen_to_changes(&app, stopped.clone());
+        let mut tasks = vec![jobs::keep_house(&app, stopped.clone())];
+        // Whoever works on recordings may have no way out; the others call.
+        if app.config.webhooks.enabled && role != Role::Gpu {
+            tasks.push(webhooks::start(&app, stopped.clone()));
+        }
+        let workers = (role != Role::Account).then(|| jobs::Workers::start(&app));
+        if let Some(listener) = metrics {
+            tasks.push(serve(&app, listener, metrics_router(&app), stopped.clone()));
+        }
+        tasks.push(serve(&app, listener, router::router(&app), stopped));
+        Ok(Service { app, address, metrics_address, stop, tasks, news, workers })
+    }
+
+    /// Where requests are taken.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `/metrics` is served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// Takes no more requests, lets those under way end for a while, and gives jobs that are not done back.
+    pub async fn stop(self) {
+        self.app.begin_draining();
+        let _ = self.stop.send(true);
+        let workers = async {
+            if let Some(workers) = self.workers {
+                workers.stop().await;
+            }
+        };
+        let serving = async {
+            for task in self.tasks {
+                let _ = task.await;
+            }
+        };
+        tokio::join!(workers, serving);
+        drop(self.stop);
+        let _ = self.news.await;
+    }
+}
+
+fn serve(app: &App, listener: tokio::net::TcpListener, router: Router, stop: watch::Receiver<bool>) -> JoinHandle<()> {
+    let app = app.clone();
+    tokio::spawn(async move {
+        let service = router.map_request(router::without_trailing_slash);
+        listen::serve(listener, service, &app.config, Arc::clone(&app.metrics), stop).await;
+    })
+}
+
+fn metrics_router(app: &App) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(app.clone())
+}
+
+async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render(queue_length))
+}

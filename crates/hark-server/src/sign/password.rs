@@ -1,0 +1,222 @@
+//! Passwords: which are taken, how they are hashed, and how they are checked without telling who has an account.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
+use hark_api::{ApiError, ErrorKind};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zeroize::Zeroizing;
+
+use crate::error::Failure;
+
+/// Argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane.
+const MEMORY_KIB: u32 = 19 * 1024;
+const PASSES: u32 = 2;
+const LANES: u32 = 1;
+/// Passwords hashed at once: four take 76 MiB.
+const AT_ONCE: usize = 4;
+/// Requests that may wait for their turn; more are told to come again.
+const WAITING: usize = 64;
+
+const SHORTEST: usize = 8;
+const LONGEST: usize = 256;
+
+/// A hash that no password has, of the same cost as a real one: checked where there is no account.
+const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$aGFyayBoYXMgbm8gc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+/// Why a password is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    /// Too short or too long.
+    #[error("a password has {SHORTEST} to {LONGEST} characters")]
+    Length,
+    /// The address or a part of it.
+    #[error("the password is the email address: choose another")]
+    IsEmail,
+    /// One character again and again.
+    #[error("the password is one character again and again: choose another")]
+    Monotonous,
+    /// The hash failed.
+    #[error("the password can't be hashed: {0}")]
+    Hash(String),
+}
+
+/// Hashes a new password of the account with this address; the outcome is what the store keeps.
+pub fn hash_password(email: &str, password: &str) -> Result<String, PasswordError> {
+    check_password(email, password)?;
+    hash(password)
+}
+
+/// Whether a password may be used at all.
+pub(crate) fn check_password(email: &str, password: &str) -> Result<(), PasswordError> {
+    if !(SHORTEST..=LONGEST).contains(&password.chars().count()) {
+        return Err(PasswordError::Length);
+    }
+    let lower = password.to_lowercase();
+    let email = email.trim().to_lowercase();
+    if lower == email || email.split('@').next() == Some(&*lower) {
+        return Err(PasswordError::IsEmail);
+    }
+    let mut characters = password.chars();
+    let first = characters.next();
+    if characters.all(|character| Some(character) == first) {
+        return Err(PasswordError::Monotonous);
+    }
+    Ok(())
+}
+
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(MEMORY_KIB, PASSES, LANES, None).expect("the parameters are in range");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+fn hash(password: &str) -> Result<String, PasswordError> {
+    let hashed = argon2().hash_password(password.as_bytes()).map_err(|error| PasswordError::Hash(error.to_string()))?;
+    Ok(hashed.to_string())
+}
+
+/// Whether the hash is cheaper or dearer than those that are made now.
+fn is_dated(hash: &PasswordHash) -> bool {
+    let ours = argon2();
+    hash.algorithm != argon2::ARGON2ID_IDENT
+        || Params::try_from(hash).map_or(true, |params| {
+            (params.m_cost(), params.t_cost(), params.p_cost()) != (MEMORY_KIB, PASSES, ours.params().p_cost())
+        })
+}
+
+/// How a password was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Wrong,
+    Right {
+        /// The hash to keep from now on, where the old one is not what we make now.
+        renewed: Option<String>,
+    },
+}
+
+/// Hashes passwords, a few at a time: each takes memory and a core for a while.
+pub(crate) struct Passwords {
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Passwords { places: Arc::new(Semaphore::new(AT_ONCE)), waiting: AtomicUsize::new(0) }
+    }
+}
+
+impl Passwords {
+    /// Hashes a password that was checked.
+    pub(crate) async fn hash(&self, password: String) -> Result<String, Failure> {
+        let password = Zeroizing::new(password);
+        self.run(move || hash(&password)).await?.map_err(|error| {
+            tracing::error!(%error, "a password can't be hashed");
+            ErrorKind::Internal.into()
+        })
+    }
+
+    /// Checks a password against what is stored; without a hash it takes as long and is wrong.
+    pub(crate) async fn verify(&self, stored: Option<String>, password: String) -> Result<Verdict, Failure> {
+        let password = Zeroizing::new(password);
+        self.run(move || verify(stored.as_deref(), &password)).await
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+        let place = self.place().await?;
+        // The place goes with the work: a client that goes away does not make room for one more.
+        let done = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        done.await.map_err(|error| {
+            tracing::error!(%error, "hashing a password failed");
+            ErrorKind::Internal.into()
+        })
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        struct Waiting<'a>(&'a AtomicUsize);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        let before = self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(&self.waiting);
+        if before >= WAITING {
+            return Err(ApiError::from(ErrorKind::QueueFull).retry_after(5).into());
+        }
+        Arc::clone(&self.places).acquire_owned().await.map_err(|_| ErrorKind::ShuttingDown.into())
+    }
+}
+
+fn verify(stored: Option<&str>, password: &str) -> Verdict {
+    let has_password = stored.is_some();
+    let Ok(parsed) = PasswordHash::new(stored.unwrap_or(DECOY)) else {
+        tracing::error!("a stored password hash can't be read");
+        return Verdict::Wrong;
+    };
+    let right = argon2().verify_password(password.as_bytes(), &parsed).is_ok();
+    if !right || !has_password {
+        return Verdict::Wrong;
+    }
+    Verdict::Right { renewed: if is_dated(&parsed) { hash(password).ok() } else { None } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_that_everybody_would_try_first_are_refused() {
+        let taken = |password: &str| check_password("ann.lee@example.com", password).is_ok();
+        assert!(taken("correct horse"));
+        assert!(taken("пароль-пароль"));
+        for wrong in ["", "short", "ANN.LEE@example.com", "aaaaaaaaaaaa", &"x".repeat(257), "ann.lee"] {
+            assert!(!taken(wrong), "{wrong}");
+        }
+        assert!(check_password("annabella@example.com", "Annabella").is_err());
+    }
+
+    #[test]
+    fn a_hash_has_the_cost_that_owasp_asks_for_and_each_its_own_salt() {
+        let (one, two) = (hash("correct horse").unwrap(), hash("correct horse").unwrap());
+        assert!(one.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{one}");
+        assert_ne!(one, two);
+        assert_eq!(verify(Some(&one), "correct horse"), Verdict::Right { renewed: None });
+        assert_eq!(verify(Some(&one), "correct horsf"), Verdict::Wrong);
+        assert!(!one.contains("correct"));
+    }
+
+    #[test]
+    fn a_cheaper_hash_is_renewed_when_its_password_is_known() {
+        let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8192, 1, 1, None).unwrap());
+        let old = cheap.hash_password(b"correct horse").unwrap().to_string();
+        let Verdict::Right { renewed: Some(renewed) } = verify(Some(&old), "correct horse") else {
+            panic!("it was not renewed")
+        };
+        assert_eq!(verify(Some(&renewed), "correct horse"), Verdict::Right { renewed: None });
+    }
+
+    #[test]
+    fn without_an_account_a_check_costs_the_same_and_fails() {
+        let decoy = PasswordHash::new(DECOY).unwrap();
+        assert!(!is_dated(&decoy), "the decoy must cost what a real hash does");
+        assert_eq!(verify(None, "correct horse"), Verdict::Wrong);
+        assert_eq!(verify(Some("nonsense"), "correct horse"), Verdict::Wrong);
+        let timed = |stored: Option<&str>| {
+            let times = (0..5).map(|_| {
+                let begun = std::time::Instant::now();
+                verify(stored, "correct horsf");
+                begun.elapsed()
+            });
+            times.min().unwrap()
+        };
+        let real = hash("correct horse").unwrap();
+        let (with, without) = (timed(Some(&real)).as_secs_f64(), timed(None).as_secs_f64());
+        assert!((0.5..2.0).contains(&(with / without)), "{with} s with an account, {without} s without");
+    }
+}

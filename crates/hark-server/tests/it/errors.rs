@@ -1,0 +1,98 @@
+//! Every answer that is no success has the Error body, the framework's own included.
+
+use hark_store::Plan;
+use reqwest::Method;
+
+use crate::server::{Server, refusal};
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_refused_with_the_error_body() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    for path in
+        ["/", "/v1", "/v2/transcribe", "/v1/transcripts/abc", "/v1/transcripts/1/export/pdf/x", "/v1/shared/nothing"]
+    {
+        refusal(client.get(path).await, 404).await;
+    }
+    for path in ["/v1/transcripts/99999999999999999999", "/v1/transcripts/-1", "/v1/transcripts/%FF", "/v1/shared/%FF"]
+    {
+        refusal(client.get(path).await, 404).await;
+    }
+    let odd = Method::from_bytes(b"BREW").unwrap();
+    for path in ["/v1/models", "/v1/transcripts/1", "/v1/transcribe", "/health", "/v1/keys"] {
+        for method in [&odd, &Method::TRACE] {
+            let response = client.request(method.clone(), path).send().await.unwrap();
+            assert!(response.headers().contains_key("allow"), "{method} {path} says what it takes");
+            refusal(response, 405).await;
+        }
+    }
+    refusal(client.request(Method::DELETE, "/v1/models").send().await.unwrap(), 405).await;
+}
+
+#[tokio::test]
+async fn bodies_that_make_no_sense_are_refused_with_the_error_body() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    let send = |body: Vec<u8>, media: &'static str| {
+        client.request(Method::POST, "/v1/summarize").header("Content-Type", media).body(body).send()
+    };
+    let json = "application/json";
+    for body in
+        ["", "{", "[]", "null", "{\"text\": 1}", "{\"style\": \"brief\"}", "{\"text\": \"a\", \"style\": \"long\"}"]
+    {
+        refusal(send(body.into(), json).await.unwrap(), 400).await;
+    }
+    refusal(send(b"{\"text\": \"\xff\xfe\"}".to_vec(), json).await.unwrap(), 400).await;
+    refusal(send(b"{\"text\": \"a\"}".to_vec(), "text/plain").await.unwrap(), 415).await;
+    let deep = "[".repeat(100_000);
+    refusal(send(deep.into(), json).await.unwrap(), 400).await;
+    let large = format!("{{\"text\": \"{}\"}}", "a".repeat(2 << 20));
+    refusal(send(large.into(), json).await.unwrap(), 413).await;
+    let long = format!("{{\"text\": \"{}\"}}", "a".repeat(1 << 19));
+    refusal(send(long.into(), "application/json; charset=utf-8").await.unwrap(), 503).await;
+}
+
+#[tokio::test]
+async fn queries_that_make_no_sense_are_refused_by_name() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    for query in
+        ["page=0", "page=x", "per_page=101", "per_page=0", "status=done", "created_after=yesterday", "page=1&page=2"]
+    {
+        let message = refusal(client.get(&format!("/v1/transcripts?{query}")).await, 400).await;
+        let name = query.split('=').next().unwrap();
+        assert!(
+            message.contains(name) || message.contains("variant") || message.contains("date"),
+            "{query}: {message}"
+        );
+    }
+    for query in ["days=0", "days=366", "days=-1", "days=%FF"] {
+        refusal(client.get(&format!("/v1/usage?{query}")).await, 400).await;
+    }
+    refusal(client.get("/v1/languages?for=poetry").await, 400).await;
+}
+
+#[tokio::test]
+async fn credentials_that_do_not_hold_open_nothing() {
+    let server = Server::start().await;
+    let mut client = server.account(Plan::Free).await;
+    let good = client.key.take().unwrap();
+    let paths = ["/v1/account", "/v1/usage", "/v1/cloud", "/v1/keys", "/v1/transcripts", "/v1/transcripts/1"];
+    for path in paths {
+        refusal(client.get(path).await, 401).await;
+    }
+    let mut changed = good.clone();
+    changed.replace_range(10..11, if &good[10..11] == "0" { "1" } else { "0" });
+    for key in [changed, good.to_uppercase(), good[..67].to_owned(), "svc_".to_owned(), String::new()] {
+        client.key = Some(key);
+        refusal(client.get("/v1/account").await, 401).await;
+        refusal(client.get("/v1/credits").await, 401).await;
+    }
+    client.key = None;
+    let basic = client.request(Method::GET, "/v1/credits").header("Authorization", "Basic YTpi");
+    let response = basic.send().await.unwrap();
+    assert_eq!(response.headers()["www-authenticate"], "Bearer");
+    refusal(response, 401).await;
+    client.key = Some(good);
+    assert_eq!(client.get("/v1/account").await.status(), 200);
+}

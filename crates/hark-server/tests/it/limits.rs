@@ -1,0 +1,146 @@
+//! Requests a minute, transcriptions at once, minutes a month, use without an account.
+
+use std::time::Duration;
+
+use hark_api::DateTime;
+use hark_server::{Anonymous, Config, InstantEngine};
+use hark_store::{Clock, KeyKind, NewKey, Plan};
+use reqwest::Response;
+
+use crate::server::{Client, Server, config, eventually, hum, json, refusal};
+
+/// A day at noon.
+fn noon() -> Clock {
+    Clock::manual(DateTime::parse("2030-05-17T12:00:00Z").unwrap().0)
+}
+
+fn number(response: &Response, header: &str) -> i64 {
+    response.headers()[header].to_str().unwrap().parse().unwrap()
+}
+
+async fn with_key(server: &Server, client: &Client, key: NewKey) -> Client {
+    let (_, secret) = server.store.create_key(client.account.unwrap(), &key).await.unwrap();
+    client.with_key(secret.reveal())
+}
+
+#[tokio::test]
+async fn a_key_has_its_requests_a_minute_and_every_answer_says_how_many_are_left() {
+    let server = Server::with_clock(config(), InstantEngine::default(), noon()).await;
+    let client = server.account(Plan::Free).await;
+    let client = with_key(&server, &client, NewKey { rate_limit: 5, ..NewKey::new(KeyKind::Service, "five") }).await;
+    for left in (0..5).rev() {
+        let response = client.get("/v1/account").await;
+        assert_eq!((response.status().as_u16(), number(&response, "ratelimit-limit")), (200, 5));
+        assert_eq!(number(&response, "ratelimit-remaining"), left);
+        assert!(number(&response, "ratelimit-reset") > 0);
+    }
+    let refused = client.get("/v1/transcripts/1").await;
+    assert_eq!(number(&refused, "retry-after"), 12);
+    assert_eq!(number(&refused, "ratelimit-remaining"), 0);
+    refusal(refused, 429).await;
+    server.clock.advance(Duration::from_secs(12));
+    let response = client.get("/v1/transcripts/1").await;
+    assert!(response.headers().contains_key("ratelimit-limit"), "errors carry it too");
+    assert_eq!(response.status(), 404);
+    assert_eq!(client.get("/v1/keys").await.status(), 429);
+}
+
+#[tokio::test]
+async fn an_account_has_so_many_transcriptions_at_once_as_its_tier() {
+    let server = Server::with(config(), InstantEngine { takes: Duration::from_secs(30) }).await;
+    for (plan, at_once) in [(Plan::Free, 2), (Plan::Pro, 5)] {
+        let client = server.account(plan).await;
+        let send = || client.transcribe("/v1/transcribe?async=true", hum(1.0), &[]).send();
+        for _ in 0..at_once {
+            assert_eq!(send().await.unwrap().status(), 202);
+        }
+        let refused = send().await.unwrap();
+        assert!(number(&refused, "retry-after") > 0);
+        assert_eq!(number(&refused, "ratelimit-limit"), at_once);
+        let body = json(refused, 429).await;
+        assert_eq!(body["upgrade"] == true, plan == Plan::Free, "{body}");
+        assert_eq!(client.credits(&server).await, 600 - at_once);
+    }
+}
+
+#[tokio::test]
+async fn uploads_under_way_count_as_transcriptions_at_once() {
+    let server = Server::start().await;
+    let anonymous = server.anonymous();
+    let (sender, body) = crate::uploads::open_form(b"RIFF");
+    let uploading = tokio::spawn(crate::uploads::send_form(anonymous.clone(), body));
+    eventually("the second to be refused", async || {
+        let second = anonymous.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
+        (second.status() == 429).then_some(())
+    })
+    .await;
+    drop(sender);
+    let _ = uploading.await;
+}
+
+#[tokio::test]
+async fn a_key_has_its_minutes_a_month() {
+    let clock = noon();
+    let server = Server::with_clock(config(), InstantEngine::default(), clock).await;
+    let client = server.account(Plan::Free).await;
+    let key = NewKey { monthly_limit_minutes: 2, ..NewKey::new(KeyKind::Service, "two minutes") };
+    let client = with_key(&server, &client, key).await;
+    assert_eq!(client.transcribe("/v1/transcribe", hum(61.0), &[]).send().await.unwrap().status(), 200);
+    let refused = client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
+    let wait = number(&refused, "retry-after");
+    assert_eq!(wait, 14 * 86_400 + 43_200, "until the first of June");
+    assert!(refusal(refused, 429).await.contains("2 minutes a month"));
+    assert_eq!(client.credits(&server).await, 598);
+    server.clock.advance(Duration::from_secs(wait as u64));
+    assert_eq!(client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn an_address_without_an_account_has_its_day() {
+    let clock = noon();
+    let server = Server::with_clock(config(), InstantEngine::default(), clock).await;
+    let client = server.anonymous();
+    let send = || client.transcribe("/v1/transcribe", hum(1.0), &[]).send();
+    for _ in 0..3 {
+        assert_eq!(send().await.unwrap().status(), 200);
+    }
+    let refused = send().await.unwrap();
+    assert_eq!(number(&refused, "retry-after"), 43_200, "until midnight");
+    let body = json(refused, 429).await;
+    assert_eq!(body["upgrade"], true);
+    let account = server.account(Plan::Free).await;
+    assert_eq!(account.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap().status(), 200);
+    server.clock.advance(Duration::from_secs(43_200));
+    assert_eq!(send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn anonymous_use_may_be_counted_in_minutes_or_switched_off() {
+    let anonymous = Anonymous { limit: "2 minutes".parse().unwrap(), ..Anonymous::default() };
+    let server = Server::with(Config { anonymous, ..config() }, InstantEngine::default()).await;
+    let client = server.anonymous();
+    assert_eq!(client.transcribe("/v1/transcribe", hum(61.0), &[]).send().await.unwrap().status(), 200);
+    let left = json(client.get("/v1/credits").await, 200).await;
+    assert_eq!(left, serde_json::json!({"daily_limit": 2, "used_today": 2, "remaining_today": 0}));
+    refusal(client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap(), 429).await;
+    let off = Anonymous { enabled: false, ..Anonymous::default() };
+    let server = Server::with(Config { anonymous: off, ..config() }, InstantEngine::default()).await;
+    refusal(server.anonymous().transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap(), 401).await;
+}
+
+#[tokio::test]
+async fn a_forwarded_address_counts_only_behind_a_proxy_of_ours() {
+    let used = async |config: Config| {
+        let server = Server::with(config, InstantEngine::default()).await;
+        let client = server.anonymous();
+        let send = |address: &'static str| {
+            client.transcribe("/v1/transcribe", hum(1.0), &[]).header("X-Forwarded-For", address).send()
+        };
+        assert_eq!(send("203.0.113.1").await.unwrap().status(), 200);
+        let other = client.request(reqwest::Method::GET, "/v1/credits").header("X-Forwarded-For", "203.0.113.2");
+        json(other.send().await.unwrap(), 200).await["used_today"].as_i64().unwrap()
+    };
+    assert_eq!(used(config()).await, 1, "a stranger can't choose its address");
+    let trusting = Config { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..config() };
+    assert_eq!(used(trusting).await, 0);
+}

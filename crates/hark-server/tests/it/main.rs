@@ -1,0 +1,14 @@
+//! The whole service over real sockets: a server on a port of its own, SQLite in a temporary folder, a real HTTP client.
+//! Words are heard by whisper-base where the test is about words; elsewhere an engine answers at once.
+
+mod account;
+mod contract;
+mod errors;
+mod isolation;
+mod limits;
+mod log;
+mod recovery;
+mod server;
+mod speech;
+mod transcribe;
+mod uploads;

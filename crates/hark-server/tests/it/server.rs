@@ -1,0 +1,231 @@
+//! A server for one test, and clients to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, LazyLock, Once};
+use std::time::Duration;
+
+use hark_models::{Aliases, Catalogue, ModelStore};
+use hark_server::{Config, Engine, InstantEngine, Role, Service, SpeechEngine, SpeechOptions};
+use hark_store::{AccountId, Clock, KeyKind, NewAccount, NewKey, Plan, Store};
+use reqwest::multipart::{Form, Part};
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::Value;
+
+use crate::log;
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) store: Store,
+    pub(crate) clock: Clock,
+    pub(crate) folder: tempfile::TempDir,
+    service: Option<Service>,
+}
+
+/// Somebody who talks to a server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    pub(crate) key: Option<String>,
+    pub(crate) account: Option<AccountId>,
+    http: reqwest::Client,
+}
+
+/// Settings of a test: a free port, and waits that end soon.
+pub(crate) fn config() -> Config {
+    Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(config(), InstantEngine::default()).await
+    }
+
+    pub(crate) async fn with(config: Config, engine: impl Engine) -> Self {
+        Self::with_clock(config, engine, Clock::system()).await
+    }
+
+    pub(crate) async fn with_clock(config: Config, engine: impl Engine, clock: Clock) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(folder, config, Arc::new(engine), clock, Role::All).await
+    }
+
+    pub(crate) async fn with_role(role: Role) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(folder, config(), Arc::new(InstantEngine::default()), Clock::system(), role).await
+    }
+
+    pub(crate) async fn in_folder(
+        folder: tempfile::TempDir,
+        config: Config,
+        engine: Arc<dyn Engine>,
+        clock: Clock,
+        role: Role,
+    ) -> Self {
+        log::keep();
+        let database = format!("sqlite://{}", folder.path().join("hark.db").display());
+        let blobs = folder.path().join("blobs").display().to_string();
+        let mut options = hark_store::Options::new(database, blobs);
+        options.clock = clock.clone();
+        let store = Store::open(options).await.unwrap();
+        let service = Service::start(store.clone(), engine, config, role, clock.clone()).await.unwrap();
+        Server { address: service.address(), store, clock, folder, service: Some(service) }
+    }
+
+    /// A new account with one key.
+    pub(crate) async fn account(&self, plan: Plan) -> Client {
+        let name = format!("{}@example.com", random());
+        let mut new = NewAccount::new(name, plan);
+        new.credits = 600;
+        let account = self.store.create_account(&new).await.unwrap();
+        let key = NewKey { rate_limit: 100_000, ..NewKey::new(KeyKind::Service, "test") };
+        let (_, secret) = self.store.create_key(account.id, &key).await.unwrap();
+        Client { key: Some(secret.reveal().to_owned()), account: Some(account.id), ..self.anonymous() }
+    }
+
+    pub(crate) fn anonymous(&self) -> Client {
+        Client { address: self.address, key: None, account: None, http: http() }
+    }
+
+    pub(crate) fn metrics_address(&self) -> SocketAddr {
+        self.service.as_ref().and_then(Service::metrics_address).unwrap()
+    }
+
+    /// Ends the service as SIGTERM does; the folder stays for another.
+    pub(crate) async fn stop(mut self) -> tempfile::TempDir {
+        if let Some(service) = self.service.take() {
+            service.stop().await;
+        }
+        self.store.close().await;
+        self.folder
+    }
+}
+
+impl Client {
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The same client with another key.
+    pub(crate) fn with_key(&self, key: &str) -> Self {
+        Client { key: Some(key.to_owned()), ..self.clone() }
+    }
+
+    /// The same client of another server over the same store.
+    pub(crate) fn at(&self, server: &Server) -> Self {
+        Client { address: server.address, ..self.clone() }
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, self.url(path));
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Response {
+        self.request(Method::GET, path).send().await.unwrap()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Response {
+        self.request(Method::POST, path).json(&body).send().await.unwrap()
+    }
+
+    /// Sends a form with a recording and fields after it.
+    pub(crate) fn transcribe(&self, path: &str, recording: Vec<u8>, fields: &[(&str, &str)]) -> RequestBuilder {
+        let mut form = Form::new().part("file", Part::bytes(recording).file_name("talk.wav"));
+        for (name, value) in fields {
+            form = form.text((*name).to_owned(), (*value).to_owned());
+        }
+        self.request(Method::POST, path).multipart(form)
+    }
+
+    pub(crate) async fn credits(&self, server: &Server) -> i64 {
+        server.store.account(self.account.unwrap()).await.unwrap().credits
+    }
+}
+
+/// The store's buckets bring TLS to the client, which then wants to know whose arithmetic to use, even without a use for it.
+pub(crate) fn http() -> reqwest::Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    reqwest::Client::new()
+}
+
+/// The JSON of an answer whose status is this one.
+pub(crate) async fn json(response: Response, status: u16) -> Value {
+    let found = response.status().as_u16();
+    let text = response.text().await.unwrap();
+    assert_eq!(found, status, "{text}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Checks that an answer is the Error body with this status, and gives its message.
+pub(crate) async fn refusal(response: Response, status: u16) -> String {
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert!(response.headers().contains_key("x-request-id"));
+    let body = json(response, status).await;
+    for key in body.as_object().unwrap().keys() {
+        assert!(["error", "upgrade"].contains(&key.as_str()), "{body}");
+    }
+    body["error"].as_str().unwrap().to_owned()
+}
+
+/// Seconds of a hum that any decoder reads.
+pub(crate) fn hum(seconds: f64) -> Vec<u8> {
+    let samples: Vec<f32> = (0..(seconds * 16_000.0) as usize).map(|n| (n as f32 * 0.05).sin() * 0.1).collect();
+    let mut wav = Vec::new();
+    hark_media::write_wav(&mut wav, &samples, 16_000).unwrap();
+    wav
+}
+
+/// What the voice of [`talk`] says.
+pub(crate) const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
+
+/// A recording of a synthetic voice, made once.
+pub(crate) fn talk() -> Vec<u8> {
+    static TALK: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("talk.wav");
+        let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(&path).arg(SENTENCE).status();
+        assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
+        std::fs::read(path).unwrap()
+    });
+    TALK.clone()
+}
+
+/// The real engine, over the models that users have.
+pub(crate) fn real_engine() -> SpeechEngine {
+    let folder: PathBuf = ModelStore::default_dir();
+    for name in ["whisper-base", "silero-vad"] {
+        let model = folder.join(name);
+        assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
+    }
+    SpeechEngine::new(SpeechOptions {
+        models: ModelStore::new(folder),
+        catalogue: Catalogue::builtin(),
+        aliases: Aliases::starter(),
+        threads: Some(1),
+        isa: None,
+        loaded: 1,
+    })
+}
+
+/// Asks until the answer is there.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..600 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what} did not happen");
+}
+
+pub(crate) fn random() -> String {
+    let mut bytes = [0u8; 8];
+    getrandom::fill(&mut bytes).unwrap();
+    u64::from_le_bytes(bytes).to_string()
+}

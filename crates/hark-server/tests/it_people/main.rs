@@ -1,0 +1,14 @@
+//! People and other servers: signing in, mail, webhooks, over real sockets; and that no secret reaches a log.
+
+#[path = "../it/log.rs"]
+#[allow(dead_code, reason = "the other tests use the rest")]
+mod log;
+mod logs;
+mod mail;
+mod password;
+#[path = "../it/server.rs"]
+#[allow(dead_code, reason = "the other tests use the rest")]
+mod server;
+mod sign;
+mod visitor;
+mod webhooks;

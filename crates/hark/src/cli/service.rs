@@ -1,0 +1,249 @@
+//! Commands about a service: its accounts and keys on this machine, its transcripts from afar.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use hark_export::Format;
+
+use super::parse_format;
+
+/// Where a service on this machine keeps its things.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DataArgs {
+    /// Folder of the service's database and recordings [default: hark in the user's data folder]
+    #[arg(long, global = true, value_name = "DIR", env = "HARK_DATA")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// The answer as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// A service elsewhere.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct RemoteArgs {
+    /// Address of a hark server to use instead of this machine, such as `https://hark.example.com`
+    #[arg(long, global = true, value_name = "URL", env = "HARK_SERVER")]
+    pub(crate) server: Option<String>,
+
+    /// API key for that server; HARK_KEY keeps it out of the list of processes
+    #[arg(long, global = true, value_name = "KEY", env = "HARK_KEY", hide_env_values = true)]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AccountArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    #[command(subcommand)]
+    pub(crate) command: AccountCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AccountCommand {
+    /// Make an account
+    Create {
+        /// Its email address
+        email: String,
+        /// What it has paid for
+        #[arg(long, value_parser = parse_plan, default_value = "free")]
+        plan: hark_store::Plan,
+        /// Credits to begin with [default: what the plan gives]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
+        credits: Option<i64>,
+        /// Language of mails and pages
+        #[arg(long, default_value = "en")]
+        lang: String,
+        /// Let it manage other accounts
+        #[arg(long)]
+        admin: bool,
+        /// Ask for a password to sign in with
+        #[arg(long)]
+        password: bool,
+        /// Read the password from stdin instead of asking
+        #[arg(long, conflicts_with = "password")]
+        password_stdin: bool,
+    },
+    /// List all accounts
+    List,
+    /// Show an account with its keys and its last credits
+    Show {
+        /// Email address or number
+        account: String,
+    },
+    /// Give an account credits, or take some with a negative number
+    Credit {
+        /// Email address or number
+        account: String,
+        /// How many
+        #[arg(allow_negative_numbers = true)]
+        amount: i64,
+        /// Why, for the ledger
+        #[arg(long, default_value = "by hand")]
+        note: String,
+    },
+    /// Set what an account has paid for
+    Plan {
+        /// Email address or number
+        account: String,
+        /// free, pro, business or enterprise
+        #[arg(value_parser = parse_plan)]
+        plan: hark_store::Plan,
+        /// Note the plan without putting it in force
+        #[arg(long)]
+        inactive: bool,
+    },
+    /// Set a new password and sign the account out everywhere
+    Password {
+        /// Email address or number
+        account: String,
+        /// Read the password from stdin instead of asking
+        #[arg(long)]
+        stdin: bool,
+    },
+    /// Delete an account with its transcripts, recordings and keys
+    Delete {
+        /// Email address or number
+        account: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    #[command(subcommand)]
+    pub(crate) command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make an API key and print it; it is shown only now
+    Create {
+        /// Email address or number of the account
+        account: String,
+        /// What to call it
+        #[arg(long, default_value = "API key")]
+        name: String,
+        /// Requests a minute
+        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(i64).range(1..=100_000))]
+        rate_limit: i64,
+        /// Minutes of audio a month
+        #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(i64).range(0..=1_000_000_000))]
+        monthly_minutes: i64,
+    },
+    /// List the keys of an account
+    List {
+        /// Email address or number of the account
+        account: String,
+    },
+    /// Revoke a key
+    Revoke {
+        /// Email address or number of the account
+        account: String,
+        /// The key's number, or its first characters as `hark key list` shows them
+        key: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SealArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    /// File of the master keys [env: HARK_MASTER_KEY_FILE] [default: `master_key_file` of hark.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: SealCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SealCommand {
+    /// Make a file with a new master key; it must not exist
+    Init,
+    /// Seal every account's key with a new master key; the old ones stay in the file
+    Rotate {
+        /// Use the first key of the file instead of making a new one
+        #[arg(long)]
+        no_new_key: bool,
+        /// Take the old keys out of the file, once nothing is sealed with them
+        #[arg(long)]
+        forget_old: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TranscriptsArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+
+    #[command(subcommand)]
+    pub(crate) command: TranscriptsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TranscriptsCommand {
+    /// List transcripts, newest first
+    List {
+        /// Which page, from 1
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        page: u32,
+        /// Transcripts a page
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
+        per_page: u32,
+        /// Only queued, processing, completed or failed ones
+        #[arg(long, value_parser = ["queued", "processing", "completed", "failed"])]
+        status: Option<String>,
+        /// Only those in this language
+        #[arg(long, value_name = "CODE")]
+        language: Option<String>,
+        /// The list as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a transcript
+    Show {
+        /// Its number
+        id: i64,
+        /// All of it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Get a transcript as a file
+    Export {
+        /// Its number
+        id: i64,
+        /// txt, srt, vtt, json, csv, docx or pdf [default: the extension of the output, else txt]
+        #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
+        format: Option<Format>,
+        /// File to write to [default: stdout]
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace a file that exists
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Delete transcripts with their recordings
+    Delete {
+        /// Their numbers
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<i64>,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+fn parse_plan(name: &str) -> Result<hark_store::Plan, String> {
+    match name.parse() {
+        Ok(hark_store::Plan::Anonymous) | Err(_) => Err("choose one of free, pro, business, enterprise".to_owned()),
+        Ok(plan) => Ok(plan),
+    }
+}

@@ -1,0 +1,105 @@
+//! `hark key`: API keys of accounts on this machine.
+
+use hark_api::DateTime;
+use hark_store::{Key, KeyKind, NewKey};
+use serde_json::{Value, json};
+
+use crate::account::Office;
+use crate::cli::{Common, KeyArgs, KeyCommand};
+use crate::config::Config;
+use crate::table::{moment, table};
+use crate::{CliError, output};
+
+/// Runs the command.
+pub(crate) fn run(args: KeyArgs, common: &Common) -> Result<(), CliError> {
+    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let done = dispatch(&office, args.command, args.data.json);
+    office.close();
+    done
+}
+
+fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliError> {
+    match command {
+        KeyCommand::Create { account, name, rate_limit, monthly_minutes } => {
+            let account = office.account(&account)?;
+            let new = NewKey {
+                rate_limit,
+                monthly_limit_minutes: monthly_minutes,
+                ..NewKey::new(KeyKind::Service, name.trim())
+            };
+            let (key, secret) = office.wait(office.store.create_key(account.id, &new))?;
+            if json {
+                let mut value = as_json(&key);
+                value["key"] = json!(secret.reveal());
+                return output::print(format!("{value:#}\n"));
+            }
+            eprintln!("made key {} of {}, shown only now:", key.id, account.email);
+            output::print(format!("{}\n", secret.reveal()))
+        }
+        KeyCommand::List { account } => {
+            let keys = office.wait(office.store.keys_of(office.account(&account)?.id, KeyKind::Service))?;
+            if json {
+                let list: Vec<Value> = keys.iter().map(as_json).collect();
+                return output::print(format!("{:#}\n", json!({ "keys": list })));
+            }
+            output::print(as_table(&keys))
+        }
+        KeyCommand::Revoke { account, key } => {
+            let account = office.account(&account)?;
+            let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
+            let key = find(&keys, &key)?;
+            office.wait(office.store.revoke_key(account.id, key.id))?;
+            if json {
+                return output::print(format!("{:#}\n", json!({ "revoked": key.id.0 })));
+            }
+            output::print(format!("revoked {} ({}); running servers notice within 10 seconds\n", key.prefix, key.name))
+        }
+    }
+}
+
+/// The active key that a number, a prefix or the whole key names.
+fn find<'a>(keys: &'a [Key], name: &str) -> Result<&'a Key, CliError> {
+    let is_named = |key: &&Key| {
+        key.is_active
+            && (key.id.to_string() == name
+                || (name.len() >= 8 && name.starts_with(&key.prefix))
+                || (name.len() >= 8 && key.prefix.starts_with(name)))
+    };
+    let mut found = keys.iter().filter(is_named);
+    match (found.next(), found.next()) {
+        (Some(key), None) => Ok(key),
+        (Some(_), Some(_)) => Err(CliError::Failed("several keys begin like that: give the number".to_owned())),
+        (None, _) => Err(CliError::Failed("the account has no such key in use: `hark key list` shows all".to_owned())),
+    }
+}
+
+pub(crate) fn as_table(keys: &[Key]) -> String {
+    let rows: Vec<Vec<String>> = keys
+        .iter()
+        .map(|key| {
+            vec![
+                key.id.to_string(),
+                format!("{}…", key.prefix),
+                key.name.clone(),
+                if key.is_active { "yes" } else { "revoked" }.to_owned(),
+                key.rate_limit.to_string(),
+                key.monthly_limit_minutes.to_string(),
+                key.last_used.map_or("never".to_owned(), |at| moment(DateTime(at))),
+            ]
+        })
+        .collect();
+    table(&["id", "key", "name", "active", "a minute", "minutes a month", "last used (UTC)"], &rows)
+}
+
+pub(crate) fn as_json(key: &Key) -> Value {
+    json!({
+        "id": key.id.0,
+        "name": key.name,
+        "prefix": key.prefix,
+        "is_active": key.is_active,
+        "rate_limit": key.rate_limit,
+        "monthly_limit_minutes": key.monthly_limit_minutes,
+        "last_used": key.last_used.map(DateTime),
+        "created_at": DateTime(key.created_at),
+    })
+}

@@ -1,0 +1,127 @@
+//! `hark serve`: the service over HTTP until it is told to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hark_server::{FirstKey, Role, Service, SpeechEngine, SpeechOptions};
+use hark_store::{Clock, MasterKey, MasterKeys, Store};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::{Common, ServeArgs, ServeRole};
+use crate::config::Config;
+use crate::models::Shelf;
+use crate::{CliError, output};
+
+/// Runs the command.
+pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
+    let mut config = Config::load(common)?;
+    if let Some(listen) = args.listen {
+        config.server.listen = listen;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::Failed(format!("cannot start: {error}")))?;
+    runtime.block_on(serve(&args, &config))
+}
+
+async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
+    let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
+    let store = Store::open(store_options(args.data.as_deref(), config)?).await.map_err(|error| failed(&error))?;
+    let role = match args.role {
+        ServeRole::All => Role::All,
+        ServeRole::Account => Role::Account,
+        ServeRole::Gpu => Role::Gpu,
+    };
+    if role != Role::Gpu
+        && let Some(first) = hark_server::first_start(&store).await.map_err(|error| failed(&error))?
+    {
+        announce(&first)?;
+    }
+    // Signals are watched before anybody is told the address: who stops us right then is heard.
+    let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
+    let engine = Arc::new(SpeechEngine::new(speech_options(args, config)?));
+    let service = Service::start(store.clone(), engine, config.server.clone(), role, Clock::system());
+    let service = service.await.map_err(|error| failed(&error))?;
+    output::print(format!("hark listens on http://{}\n", service.address()))?;
+    if let Some(address) = service.metrics_address() {
+        eprintln!("hark: metrics on http://{address}/metrics");
+    }
+    tokio::select! {
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
+    eprintln!("hark: stopping; requests under way have {} s", config.server.drain_timeout.0);
+    tokio::select! {
+        () = service.stop() => {}
+        // A second signal ends it at once: leases run out, and the jobs go back to the queue by themselves.
+        _ = interrupted.recv() => return Err(CliError::Interrupted(SignalKind::interrupt().as_raw_value())),
+        _ = terminated.recv() => return Err(CliError::Interrupted(SignalKind::terminate().as_raw_value())),
+    }
+    store.close().await;
+    Ok(())
+}
+
+/// The only time the key is shown.
+fn announce(first: &FirstKey) -> Result<(), CliError> {
+    output::print(format!(
+        "first start: made the account {} with an admin key, shown only now:\n\n    {}\n\n",
+        first.email,
+        first.key.reveal()
+    ))
+}
+
+/// The folder of the service's database and recordings.
+pub(crate) fn data_dir(given: Option<&Path>, config: &Config) -> Result<PathBuf, CliError> {
+    let data = given.map(Path::to_owned).or_else(|| config.data_dir.clone()).unwrap_or_else(default_data_dir);
+    std::path::absolute(&data).map_err(|error| CliError::Usage(format!("{}: {error}", data.display())))
+}
+
+/// Where the service keeps its things; the folder is made where it is not there.
+pub(crate) fn store_options(data: Option<&Path>, config: &Config) -> Result<hark_store::Options, CliError> {
+    let data = data_dir(data, config)?;
+    std::fs::create_dir_all(&data).map_err(|error| CliError::Failed(format!("{}: {error}", data.display())))?;
+    let path = |name: &str| data.join(name).to_string_lossy().into_owned();
+    let database = config.server.database.clone().unwrap_or_else(|| format!("sqlite://{}", path("hark.db")));
+    let blobs = config.server.blobs.clone().unwrap_or_else(|| path("blobs"));
+    let mut options = hark_store::Options::new(database, blobs);
+    if let Some(file) = &config.server.master_key_file {
+        options.master_keys = master_keys(file)?;
+    }
+    Ok(options)
+}
+
+/// One key a line in hexadecimal, the one in use first; lines that begin with `#` say something to people.
+fn master_keys(file: &Path) -> Result<MasterKeys, CliError> {
+    let wrong = |problem: &str| CliError::Usage(format!("{}: {problem}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut keys: Option<MasterKeys> = None;
+    for line in lines {
+        let key = MasterKey::from_hex(line).map_err(|error| wrong(&error.to_string()))?;
+        keys = Some(match keys {
+            None => MasterKeys::new(key),
+            Some(keys) => keys.with_old(key),
+        });
+    }
+    keys.ok_or_else(|| wrong("holds no key; `hark seal init` makes one"))
+}
+
+fn default_data_dir() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| Some(std::env::home_dir()?.join(".local").join("share")));
+    data.unwrap_or_else(|| PathBuf::from(".")).join("hark")
+}
+
+fn speech_options(args: &ServeArgs, config: &Config) -> Result<SpeechOptions, CliError> {
+    let shelf = Shelf::open(config)?;
+    Ok(SpeechOptions {
+        models: shelf.store,
+        catalogue: shelf.catalogue,
+        aliases: shelf.aliases,
+        threads: args.threads.map(usize::from).or(config.threads),
+        isa: None,
+        loaded: config.server.loaded_models,
+    })
+}

@@ -1,0 +1,375 @@
+//! Accounts and keys on the command line beside a running server, and a server used from afar. Real binaries, real HTTP;
+//! words are heard by whisper-base.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
+
+fn models() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HARK_MODELS").unwrap_or_else(|| {
+        let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
+        cache.expect("a home folder").join("hark").join("models")
+    })
+}
+
+/// A command that sees nothing of the user's own settings.
+fn hark(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hark"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("HARK_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(folder)
+        .env("XDG_CONFIG_HOME", folder.join("config"))
+        .env("HARK_DATA", folder.join("data"))
+        .env("HARK_MODELS", models())
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    hark(folder).args(arguments).output().expect("the binary starts")
+}
+
+fn ok(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(folder: &Path, arguments: &[&str]) -> Value {
+    let text = ok(folder, &[arguments, &["--json"]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn fails(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = run(folder, arguments);
+    let problem = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {problem}");
+    problem
+}
+
+fn with_stdin(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut command = hark(folder);
+    let mut child =
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// A server of its own on the folder's data; ends with the test.
+struct Server {
+    child: Child,
+    url: String,
+    /// The admin key of a first start.
+    key: Option<String>,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = hark(folder);
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut key = None;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line.trim().starts_with("svc_") {
+                key = Some(line.trim().to_owned());
+            }
+            if let Some(url) = line.strip_prefix("hark listens on ") {
+                return Server { child, url: url.to_owned(), key };
+            }
+        }
+        let ended = child.wait();
+        panic!("the server ended before it listened: {ended:?}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What a URL answers to a key: the status and the body.
+fn ask(url: &str, key: &str, body: Option<Value>) -> (u16, Value) {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+    let agent = ureq::Agent::new_with_config(config);
+    let credential = format!("Bearer {key}");
+    let answer = match body {
+        None => agent.get(url).header("authorization", credential).call(),
+        Some(body) => agent.post(url).content_type("application/json").send(body.to_string()),
+    };
+    let mut answer = answer.unwrap();
+    let status = answer.status().as_u16();
+    (status, serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap())
+}
+
+fn speak(text: &str, path: &Path) {
+    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
+    assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
+}
+
+#[test]
+fn an_account_is_made_shown_credited_and_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert!(fails(folder, &["account", "list"], 1).contains("holds no service"));
+    assert_eq!(ok(folder, &["account", "create", "ann@example.com"]), "made the account 2 of ann@example.com\n");
+    assert!(fails(folder, &["account", "create", "ANN@example.com"], 1).contains("has an account"));
+    let bob = json(folder, &["account", "create", "bob@example.com", "--plan", "pro", "--credits", "5", "--admin"]);
+    assert_eq!((&bob["plan"], &bob["credits"], &bob["is_admin"]), (&"pro".into(), &5.into(), &true.into()));
+    let list = ok(folder, &["account", "list"]);
+    let lines: Vec<&str> = list.lines().collect();
+    assert_eq!(lines.len(), 3, "{list}");
+    assert!(lines[0].starts_with("id  email") && lines[1].contains("ann@example.com  free      600"), "{list}");
+    assert!(lines[2].ends_with("admin"), "{list}");
+
+    assert_eq!(
+        ok(folder, &["account", "credit", "ann@example.com", "40", "--note", "a gift"]),
+        "ann@example.com has 640 credits\n"
+    );
+    assert_eq!(json(folder, &["account", "credit", "ann@example.com", "-600"])["credits"], 40);
+    assert!(fails(folder, &["account", "credit", "ann@example.com", "-41"], 1).contains("not enough credits"));
+    ok(folder, &["account", "plan", "ann@example.com", "business"]);
+    let shown = json(folder, &["account", "show", "2"]);
+    assert_eq!(
+        (&shown["plan"], &shown["is_plan_active"], &shown["credits"]),
+        (&"business".into(), &true.into(), &40.into())
+    );
+    let amounts: Vec<i64> =
+        shown["ledger"].as_array().unwrap().iter().map(|entry| entry["amount"].as_i64().unwrap()).collect();
+    assert_eq!(amounts.iter().sum::<i64>(), 40, "{shown}");
+    assert!(ok(folder, &["account", "show", "ann@example.com"]).contains("a gift"));
+    assert!(
+        fails(folder, &["account", "plan", "ann@example.com", "gold"], 2).contains("free, pro, business, enterprise")
+    );
+
+    assert!(fails(folder, &["account", "delete", "ann@example.com"], 2).contains("--yes"));
+    ok(folder, &["account", "delete", "ann@example.com", "--yes"]);
+    assert!(fails(folder, &["account", "show", "ann@example.com"], 1).contains("no account is called"));
+    // The account of anonymous callers is nobody's to touch.
+    assert!(fails(folder, &["account", "delete", "1", "--yes"], 1).contains("no account is called"));
+}
+
+#[test]
+fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = Server::start(folder, &["--role", "account"]);
+    let account = format!("{}/v1/account", server.url);
+    assert_eq!(ask(&account, server.key.as_ref().unwrap(), None).0, 200);
+    ok(folder, &["account", "create", "ann@example.com"]);
+    let key = ok(folder, &["key", "create", "ann@example.com", "--name", "laptop", "--rate-limit", "7"]);
+    let key = key.trim();
+    assert!(key.starts_with("svc_") && key.len() == 68, "{key}");
+    let (status, body) = ask(&account, key, None);
+    assert_eq!((status, &body["email"]), (200, &"ann@example.com".into()));
+    let listed = ok(folder, &["key", "list", "ann@example.com"]);
+    assert!(listed.contains("laptop") && listed.contains(&key[..12]) && !listed.contains(&key[..20]), "{listed}");
+    let keys = json(folder, &["key", "list", "ann@example.com"]);
+    assert_eq!(keys["keys"][0]["rate_limit"], 7);
+
+    let set = with_stdin(folder, &["account", "password", "ann@example.com", "--stdin"], "correct horse battery\n");
+    assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+    let short = with_stdin(folder, &["account", "password", "ann@example.com", "--stdin"], "short\n");
+    assert_eq!(short.status.code(), Some(2));
+    let sign_in = |password: &str| {
+        let body = serde_json::json!({"email": "ann@example.com", "password": password, "token": true});
+        ask(&format!("{}/v1/auth/signin", server.url), "", Some(body))
+    };
+    let (status, body) = sign_in("correct horse battery");
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(sign_in("short").0, 401);
+    let token = body["token"].as_str().unwrap().to_owned();
+    assert_eq!(ask(&account, &token, None).0, 200);
+
+    ok(folder, &["key", "revoke", "ann@example.com", &key[..12]]);
+    assert!(fails(folder, &["key", "revoke", "ann@example.com", &key[..12]], 1).contains("no such key in use"));
+    let changed = with_stdin(folder, &["account", "password", "ann@example.com", "--stdin"], "another horse battery\n");
+    assert!(String::from_utf8(changed.stdout).unwrap().contains("1 sessions and user tokens were ended"));
+    // Another process may remember a credential for ten seconds.
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(ask(&account, key, None).0, 401);
+    assert_eq!(ask(&account, &token, None).0, 401);
+    assert_eq!(sign_in("correct horse battery").0, 401);
+    assert_eq!(sign_in("another horse battery").0, 200);
+}
+
+#[test]
+fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let talk = folder.join("talk.wav");
+    speak("Apples and bread.", &talk);
+    assert!(fails(folder, &["seal", "init"], 2).contains("--key-file"));
+    ok(folder, &["seal", "init", "--key-file", "master"]);
+    assert!(fails(folder, &["seal", "init", "--key-file", "master"], 1).contains("exists"));
+    std::fs::write(folder.join("hark.toml"), "[server]\nmaster_key_file = \"master\"\n").unwrap();
+    let server = Server::start(folder, &[]);
+    let key = server.key.clone().unwrap();
+    let here = ["--server", &server.url, "--key", &key];
+    ok(folder, &[&["transcribe", "talk.wav", "-m", "whisper-base", "-q"], &here[..]].concat());
+    let list = json(folder, &[&["transcripts", "list"], &here[..]].concat());
+    let id = list["transcripts"][0]["id"].to_string();
+    let before = ok(folder, &[&["transcripts", "show", &id], &here[..]].concat());
+    drop(server);
+
+    let old = std::fs::read_to_string(folder.join("master")).unwrap();
+    let rotated = json(folder, &["seal", "rotate"]);
+    assert!(rotated["accounts"].as_i64().unwrap() >= 1, "{rotated}");
+    assert_eq!(rotated["keys"], 2);
+    let server = Server::start(folder, &[]);
+    let here = ["--server", &server.url, "--key", &key];
+    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    drop(server);
+    let forgotten = json(folder, &["seal", "rotate", "--no-new-key", "--forget-old"]);
+    assert_eq!(
+        (&forgotten["accounts"], &forgotten["forgotten"], &forgotten["keys"]),
+        (&0.into(), &1.into(), &1.into())
+    );
+    let server = Server::start(folder, &[]);
+    let here = ["--server", &server.url, "--key", &key];
+    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    drop(server);
+    // With the old key alone nothing opens.
+    std::fs::write(folder.join("master"), old).unwrap();
+    let server = Server::start(folder, &[]);
+    let here = ["--server", &server.url, "--key", &key];
+    fails(folder, &[&["transcripts", "show", &id], &here[..]].concat(), 1);
+}
+
+#[test]
+fn a_server_hears_the_same_as_this_machine_and_keeps_what_it_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, text) in
+        [("talk.wav", SENTENCE), ("two.wav", "Apples and bread."), ("three.wav", "The weather is nice.")]
+    {
+        speak(text, &folder.join(name));
+    }
+    let server = Server::start(folder, &[]);
+    ok(folder, &["account", "create", "ann@example.com"]);
+    let key = ok(folder, &["key", "create", "ann@example.com"]).trim().to_owned();
+    let far = |arguments: &[&str]| {
+        let mut command = hark(folder);
+        command.args(arguments).env("HARK_SERVER", &server.url).env("HARK_KEY", &key);
+        command.output().unwrap()
+    };
+    let text = |output: Output| {
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for format in ["txt", "srt", "json"] {
+        let arguments = ["transcribe", "talk.wav", "-m", "whisper-base", "-f", format];
+        assert_eq!(text(far(&arguments)), ok(folder, &arguments), "{format}");
+    }
+    // A free account may have two at once: the others wait their turn.
+    let several =
+        far(&["transcribe", "talk.wav", "two.wav", "three.wav", "-m", "whisper-base", "-o", "out/", "-f", "txt,vtt"]);
+    text(several);
+    for name in ["talk", "two", "three"] {
+        assert!(!std::fs::read_to_string(folder.join(format!("out/{name}.txt"))).unwrap().trim().is_empty());
+        assert!(std::fs::read_to_string(folder.join(format!("out/{name}.vtt"))).unwrap().starts_with("WEBVTT"));
+    }
+    let piped = {
+        let mut command = hark(folder);
+        command
+            .args(["transcribe", "-", "-m", "whisper-base", "-q"])
+            .env("HARK_SERVER", &server.url)
+            .env("HARK_KEY", &key);
+        command.stdin(std::fs::File::open(folder.join("two.wav")).unwrap());
+        text(command.output().unwrap())
+    };
+    assert!(piped.to_lowercase().contains("bread"), "{piped}");
+
+    let list: Value = serde_json::from_str(&text(far(&["transcripts", "list", "--json"]))).unwrap();
+    assert_eq!(list["total"], 7);
+    let shown = text(far(&["transcripts", "list", "--status", "completed", "--per-page", "2"]));
+    assert!(shown.contains("page 1 of 4, 7 transcripts in all"), "{shown}");
+    let id = list["transcripts"][6]["id"].to_string();
+    let shown = text(far(&["transcripts", "show", &id]));
+    assert!(shown.to_lowercase().contains("apples"), "{shown} {list:#}");
+    text(far(&["transcripts", "export", &id, "-o", "talk.docx"]));
+    assert!(std::fs::read(folder.join("talk.docx")).unwrap().starts_with(b"PK"));
+    let again = far(&["transcripts", "export", &id, "-o", "talk.docx"]);
+    assert_eq!(again.status.code(), Some(1), "a file that exists is not replaced");
+    assert!(text(far(&["transcripts", "export", &id, "-f", "srt"])).starts_with("1\n00:00:0"));
+    text(far(&["transcripts", "delete", &id, "--yes"]));
+    let gone = far(&["transcripts", "show", &id]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&gone.stderr).contains("no such transcript"));
+}
+
+#[test]
+fn what_goes_wrong_with_a_server_is_said_and_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    speak("Apples and bread.", &folder.join("talk.wav"));
+    std::fs::write(folder.join("noise.mp3"), vec![7u8; 5000]).unwrap();
+    let server = Server::start(folder, &[]);
+    let key = server.key.clone().unwrap();
+    let here = |arguments: &[&str], key: &str, code: i32| {
+        fails(folder, &[arguments, &["--server", &server.url, "--key", key]].concat(), code)
+    };
+    assert!(here(&["transcribe", "talk.wav"], "svc_wrong", 1).contains("this key is not valid"));
+    assert!(here(&["transcribe", "noise.mp3"], &key, 1).starts_with("noise.mp3: "));
+    assert!(here(&["transcribe", "talk.wav", "-m", "nonsense"], &key, 1).contains("nonsense"));
+    assert!(here(&["transcribe", "talk.wav", "--beam", "5"], &key, 2).contains("--beam"));
+    assert!(here(&["transcripts", "show", "5"], &key, 1).contains("no such transcript"));
+    assert!(fails(folder, &["transcripts", "list"], 2).contains("--server"));
+    assert!(fails(folder, &["transcripts", "list", "--server", &server.url], 2).contains("--key"));
+    assert!(fails(folder, &["transcribe", "talk.wav", "--server", "127.0.0.1:9"], 2).contains("https://"));
+    let nobody = fails(folder, &["transcribe", "talk.wav", "--server", "http://127.0.0.1:9", "--key", &key], 1);
+    assert!(nobody.contains("can't be reached"), "{nobody}");
+    // Without a key the anonymous limits hold, and nothing is kept.
+    let anonymous = ok(folder, &["transcribe", "talk.wav", "-m", "whisper-base", "-q", "--server", &server.url]);
+    assert!(anonymous.to_lowercase().contains("bread"), "{anonymous}");
+    let list = json(folder, &["transcripts", "list", "--server", &server.url, "--key", &key]);
+    let completed = list["transcripts"].as_array().unwrap().iter().filter(|one| one["status"] == "completed").count();
+    assert_eq!(completed, 0, "{list}");
+    assert_eq!(json(folder, &["account", "show", "admin@localhost"])["credits"], 1_000_000);
+}
+
+#[test]
+fn ctrl_c_calls_off_what_the_server_works_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Long enough to be still under way: ten minutes of it.
+    speak(SENTENCE, &folder.join("talk.wav"));
+    let loops = Command::new("ffmpeg")
+        .args(["-v", "error", "-stream_loop", "120", "-i", "talk.wav", "-c", "copy", "long.wav"])
+        .current_dir(folder)
+        .status();
+    assert!(loops.expect("ffmpeg is not there: `./hark test` installs what tests need").success());
+    let server = Server::start(folder, &["--threads", "1"]);
+    let key = server.key.clone().unwrap();
+    let mut command = hark(folder);
+    command.args(["transcribe", "long.wav", "-m", "whisper-base", "--server", &server.url, "--key", &key]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let listed = || json(folder, &["transcripts", "list", "--server", &server.url, "--key", &key]);
+    let begun = Instant::now();
+    while listed()["transcripts"][0]["status"] != "processing" {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the server did not begin: {}", listed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(
+        json(folder, &["account", "show", "admin@localhost"])["credits"].as_i64().unwrap() < 1_000_000,
+        "credits are held"
+    );
+    // SAFETY: a signal to a child of ours that has not been waited for.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(listed()["total"], 0);
+    assert_eq!(json(folder, &["account", "show", "admin@localhost"])["credits"], 1_000_000);
+}
