@@ -1,7 +1,11 @@
 //! Every answer that is no success has the Error body, the framework's own included.
 
+use std::time::Duration;
+
 use hark_store::Plan;
 use reqwest::Method;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::server::{Server, refusal};
 
@@ -95,4 +99,28 @@ async fn credentials_that_do_not_hold_open_nothing() {
     refusal(response, 401).await;
     client.key = Some(good);
     assert_eq!(client.get("/v1/account").await.status(), 200);
+}
+
+#[tokio::test]
+async fn what_is_no_request_at_all_is_refused_with_the_error_body_too() {
+    let server = Server::start().await;
+    let long = format!("GET /v1/models HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "a".repeat(100_000));
+    let cases = [
+        ("FOO\r\n\r\n", "400"),
+        ("GET /v1/models HTTP/1.1\r\nHost: x\r\nno colon here\r\n\r\n", "400"),
+        ("\u{16}\u{3}\u{1} a client that speaks TLS\r\n\r\n", "400"),
+        (&long, "431"),
+    ];
+    for (request, status) in cases {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
+        assert!(head.contains("content-type: application/json"), "{head}");
+        let body: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert!(!body["error"].as_str().unwrap().is_empty());
+    }
 }

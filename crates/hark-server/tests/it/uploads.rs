@@ -129,3 +129,25 @@ async fn a_head_that_never_ends_closes_the_connection() {
     let answer = String::from_utf8_lossy(&answer).into_owned();
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_stops_reading_is_given_up_and_disturbs_nobody() {
+    let metrics_listen = Some("127.0.0.1:0".parse().unwrap());
+    let config = Config { idle_timeout: Seconds(0.5), metrics_listen, ..config() };
+    let server = Server::with(config, InstantEngine::default()).await;
+    let mut stuck = TcpStream::connect(server.address).await.unwrap();
+    let many = "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    // Answers of some hundred megabytes: no buffer of the system takes them.
+    let _ = tokio::time::timeout(Duration::from_millis(300), stuck.write_all(many.as_bytes())).await;
+    assert_eq!(server.anonymous().get("/v1/models").await.status(), 200);
+    let url = format!("http://{}/metrics", server.metrics_address());
+    eventually("the end of the stuck connection", async || {
+        let text = reqwest::get(&url).await.unwrap().text().await.unwrap();
+        let open = text.lines().find_map(|line| line.strip_prefix("hark_connections ")).unwrap().to_owned();
+        // Its own connection and that of the client above may be open.
+        (open.parse::<u32>().unwrap() <= 2).then_some(())
+    })
+    .await;
+    let mut rest = vec![0; 1 << 16];
+    while stuck.read(&mut rest).await.is_ok_and(|count| count > 0) {}
+}

@@ -4,6 +4,7 @@ use hark_server::{Config, InstantEngine, Webhooks};
 use reqwest::Method;
 use serde_json::json as value;
 
+use crate::log;
 use crate::server::{Server, config, hum, json};
 use crate::visitor::Visitor;
 
@@ -41,7 +42,7 @@ async fn no_password_key_session_or_token_is_ever_logged() {
     visitor.post("/v1/auth/signout", value!({})).await;
     server.stop().await;
 
-    let log = crate::log::so_far();
+    let log = log::so_far();
     assert!(log.contains("signed in") && log.contains("TRACE"), "the log is complete: {} bytes", log.len());
     assert!(log.contains("INSERT INTO keys"), "statements are logged at this level");
     let whole = [password, wrong, &session, &csrf, &token, &key, &signing, &hash, &unknown];

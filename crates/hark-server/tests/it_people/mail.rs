@@ -72,9 +72,13 @@ impl PostOffice {
     }
 }
 
-/// The link in a mail, whose long lines end in `=` (quoted-printable).
+/// A mail as people read it: long lines end in `=` (quoted-printable).
+fn unfolded(mail: &str) -> String {
+    mail.replace("=\r\n", "").replace("=3D", "=")
+}
+
 fn link(mail: &str) -> Option<String> {
-    let text = mail.replace("=\r\n", "").replace("=3D", "=");
+    let text = unfolded(mail);
     let begin = text.find("/v1/auth/confirm?token=")?;
     text[begin..].split_whitespace().next().map(str::to_owned)
 }

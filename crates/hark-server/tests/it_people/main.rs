@@ -1,7 +1,5 @@
 //! People and other servers: signing in, mail, webhooks, over real sockets; and that no secret reaches a log.
 
-#[path = "../it/log.rs"]
-#[allow(dead_code, reason = "the other tests use the rest")]
 mod log;
 mod logs;
 mod mail;

@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json as value};
 
-use crate::server::Server;
+use crate::server::{Server, http};
 
 /// Somebody at a browser: keeps the session cookie and the token of its pages.
 #[derive(Clone)]
@@ -18,7 +18,7 @@ pub(crate) const PASSWORD: &str = "correct horse battery";
 
 impl Visitor {
     pub(crate) fn new(server: &Server) -> Self {
-        Visitor { base: format!("http://{}", server.address), http: crate::server::http(), cookie: None, csrf: None }
+        Visitor { base: format!("http://{}", server.address), http: http(), cookie: None, csrf: None }
     }
 
     /// Signs up and stays signed in.

@@ -1,5 +1,6 @@
 //! `hark serve`: the service over HTTP until it is told to stop.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -81,7 +82,9 @@ pub(crate) fn data_dir(given: Option<&Path>, config: &Config) -> Result<PathBuf,
 /// Where the service keeps its things; the folder is made where it is not there.
 pub(crate) fn store_options(data: Option<&Path>, config: &Config) -> Result<hark_store::Options, CliError> {
     let data = data_dir(data, config)?;
-    std::fs::create_dir_all(&data).map_err(|error| CliError::Failed(format!("{}: {error}", data.display())))?;
+    // Nobody else on the machine has business in it.
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&data);
+    made.map_err(|error| CliError::Failed(format!("{}: {error}", data.display())))?;
     let path = |name: &str| data.join(name).to_string_lossy().into_owned();
     let database = config.server.database.clone().unwrap_or_else(|| format!("sqlite://{}", path("hark.db")));
     let blobs = config.server.blobs.clone().unwrap_or_else(|| path("blobs"));
