@@ -40,7 +40,7 @@ pub struct NewKey {
     #[schema(max_length = 200)]
     pub name: Option<String>,
     /// Requests a minute; 60 when not given.
-    #[schema(minimum = 1, maximum = 100_000)]
+    #[schema(minimum = 1, maximum = 10_000_000)]
     pub rate_limit: Option<i64>,
     /// Minutes of audio a calendar month; 5000 when not given.
     #[schema(minimum = 0, maximum = 1_000_000_000)]

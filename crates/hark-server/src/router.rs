@@ -61,11 +61,25 @@ impl utoipa::Modify for Bearer {
 
 /// The document alone, as the tests check it and `hark` may print it.
 pub fn document() -> utoipa::openapi::OpenApi {
-    OpenApiRouter::with_openapi(Document::openapi())
-        .merge(open())
-        .merge(anonymous())
-        .merge(account_only())
-        .into_openapi()
+    let routes = OpenApiRouter::with_openapi(Document::openapi());
+    let mut document = routes.merge(open()).merge(anonymous()).merge(account_only()).into_openapi();
+    describe_answers(&mut document);
+    document
+}
+
+/// Every answer needs a description; that of a plain success is said by its type.
+fn describe_answers(document: &mut utoipa::openapi::OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        let responses = operations.into_iter().flatten().flat_map(|operation| &mut operation.responses.responses);
+        for (status, response) in responses {
+            if let utoipa::openapi::RefOr::T(response) = response
+                && response.description.is_empty()
+            {
+                response.description = if status == "201" { "made" } else { "done" }.to_owned();
+            }
+        }
+    }
 }
 
 /// Anybody, without a look at the credential.

@@ -15,7 +15,7 @@ use crate::middleware::Identity;
 use crate::routes::{AnyError, Invalid, Missing, Reused, Unauthorized};
 
 const MAX_NAME: usize = 200;
-const MAX_RATE: i64 = 100_000;
+const MAX_RATE: i64 = 10_000_000;
 const MAX_MINUTES: i64 = 1_000_000_000;
 /// Keys an account may have in use.
 const MOST_KEYS: usize = 1000;

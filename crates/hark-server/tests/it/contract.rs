@@ -51,6 +51,9 @@ async fn the_document_names_every_operation_and_refers_to_nothing_that_is_not_th
         assert!(operation.is_object(), "{method} {path} is not documented");
         let error = &operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"];
         assert_eq!(error, "#/components/schemas/Error", "{method} {path}");
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(response["description"].is_string(), "{method} {path} {status} is not described");
+        }
     }
     let mut references = Vec::new();
     collect_references(&document, &mut references);
