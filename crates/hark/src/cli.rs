@@ -132,7 +132,7 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 
-    /// Kernels to use instead of the fastest this machine has: amx, avx512-bf16, avx512, avx2, portable
+    /// Kernels to use instead of the fastest this machine has: amx, avx512-bf16, avx512-vnni, avx512, avx-vnni, avx2, portable
     #[arg(long, value_name = "NAME", env = "HARK_ISA", value_parser = parse_isa)]
     pub(crate) isa: Option<hark_speech::Isa>,
 

@@ -34,7 +34,7 @@ pub struct DriverArgs {
     /// Threads to use; all cores without it
     #[arg(long)]
     pub threads: Option<usize>,
-    /// Kernels to use: amx, avx512-bf16, avx512, avx2 or portable; the machine's best without it
+    /// Kernels to use: amx, avx512-bf16, avx512-vnni, avx512, avx-vnni, avx2 or portable; the machine's best without it
     #[arg(long)]
     pub isa: Option<Isa>,
 }

@@ -59,7 +59,7 @@ pub struct TranscribeArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 
-    /// The best instructions that anybody may use: amx, avx512-bf16, avx512, avx2, portable [default: the machine's]
+    /// The best instructions that anybody may use: amx, avx512-bf16, avx512-vnni, avx512, avx-vnni, avx2, portable [default: the machine's]
     #[arg(long, value_name = "NAME")]
     isa: Option<hark_speech::Isa>,
 
