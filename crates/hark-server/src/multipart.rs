@@ -19,10 +19,6 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_PARTS: usize = 1000;
 /// RFC 2046 allows a boundary of 70 characters.
 const MAX_BOUNDARY: usize = 70;
-/// What is read and dropped of a refused upload, so that its sender comes to read the answer.
-const LINGER_BYTES: u64 = 64 << 20;
-const LINGER: Duration = Duration::from_secs(5);
-
 /// A form that arrives.
 pub(crate) struct Multipart {
     body: Option<Body>,
@@ -210,26 +206,6 @@ impl Multipart {
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Multipart {
-    /// A sender that is cut off may never read why: what it still sends is dropped for a while.
-    fn drop(&mut self) {
-        let Some(mut body) = self.body.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            let drain = async {
-                let mut dropped = 0;
-                while let Some(Ok(frame)) = body.frame().await {
-                    dropped += frame.data_ref().map_or(0, |data| data.len() as u64);
-                    if dropped > LINGER_BYTES {
-                        break;
-                    }
-                }
-            };
-            let _ = tokio::time::timeout(LINGER, drain).await;
-        });
     }
 }
 

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ERRORS, ErrorKind};
 use tracing::Instrument as _;
 
+use super::linger::lingering;
 use crate::app::App;
 use crate::error::{Failure, IsErrorBody};
 use crate::random;
@@ -28,7 +29,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     let span = tracing::info_span!("request", id, method, route);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let _in_flight = InFlight(&app);
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = next.run(request.map(lingering)).instrument(span.clone()).await;
     let mut response = with_error_body(response);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);

@@ -124,3 +124,26 @@ async fn what_is_no_request_at_all_is_refused_with_the_error_body_too() {
         assert!(!body["error"].as_str().unwrap().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_sender_that_is_refused_before_its_body_is_read_still_reads_why() {
+    let server = Server::start().await;
+    for path in ["/v1/transcribe", "/v1/audio/transcriptions", "/v1/nothing", "/v1/models"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let length = 8 << 20;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer svc_wrong\r\nContent-Length: {length}\r\n\
+             Content-Type: multipart/form-data; boundary=b\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        for _ in 0..length / (64 << 10) {
+            stream
+                .write_all(&[b'a'; 64 << 10])
+                .await
+                .unwrap_or_else(|error| panic!("{path} cut its sender off: {error}"));
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(answer.starts_with("HTTP/1.1 40") && answer.contains("\"error\""), "{path}: {answer}");
+    }
+}

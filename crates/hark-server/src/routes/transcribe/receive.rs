@@ -35,7 +35,6 @@ pub(crate) struct Received {
 pub(crate) async fn receive(app: &App, caller: &Caller, headers: &HeaderMap, body: Body) -> Result<Received, Failure> {
     let plan = caller.plan();
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    // Opened first, so that a refused sender is heard out for a while and reads why.
     let mut form = Multipart::new(headers, body, app.config.idle_timeout.duration())?;
     if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
         return Err(too_large(plan));
