@@ -22,6 +22,8 @@ pub struct ErrorBody {
 pub enum ErrorKind {
     /// A field, parameter or header makes no sense.
     InvalidInput,
+    /// The name is that of no model.
+    UnknownModel,
     /// The upload holds no sound that can be read.
     UnreadableMedia,
     /// The transcript is not completed, or holds no words.
@@ -90,8 +92,9 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 25] = [
+pub const ERRORS: [ErrorEntry; 26] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
+    entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
     entry(ErrorKind::NotReady, 400, false, "the transcript is not completed"),
     entry(ErrorKind::Unauthorized, 401, false, "a valid API key is needed: send it as `Authorization: Bearer <key>`"),

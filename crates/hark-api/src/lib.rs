@@ -9,6 +9,7 @@ mod error;
 mod forms;
 mod health;
 mod keys;
+mod openai;
 mod reference;
 mod session;
 mod text;
@@ -25,6 +26,11 @@ pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use forms::{EnhanceForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use health::{GpuHealth, Health};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
+pub use openai::{
+    OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail, OpenAiEvent, OpenAiFormat,
+    OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm,
+    OpenAiUsage, OpenAiVerbose, OpenAiWord,
+};
 pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
 pub use session::{AwaitsConfirmation, Password, PasswordChange, Session, SignIn, SignUp, SignedIn};
 pub use text::{

@@ -41,6 +41,10 @@ pub enum ModelTier {
 pub struct ModelList {
     /// The default first.
     pub models: Vec<Model>,
+    /// Always `list`: what OpenAI's clients look for.
+    pub object: String,
+    /// The same models as OpenAI's clients read them, and the names of OpenAI's that requests may use.
+    pub data: Vec<crate::OpenAiModel>,
 }
 
 /// A language.

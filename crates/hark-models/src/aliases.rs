@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
+/// Names of OpenAI's models that programs written for its API send.
+pub const OPENAI_NAMES: [&str; 5] =
+    ["whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-transcribe-diarize", "gpt-transcribe"];
+
 /// For each requested name the checkpoints that may serve it, best first; written in the config as
 /// `large-v3-turbo = "whisper-small"` or as a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +75,10 @@ impl Aliases {
             ),
         ];
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Aliases { table: lists.iter().map(|(name, names)| ((*name).to_owned(), owned(names))).collect() }
+        // OpenAI's names stand for the contract's default, the first of the lists.
+        let foreign = OPENAI_NAMES.map(|name| (name, lists[0].1));
+        let all = lists.iter().chain(&foreign);
+        Aliases { table: all.map(|(name, names)| ((*name).to_owned(), owned(names))).collect() }
     }
 
     /// The starter names with the given ones laid over them.
@@ -131,6 +138,18 @@ mod tests {
         let resolved = Aliases::starter().resolve("large-v3-turbo", &installed).unwrap();
         assert_eq!((resolved.checkpoint.as_str(), resolved.substituted), ("whisper-large-v3-turbo", false));
         assert!(!Aliases::starter().resolve("svc-ai-enhanced", &installed).unwrap().substituted);
+    }
+
+    #[test]
+    fn a_name_of_openai_means_the_default_unless_the_config_says_otherwise() {
+        let installed = names(&["whisper-base", "whisper-small", "whisper-tiny"]);
+        for name in OPENAI_NAMES {
+            let resolved = Aliases::starter().resolve(name, &installed).unwrap();
+            assert_eq!((resolved.checkpoint.as_str(), resolved.substituted), ("whisper-small", true), "{name}");
+        }
+        let own: Aliases = toml::from_str("whisper-1 = \"whisper-tiny\"").unwrap();
+        let resolved = Aliases::starter().extended(own).resolve("whisper-1", &installed).unwrap();
+        assert_eq!(resolved.checkpoint, "whisper-tiny");
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod registry;
 mod source;
 mod store;
 
-pub use aliases::{Aliases, Resolved};
+pub use aliases::{Aliases, OPENAI_NAMES, Resolved};
 pub use catalogue::{Archive, Catalogue, FileSpec, Kind, Model, Origin, Part, Source, SourceKind};
 pub use error::{Attempt, Error, PullError};
 pub use layout::format_of;

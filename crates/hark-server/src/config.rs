@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::mail::MailConfig;
+use crate::middleware::is_origin;
 use crate::webhooks::Webhooks;
 
 /// Settings of the service: the `[server]` table of `hark.toml`.
@@ -104,6 +105,11 @@ impl Config {
         }
         if self.user_rate_limit == 0 {
             return Err("`user_rate_limit` must be at least 1".to_owned());
+        }
+        if let Some(wrong) = self.cors_origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(format!(
+                "`cors_origins` holds {wrong:?}: write an origin as https://app.example.com, or \"*\""
+            ));
         }
         if self.public_url.as_ref().is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
             return Err("`public_url` must begin with https:// (or http://)".to_owned());
@@ -240,5 +246,7 @@ mod tests {
         assert!(read(r#"{"wrokers": 3}"#).is_err());
         assert!(read(r#"{"idle_timeout": 0}"#).is_err());
         assert!(Config { workers: 0, ..Config::default() }.check().is_err());
+        let origins = vec!["app.example.com".to_owned()];
+        assert!(Config { cors_origins: origins, ..Config::default() }.check().is_err());
     }
 }

@@ -152,15 +152,14 @@ fn until_next_month(now: hark_store::Micros) -> u64 {
     (next.0 - now).unsigned_abs().div_ceil(1_000_000)
 }
 
-/// Marks an answer whose body is the Error body already.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct IsErrorBody;
+/// Stands on an answer whose body is the Error body already, with the error that it tells.
+#[derive(Debug, Clone)]
+pub(crate) struct Answered(pub(crate) ApiError);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self.error.body())).into_response();
-        response.extensions_mut().insert(IsErrorBody);
         let headers = response.headers_mut();
         headers.extend(self.headers);
         if let Some(seconds) = self.error.retry_after {
@@ -169,6 +168,7 @@ impl IntoResponse for Failure {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(Answered(self.error));
         response
     }
 }

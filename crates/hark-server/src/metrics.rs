@@ -1,5 +1,7 @@
 //! Counters and timings in the Prometheus text format.
 
+mod process;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -17,6 +19,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: AtomicI64,
     /// Connections open.
     pub(crate) connections: AtomicI64,
+    /// Recordings received.
+    pub(crate) uploads: AtomicU64,
     /// Bytes of recordings received.
     pub(crate) upload_bytes: AtomicU64,
     /// Recordings that were transcribed.
@@ -29,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) jobs_running: AtomicI64,
     /// Milliseconds of audio transcribed.
     pub(crate) audio_milliseconds: AtomicU64,
+    /// Milliseconds that recordings were worked on.
+    pub(crate) work_milliseconds: AtomicU64,
 }
 
 #[derive(Default)]
@@ -58,6 +64,7 @@ impl Metrics {
             let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
         };
         let counters = [
+            ("hark_uploads_total", "Recordings received.", &self.uploads),
             ("hark_upload_bytes_total", "Bytes of recordings received.", &self.upload_bytes),
             ("hark_jobs_completed_total", "Recordings transcribed.", &self.jobs_completed),
             ("hark_jobs_failed_total", "Recordings that could not be transcribed.", &self.jobs_failed),
@@ -68,6 +75,12 @@ impl Metrics {
         }
         let audio = self.audio_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
         single(&mut text, "hark_audio_seconds_total", "counter", "Seconds of audio transcribed.", audio.to_string());
+        let work = self.work_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
+        let help = "Seconds that recordings were worked on, from their claim to their end.";
+        single(&mut text, "hark_job_seconds_total", "counter", help, work.to_string());
+        for (name, kind, help, value) in process::values() {
+            single(&mut text, name, kind, help, value.to_string());
+        }
         let gauges = [
             ("hark_requests_in_flight", "Requests under way.", &self.in_flight),
             ("hark_connections", "Connections open.", &self.connections),
@@ -114,5 +127,7 @@ mod tests {
         assert!(text.contains(&format!("hark_request_seconds_bucket{{{labels},le=\"600\"}} 2\n")));
         assert!(text.contains(&format!("hark_request_seconds_bucket{{{labels},le=\"+Inf\"}} 3\n")));
         assert!(text.contains("hark_queue_length 4\n"));
+        let memory = text.lines().find_map(|line| line.strip_prefix("process_resident_memory_bytes "));
+        assert!(memory.unwrap().parse::<u64>().unwrap() > 1 << 20, "{text}");
     }
 }

@@ -2,24 +2,21 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderValue, Request, Uri, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hark_api::ErrorKind;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::compression::CompressionLayer;
-use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::config::Config;
 use crate::error::Failure;
-use crate::middleware::{allow_anonymous, observe, require_account};
+use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, audio, credits, documentation, health, keys, reference, session, shared, stream, text, transcribe,
+    account, audio, credits, documentation, health, keys, openai, reference, session, shared, stream, text, transcribe,
     transcripts, webhooks,
 };
 
@@ -37,9 +34,10 @@ use crate::routes::{
         (name = "audio", description = "Work on sound."),
         (name = "transcripts", description = "What was transcribed."),
         (name = "account", description = "The account, its credits, its use and its keys."),
+        (name = "openai", description = "The same for programs written for OpenAI's API."),
         (name = "reference", description = "Lists and health."),
     ),
-    components(schemas(hark_api::ErrorBody)),
+    components(schemas(hark_api::ErrorBody, hark_api::OpenAiError)),
     modifiers(&Bearer),
 )]
 struct Document;
@@ -87,6 +85,7 @@ fn open() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(reference::models))
         .routes(routes!(reference::languages))
+        .routes(routes!(openai::models::show))
         .routes(routes!(health::health))
         .routes(routes!(transcripts::status::status))
         .routes(routes!(shared::show))
@@ -103,6 +102,9 @@ fn anonymous() -> OpenApiRouter<App> {
         .routes(routes!(credits::credits))
         .routes(routes!(text::embed))
         .routes(routes!(stream::stream))
+        .routes(routes!(openai::audio::transcriptions))
+        .routes(routes!(openai::audio::translations))
+        .routes(routes!(openai::embeddings::create))
 }
 
 /// Accounts.
@@ -143,8 +145,8 @@ pub(crate) fn router(app: &App) -> Router {
         .route("/docs", get(documentation::docs))
         .fallback(|| async { Failure::from(ErrorKind::NotFound) })
         .method_not_allowed_fallback(|| async { Failure::from(ErrorKind::MethodNotAllowed) })
-        .layer(from_fn(no_sniffing))
-        .layer(CompressionLayer::new().gzip(true).zstd(true))
+        .layer(from_fn(guard))
+        .layer(compress())
         .layer(cors(&app.config))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(app.clone(), observe))
@@ -172,44 +174,17 @@ pub(crate) fn without_trailing_slash(mut request: Request<Body>) -> Request<Body
     request
 }
 
-async fn no_sniffing(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+/// Nobody guesses what an answer is, and what may hold a secret is kept by nobody on its way.
+async fn guard(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
+    let path = request.uri().path();
+    let is_secret = ["/v1/auth/", "/v1/keys", "/v1/webhooks"].iter().any(|start| path.starts_with(start));
     let mut response = next.run(request).await;
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_secret {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     response
-}
-
-/// Headers of ours that a page of another origin may read.
-const EXPOSED: [&str; 9] = [
-    "x-transcript-id",
-    "x-model",
-    "x-request-id",
-    "retry-after",
-    "ratelimit-limit",
-    "ratelimit-remaining",
-    "ratelimit-reset",
-    "location",
-    "content-disposition",
-];
-
-fn cors(config: &Config) -> CorsLayer {
-    let origins = if config.cors_origins.iter().any(|origin| origin == "*") {
-        AllowOrigin::any()
-    } else {
-        AllowOrigin::list(config.cors_origins.iter().filter_map(|origin| origin.parse().ok()))
-    };
-    let headers = [
-        header::AUTHORIZATION,
-        header::CONTENT_TYPE,
-        HeaderName::from_static("idempotency-key"),
-        HeaderName::from_static("prefer"),
-        HeaderName::from_static("x-request-id"),
-    ];
-    CorsLayer::new()
-        .allow_origin(origins)
-        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-        .allow_headers(headers)
-        .expose_headers(EXPOSED.map(HeaderName::from_static))
-        .max_age(std::time::Duration::from_secs(3600))
 }
 
 /// A defect of ours: the request fails, the server goes on.

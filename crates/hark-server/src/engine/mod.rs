@@ -52,6 +52,8 @@ pub struct Work {
     pub prompt: Option<String>,
     /// Words to expect.
     pub hotwords: Option<String>,
+    /// How freely words are chosen, 0 to 1; the engine's own way when not given.
+    pub temperature: Option<f32>,
 }
 
 impl Default for Work {
@@ -65,6 +67,7 @@ impl Default for Work {
             word_timestamps: true,
             prompt: None,
             hotwords: None,
+            temperature: None,
         }
     }
 }
@@ -109,7 +112,7 @@ impl From<SpeechError> for EngineError {
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let kind = match &error {
-            EngineError::UnknownModel(_) => ErrorKind::InvalidInput,
+            EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
             EngineError::ModelMissing(_) => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::Cancelled | EngineError::Failed(_) => {

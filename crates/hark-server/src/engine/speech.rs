@@ -180,7 +180,7 @@ impl Engine for SpeechEngine {
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
     ) -> Result<TranscriptionResult, EngineError> {
-        let request = Request {
+        let mut request = Request {
             language: work.language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             words: work.word_timestamps,
@@ -189,6 +189,11 @@ impl Engine for SpeechEngine {
             cancel: cancel.clone(),
             ..Request::default()
         };
+        if let Some(temperature) = work.temperature {
+            // As Whisper does it: what goes in circles is tried again with the warmer ones.
+            request.temperatures.retain(|&warmer| warmer > temperature);
+            request.temperatures.insert(0, temperature);
+        }
         let done = self.with_transcriber(&work.model, |transcriber| {
             transcriber.transcribe(source, &request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
         })??;

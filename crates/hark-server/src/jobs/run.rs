@@ -30,6 +30,7 @@ pub(crate) async fn run(app: &App, job: Job) {
     let outcome = work(app, job, &cancel).await;
     app.metrics.jobs_running.fetch_sub(1, Ordering::Relaxed);
     app.running.remove(lease.job);
+    app.metrics.work_milliseconds.fetch_add(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     let transcript = lease.transcript;
     match outcome {
         Ok(result) => {

@@ -1,8 +1,13 @@
-//! What every request passes on its way: an id, a span, the clock of the metrics, the credential.
+//! What every request passes on its way: an id, a span, the clock of the metrics, the credential, other origins, and how
+//! small its answer travels.
 
 mod authenticate;
+mod compress;
+mod cors;
 mod linger;
 mod observe;
 
 pub(crate) use authenticate::{Caller, Identity, allow_anonymous, require_account};
+pub(crate) use compress::compress;
+pub(crate) use cors::{cors, is_origin};
 pub(crate) use observe::observe;

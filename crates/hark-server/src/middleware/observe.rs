@@ -13,8 +13,9 @@ use tracing::Instrument as _;
 
 use super::linger::lingering;
 use crate::app::App;
-use crate::error::{Failure, IsErrorBody};
+use crate::error::{Answered, Failure};
 use crate::random;
+use crate::routes::openai;
 
 const REQUEST_ID: &str = "x-request-id";
 /// A longer id from outside is replaced by one of ours.
@@ -26,11 +27,15 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     // The route, not the path: a path may hold a share token.
     let route = request.extensions().get::<MatchedPath>().map_or("-", |path| path.as_str()).to_owned();
     let method = method_name(request.method());
+    let is_openai = openai::owns(request.uri().path());
     let span = tracing::info_span!("request", id, method, route);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let _in_flight = InFlight(&app);
     let response = next.run(request.map(lingering)).instrument(span.clone()).await;
     let mut response = with_error_body(response);
+    if is_openai {
+        response = openai::reshape(response);
+    }
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
     }
@@ -77,7 +82,7 @@ fn method_name(method: &Method) -> &'static str {
 fn with_error_body(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
-    if !is_error || response.extensions().get::<IsErrorBody>().is_some() {
+    if !is_error || response.extensions().get::<Answered>().is_some() {
         return response;
     }
     let (parts, _) = response.into_parts();

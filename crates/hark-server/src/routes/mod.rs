@@ -6,6 +6,7 @@ pub(crate) mod credits;
 pub(crate) mod documentation;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod session;
 pub(crate) mod shared;
@@ -19,18 +20,20 @@ use hark_api::ErrorBody;
 use utoipa::IntoResponses;
 
 macro_rules! error_responses {
-    ($($name:ident $status:literal $description:literal),* $(,)?) => {
+    ($body:ident: $($name:ident $status:literal $description:literal),* $(,)?) => {
         $(
             /// An error as the OpenAPI document lists it.
             #[derive(IntoResponses)]
             #[response(status = $status, description = $description)]
             #[allow(dead_code, reason = "it exists for its documentation")]
-            pub(crate) struct $name(ErrorBody);
+            pub(crate) struct $name($body);
         )*
     };
 }
 
-error_responses! {
+pub(crate) use error_responses;
+
+error_responses! { ErrorBody:
     Invalid 400 "something in the request makes no sense",
     Unauthorized 401 "no credential, or one that does not hold",
     Payment 402 "not enough credits, or a plan that does not include this",

@@ -9,13 +9,14 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
-use crate::routes::AnyError;
+use crate::routes::{AnyError, openai};
 
 /// The models that requests may name
 #[utoipa::path(get, path = "/v1/models", tag = "reference", operation_id = "listModels",
     responses((status = 200, body = ModelList), AnyError))]
 pub(crate) async fn models(State(app): State<App>) -> Json<ModelList> {
-    Json(ModelList { models: app.models().await })
+    let models = app.models().await;
+    Json(ModelList { object: "list".to_owned(), data: openai::models::data(&models), models })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

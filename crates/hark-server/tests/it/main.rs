@@ -7,6 +7,7 @@ mod errors;
 mod isolation;
 mod limits;
 mod log;
+mod openai;
 mod recovery;
 mod server;
 mod speech;

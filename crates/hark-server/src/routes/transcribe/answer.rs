@@ -5,60 +5,86 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hark_api::{ApiError, ErrorKind, ResponseFormat};
+use hark_api::{ApiError, ErrorKind, ResponseFormat, TranscriptionResult};
 use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
 use tokio::time::Instant;
 
-use super::{MODEL, TRANSCRIPT_ID};
+use super::{MODEL, TRANSCRIPT_ID, Taken};
 use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::jobs::{CLIENT_LEFT, OUR_FAULT, Waiter};
 use crate::middleware::Caller;
 use crate::routes::transcripts::wire_status;
 
-/// How the client wants its answer.
-pub(crate) struct Wish {
-    pub(crate) format: ResponseFormat,
-    /// Whether it waits for the transcript.
-    pub(crate) wait: bool,
-}
-
 /// How often a request that waits looks by itself: news from this process wakes it, news from others don't.
 const LOOK: Duration = Duration::from_secs(2);
 const LOOK_ELSEWHERE: Duration = Duration::from_millis(500);
 
-/// Answers for a transcript; `is_first` says whether this request made it.
-pub(crate) async fn answer(
-    app: &App,
-    caller: &Caller,
+/// A request that waits for its transcript; dropping it is the client going away.
+pub(crate) struct Wait {
+    app: App,
+    caller: Caller,
     id: TranscriptId,
-    wish: Wish,
-    is_first: bool,
-) -> Result<Response, Failure> {
-    let waiter = app.waiting.join(id);
-    let account = caller.account(app);
-    if !wish.wait {
-        waiter.settled();
-        return accepted(app, id).await;
-    }
-    if is_first {
-        let (app, caller) = (app.clone(), caller.clone());
-        let runtime = tokio::runtime::Handle::current();
-        waiter.when_abandoned(move || {
-            runtime.spawn(async move { abandon(&app, &caller, id).await });
-        });
-    }
-    let answered = wait_and_answer(app, &waiter, account, id, wish.format).await;
-    waiter.settled();
-    if caller.identity().is_none() {
-        // Nobody can come back for it.
-        match app.store.delete_transcript(account, id).await {
-            Ok(_) | Err(hark_store::Error::NotFound(_)) => {}
-            Err(error) => tracing::error!(%error, "an anonymous transcript could not be deleted"),
+    waiter: Waiter,
+}
+
+impl Wait {
+    /// Begins to wait: from here on a client that leaves is noticed.
+    pub(crate) fn begin<Layout>(app: &App, caller: &Caller, taken: &Taken<Layout>) -> Self {
+        let id = taken.transcript;
+        let waiter = app.waiting.join(id);
+        if taken.is_first {
+            let (app, caller) = (app.clone(), caller.clone());
+            let runtime = tokio::runtime::Handle::current();
+            waiter.when_abandoned(move || {
+                runtime.spawn(async move { abandon(&app, &caller, id).await });
+            });
         }
+        Wait { app: app.clone(), caller: caller.clone(), id, waiter }
     }
-    answered.map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))
+
+    /// The transcript, and the checkpoint that ran.
+    pub(crate) async fn end(self) -> Result<(TranscriptionResult, String), Failure> {
+        let Wait { app, caller, id, waiter } = self;
+        let account = caller.account(&app);
+        let ended = transcribed(&app, &waiter, account, id).await;
+        waiter.settled();
+        if caller.identity().is_none() {
+            // Nobody can come back for it.
+            match app.store.delete_transcript(account, id).await {
+                Ok(_) | Err(hark_store::Error::NotFound(_)) => {}
+                Err(error) => tracing::error!(%error, "an anonymous transcript could not be deleted"),
+            }
+        }
+        ended.map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))
+    }
+
+    /// Waits, lays the transcript out, and puts on the answer what it is about.
+    pub(crate) async fn answer(
+        self,
+        lay_out: impl FnOnce(&TranscriptionResult) -> Result<Response, Failure>,
+    ) -> Result<Response, Failure> {
+        let id = self.id;
+        let (result, model) = self.end().await?;
+        let mut response = lay_out(&result).map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))?;
+        response.headers_mut().insert(TRANSCRIPT_ID, id.0.into());
+        if let Ok(model) = HeaderValue::from_str(&model) {
+            response.headers_mut().insert(MODEL, model);
+        }
+        Ok(response)
+    }
+}
+
+/// Answers with the transcript as the contract lays it out.
+pub(crate) async fn answer(wait: Wait, format: ResponseFormat) -> Result<Response, Failure> {
+    wait.answer(|result| match format {
+        ResponseFormat::Json => Ok(Json(result).into_response()),
+        ResponseFormat::Txt => export(result, Format::Txt),
+        ResponseFormat::Srt => export(result, Format::Srt),
+        ResponseFormat::Vtt => export(result, Format::Vtt),
+    })
+    .await
 }
 
 /// The client went away and nobody else waits: nobody pays for what nobody reads.
@@ -76,7 +102,9 @@ pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
 }
 
 /// 202: it will be done.
-async fn accepted(app: &App, id: TranscriptId) -> Result<Response, Failure> {
+pub(crate) async fn accepted(app: &App, id: TranscriptId) -> Result<Response, Failure> {
+    // Somebody is told that the work goes on: a repeat that leaves must not call it off.
+    app.waiting.join(id).settled();
     let view = app.store.transcript_status(id).await?;
     let status_url = format!("/v1/transcripts/{id}/status");
     let location = HeaderValue::from_str(&status_url).ok();
@@ -91,13 +119,12 @@ async fn accepted(app: &App, id: TranscriptId) -> Result<Response, Failure> {
     Ok(response)
 }
 
-async fn wait_and_answer(
+async fn transcribed(
     app: &App,
     waiter: &Waiter,
     account: AccountId,
     id: TranscriptId,
-    format: ResponseFormat,
-) -> Result<Response, Failure> {
+) -> Result<(TranscriptionResult, String), Failure> {
     let is_anonymous = account == app.store.anonymous_account();
     let view = wait(app, waiter, id, is_anonymous).await?;
     if view.status == Status::Failed {
@@ -110,20 +137,11 @@ async fn wait_and_answer(
         return Err(Failure::new(kind, reason));
     }
     let (transcript, result) = app.store.transcript_text(account, id).await?;
-    let mut response = match format {
-        ResponseFormat::Json => Json(&result).into_response(),
-        ResponseFormat::Txt => text(&result, Format::Txt)?,
-        ResponseFormat::Srt => text(&result, Format::Srt)?,
-        ResponseFormat::Vtt => text(&result, Format::Vtt)?,
-    };
-    response.headers_mut().insert(TRANSCRIPT_ID, id.0.into());
-    if let Ok(model) = HeaderValue::from_str(&transcript.model) {
-        response.headers_mut().insert(MODEL, model);
-    }
-    Ok(response)
+    Ok((result, transcript.model))
 }
 
-fn text(result: &hark_api::TranscriptionResult, format: Format) -> Result<Response, Failure> {
+/// A transcript as a file of text.
+pub(crate) fn export(result: &TranscriptionResult, format: Format) -> Result<Response, Failure> {
     let body = hark_export::render(result, format, &Options::default()).map_err(|error| {
         tracing::error!(%error, "a transcript can't be written");
         Failure::from(ErrorKind::Internal)

@@ -17,7 +17,22 @@ const PAID_MODELS: [&str; 2] = ["large-v3", "svc-ai-enhanced"];
 const MAX_PROMPT: usize = 4000;
 const MAX_SPEAKERS: u32 = 100;
 
-/// What a form says so far.
+/// The text fields of a form that sends a recording: ours, or one that other programs know.
+pub(crate) trait Form: Default + Send {
+    /// How the answer should look.
+    type Layout: std::fmt::Debug + Clone + PartialEq + Send;
+
+    /// The longest value of a field, in bytes; none for fields that mean nothing here.
+    fn longest(name: &str) -> Option<usize>;
+
+    /// Takes one field.
+    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure>;
+
+    /// Everything together, with the defaults of the form.
+    fn wanted(self) -> Result<Wanted<Self::Layout>, Failure>;
+}
+
+/// What a form of the contract says so far.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     model: Option<String>,
@@ -35,16 +50,17 @@ pub(crate) struct Fields {
 
 /// What is wanted, complete.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<Layout> {
     /// What the engine should do; its model is the name that was asked for until it is resolved.
     pub(crate) work: Work,
-    pub(crate) format: ResponseFormat,
+    pub(crate) layout: Layout,
     pub(crate) webhook_url: Option<String>,
 }
 
-impl Fields {
-    /// The longest value of a field, in bytes; none for fields that mean nothing here.
-    pub(crate) fn longest(name: &str) -> Option<usize> {
+impl Form for Fields {
+    type Layout = ResponseFormat;
+
+    fn longest(name: &str) -> Option<usize> {
         match name {
             "model" | "language" | "diarize" | "speakers" | "response_format" | "translate" | "word_timestamps" => {
                 Some(200)
@@ -56,8 +72,7 @@ impl Fields {
         }
     }
 
-    /// Takes one field.
-    pub(crate) fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
+    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
         let text = value.trim();
         match name {
             "model" => put(&mut self.model, name, text.to_owned()),
@@ -80,10 +95,9 @@ impl Fields {
         }
     }
 
-    /// Everything together, with the defaults of the contract.
-    pub(crate) fn wanted(self) -> Wanted {
+    fn wanted(self) -> Result<Wanted<ResponseFormat>, Failure> {
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-        Wanted {
+        Ok(Wanted {
             work: Work {
                 model: said(self.model).unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
                 language: self.language.flatten(),
@@ -93,10 +107,11 @@ impl Fields {
                 word_timestamps: self.word_timestamps.unwrap_or(true),
                 prompt: said(self.prompt),
                 hotwords: said(self.hotwords),
+                temperature: None,
             },
-            format: self.format.unwrap_or_default(),
+            layout: self.format.unwrap_or_default(),
             webhook_url: said(self.webhook_url),
-        }
+        })
     }
 }
 
@@ -122,13 +137,13 @@ pub(crate) fn checkpoint(model: String, role: Role, engine: &dyn Engine) -> Resu
     }
 }
 
-fn put<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Failure> {
+pub(crate) fn put<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Failure> {
     refuse_second(place.is_some(), name)?;
     *place = Some(value);
     Ok(())
 }
 
-fn boolean(name: &str, text: &str) -> Result<bool, Failure> {
+pub(crate) fn boolean(name: &str, text: &str) -> Result<bool, Failure> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -174,20 +189,20 @@ fn words(name: &str, text: &str) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn set(pairs: &[(&str, &str)]) -> Result<Wanted, String> {
+    fn set(pairs: &[(&str, &str)]) -> Result<Wanted<ResponseFormat>, String> {
         let mut fields = Fields::default();
         for (name, value) in pairs {
             let done = fields.set(name, (*value).to_owned(), &Config::default());
             done.map_err(|failure| failure.error.to_string())?;
         }
-        Ok(fields.wanted())
+        fields.wanted().map_err(|failure| failure.error.to_string())
     }
 
     #[test]
     fn an_empty_form_means_the_defaults_of_the_contract() {
         let wanted = set(&[]).unwrap();
         assert_eq!(wanted.work.model, "large-v3-turbo");
-        assert_eq!(wanted.format, ResponseFormat::Json);
+        assert_eq!(wanted.layout, ResponseFormat::Json);
         assert!(wanted.work.diarize && wanted.work.word_timestamps && !wanted.work.translate);
         assert_eq!((wanted.work.language, wanted.work.speakers), (None, 0));
     }

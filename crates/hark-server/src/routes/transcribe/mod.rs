@@ -4,11 +4,12 @@ mod answer;
 mod fields;
 mod receive;
 
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use hark_api::{ApiError, ErrorKind, TranscribeForm, TranscriptionResult};
-use hark_store::{Accepted, AnonymousLimit, IdempotencyKey, Lane, NewJob, NewTranscript, Owner};
+use hark_store::{Accepted, AnonymousLimit, IdempotencyKey, Lane, NewJob, NewTranscript, Owner, TranscriptId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -21,6 +22,9 @@ use crate::middleware::Caller;
 use crate::probe;
 use crate::routes::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
 use receive::Received;
+
+pub(crate) use answer::{Wait, export};
+pub(crate) use fields::{Fields, Form, Wanted, boolean, put};
 
 /// The transcript that an answer is about.
 pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
@@ -62,8 +66,31 @@ pub(crate) async fn transcribe(
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let wait = !(query.r#async || prefers_async(&head.headers));
-    let name = idempotent::key(&head.headers)?;
-    admit(&app, &caller, wait).await?;
+    let taken = take::<Fields>(&app, &caller, &head.headers, body, wait).await?;
+    if !wait {
+        return answer::accepted(&app, taken.transcript).await;
+    }
+    answer::answer(Wait::begin(&app, &caller, &taken), taken.layout).await
+}
+
+/// A recording that is in the queue now.
+pub(crate) struct Taken<Layout> {
+    pub(crate) transcript: TranscriptId,
+    /// Whether this request put it there, and not one that it repeats.
+    pub(crate) is_first: bool,
+    pub(crate) layout: Layout,
+}
+
+/// Takes a form with a recording: checks who sends it, stores it, and puts it into the queue.
+pub(crate) async fn take<F: Form>(
+    app: &App,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+    wait: bool,
+) -> Result<Taken<F::Layout>, Failure> {
+    let name = idempotent::key(headers)?;
+    admit(app, caller, wait).await?;
 
     // The place is held until the job is in the queue, where the store counts it.
     let owner = caller.owner();
@@ -82,18 +109,19 @@ pub(crate) async fn transcribe(
         return Err(limit_reached(live));
     }
 
-    let received = receive::receive(&app, &caller, &head.headers, body).await?;
-    let answer = answer::Wish { format: received.wanted.format, wait };
-    let new = job(&app, &caller, received, owner, name, wait).await?;
-    let accepted = accept(&app, &caller, new, wait).await.map_err(|error| match error {
+    let received = receive::receive::<F>(app, caller, headers, body).await?;
+    let layout = received.wanted.layout.clone();
+    let new = job(app, caller, received, owner, name, wait).await?;
+    let accepted = accept(app, caller, new, wait).await.map_err(|error| match error {
         hark_store::Error::Limit { what: hark_store::Limit::ConcurrentJobs, used, .. } => limit_reached(used),
         other => Failure::of_store(other, app.clock.now()),
     })?;
     drop(place);
-    match accepted {
-        Accepted::New { transcript, .. } => answer::answer(&app, &caller, transcript, answer, true).await,
-        Accepted::Repeat { transcript } => answer::answer(&app, &caller, transcript, answer, false).await,
-    }
+    let (transcript, is_first) = match accepted {
+        Accepted::New { transcript, .. } => (transcript, true),
+        Accepted::Repeat { transcript } => (transcript, false),
+    };
+    Ok(Taken { transcript, is_first, layout })
 }
 
 /// Accepts a job whole, even if the client goes away at this very moment; then nobody waits for it, and it is called off.
@@ -133,10 +161,10 @@ async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), Failure> {
 }
 
 /// The job that an upload makes: probed, priced and ready to be accepted.
-async fn job(
+async fn job<Layout>(
     app: &App,
     caller: &Caller,
-    received: Received,
+    received: Received<Layout>,
     owner: Owner,
     name: Option<String>,
     wait: bool,

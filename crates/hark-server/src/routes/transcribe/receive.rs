@@ -8,7 +8,7 @@ use hark_api::{ApiError, ErrorKind};
 use hark_store::{Plan, Upload};
 use sha2::{Digest, Sha256};
 
-use super::fields::{Fields, Wanted, checkpoint, model};
+use super::fields::{Form, Wanted, checkpoint, model};
 use crate::app::App;
 use crate::error::Failure;
 use crate::middleware::Caller;
@@ -22,8 +22,8 @@ const FORM_OVERHEAD: u64 = 1 << 20;
 const MAX_TITLE: usize = 200;
 
 /// A form that arrived whole.
-pub(crate) struct Received {
-    pub(crate) wanted: Wanted,
+pub(crate) struct Received<Layout> {
+    pub(crate) wanted: Wanted<Layout>,
     /// What to call the transcript.
     pub(crate) title: String,
     pub(crate) recording: Unclaimed,
@@ -32,14 +32,19 @@ pub(crate) struct Received {
 }
 
 /// Reads the form and stores its file.
-pub(crate) async fn receive(app: &App, caller: &Caller, headers: &HeaderMap, body: Body) -> Result<Received, Failure> {
+pub(crate) async fn receive<F: Form>(
+    app: &App,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received<F::Layout>, Failure> {
     let plan = caller.plan();
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let mut form = Multipart::new(headers, body, app.config.idle_timeout.duration())?;
     if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
         return Err(too_large(plan));
     }
-    let mut fields = Fields::default();
+    let mut fields = F::default();
     let mut file: Option<(Upload, String)> = None;
     while let Some(part) = form.next_part().await? {
         if part.name == "file" {
@@ -47,15 +52,16 @@ pub(crate) async fn receive(app: &App, caller: &Caller, headers: &HeaderMap, bod
             let mut upload = app.store.upload(caller.account(app)).await?;
             store(app, &mut form, &mut upload, plan).await?;
             file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
-        } else if let Some(longest) = Fields::longest(&part.name) {
+        } else if let Some(longest) = F::longest(&part.name) {
             let value = form.text(&part.name, longest).await?;
             fields.set(&part.name, value, &app.config)?;
         }
     }
+    app.metrics.uploads.fetch_add(1, Ordering::Relaxed);
     let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
         return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
     };
-    let mut wanted = fields.wanted();
+    let mut wanted = fields.wanted()?;
     let model = model(&wanted.work.model, plan.is_paid(), &app.config)?;
     wanted.work.model = checkpoint(model, app.role, &*app.engine)?;
     let blob = upload.finish().await?;
@@ -88,7 +94,7 @@ fn title(file_name: &str) -> String {
     if name.is_empty() { "Untitled".to_owned() } else { name.to_owned() }
 }
 
-fn fingerprint(wanted: &Wanted, recording: Option<[u8; 32]>) -> Vec<u8> {
+fn fingerprint(wanted: &Wanted<impl std::fmt::Debug>, recording: Option<[u8; 32]>) -> Vec<u8> {
     let mut hash = Sha256::new();
     hash.update(format!("{wanted:?}"));
     hash.update(recording.unwrap_or_default());
@@ -98,6 +104,7 @@ fn fingerprint(wanted: &Wanted, recording: Option<[u8; 32]>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::transcribe::fields::Fields;
 
     #[test]
     fn a_title_is_the_name_of_the_file_without_its_folders() {
@@ -110,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_fingerprint_changes_with_every_field_and_with_the_recording() {
-        let wanted = Fields::default().wanted();
+        let wanted = Fields::default().wanted().unwrap();
         let mut other = wanted.clone();
         other.work.translate = true;
         let all = [fingerprint(&wanted, None), fingerprint(&other, None), fingerprint(&wanted, Some([1; 32]))];

@@ -1,0 +1,80 @@
+//! `POST /v1/audio/transcriptions` and `POST /v1/audio/translations`.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use hark_api::{OpenAiEvent, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose};
+
+use super::events;
+use super::fields::{TranscriptionFields, TranslationFields};
+use super::layout::Layout;
+use super::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
+use crate::app::App;
+use crate::error::Failure;
+use crate::middleware::Caller;
+use crate::routes::transcribe::{Form, TRANSCRIPT_ID, Wait, take};
+
+/// Transcribe a recording, as OpenAI's clients ask for it
+///
+/// The same as `POST /v1/transcribe` with OpenAI's form, layouts and errors.
+#[utoipa::path(post, path = "/v1/audio/transcriptions", tag = "openai", operation_id = "createTranscription", params(
+        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+    request_body(content = OpenAiTranscriptionForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "the transcript", headers(
+            ("X-Transcript-Id" = i64, description = "the saved transcript"),
+            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            (AnyJson = "application/json"), (String = "text/plain; charset=utf-8"),
+            (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"),
+            (OpenAiEvent = "text/event-stream; charset=utf-8"))),
+        Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
+    security((), ("bearer" = [])))]
+pub(crate) async fn transcriptions(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Failure> {
+    answer::<TranscriptionFields>(&app, &caller, request).await
+}
+
+/// Write down in English what is said in a recording, as OpenAI's clients ask for it
+///
+/// The same as `POST /v1/transcribe` with `translate=true` and OpenAI's form, layouts and errors.
+#[utoipa::path(post, path = "/v1/audio/translations", tag = "openai", operation_id = "createTranslation", params(
+        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+    request_body(content = OpenAiTranslationForm, content_type = "multipart/form-data"),
+    responses((status = 200, description = "the transcript in English", headers(
+            ("X-Transcript-Id" = i64, description = "the saved transcript"),
+            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            (AnyJson = "application/json"), (String = "text/plain; charset=utf-8"),
+            (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"))),
+        Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
+    security((), ("bearer" = [])))]
+pub(crate) async fn translations(
+    State(app): State<App>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, Failure> {
+    answer::<TranslationFields>(&app, &caller, request).await
+}
+
+/// The two layouts in JSON, the fuller one first: every short answer lacks what it requires.
+#[derive(utoipa::ToSchema)]
+#[schema(as = OpenAiAnswer)]
+#[allow(dead_code, reason = "it exists for its documentation")]
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+pub(crate) enum AnyJson {
+    Verbose(OpenAiVerbose),
+    Short(OpenAiTranscription),
+}
+
+async fn answer<F: Form<Layout = Layout>>(app: &App, caller: &Caller, request: Request) -> Result<Response, Failure> {
+    let (head, body) = request.into_parts();
+    let taken = take::<F>(app, caller, &head.headers, body, true).await?;
+    let wait = Wait::begin(app, caller, &taken);
+    if taken.layout.stream {
+        let mut response = events::respond(wait);
+        response.headers_mut().insert(TRANSCRIPT_ID, taken.transcript.0.into());
+        return Ok(response);
+    }
+    wait.answer(|result| taken.layout.respond(result)).await
+}

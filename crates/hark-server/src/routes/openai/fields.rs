@@ -1,0 +1,217 @@
+//! OpenAI's forms, read into the same work as ours.
+
+use hark_api::{OpenAiFormat, OpenAiGranularity};
+
+use super::layout::Layout;
+use crate::config::Config;
+use crate::error::Failure;
+use crate::routes::transcribe::{Fields, Form, Wanted, boolean, put};
+
+/// The name that a form without one means; an operator may say in `hark.toml` what runs for it.
+const DEFAULT_MODEL: &str = "whisper-1";
+
+/// What a form of `POST /v1/audio/transcriptions` says so far.
+#[derive(Debug, Default)]
+pub(crate) struct TranscriptionFields {
+    /// Fields that are the same in both APIs.
+    shared: Fields,
+    has_model: bool,
+    format: Option<OpenAiFormat>,
+    temperature: Option<f32>,
+    granularities: Vec<OpenAiGranularity>,
+    stream: Option<bool>,
+    keywords: Vec<String>,
+    languages: Vec<String>,
+}
+
+impl Form for TranscriptionFields {
+    type Layout = Layout;
+
+    fn longest(name: &str) -> Option<usize> {
+        match list_name(name) {
+            "model" | "language" | "prompt" | "response_format" => Fields::longest(name),
+            "temperature" | "timestamp_granularities" | "stream" | "languages" => Some(200),
+            "keywords" => Fields::longest("hotwords"),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
+        let text = value.trim();
+        match list_name(name) {
+            "response_format" => put(&mut self.format, name, format(text)?),
+            "temperature" => put(&mut self.temperature, name, temperature(text)?),
+            "stream" => put(&mut self.stream, name, boolean(name, text)?),
+            "timestamp_granularities" => {
+                self.granularities.push(granularity(text)?);
+                Ok(())
+            }
+            "keywords" => {
+                self.keywords.push(text.to_owned());
+                Ok(())
+            }
+            "languages" => {
+                self.languages.push(text.to_owned());
+                Ok(())
+            }
+            "model" | "language" | "prompt" => {
+                self.has_model |= name == "model" && !text.is_empty();
+                self.shared.set(name, value, config)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn wanted(mut self) -> Result<Wanted<Layout>, Failure> {
+        let config = Config::default();
+        if !self.keywords.is_empty() {
+            self.shared.set("hotwords", self.keywords.join(", "), &config)?;
+        }
+        let wanted = self.shared.wanted()?;
+        let mut work = wanted.work;
+        if !self.has_model {
+            work.model = DEFAULT_MODEL.to_owned();
+        }
+        // One possible language is the language; among several the model finds out.
+        if let ([only], None) = (self.languages.as_slice(), &work.language) {
+            let mut alone = Fields::default();
+            alone.set("language", only.clone(), &config)?;
+            work.language = alone.wanted()?.work.language;
+        }
+        work.temperature = self.temperature;
+        let format = self.format.unwrap_or_default();
+        let stream = self.stream.unwrap_or(false);
+        if stream && !matches!(format, OpenAiFormat::Json | OpenAiFormat::Text) {
+            return Err(Failure::invalid("`stream` goes with the response_format json or text"));
+        }
+        if !self.granularities.is_empty() && format != OpenAiFormat::VerboseJson {
+            return Err(Failure::invalid("`timestamp_granularities[]` needs the response_format verbose_json"));
+        }
+        let has = |wanted: OpenAiGranularity| self.granularities.contains(&wanted);
+        let layout = Layout {
+            format,
+            stream,
+            translated: false,
+            temperature: self.temperature.unwrap_or(0.0),
+            words: has(OpenAiGranularity::Word),
+            segments: has(OpenAiGranularity::Segment) || self.granularities.is_empty(),
+        };
+        Ok(Wanted { work, layout, webhook_url: None })
+    }
+}
+
+/// What a form of `POST /v1/audio/translations` says so far.
+#[derive(Debug, Default)]
+pub(crate) struct TranslationFields(TranscriptionFields);
+
+impl Form for TranslationFields {
+    type Layout = Layout;
+
+    fn longest(name: &str) -> Option<usize> {
+        match name {
+            "model" | "prompt" | "response_format" | "temperature" => TranscriptionFields::longest(name),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
+        self.0.set(name, value, config)
+    }
+
+    fn wanted(self) -> Result<Wanted<Layout>, Failure> {
+        let mut wanted = self.0.wanted()?;
+        wanted.work.translate = true;
+        wanted.layout.translated = true;
+        Ok(wanted)
+    }
+}
+
+/// Lists come as a field for each value; some clients write brackets behind the name.
+fn list_name(name: &str) -> &str {
+    name.strip_suffix("[]").unwrap_or(name)
+}
+
+fn format(text: &str) -> Result<OpenAiFormat, Failure> {
+    match text {
+        "json" => Ok(OpenAiFormat::Json),
+        "text" => Ok(OpenAiFormat::Text),
+        "srt" => Ok(OpenAiFormat::Srt),
+        "verbose_json" => Ok(OpenAiFormat::VerboseJson),
+        "vtt" => Ok(OpenAiFormat::Vtt),
+        _ => Err(Failure::invalid(format!("`response_format` is {text:?}: give json, text, srt, verbose_json or vtt"))),
+    }
+}
+
+fn temperature(text: &str) -> Result<f32, Failure> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| Failure::invalid(format!("`temperature` is {text:?}: give a number from 0 to 1")))
+}
+
+fn granularity(text: &str) -> Result<OpenAiGranularity, Failure> {
+    match text {
+        "word" => Ok(OpenAiGranularity::Word),
+        "segment" => Ok(OpenAiGranularity::Segment),
+        _ => Err(Failure::invalid(format!("`timestamp_granularities[]` is {text:?}: give word or segment"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<F: Form<Layout = Layout>>(pairs: &[(&str, &str)]) -> Result<Wanted<Layout>, String> {
+        let mut fields = F::default();
+        for (name, value) in pairs {
+            let is_read = F::longest(name).is_some();
+            if is_read {
+                let done = fields.set(name, (*value).to_owned(), &Config::default());
+                done.map_err(|failure| failure.error.to_string())?;
+            }
+        }
+        fields.wanted().map_err(|failure| failure.error.to_string())
+    }
+
+    #[test]
+    fn lists_are_read_with_and_without_brackets() {
+        for name in ["timestamp_granularities[]", "timestamp_granularities"] {
+            let fields = [("response_format", "verbose_json"), (name, "word"), (name, "segment")];
+            let layout = read::<TranscriptionFields>(&fields).unwrap().layout;
+            assert!(layout.words && layout.segments, "{name}");
+        }
+        let only_words = [("response_format", "verbose_json"), ("timestamp_granularities[]", "word")];
+        assert!(!read::<TranscriptionFields>(&only_words).unwrap().layout.segments);
+        let fields = [("keywords[]", "Hark"), ("keywords[]", "Whisper"), ("languages[]", "de")];
+        let work = read::<TranscriptionFields>(&fields).unwrap().work;
+        assert_eq!((work.hotwords.as_deref(), work.language.as_deref()), (Some("Hark, Whisper"), Some("de")));
+        assert_eq!(
+            read::<TranscriptionFields>(&[("languages[]", "de"), ("languages[]", "en")]).unwrap().work.language,
+            None
+        );
+    }
+
+    #[test]
+    fn a_translation_writes_english_whatever_else_the_form_says() {
+        let wanted = read::<TranslationFields>(&[("stream", "true"), ("temperature", "0.2")]).unwrap();
+        assert!(wanted.work.translate && wanted.layout.translated && !wanted.layout.stream);
+        assert_eq!((wanted.work.temperature, wanted.work.model.as_str()), (Some(0.2), "whisper-1"));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_refused_by_name() {
+        for (name, value) in [
+            ("response_format", "txt"),
+            ("temperature", "1.1"),
+            ("temperature", "NaN"),
+            ("stream", "maybe"),
+            ("timestamp_granularities[]", "word"),
+            ("timestamp_granularities[]", "letter"),
+            ("languages[]", "klingon"),
+            ("language", "klingon"),
+        ] {
+            let error = read::<TranscriptionFields>(&[(name, value)]).unwrap_err();
+            let field = name.replace("languages[]", "language");
+            assert!(error.starts_with(&format!("`{field}`")), "{error}");
+        }
+        assert!(read::<TranscriptionFields>(&[("stream", "true"), ("response_format", "srt")]).is_err());
+    }
+}
