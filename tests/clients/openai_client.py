@@ -1,0 +1,145 @@
+"""The official openai package against a real server: only the base address is changed."""
+
+import os
+import time
+
+import openai
+from openai import DefaultHttpxClient, OpenAI
+
+ADDRESS = os.environ["HARK_ADDRESS"]
+RECORDINGS = os.environ["RECORDINGS"]
+sent = []
+client = OpenAI(
+    base_url=f"{ADDRESS}/v1",
+    api_key=os.environ["HARK_KEY"],
+    http_client=DefaultHttpxClient(event_hooks={"request": [lambda request: sent.append(request.url.path)]}),
+)
+
+
+def recording(name):
+    return open(f"{RECORDINGS}/{name}", "rb")
+
+
+def assert_heard(text, words=("weather", "market", "apples", "bread")):
+    missing = [word for word in words if word not in text.lower()]
+    assert len(missing) <= 1, f"{missing} not heard in: {text}"
+
+
+def transcribe(**options):
+    options.setdefault("model", "whisper-1")
+    options.setdefault("file", recording("english.wav"))
+    return client.audio.transcriptions.create(**options)
+
+
+def refused(kind, action, tries=1):
+    """The error of an action that must fail, after so many requests."""
+    before = len(sent)
+    try:
+        action()
+    except openai.APIStatusError as error:
+        assert type(error) is kind, f"{type(error)}: {error}"
+        assert len(sent) - before == tries, f"{len(sent) - before} requests, not {tries}: {error}"
+        assert error.request_id and error.body["message"] in str(error), error
+        return error
+    raise AssertionError("nothing was refused")
+
+
+print("openai", openai.__version__)
+
+# Formats.
+answer = transcribe(file=recording("english.mp3"))
+assert_heard(answer.text)
+assert answer.usage.type == "duration" and 4 <= answer.usage.seconds <= 12, answer
+print("json:        ", answer.text)
+text = transcribe(response_format="text")
+assert isinstance(text, str) and text.endswith("\n")
+assert_heard(text)
+srt = transcribe(response_format="srt")
+assert srt.startswith("1\n00:00:0") and " --> " in srt
+assert_heard(srt.replace("\n", " "))
+print("srt:         ", " ".join(srt.split("\n")[:3]))
+vtt = transcribe(response_format="vtt")
+assert vtt.startswith("WEBVTT\n")
+verbose = transcribe(
+    response_format="verbose_json", timestamp_granularities=["word", "segment"], language="en", prompt="A walk.", temperature=0.2
+)
+assert_heard(verbose.text)
+assert verbose.language == "english" and 4 < verbose.duration < 12, verbose
+assert verbose.segments[0].id == 0 and verbose.segments[0].avg_logprob < 0 and verbose.segments[0].temperature > 0.1
+times = [(word.start, word.end) for word in verbose.words]
+assert len(times) > 10 and times == sorted(times) and times[-1][1] <= verbose.duration + 0.1, times
+print("verbose_json:", verbose.language, verbose.duration, [(w.word, w.start) for w in verbose.words[:4]])
+words_only = transcribe(response_format="verbose_json", timestamp_granularities=["word"])
+assert words_only.segments is None and words_only.words
+
+# Another name of OpenAI's, and a name of ours; the header says which checkpoint ran.
+raw = client.audio.transcriptions.with_raw_response.create(model="gpt-4o-transcribe", file=recording("english.wav"))
+assert raw.headers["x-model"] == "whisper-base" and raw.headers["x-transcript-id"]
+assert_heard(raw.parse().text)
+raw = client.audio.transcriptions.with_raw_response.create(model="whisper-tiny", file=recording("english.wav"))
+assert raw.headers["x-model"] == "whisper-tiny"
+
+# Events.
+events = list(transcribe(stream=True))
+assert events[-1].type == "transcript.text.done" and {event.type for event in events[:-1]} == {"transcript.text.delta"}
+assert "".join(event.delta for event in events[:-1]) == events[-1].text
+assert_heard(events[-1].text)
+print("events:      ", [event.type for event in events])
+
+# Translation.
+english = client.audio.translations.create(model="gpt-4o-transcribe", file=recording("spanish.wav"))
+assert_heard(english.text, ("good morning", "today", "market", "buy"))
+print("translation: ", english.text)
+verbose = client.audio.translations.create(model="gpt-4o-transcribe", file=recording("spanish.wav"), response_format="verbose_json")
+assert verbose.language == "english" and verbose.segments
+
+# Models.
+names = [model.id for model in client.models.list()]
+assert "whisper-1" in names and "whisper-tiny" in names, names
+assert client.models.retrieve("whisper-1").object == "model"
+print("models:      ", names)
+
+# Errors: the right exception with code and param, and no request more than one where a repeat is of no use.
+error = refused(openai.BadRequestError, lambda: transcribe(model="gpt-17"))
+assert (error.code, error.param, error.type) == ("model_not_found", "model", "invalid_request_error"), error.body
+print("error:       ", error)
+error = refused(openai.BadRequestError, lambda: transcribe(language="klingon"))
+assert error.param == "language", error.body
+refused(openai.BadRequestError, lambda: transcribe(file=recording("broken.wav")))
+stranger = client.with_options(api_key="sk-wrong")
+error = refused(
+    openai.AuthenticationError,
+    lambda: stranger.audio.transcriptions.create(model="whisper-1", file=recording("english.wav")),
+)
+assert error.code == "invalid_api_key"
+# Our own paths answer with a string, which the package shows as well.
+try:
+    stranger.get("/account", cast_to=object)
+    raise AssertionError("a wrong key was let in")
+except openai.AuthenticationError as own:
+    assert isinstance(own.body, str) and own.code is None and own.body in str(own), own
+refused(openai.NotFoundError, lambda: client.models.retrieve("nothing"))
+error = refused(openai.InternalServerError, lambda: client.embeddings.create(model="x", input="a text"))
+assert (error.status_code, error.code) == (503, "model_not_installed"), error.body
+refused(openai.BadRequestError, lambda: client.embeddings.create(model="x", input=[]))
+refused(openai.NotFoundError, lambda: client.audio.speech.create(model="x", voice="alloy", input="a"))
+
+# A limit: the client waits as long as Retry-After says and comes through; without retries it gives up.
+made = client.post("/keys", body={"name": "busy", "rate_limit": 60}, cast_to=object)
+busy = client.with_options(api_key=made["key"])
+for _ in range(100):
+    try:
+        busy.with_options(max_retries=0).get("/credits", cast_to=object)
+    except openai.RateLimitError:
+        break
+else:
+    raise AssertionError("the limit was never reached")
+error = refused(
+    openai.RateLimitError,
+    lambda: busy.with_options(max_retries=0).audio.transcriptions.create(model="whisper-1", file=recording("english.wav")),
+)
+assert error.code == "rate_limit_exceeded" and 1 <= int(error.response.headers["retry-after"]) <= 60, error.body
+begun, before = time.monotonic(), len(sent)
+assert_heard(busy.audio.transcriptions.create(model="whisper-1", file=recording("english.wav")).text)
+print(f"retries:      came through with {len(sent) - before} requests in {time.monotonic() - begun:.1f} s")
+assert len(sent) - before >= 2
