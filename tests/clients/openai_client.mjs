@@ -88,6 +88,6 @@ error = await refused(OpenAI.AuthenticationError, wrong);
 assert.equal(error.code, "invalid_api_key");
 error = await refused(OpenAI.InternalServerError, () => client.embeddings.create({ model: "x", input: "a text" }));
 assert.equal(error.code, "model_not_installed");
-// Our own paths answer with a string, which the package shows as well.
+// Our own paths answer with a string, which this package shows.
 await assert.rejects(stranger.get("/account"), (own) => own.status === 401 && own.message.includes("not valid"));
 await refused(OpenAI.NotFoundError, () => client.models.retrieve("nothing"));

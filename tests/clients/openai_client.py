@@ -112,12 +112,13 @@ error = refused(
     lambda: stranger.audio.transcriptions.create(model="whisper-1", file=recording("english.wav")),
 )
 assert error.code == "invalid_api_key"
-# Our own paths answer with a string, which the package shows as well.
+# Our own paths answer with a string: the package keeps it as `body` but leaves it out of its message, which is why
+# OpenAI's paths answer with an object.
 try:
     stranger.get("/account", cast_to=object)
     raise AssertionError("a wrong key was let in")
 except openai.AuthenticationError as own:
-    assert isinstance(own.body, str) and own.code is None and own.body in str(own), own
+    assert "not valid" in own.body and own.code is None, own.body
 refused(openai.NotFoundError, lambda: client.models.retrieve("nothing"))
 error = refused(openai.InternalServerError, lambda: client.embeddings.create(model="x", input="a text"))
 assert (error.status_code, error.code) == (503, "model_not_installed"), error.body

@@ -1,7 +1,8 @@
 //! Errors as OpenAI's clients read them, on OpenAI's paths only.
 //!
-//! The official clients also show our own Error body, but without `code`, `type` and `param`, which programs decide by;
-//! and they repeat whatever fails with 409, 429 or 5xx unless told not to, which would transcribe and charge twice.
+//! Given our own Error body, the official Python client's message says only the status, and both clients lack `code`, `type`
+//! and `param`, which programs decide by. And they repeat whatever fails with 409, 429 or 5xx unless told not to, which
+//! would transcribe and charge twice.
 
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, header};
