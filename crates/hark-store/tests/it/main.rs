@@ -8,7 +8,6 @@ mod keys;
 mod ledger;
 mod limits;
 mod model;
-mod postgres;
 mod sealing;
 mod secrets;
 mod support;

@@ -28,7 +28,8 @@ impl Place {
 
     pub async fn postgres() -> Place {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        Place { database: crate::postgres::new_database().await, folder, clock: Clock::manual(START) }
+        let database = hark_postgres::new_database().await.unwrap_or_else(|error| panic!("{error}"));
+        Place { database, folder, clock: Clock::manual(START) }
     }
 
     pub fn options(&self) -> Options {
