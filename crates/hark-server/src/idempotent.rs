@@ -1,18 +1,16 @@
 //! Requests that a client may repeat without harm: `Idempotency-Key`.
 
-use std::future::Future;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chacha20poly1305::aead::{Aead, KeyInit};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use hark_api::{ApiError, ErrorKind};
-use hark_store::{Idempotency, IdempotencyKey, Owner, StoredAnswer};
+use hark_api::ErrorKind;
+use hark_store::{IdempotencyKey, StoredAnswer};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::app::App;
 use crate::error::Failure;
 
 /// How long a repeat is recognized.
@@ -33,52 +31,24 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     Ok(Some(key.to_owned()))
 }
 
-/// Does `work` once for each `Idempotency-Key`; a repeat gets the first answer.
-///
-/// The answer is kept sealed with the credential of the request, which the store does not have: what is shown once stays
-/// unreadable to whoever reads the database.
-pub(crate) async fn once<T: Serialize>(
-    app: &App,
-    owner: &Owner,
-    headers: &HeaderMap,
-    request: &[u8],
-    work: impl Future<Output = Result<(StatusCode, T), Failure>>,
-) -> Result<Response, Failure> {
-    let Some(key) = key(headers)? else {
-        let (status, answer) = work.await?;
-        return Ok((status, axum::Json(answer)).into_response());
-    };
+/// What a request that has a name is known by.
+pub(crate) fn name(headers: &HeaderMap, request: &[u8]) -> Result<Option<IdempotencyKey>, Failure> {
     let fingerprint = Sha256::digest(request).to_vec();
-    let name = IdempotencyKey { key, fingerprint, keep: REMEMBER };
-    match app.store.begin_idempotent(owner, &name).await? {
-        Idempotency::UnderWay => return Err(ApiError::from(ErrorKind::Conflict).retry_after(1).into()),
-        Idempotency::Done(answer) => {
-            // Another credential of the same account can't open it: to it the name is taken.
-            let body = open(headers, &answer.body).ok_or(ErrorKind::KeyReused)?;
-            let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-            return Ok(respond(status, body));
-        }
-        Idempotency::New => {}
-    }
-    let done = match work.await {
-        Ok(done) => done,
-        Err(failure) => {
-            app.store.abandon_idempotent(owner, &name).await?;
-            return Err(failure);
-        }
-    };
-    let body = serde_json::to_vec(&done.1).map_err(|error| {
-        tracing::error!(%error, "an answer can't be written");
-        Failure::from(ErrorKind::Internal)
-    })?;
-    let sealed = seal(headers, &body).ok_or(ErrorKind::Internal)?;
-    let answer = StoredAnswer { status: done.0.as_u16(), content_type: "application/json".to_owned(), body: sealed };
-    app.store.finish_idempotent(owner, &name, &answer).await?;
-    Ok(respond(done.0, body))
+    Ok(key(headers)?.map(|key| IdempotencyKey { key, fingerprint, keep: REMEMBER }))
 }
 
-fn respond(status: StatusCode, body: Vec<u8>) -> Response {
-    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response()
+/// An answer as it is kept for repeats: sealed with the credential of the request, which the store does not have. What is
+/// shown once stays unreadable to whoever reads the database.
+pub(crate) fn keep<T: Serialize>(headers: &HeaderMap, status: StatusCode, answer: &T) -> Option<StoredAnswer> {
+    let body = seal(headers, &serde_json::to_vec(answer).ok()?)?;
+    Some(StoredAnswer { status: status.as_u16(), content_type: "application/json".to_owned(), body })
+}
+
+/// An answer that was kept. Another credential of the same account can't open it: to it the name is taken.
+pub(crate) fn give(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Response, Failure> {
+    let body = open(headers, &answer.body).ok_or(ErrorKind::KeyReused)?;
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    Ok((status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }
 
 fn cipher(headers: &HeaderMap) -> Option<XChaCha20Poly1305> {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::Store;
-use crate::clock::Micros;
+use crate::clock::{Micros, micros};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, Owner, TranscriptId};
 use crate::job::IdempotencyKey;
+use crate::seal::Sealer;
 
 /// A request whose process died counts as never made after this long.
 const UNDER_WAY: Duration = Duration::from_secs(600);
@@ -46,45 +47,29 @@ impl Store {
         let sealer = self.sealer(account).await?;
         let now = self.now();
         let mut tx = self.db().begin().await?;
-        tx.execute(
-            "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at <= $3",
-            args![&owner, &name.key, now],
-        )
-        .await?;
-        let claimed = tx
-            .execute(
-                "INSERT INTO idempotency (owner, key, account_id, fingerprint, expires_at) VALUES ($1, $2, $3, $4, $5)
-                 ON CONFLICT (owner, key) DO NOTHING",
-                args![&owner, &name.key, account, &name.fingerprint, self.until(UNDER_WAY)],
-            )
-            .await?;
-        if claimed > 0 {
+        let found = claim(&mut tx, &sealer, &owner, account, name, now).await?;
+        if found == Idempotency::New {
             tx.commit().await?;
-            return Ok(Idempotency::New);
         }
-        let sql = "SELECT fingerprint, answer, status, content_type FROM idempotency WHERE owner = $1 AND key = $2";
-        // It may have been abandoned just now; whoever asks again finds it free.
-        let Some(row) = tx.optional(sql, args![&owner, &name.key]).await? else { return Ok(Idempotency::UnderWay) };
-        if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
-            return Err(Error::KeyReused);
+        Ok(found)
+    }
+
+    /// The answer that an earlier request of this name got; [`Error::KeyReused`] when it was another request.
+    pub async fn answered(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<StoredAnswer>> {
+        let sealer = self.sealer(self.account_of(owner)).await?;
+        let mut tx = self.db().snapshot().await?;
+        match look(&mut tx, &sealer, &owner.name(), name, self.now()).await? {
+            Some(Idempotency::Done(answer)) => Ok(Some(answer)),
+            _ => Ok(None),
         }
-        let Some(answer) = row.get::<Option<Vec<u8>>>("answer")? else { return Ok(Idempotency::UnderWay) };
-        Ok(Idempotency::Done(StoredAnswer {
-            status: row.get::<Option<i64>>("status")?.and_then(|s| u16::try_from(s).ok()).unwrap_or(200),
-            content_type: row.get::<Option<String>>("content_type")?.unwrap_or_default(),
-            body: sealer.open(&place(&owner, &name.key), &answer)?,
-        }))
     }
 
     /// Keeps the answer of a request for its repeats.
     pub async fn finish_idempotent(&self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
         let sealer = self.sealer(self.account_of(owner)).await?;
-        let owner = owner.name();
-        let body = sealer.seal(&place(&owner, &name.key), &answer.body)?;
-        let sql = "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4 WHERE owner = $5 AND key = $6";
-        let status = i64::from(answer.status);
-        let until = self.until(name.keep);
-        self.db().execute(sql, args![&body, status, &answer.content_type, until, &owner, &name.key]).await.map(drop)
+        let mut tx = self.db().begin().await?;
+        finish(&mut tx, &sealer, &owner.name(), name, answer, self.now()).await?;
+        tx.commit().await
     }
 
     /// Frees the name of a request that failed, so that it may be tried again.
@@ -92,6 +77,68 @@ impl Store {
         let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL";
         self.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
     }
+}
+
+/// Claims the name of a request that is new.
+pub(crate) async fn claim(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    owner: &str,
+    account: AccountId,
+    name: &IdempotencyKey,
+    now: Micros,
+) -> Result<Idempotency> {
+    let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at <= $3";
+    tx.execute(sql, args![owner, &name.key, now]).await?;
+    let claimed = tx
+        .execute(
+            "INSERT INTO idempotency (owner, key, account_id, fingerprint, expires_at) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (owner, key) DO NOTHING",
+            args![owner, &name.key, account, &name.fingerprint, now.saturating_add(micros(UNDER_WAY))],
+        )
+        .await?;
+    if claimed > 0 {
+        return Ok(Idempotency::New);
+    }
+    // It may have been abandoned just now; whoever asks again finds it free.
+    Ok(look(tx, sealer, owner, name, now).await?.unwrap_or(Idempotency::UnderWay))
+}
+
+/// What became of an earlier request of this name.
+async fn look(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    owner: &str,
+    name: &IdempotencyKey,
+    now: Micros,
+) -> Result<Option<Idempotency>> {
+    let sql = "SELECT fingerprint, answer, status, content_type FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+    let Some(row) = tx.optional(sql, args![owner, &name.key, now]).await? else { return Ok(None) };
+    if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
+        return Err(Error::KeyReused);
+    }
+    let Some(answer) = row.get::<Option<Vec<u8>>>("answer")? else { return Ok(Some(Idempotency::UnderWay)) };
+    Ok(Some(Idempotency::Done(StoredAnswer {
+        status: row.get::<Option<i64>>("status")?.and_then(|s| u16::try_from(s).ok()).unwrap_or(200),
+        content_type: row.get::<Option<String>>("content_type")?.unwrap_or_default(),
+        body: sealer.open(&place(owner, &name.key), &answer)?,
+    })))
+}
+
+/// Keeps the answer of a request whose name was claimed.
+pub(crate) async fn finish(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    owner: &str,
+    name: &IdempotencyKey,
+    answer: &StoredAnswer,
+    now: Micros,
+) -> Result<()> {
+    let body = sealer.seal(&place(owner, &name.key), &answer.body)?;
+    let sql = "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4 WHERE owner = $5 AND key = $6";
+    let until = now.saturating_add(micros(name.keep));
+    let status = i64::from(answer.status);
+    tx.execute(sql, args![&body, status, &answer.content_type, until, owner, &name.key]).await.map(drop)
 }
 
 /// The transcript that an earlier job of this name makes or made.
@@ -119,7 +166,7 @@ pub(crate) async fn record_job(
     transcript: TranscriptId,
     now: Micros,
 ) -> Result<()> {
-    let until = now.saturating_add(crate::clock::micros(name.keep));
+    let until = now.saturating_add(micros(name.keep));
     // What is there is over, or the job would be a repeat.
     tx.execute("DELETE FROM idempotency WHERE owner = $1 AND key = $2", args![owner, &name.key]).await?;
     tx.execute(

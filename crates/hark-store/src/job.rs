@@ -5,7 +5,7 @@ use std::time::Duration;
 use hark_api::TranscriptionResult;
 
 use crate::anonymous::{self, AnonymousLimit};
-use crate::clock::{day_of, micros};
+use crate::clock::day_of;
 use crate::db::{Tx, args};
 use crate::error::{Error, Limit, Result};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
@@ -230,11 +230,6 @@ impl Store {
         usage::count(&mut tx, account, result.duration, words, now).await?;
         tx.commit().await?;
         Ok((id, settled))
-    }
-
-    /// The time until which an answer to a request made now is kept.
-    pub(crate) fn until(&self, keep: Duration) -> i64 {
-        self.now().saturating_add(micros(keep))
     }
 }
 

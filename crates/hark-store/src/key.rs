@@ -12,7 +12,9 @@ use crate::Store;
 use crate::clock::{Micros, micros, month_of};
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Limit, Result};
-use crate::ids::{AccountId, KeyId};
+use crate::idempotency::{self, Idempotency, StoredAnswer};
+use crate::ids::{AccountId, KeyId, Owner};
+use crate::job::IdempotencyKey;
 use crate::plan::Plan;
 use crate::random;
 
@@ -177,34 +179,36 @@ fn hash(secret: &str) -> Vec<u8> {
 impl Store {
     /// Makes a key. The secret is in the answer and nowhere else.
     pub async fn create_key(&self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
-        let now = self.now();
-        let secret = Secret(format!("{}_{}", new.kind.name(), random::token::<32>()?));
-        let expires_at = new.valid_for.map(|valid| now.saturating_add(micros(valid)));
         let mut tx = self.db().begin().await?;
-        let found = tx.optional("SELECT id FROM accounts WHERE id = $1", args![account]).await?;
-        found.ok_or(Error::NotFound("account"))?;
-        let row = tx
-            .one(
-                "INSERT INTO keys (account_id, kind, name, prefix, hash, is_active, rate_limit, monthly_limit_minutes, created_at, expires_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
-                args![
-                    account,
-                    new.kind.name(),
-                    &new.name,
-                    &secret.0[..PREFIX],
-                    &hash(&secret.0),
-                    true,
-                    new.rate_limit,
-                    new.monthly_limit_minutes,
-                    now,
-                    expires_at
-                ],
-            )
-            .await?;
-        let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
-        let made = key(&tx.one(&sql, args![row.get::<i64>("id")?]).await?)?;
+        let made = insert(&mut tx, account, new, self.now()).await?;
         tx.commit().await?;
-        Ok((made, secret))
+        Ok(made)
+    }
+
+    /// Makes a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
+    /// none. A repeat makes no key and gets the first answer. [`Error::KeyReused`] when the name stands for another request.
+    pub async fn create_key_once(
+        &self,
+        account: AccountId,
+        new: &NewKey,
+        name: &IdempotencyKey,
+        write: impl FnOnce(Key, Secret) -> Result<StoredAnswer>,
+    ) -> Result<StoredAnswer> {
+        let owner = Owner::Account(account).name();
+        let sealer = self.sealer(account).await?;
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        match idempotency::claim(&mut tx, &sealer, &owner, account, name, now).await? {
+            Idempotency::New => {}
+            Idempotency::Done(answer) => return Ok(answer),
+            // Only a request of another kind has no answer yet.
+            Idempotency::UnderWay => return Err(Error::KeyReused),
+        }
+        let (key, secret) = insert(&mut tx, account, new, now).await?;
+        let answer = write(key, secret)?;
+        idempotency::finish(&mut tx, &sealer, &owner, name, &answer, now).await?;
+        tx.commit().await?;
+        Ok(answer)
     }
 
     /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or over. Confirmations and resets are not credentials.
@@ -291,6 +295,35 @@ impl Store {
         use_minutes(&mut tx, id, minutes, self.now()).await?;
         tx.commit().await
     }
+}
+
+/// Inserts a key and makes its secret.
+async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> Result<(Key, Secret)> {
+    let secret = Secret(format!("{}_{}", new.kind.name(), random::token::<32>()?));
+    let expires_at = new.valid_for.map(|valid| now.saturating_add(micros(valid)));
+    let found = tx.optional("SELECT id FROM accounts WHERE id = $1", args![account]).await?;
+    found.ok_or(Error::NotFound("account"))?;
+    let row = tx
+        .one(
+            "INSERT INTO keys (account_id, kind, name, prefix, hash, is_active, rate_limit, monthly_limit_minutes, created_at, expires_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
+            args![
+                account,
+                new.kind.name(),
+                &new.name,
+                &secret.0[..PREFIX],
+                &hash(&secret.0),
+                true,
+                new.rate_limit,
+                new.monthly_limit_minutes,
+                now,
+                expires_at
+            ],
+        )
+        .await?;
+    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
+    let made = key(&tx.one(&sql, args![row.get::<i64>("id")?]).await?)?;
+    Ok((made, secret))
 }
 
 /// Counts minutes against a key's month and gives the month.

@@ -3,9 +3,9 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hark_api::{CreatedKey, DateTime, Done, Key, KeyList, NewKey};
-use hark_store::{KeyId, KeyKind, Owner};
+use hark_store::{KeyId, KeyKind, Owner, Secret};
 
 use crate::app::App;
 use crate::error::Failure;
@@ -50,12 +50,31 @@ pub(crate) async fn create(
     headers: HeaderMap,
     OptionalJson(wanted): OptionalJson<NewKey>,
 ) -> Result<Response, Failure> {
-    let request = format!("POST /v1/keys {wanted:?}");
     let owner = Owner::Account(identity.account());
-    idempotent::once(&app, &owner, &headers, request.as_bytes(), make(&app, &identity, wanted)).await
+    let name = idempotent::name(&headers, format!("POST /v1/keys {wanted:?}").as_bytes())?;
+    if let Some(name) = &name
+        && let Some(answer) = app.store.answered(&owner, name).await?
+    {
+        return idempotent::give(&headers, &answer);
+    }
+    let new = new_key(wanted)?;
+    let keys = app.store.keys_of(identity.account(), KeyKind::Service).await?;
+    if keys.iter().filter(|key| key.is_active).count() >= MOST_KEYS {
+        return Err(Failure::invalid(format!("the account has {MOST_KEYS} keys: revoke some first")));
+    }
+    let Some(name) = name else {
+        let (key, secret) = app.store.create_key(identity.account(), &new).await?;
+        return Ok((StatusCode::CREATED, Answer(created(key, &secret))).into_response());
+    };
+    let write = |key: hark_store::Key, secret: Secret| {
+        let answer = idempotent::keep(&headers, StatusCode::CREATED, &created(key, &secret));
+        answer.ok_or(hark_store::Error::Conflict("the answer can't be kept; please try again"))
+    };
+    let answer = app.store.create_key_once(identity.account(), &new, &name, write).await?;
+    idempotent::give(&headers, &answer)
 }
 
-async fn make(app: &App, identity: &Identity, wanted: NewKey) -> Result<(StatusCode, CreatedKey), Failure> {
+fn new_key(wanted: NewKey) -> Result<hark_store::NewKey, Failure> {
     let mut new = hark_store::NewKey::new(KeyKind::Service, wanted.name.as_deref().unwrap_or("API key").trim());
     if new.name.chars().count() > MAX_NAME {
         return Err(Failure::invalid(format!("`name` is longer than {MAX_NAME} characters")));
@@ -66,19 +85,17 @@ async fn make(app: &App, identity: &Identity, wanted: NewKey) -> Result<(StatusC
     if let Some(minutes) = wanted.monthly_limit_minutes {
         new.monthly_limit_minutes = within("monthly_limit_minutes", minutes, 0, MAX_MINUTES)?;
     }
-    let keys = app.store.keys_of(identity.account(), KeyKind::Service).await?;
-    if keys.iter().filter(|key| key.is_active).count() >= MOST_KEYS {
-        return Err(Failure::invalid(format!("the account has {MOST_KEYS} keys: revoke some first")));
-    }
-    let (key, secret) = app.store.create_key(identity.account(), &new).await?;
-    let created = CreatedKey {
+    Ok(new)
+}
+
+fn created(key: hark_store::Key, secret: &Secret) -> CreatedKey {
+    CreatedKey {
         id: key.id.0,
         name: key.name,
         key: secret.reveal().to_owned(),
         prefix: key.prefix,
         created_at: DateTime(key.created_at),
-    };
-    Ok((StatusCode::CREATED, created))
+    }
 }
 
 fn within(name: &str, value: i64, least: i64, most: i64) -> Result<i64, Failure> {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hark_store::{Error, KeyKind, Limit, NewKey};
+use hark_store::{Error, IdempotencyKey, KeyKind, Limit, NewKey, Owner, StoredAnswer};
 
 use crate::accounts::count;
 use crate::support::{account, on_both};
@@ -114,5 +114,29 @@ on_both! {
         place.clock.advance(Duration::from_secs(17 * 86_400));
         assert_eq!(store.key_minutes(key.id).await.unwrap(), 0);
         store.use_key_minutes(key.id, 10).await.unwrap();
+    }
+    async fn a_request_for_a_key_that_is_repeated_makes_one_key_and_gets_one_answer(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let name = |fingerprint| IdempotencyKey { key: "once".into(), fingerprint: vec![fingerprint], keep: Duration::from_secs(60) };
+        let new = NewKey::new(KeyKind::Service, "laptop");
+        let write = |_, secret: hark_store::Secret| {
+            Ok(StoredAnswer { status: 201, content_type: "text/plain".into(), body: secret.reveal().into() })
+        };
+        assert_eq!(store.answered(&Owner::Account(ours), &name(1)).await.unwrap(), None);
+        let refused = store.create_key_once(ours, &new, &name(1), |_, _| Err(Error::Conflict("no"))).await;
+        assert!(matches!(refused, Err(Error::Conflict("no"))));
+        assert!(store.keys_of(ours, KeyKind::Service).await.unwrap().is_empty(), "a key without an answer was kept");
+        let (one, two) = (name(1), name(1));
+        let both = tokio::join!(store.create_key_once(ours, &new, &one, write), store.create_key_once(ours, &new, &two, write));
+        let first = both.0.unwrap();
+        assert_eq!(first, both.1.unwrap());
+        assert_eq!(store.create_key_once(ours, &new, &name(1), write).await.unwrap(), first);
+        assert_eq!(store.answered(&Owner::Account(ours), &name(1)).await.unwrap(), Some(first.clone()));
+        assert!(matches!(store.create_key_once(ours, &new, &name(2), write).await, Err(Error::KeyReused)));
+        assert_eq!(store.keys_of(ours, KeyKind::Service).await.unwrap().len(), 1);
+        assert!(store.authenticate(std::str::from_utf8(&first.body).unwrap()).await.is_ok());
+        place.clock.advance(Duration::from_secs(61));
+        assert_ne!(store.create_key_once(ours, &new, &name(2), write).await.unwrap(), first, "the name is free again");
     }
 }
