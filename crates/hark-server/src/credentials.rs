@@ -9,7 +9,7 @@ use hark_store::{AccountId, Credential, KeyId, Store};
 use sha2::{Digest, Sha256};
 
 /// How long a credential is believed without a look: what another process revokes still opens for so long.
-const KEEP: Duration = Duration::from_secs(10);
+const KEEP: Duration = Duration::from_secs(1);
 /// Credentials kept at most.
 const MOST: usize = 10_000;
 
