@@ -16,6 +16,7 @@ mod process;
 mod protocol;
 mod report;
 mod scenarios;
+mod service;
 mod spread;
 mod systems;
 mod transcribe;
@@ -39,6 +40,8 @@ enum BenchCommand {
     Transcribe(transcribe::TranscribeArgs),
     /// Each kernel as a fraction of this machine's measured peak
     Kernels(kernels::KernelsArgs),
+    /// What the service costs around its engine, and what it survives
+    Service(service::ServiceArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
@@ -50,6 +53,7 @@ pub fn run(args: Vec<String>) -> Result<(), CliError> {
     let done = match cli.command {
         BenchCommand::Transcribe(args) => transcribe::run(&args),
         BenchCommand::Kernels(args) => kernels::run(&args),
+        BenchCommand::Service(args) => service::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
     };
     done.map_err(|error| CliError::Failed(error.to_string()))

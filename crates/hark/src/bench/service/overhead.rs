@@ -1,0 +1,111 @@
+//! Small authenticated requests, as many as the machine gives, with the client on the same cores.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hark_api::{Segment, TranscriptionResult};
+use hark_store::{NewTranscript, Store};
+use serde::Serialize;
+
+use super::people::{self, Caller, Times, ask_until};
+use super::server::{Server, Setting};
+use super::{Measured, failed};
+use crate::bench::error::BenchError;
+use crate::bench::spread::Spread;
+
+const CONNECTIONS: usize = 32;
+const ACCOUNTS: usize = 16;
+/// Transcripts of each account: a full first page of the list.
+const TRANSCRIPTS: usize = 20;
+
+/// What is asked for; the last line asks for all in turn.
+const MIXES: [(&str, &[&str]); 4] = [
+    ("GET /v1/account", &["/v1/account"]),
+    ("GET /v1/credits", &["/v1/credits"]),
+    ("GET /v1/transcripts (20 of 20)", &["/v1/transcripts"]),
+    ("all three in turn", &["/v1/account", "/v1/credits", "/v1/transcripts"]),
+];
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) what: &'static str,
+    pub(super) per_second: Spread,
+    pub(super) p50_ms: Spread,
+    pub(super) p99_ms: Spread,
+    pub(super) refused: u64,
+}
+
+/// Measures; each round asks for every mix.
+pub(super) async fn run(folder: &Path, seconds: f64, rounds: usize) -> Result<Vec<Line>, BenchError> {
+    let setting = Setting::sqlite(folder);
+    let store = setting.store().await?;
+    let callers = people::make(&store, ACCOUNTS).await?;
+    for caller in &callers {
+        fill(&store, caller).await?;
+    }
+    store.close().await;
+    let server = Server::start(&setting, &folder.join("log"))?;
+    let mut measured: Vec<Vec<Times>> = MIXES.iter().map(|_| Vec::new()).collect();
+    for _ in 0..rounds.max(1) {
+        for ((_, paths), times) in MIXES.iter().zip(&mut measured) {
+            times.push(ask(server.address, &callers, paths, Duration::from_secs_f64(seconds))?);
+        }
+    }
+    let lines = MIXES.iter().zip(measured).map(|((what, _), times)| {
+        let of = |pick: fn(&Times) -> f64| Spread::of(times.iter().map(pick).collect()).ok_or(BenchError::NoRounds);
+        Ok(Line {
+            what,
+            per_second: of(|times| times.per_second)?,
+            p50_ms: of(|times| times.p50)?,
+            p99_ms: of(|times| times.p99)?,
+            refused: times.iter().map(|times| times.refused).sum(),
+        })
+    });
+    lines.collect()
+}
+
+/// All clients on one thread: what it leaves of the cores is the server's.
+fn ask(address: SocketAddr, callers: &[Caller], paths: &'static [&str], span: Duration) -> Measured<Times> {
+    let callers = callers.to_vec();
+    let clients = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        runtime.block_on(async {
+            let begun = Instant::now();
+            let clients: Vec<_> = (0..CONNECTIONS)
+                .map(|number| {
+                    let key = callers[number % callers.len()].key.clone();
+                    tokio::spawn(async move { ask_until(address, &key, paths, None, begun + span).await })
+                })
+                .collect();
+            let mut seen = Vec::new();
+            for client in clients {
+                seen.push(client.await.map_err(failed)??);
+            }
+            Ok(Times::of(seen, begun.elapsed()))
+        })
+    });
+    clients.join().unwrap_or_else(|_| Err(failed("the clients panicked")))
+}
+
+async fn fill(store: &Store, caller: &Caller) -> Result<(), BenchError> {
+    let segment = Segment { end: 1.0, text: "nothing was heard".into(), ..Segment::default() };
+    let result = TranscriptionResult {
+        text: segment.text.clone(),
+        language: "en".into(),
+        duration: 1.0,
+        segments: vec![segment],
+        ..TranscriptionResult::default()
+    };
+    for number in 0..TRANSCRIPTS {
+        let new = NewTranscript {
+            title: format!("Meeting {number}"),
+            source_type: "api".into(),
+            language: "auto".into(),
+            model: "instant".into(),
+        };
+        store.save_transcript(caller.account, &new, &result, None).await.map_err(failed)?;
+    }
+    Ok(())
+}

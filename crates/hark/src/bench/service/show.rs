@@ -1,0 +1,97 @@
+//! The figures as people read them.
+
+use super::people::Times;
+use super::{crowd, kills, overhead, upload};
+
+/// Requests a second.
+pub(super) fn overhead(lines: &[overhead::Line]) -> String {
+    let mut text = format!("{:<34}{:>28}{:>22}{:>22}\n", "small requests", "a second", "p50 ms", "p99 ms");
+    for line in lines {
+        let columns = (format!("{:.0}", line.per_second), format!("{:.2}", line.p50_ms), format!("{:.2}", line.p99_ms));
+        text += &format!("{:<34}{:>28}{:>22}{:>22}\n", line.what, columns.0, columns.1, columns.2);
+        if line.refused > 0 {
+            text += &format!("  {} answers were no success\n", line.refused);
+        }
+    }
+    text + "\n"
+}
+
+/// An upload.
+pub(super) fn upload(report: &upload::Report) -> String {
+    format!(
+        "upload of {} MB, on disk (fsync)\n  cat     {:.0} MB/s\n  upload  {:.0} MB/s\n  share   {:.2}\n  memory  {:.0} MB at most\n\n",
+        report.megabytes, report.cat_mb_per_second, report.upload_mb_per_second, report.share, report.peak_memory_mb
+    )
+}
+
+/// A crowd.
+pub(super) fn crowd(report: &crowd::Report) -> String {
+    let line = |what: String, times: &Times| {
+        let Times { requests, per_second, p50, p99, max, refused } = times;
+        format!(
+            "  {what:<52}{requests:>7} requests {per_second:>6.0}/s  p50 {p50:.2}  p99 {p99:.2}  max {max:.1} ms  refused {refused}\n"
+        )
+    };
+    let crowd::Report { idle, active, slow_uploads, slow_readers, .. } = report;
+    let mut text = format!("{active} active clients\n");
+    text += &line("alone".to_owned(), &report.alone);
+    text += &line(format!("with {idle} idle"), &report.with_idle);
+    let slow = format!("with {idle} idle, {slow_uploads} slow uploads, {slow_readers} slow readers");
+    text += &line(slow, &report.with_idle_and_slow);
+    text += &format!(
+        "  {} of {} slow and {} of {idle} idle connections still served; memory {:.0} MB, at most {:.0} MB\n\n",
+        report.slow_alive,
+        slow_uploads + slow_readers,
+        report.idle_alive,
+        report.memory_mb,
+        report.peak_memory_mb
+    );
+    text
+}
+
+/// Memory over time.
+pub(super) fn memory(report: &crowd::Memory) -> String {
+    let series: Vec<String> = report.series_mb.iter().map(|mb| format!("{mb:.0}")).collect();
+    format!(
+        "memory over {} minutes: {} requests, {} uploads, {} refused\n  first {:.1} MB, last {:.1} MB, peak {:.1} MB\n  {}\n\n",
+        report.minutes,
+        report.requests,
+        report.uploads,
+        report.refused,
+        report.first_mb,
+        report.last_mb,
+        report.peak_mb,
+        series.join(" ")
+    )
+}
+
+/// Kills.
+pub(super) fn kills(report: &kills::Report) -> String {
+    let kills::Report { database, kills, early_kills, seconds, answers, found, wrong } = report;
+    let mut text = format!(
+        "{database}: {kills} kills under load and {early_kills} while starting, in {seconds:.0} s\n\
+         \x20 {answers} answers, {} connections broken, {} requests repeated, {} asked to come back later\n\
+         \x20 {} recordings sent, {} promised: {} completed, {} failed with a reason, {} deleted\n\
+         \x20 {} charges of {} credits, {} keys made, {} recordings kept, {} leftovers swept\n",
+        found.broken,
+        found.repeats,
+        found.limited,
+        found.sent,
+        found.promised,
+        found.completed,
+        found.failed,
+        found.deleted,
+        found.charges,
+        found.credits_charged,
+        found.keys,
+        found.recordings_kept,
+        found.swept,
+    );
+    for line in wrong {
+        text += &format!("  WRONG: {line}\n");
+    }
+    if wrong.is_empty() {
+        text += "  everything adds up\n";
+    }
+    text + "\n"
+}
