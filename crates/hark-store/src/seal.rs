@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::Store;
-use crate::db::args;
+use crate::db::{Row, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
 use crate::random;
@@ -216,6 +216,17 @@ impl Store {
         if sealer.is_sealing() {
             self.keys().put(account, &sealer);
         }
+        Ok(sealer)
+    }
+
+    /// What opens the account's values, from a row that was read with its `data_key` and `master_id`. An account without a data key has nothing sealed.
+    pub(crate) fn sealer_of_row(&self, account: AccountId, row: &Row) -> Result<Sealer> {
+        if let Some(sealer) = self.keys().get(account) {
+            return Ok(sealer);
+        }
+        let Some(wrapped) = row.get::<Option<Vec<u8>>>("data_key")? else { return Ok(Sealer(None)) };
+        let sealer = self.unwrap_sealer(account, &wrapped, &row.get::<String>("master_id")?)?;
+        self.keys().put(account, &sealer);
         Ok(sealer)
     }
 
