@@ -57,7 +57,7 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// Say what this machine has, what is missing and how to fix it
     Doctor(DoctorArgs),
-    /// Measure speed: `hark bench transcribe`, `hark bench kernels`
+    /// Measure: `hark bench transcribe`, `hark bench kernels`, `hark bench service`
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
 }

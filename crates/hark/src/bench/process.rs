@@ -100,8 +100,7 @@ impl Process {
 
     /// Processor seconds that the child has spent so far, all threads; tells a busy machine from a slow system.
     pub fn cpu_seconds(&self) -> Option<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).ok()?;
-        ticks(&stat).map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+        cpu_seconds_of(self.pid())
     }
 
     fn line(&mut self) -> Result<String, BenchError> {
@@ -130,6 +129,12 @@ impl Drop for Process {
 pub fn memory_of(pid: u32, line: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     kilobytes(&status, line).map(|kilobytes| kilobytes * 1024)
+}
+
+/// Processor seconds that a process has spent so far, all threads.
+pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    ticks(&stat).map(|ticks| ticks as f64 / TICKS_PER_SECOND)
 }
 
 /// User and system time, fields 14 and 15; the name before them may hold spaces and brackets.

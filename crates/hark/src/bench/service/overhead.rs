@@ -12,6 +12,7 @@ use super::people::{self, Caller, Times, ask_until};
 use super::server::{Server, Setting};
 use super::{Measured, failed};
 use crate::bench::error::BenchError;
+use crate::bench::process::cpu_seconds_of;
 use crate::bench::spread::Spread;
 
 const CONNECTIONS: usize = 32;
@@ -34,7 +35,17 @@ pub(super) struct Line {
     pub(super) per_second: Spread,
     pub(super) p50_ms: Spread,
     pub(super) p99_ms: Spread,
+    /// Processor time of a request in microseconds: a busy machine takes time away from a server, but hardly changes this.
+    pub(super) server_cpu_us: Spread,
+    pub(super) client_cpu_us: Spread,
     pub(super) refused: u64,
+}
+
+/// One measurement.
+struct Round {
+    times: Times,
+    server_cpu_us: f64,
+    client_cpu_us: f64,
 }
 
 /// Measures; each round asks for every mix.
@@ -47,20 +58,31 @@ pub(super) async fn run(folder: &Path, seconds: f64, rounds: usize) -> Result<Ve
     }
     store.close().await;
     let server = Server::start(&setting, &folder.join("log"))?;
-    let mut measured: Vec<Vec<Times>> = MIXES.iter().map(|_| Vec::new()).collect();
+    let span = Duration::from_secs_f64(seconds);
+    let mut measured: Vec<Vec<Round>> = MIXES.iter().map(|_| Vec::new()).collect();
+    // Statements are prepared and caches filled before anything counts.
+    ask(server.address, &callers, MIXES[MIXES.len() - 1].1, Duration::from_secs(1))?;
     for _ in 0..rounds.max(1) {
-        for ((_, paths), times) in MIXES.iter().zip(&mut measured) {
-            times.push(ask(server.address, &callers, paths, Duration::from_secs_f64(seconds))?);
+        for ((_, paths), rounds) in MIXES.iter().zip(&mut measured) {
+            let spent = || (server.cpu_seconds(), cpu_seconds_of(std::process::id()).unwrap_or_default());
+            let before = spent();
+            let times = ask(server.address, &callers, paths, span)?;
+            let after = spent();
+            let each = |seconds: f64| seconds * 1e6 / times.requests.max(1) as f64;
+            let (server_cpu_us, client_cpu_us) = (each(after.0 - before.0), each(after.1 - before.1));
+            rounds.push(Round { times, server_cpu_us, client_cpu_us });
         }
     }
-    let lines = MIXES.iter().zip(measured).map(|((what, _), times)| {
-        let of = |pick: fn(&Times) -> f64| Spread::of(times.iter().map(pick).collect()).ok_or(BenchError::NoRounds);
+    let lines = MIXES.iter().zip(measured).map(|((what, _), rounds)| {
+        let of = |pick: fn(&Round) -> f64| Spread::of(rounds.iter().map(pick).collect()).ok_or(BenchError::NoRounds);
         Ok(Line {
             what,
-            per_second: of(|times| times.per_second)?,
-            p50_ms: of(|times| times.p50)?,
-            p99_ms: of(|times| times.p99)?,
-            refused: times.iter().map(|times| times.refused).sum(),
+            per_second: of(|round| round.times.per_second)?,
+            p50_ms: of(|round| round.times.p50)?,
+            p99_ms: of(|round| round.times.p99)?,
+            server_cpu_us: of(|round| round.server_cpu_us)?,
+            client_cpu_us: of(|round| round.client_cpu_us)?,
+            refused: rounds.iter().map(|round| round.times.refused).sum(),
         })
     });
     lines.collect()

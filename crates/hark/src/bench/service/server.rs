@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failed;
 use crate::bench::error::BenchError;
-use crate::bench::process::memory_of;
+use crate::bench::process::{cpu_seconds_of, memory_of};
 
 /// What `hark serve` logs without being asked: the bench pays for it, too.
 const LOGS: &str = "warn,hark=info,hark_server=info";
@@ -136,6 +136,11 @@ impl Server {
     /// A line of the child's memory in bytes: `VmRSS:` is now, `VmHWM:` the most so far.
     pub(super) fn memory(&self, line: &str) -> u64 {
         memory_of(self.child.id(), line).unwrap_or_default()
+    }
+
+    /// Processor seconds that the child has spent so far.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        cpu_seconds_of(self.child.id()).unwrap_or_default()
     }
 
     /// Whether it still runs.

@@ -5,10 +5,21 @@ use super::{crowd, kills, overhead, upload};
 
 /// Requests a second.
 pub(super) fn overhead(lines: &[overhead::Line]) -> String {
-    let mut text = format!("{:<34}{:>28}{:>22}{:>22}\n", "small requests", "a second", "p50 ms", "p99 ms");
+    let row = |what: &str, columns: [String; 5]| {
+        let [per_second, p50, p99, server, client] = columns;
+        format!("{what:<32}{per_second:>23}{p50:>20}{p99:>22}{server:>17}{client:>17}\n")
+    };
+    let names = ["a second", "p50 ms", "p99 ms", "server CPU µs", "client CPU µs"];
+    let mut text = row("small requests", names.map(str::to_owned));
     for line in lines {
-        let columns = (format!("{:.0}", line.per_second), format!("{:.2}", line.p50_ms), format!("{:.2}", line.p99_ms));
-        text += &format!("{:<34}{:>28}{:>22}{:>22}\n", line.what, columns.0, columns.1, columns.2);
+        let columns = [
+            format!("{:.0}", line.per_second),
+            format!("{:.2}", line.p50_ms),
+            format!("{:.2}", line.p99_ms),
+            format!("{:.0}", line.server_cpu_us.median),
+            format!("{:.0}", line.client_cpu_us.median),
+        ];
+        text += &row(line.what, columns);
         if line.refused > 0 {
             text += &format!("  {} answers were no success\n", line.refused);
         }
@@ -19,8 +30,13 @@ pub(super) fn overhead(lines: &[overhead::Line]) -> String {
 /// An upload.
 pub(super) fn upload(report: &upload::Report) -> String {
     format!(
-        "upload of {} MB, on disk (fsync)\n  cat     {:.0} MB/s\n  upload  {:.0} MB/s\n  share   {:.2}\n  memory  {:.0} MB at most\n\n",
-        report.megabytes, report.cat_mb_per_second, report.upload_mb_per_second, report.share, report.peak_memory_mb
+        "upload of {} MB, on disk (fsync)\n  cat     {:.0} MB/s\n  upload  {:.0} MB/s\n  share   {:.2}\n  server  {:.2} s of a processor, {:.0} MB of memory at most\n\n",
+        report.megabytes,
+        report.cat_mb_per_second,
+        report.upload_mb_per_second,
+        report.share,
+        report.server_cpu_seconds,
+        report.peak_memory_mb
     )
 }
 

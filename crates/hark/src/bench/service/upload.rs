@@ -23,6 +23,8 @@ pub(super) struct Report {
     pub(super) upload_mb_per_second: Spread,
     /// Of each round: the upload's speed over `cat`'s.
     pub(super) share: Spread,
+    /// Processor time that the server spent on one upload.
+    pub(super) server_cpu_seconds: Spread,
     pub(super) peak_memory_mb: f64,
 }
 
@@ -35,8 +37,9 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
     let source = folder.join("recording.wav");
     make(&source, megabytes * 1_000_000)?;
     let server = Server::start(&setting, &folder.join("log"))?;
-    let (mut cat, mut uploaded, mut share) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut cat, mut uploaded, mut share, mut spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds.max(1) {
+        let before = server.cpu_seconds();
         // Whoever goes second finds what the first left to the disk; so they take turns.
         let (copied, sent) = if round % 2 == 0 {
             let copied = copy(&source, &folder.join("copy"))?;
@@ -49,6 +52,7 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
         cat.push(speed(copied));
         uploaded.push(speed(sent));
         share.push(copied / sent);
+        spent.push(server.cpu_seconds() - before);
     }
     let spread = |rounds| Spread::of(rounds).ok_or(BenchError::NoRounds);
     Ok(Report {
@@ -56,6 +60,7 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
         cat_mb_per_second: spread(cat)?,
         upload_mb_per_second: spread(uploaded)?,
         share: spread(share)?,
+        server_cpu_seconds: spread(spent)?,
         peak_memory_mb: server.memory("VmHWM:") as f64 / 1e6,
     })
 }
