@@ -55,7 +55,7 @@ pub use plan::Plan;
 pub use queue::{Job, Lane, Lease, MAX_ATTEMPTS};
 pub use seal::{MasterKey, MasterKeys};
 pub use sweep::Swept;
-pub use transcript::{Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
+pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
 pub use usage::{UsageDay, UsageSummary};
 pub use webhook::{WebhookDelivery, WebhookTarget};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hark_store::{EntryKind, KeyKind, Status, Store, Transcript, TranscriptFilter, TranscriptId};
+use hark_store::{EntryKind, KeyKind, Listed, Status, Store, TranscriptFilter, TranscriptId};
 use serde::Serialize;
 
 use super::CREDITS;
@@ -81,7 +81,7 @@ async fn transcripts(
     store: &Store,
     one: &Notes,
     wrong: &mut Vec<String>,
-) -> Result<HashMap<String, Transcript>, BenchError> {
+) -> Result<HashMap<String, Listed>, BenchError> {
     let mut all = HashMap::new();
     for page in 1.. {
         let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
@@ -102,7 +102,7 @@ async fn transcripts(
 async fn told(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Transcript>,
+    transcripts: &HashMap<String, Listed>,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
@@ -137,7 +137,8 @@ async fn told(
             }
             Status::Failed => {
                 found.failed += 1;
-                if transcript.error.as_ref().is_none_or(|reason| reason.is_empty()) {
+                let reason = store.transcript(one.account, transcript.id).await.map_err(failed)?.error;
+                if reason.is_none_or(|reason| reason.is_empty()) {
                     wrong.push(format!("{title} failed without a reason"));
                 }
             }
@@ -151,7 +152,7 @@ async fn told(
 async fn recordings(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Transcript>,
+    transcripts: &HashMap<String, Listed>,
     kept: &mut BTreeSet<PathBuf>,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
@@ -173,7 +174,7 @@ async fn recordings(
 async fn credits(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Transcript>,
+    transcripts: &HashMap<String, Listed>,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
