@@ -35,7 +35,7 @@ pub(super) struct Line {
     pub(super) per_second: Spread,
     pub(super) p50_ms: Spread,
     pub(super) p99_ms: Spread,
-    /// Processor time of a request in microseconds: a busy machine takes time away from a server, but hardly changes this.
+    /// Processor time of a request in microseconds: a busy machine changes it less than it changes the time that passes.
     pub(super) server_cpu_us: Spread,
     pub(super) client_cpu_us: Spread,
     pub(super) refused: u64,
