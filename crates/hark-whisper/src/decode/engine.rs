@@ -217,7 +217,7 @@ impl Window {
         let mut tokens = Vec::new();
         if !options.prompt.is_empty() {
             // Half of the context is for the text; of a longer prompt the end counts.
-            let most = 448 / 2 - 1;
+            let most = (448 / 2 - 1usize).saturating_sub(options.prefix.len());
             tokens.push(tokenizer.sot_prev);
             tokens.extend(&options.prompt[options.prompt.len().saturating_sub(most)..]);
         }
@@ -225,6 +225,7 @@ impl Window {
         if !options.timestamps {
             tokens.push(tokenizer.no_timestamps);
         }
+        tokens.extend(&options.prefix);
         tokens
     }
 
@@ -240,7 +241,8 @@ impl Window {
             width: width.clamp(1, rows),
             temperature,
             timestamps: options.timestamps,
-            most_tokens: options.most_tokens.min(448 - prompt_len),
+            goes_on: !options.prefix.is_empty(),
+            most_tokens: options.most_tokens.saturating_sub(options.prefix.len()).min(448 - prompt_len).max(1),
             last_time: tokenizer.timestamp_begin + self.job.frames as u32,
         };
         let seed = self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
@@ -364,13 +366,14 @@ impl Window {
     }
 
     fn decoded(&self, best: Option<Hypothesis>, tokenizer: &Tokenizer) -> Decoded {
-        let (tokens, log_probs, mean_log_prob) = match best {
-            Some(best) => {
-                let mean = best.mean_log_prob();
-                (best.tokens, best.log_probs, mean)
-            }
-            None => (Vec::new(), Vec::new(), f32::NEG_INFINITY),
-        };
+        let mut tokens = self.job.options.prefix.clone();
+        let mut log_probs = vec![0.0; tokens.len()];
+        let mut mean_log_prob = f32::NEG_INFINITY;
+        if let Some(best) = best {
+            mean_log_prob = best.mean_log_prob();
+            tokens.extend(best.tokens);
+            log_probs.extend(best.log_probs);
+        }
         let text_tokens: Vec<u32> = tokens.iter().copied().filter(|&token| token < tokenizer.eot).collect();
         let text = tokenizer.decode(&text_tokens).trim().to_owned();
         Decoded {

@@ -52,6 +52,8 @@ pub struct DecodeOptions {
     pub words: bool,
     /// Text that came before, or names and terms to expect, as tokens.
     pub prompt: Vec<u32>,
+    /// Text that the window is known to begin with, as tokens: the search goes on behind it. Not with timestamps.
+    pub prefix: Vec<u32>,
     /// A text that compresses better than this repeats itself: try the next temperature.
     pub most_compression: f32,
     /// A text less likely than this on average (log-probability a token) is doubtful: try the next temperature.
@@ -73,6 +75,7 @@ impl Default for DecodeOptions {
             timestamps: false,
             words: false,
             prompt: Vec::new(),
+            prefix: Vec::new(),
             most_compression: 2.4,
             least_log_prob: -1.0,
             most_no_speech: 0.6,
@@ -88,13 +91,13 @@ pub struct Decoded {
     pub language: String,
     /// How sure the detection was; 1 when the language was given.
     pub language_probability: f32,
-    /// Tokens, timestamps included, the end excluded.
+    /// Tokens, those of the prefix and timestamps included, the end excluded.
     pub tokens: Vec<u32>,
-    /// Log-probability of each token.
+    /// Log-probability of each token; 0 for those of the prefix.
     pub log_probs: Vec<f32>,
     /// The text of the tokens.
     pub text: String,
-    /// Mean log-probability of the tokens, the end included.
+    /// Mean log-probability of the tokens behind the prefix, the end included.
     pub mean_log_prob: f32,
     /// Probability that there is no speech.
     pub no_speech: f32,

@@ -38,6 +38,8 @@ pub struct Plan {
     pub temperature: f32,
     /// Whether timestamps come between the words.
     pub timestamps: bool,
+    /// Whether the prompt ends in text that the search goes on with.
+    pub goes_on: bool,
     /// Most tokens.
     pub most_tokens: usize,
     /// Last timestamp token that may come (the end of the window's sound).
@@ -196,7 +198,7 @@ impl Search {
 
     /// What may follow `tokens`: the original's rules for text and timestamps.
     fn rules(&self, tokens: &[u32], tokenizer: &Tokenizer) -> Rules {
-        let at_start = tokens.is_empty();
+        let at_start = tokens.is_empty() && !self.plan.goes_on;
         if !self.plan.timestamps {
             return Rules { text: true, end: true, at_start, times: None };
         }
