@@ -7,6 +7,7 @@
 
 mod coverage;
 mod error;
+pub mod live;
 mod scheduler;
 mod segments;
 mod transcriber;
@@ -14,7 +15,7 @@ pub mod vad;
 pub mod windows;
 
 pub use error::SpeechError;
-pub use scheduler::{Lane, Scheduler, WindowRequest};
+pub use scheduler::{Lane, Reply, Scheduler, WindowRequest};
 pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};
 
 pub use hark_whisper::cpu::Isa;

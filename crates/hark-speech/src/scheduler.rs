@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -43,8 +42,11 @@ pub struct WindowRequest {
     /// The owner's number for the window, sent back with the outcome.
     pub tag: usize,
     /// Where the outcome goes.
-    pub reply: Sender<(usize, Outcome)>,
+    pub reply: Reply,
 }
+
+/// Hears the outcome of a window by its tag, on the engine's thread: it must be quick.
+pub type Reply = Arc<dyn Fn(usize, Outcome) + Send + Sync>;
 
 /// Slots that the lanes below must leave free for this one and higher: a clip or a live window never waits for a
 /// slot that a long file holds.
@@ -168,7 +170,7 @@ impl Scheduler {
         handle.as_ref().is_some_and(|handle| !handle.is_finished())
     }
 
-    /// Queues a window; its outcome comes through `request.reply`, or the sender is dropped if the engine stops.
+    /// Queues a window; its outcome comes through `request.reply`, which is dropped without a word if the engine stops.
     pub fn submit(&self, request: WindowRequest) {
         let mut waiting = self.shared.lock();
         waiting.lanes.entry(request.lane).or_default().push(request);
@@ -180,7 +182,7 @@ impl Scheduler {
 /// A window that the engine decodes, and where its outcome goes.
 struct Pending {
     tag: usize,
-    reply: Sender<(usize, Outcome)>,
+    reply: Reply,
     cancelled: Arc<AtomicBool>,
 }
 
@@ -233,8 +235,7 @@ impl Shared {
             };
             for (id, outcome) in engine.step(least_lane) {
                 if let Some(window) = pending.remove(&id) {
-                    // A receiver that is gone has stopped waiting.
-                    let _ = window.reply.send((window.tag, outcome));
+                    (window.reply)(window.tag, outcome);
                 }
             }
         }
@@ -244,7 +245,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
 
     fn request(owner: u64, lane: Lane, tag: usize) -> WindowRequest {
         WindowRequest {
@@ -255,7 +255,7 @@ mod tests {
             options: Arc::new(DecodeOptions::default()),
             cancelled: Arc::new(AtomicBool::new(false)),
             tag,
-            reply: channel().0,
+            reply: Arc::new(|_, _| {}),
         }
     }
 

@@ -64,10 +64,15 @@ fn outside(gaps: &[(f64, f64)], mut start: f64, mut end: f64) -> (f64, f64) {
 fn ends_before(first: &Word, last: &Word, next: &Word) -> bool {
     let pause = next.start - last.end;
     let length = last.end - first.start;
-    let stop =
-        last.word.ends_with(['.', '?', '!', '。', '？', '！', '…', '।', '؟', '۔']) && !is_abbreviation(&last.word);
+    let stop = ends_sentence(&last.word);
     let comma = last.word.ends_with([',', ';', ':', '，', '、', '；', '：', '،', '-', '—']);
     stop || pause >= LONG_PAUSE || (length >= LONG_SEGMENT && (comma || pause >= BREATH)) || length >= LONGEST_SEGMENT
+}
+
+/// Whether a text ends a sentence.
+pub fn ends_sentence(text: &str) -> bool {
+    let last_word = text.trim_end().rsplit(' ').next().unwrap_or_default();
+    last_word.ends_with(['.', '?', '!', '。', '？', '！', '…', '।', '؟', '۔']) && !is_abbreviation(last_word)
 }
 
 /// Titles and initials end in a full stop without ending a sentence.
@@ -108,6 +113,6 @@ pub fn straighten(segments: &mut [Segment]) {
 }
 
 /// Times are told to the millisecond.
-fn round(seconds: f64) -> f64 {
+pub fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
 use hark_api::TranscriptionResult;
 use hark_media::{AudioStream, SAMPLE_RATE, Source};
@@ -17,7 +17,7 @@ use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::scheduler::{Lane, Scheduler, WindowRequest};
+use crate::scheduler::{Lane, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
 use crate::vad::{SileroVad, VadStream};
 use crate::windows::{Window, WindowCutter, WindowOptions};
@@ -155,12 +155,12 @@ pub struct Transcription {
 /// A loaded model that transcribes any number of recordings at once; clones share it.
 #[derive(Clone)]
 pub struct Transcriber {
-    scheduler: Scheduler,
-    vad: Arc<SileroVad>,
-    mel: Arc<LogMel>,
-    tokenizer: Arc<Tokenizer>,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) vad: Arc<SileroVad>,
+    pub(crate) mel: Arc<LogMel>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
     backend_name: Arc<str>,
-    model_name: Arc<str>,
+    pub(crate) model_name: Arc<str>,
 }
 
 impl Transcriber {
@@ -270,7 +270,7 @@ struct Recording<'a> {
     votes: BTreeMap<String, f32>,
     voters: usize,
     replies: Receiver<(usize, Outcome)>,
-    reply_to: Sender<(usize, Outcome)>,
+    reply_to: Reply,
     unwanted: Arc<AtomicBool>,
     /// Windows that are not decoded yet, by number.
     outstanding: BTreeMap<usize, Outstanding>,
@@ -292,7 +292,9 @@ impl<'a> Recording<'a> {
         if request.task == Task::Translate && !tokenizer.is_multilingual() {
             return Err(SpeechError::EnglishOnly("translation"));
         }
-        let (reply_to, replies) = channel();
+        let (sender, replies) = channel();
+        // A receiver that is gone has stopped waiting.
+        let reply_to: Reply = Arc::new(move |tag, outcome| drop(sender.send((tag, outcome))));
         let mut prompt = Vec::new();
         for text in [&request.hotwords, &request.prompt].into_iter().flatten() {
             prompt.extend(tokenizer.encode(&format!(" {}", text.trim())));
@@ -434,7 +436,7 @@ impl<'a> Recording<'a> {
             options,
             cancelled: Arc::clone(&self.unwanted),
             tag,
-            reply: self.reply_to.clone(),
+            reply: Arc::clone(&self.reply_to),
         });
     }
 
@@ -565,10 +567,10 @@ fn part_of(window: &Window, from: f64, to: f64) -> Window {
 const LEAST_LOG_PROB_OF_A_SECOND_LOOK: f32 = -1.0;
 
 /// Samples of an encoder frame.
-const SAMPLES_A_FRAME: usize = 320;
+pub(crate) const SAMPLES_A_FRAME: usize = 320;
 
 /// The code of a language given by code or name.
-fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {
+pub(crate) fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {
     let code = hark_whisper::languages::find(given).map_or(given, |language| language.code);
     if !tokenizer.is_multilingual() {
         return if code == "en" {

@@ -1,0 +1,43 @@
+//! How soon and how often a live session looks at its sound.
+
+/// The constants of a live session, in seconds. `docs/live.md` says how they were chosen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LivePolicy {
+    /// New sound before the next pass, at least; more when more came during the last one.
+    pub interval: f64,
+    /// A word is settled when it ends this long before the end of the sound…
+    pub hold: f64,
+    /// …or this long, without having been heard by the pass before.
+    pub sure_hold: f64,
+    /// Silence that ends an utterance.
+    pub end_silence: f64,
+    /// A longer silence parts what was said before from what comes: until then they are looked at together.
+    pub longest_pause: f64,
+    /// From this length on the settled beginning of an utterance is cut off at the end of a sentence…
+    pub trim_from: f64,
+    /// …and from this one on at any settled word.
+    pub trim_anywhere_from: f64,
+    /// Settled words wait this long for the end of their phrase.
+    pub phrase_wait: f64,
+    /// Most tokens of the text before that a pass is told.
+    pub most_prompt: usize,
+    /// Hypotheses followed.
+    pub beam: usize,
+}
+
+impl Default for LivePolicy {
+    fn default() -> Self {
+        LivePolicy {
+            interval: 0.4,
+            hold: 0.6,
+            sure_hold: 1.4,
+            end_silence: 0.6,
+            longest_pause: 3.0,
+            trim_from: 20.0,
+            trim_anywhere_from: 25.0,
+            phrase_wait: 0.6,
+            most_prompt: 60,
+            beam: 5,
+        }
+    }
+}

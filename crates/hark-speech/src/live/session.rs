@@ -1,0 +1,543 @@
+//! One live session: sound in, events out.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use hark_api::{Segment, TranscriptionResult, Word};
+use hark_media::SAMPLE_RATE;
+use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
+
+use super::endpoint::Endpointer;
+use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
+use crate::SpeechError;
+use crate::scheduler::{Lane, Reply, WindowRequest};
+use crate::segments::{ends_sentence, round, straighten};
+use crate::transcriber::{SAMPLES_A_FRAME, Transcriber, known_language};
+use crate::vad::VadStream;
+
+/// Sound kept before speech: the network notices soft beginnings a little late.
+const LEAD: u64 = SAMPLE_RATE as u64 * 2 / 5;
+/// Sound behind the last speech that the last pass of an utterance must have heard.
+const TAIL: u64 = SAMPLE_RATE as u64 / 5;
+/// The longest stretch of sound that a pass looks at.
+const MOST_SOUND: u64 = SAMPLE_RATE as u64 * 28;
+/// Speech behind the last word of an utterance's text that is taken for passed over, in seconds…
+const PASSED_OVER_AT_END: f64 = 1.2;
+/// …and while the utterance goes on.
+const PASSED_OVER: f64 = 3.5;
+/// A language is settled by a pass that is this sure, or by the end of an utterance.
+const SURE: f32 = 0.8;
+
+/// A live session; see [`crate::live`].
+pub struct LiveSession {
+    transcriber: Transcriber,
+    policy: LivePolicy,
+    options: DecodeOptions,
+    language: Option<String>,
+    owner: u64,
+    replies: Receiver<Outcome>,
+    reply_to: Reply,
+    unwanted: Arc<AtomicBool>,
+    vad: VadStream,
+    ends: Endpointer,
+    /// The sound that is not done with, and the session's number of its first sample.
+    sound: Vec<f32>,
+    first: u64,
+    pass: Option<Pass>,
+    /// Where the sound of the last pass ended.
+    looked_until: u64,
+    /// Seconds of sound that came while the last pass was under way.
+    took: f64,
+    /// Words of the sound that are settled: their tokens are the beginning of the next pass's text.
+    settled: Vec<TimedWord>,
+    /// How many of them have been told.
+    told_words: usize,
+    /// Words behind the settled ones, as the last pass heard them.
+    loose: Vec<TimedWord>,
+    /// Tokens of the text before the sound.
+    before: Vec<u32>,
+    /// Whether the utterance must end now, whoever speaks.
+    flushing: bool,
+    finishing: bool,
+    finished: bool,
+    /// What was told, each with its text as decoded.
+    told: Vec<(LiveText, String)>,
+    events: VecDeque<LiveEvent>,
+    last_partial: String,
+}
+
+/// A look at the sound that the engine is busy with.
+struct Pass {
+    /// First sample and the one after the last.
+    samples: (u64, u64),
+    /// Whether the utterance ends with it.
+    is_last: bool,
+    /// Whether the sound was cut at [`MOST_SOUND`], not at its end.
+    is_cut: bool,
+}
+
+/// A word on the session's clock.
+#[derive(Debug, Clone)]
+struct TimedWord {
+    /// As decoded, with its leading space.
+    text: String,
+    tokens: Vec<u32>,
+    start: f64,
+    end: f64,
+    confidence: f32,
+}
+
+impl LiveSession {
+    /// A session that calls `wake`, from any thread, when there is something to poll for.
+    pub fn new(
+        transcriber: &Transcriber,
+        options: &LiveOptions,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Self, SpeechError> {
+        let tokenizer = &transcriber.tokenizer;
+        let language = match options.language.as_deref().map(str::trim) {
+            None | Some("" | "auto") if tokenizer.is_multilingual() => None,
+            None | Some("" | "auto") => Some("en".to_owned()),
+            Some(given) => Some(known_language(tokenizer, given)?),
+        };
+        if options.task == hark_whisper::decode::Task::Translate && !tokenizer.is_multilingual() {
+            return Err(SpeechError::EnglishOnly("translation"));
+        }
+        let mut prompt = Vec::new();
+        for text in [&options.hotwords, &options.prompt].into_iter().flatten() {
+            prompt.extend(tokenizer.encode(&format!(" {}", text.trim())));
+        }
+        let (sender, replies) = channel();
+        let sender = Mutex::new(sender);
+        let reply_to: Reply = Arc::new(move |_, outcome| {
+            // A session that is gone does not listen any more.
+            let _ = sender.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(outcome);
+            wake();
+        });
+        Ok(LiveSession {
+            policy: options.policy.clone(),
+            options: DecodeOptions {
+                task: options.task,
+                beam: options.policy.beam,
+                temperatures: vec![0.0],
+                words: true,
+                prompt,
+                ..DecodeOptions::default()
+            },
+            language,
+            owner: transcriber.scheduler.new_owner(),
+            replies,
+            reply_to,
+            unwanted: Arc::new(AtomicBool::new(false)),
+            vad: VadStream::leveled(&transcriber.vad),
+            ends: Endpointer::default(),
+            sound: Vec::new(),
+            first: 0,
+            pass: None,
+            looked_until: 0,
+            took: 0.0,
+            settled: Vec::new(),
+            told_words: 0,
+            loose: Vec::new(),
+            before: Vec::new(),
+            flushing: false,
+            finishing: false,
+            finished: false,
+            told: Vec::new(),
+            events: VecDeque::new(),
+            last_partial: String::new(),
+            transcriber: transcriber.clone(),
+        })
+    }
+
+    /// Takes the next samples.
+    pub fn push(&mut self, samples: &[f32]) {
+        let mut probabilities = Vec::new();
+        self.vad.push(samples, &mut probabilities);
+        self.sound.extend_from_slice(samples);
+        self.ends.push(&probabilities);
+        self.forget_silence();
+    }
+
+    /// Ends what is being said, whoever speaks on.
+    pub fn flush(&mut self) {
+        self.flushing = true;
+    }
+
+    /// No more sound will come: the last event will be [`LiveEvent::Final`].
+    pub fn finish(&mut self) {
+        self.finishing = true;
+    }
+
+    /// Whether [`LiveEvent::Final`] has been told.
+    pub fn is_finished(&self) -> bool {
+        self.finished && self.events.is_empty()
+    }
+
+    /// Whether the engine is looking at the sound.
+    pub fn is_busy(&self) -> bool {
+        self.pass.is_some()
+    }
+
+    /// Seconds of sound that came.
+    pub fn heard(&self) -> f64 {
+        seconds(self.end())
+    }
+
+    /// Seconds of sound that wait to be looked at for the first time: a sender may be asked to wait when they are many.
+    pub fn backlog(&self) -> f64 {
+        if self.ends.is_open() { seconds(self.end().saturating_sub(self.looked_until.max(self.first))) } else { 0.0 }
+    }
+
+    /// What was told so far, as a transcript: for a session that breaks off.
+    pub fn so_far(&self) -> TranscriptionResult {
+        self.result()
+    }
+
+    /// What is new; starts the next look at the sound where one is due. Fails only if the engine is gone.
+    pub fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError> {
+        while let Ok(outcome) = self.replies.try_recv() {
+            self.absorb(outcome);
+        }
+        if !self.transcriber.scheduler.is_running() {
+            return Err(SpeechError::EngineStopped);
+        }
+        if self.pass.is_none() && !self.finished {
+            self.next_pass();
+        }
+        Ok(self.events.drain(..).collect())
+    }
+
+    /// The sample after the last that came.
+    fn end(&self) -> u64 {
+        self.first + self.sound.len() as u64
+    }
+
+    /// Drops sound in which nobody speaks.
+    fn forget_silence(&mut self) {
+        if self.ends.is_open() || self.pass.is_some() {
+            return;
+        }
+        let keep_from = self.ends.began().min(self.end()).saturating_sub(LEAD);
+        if self.settled.is_empty() {
+            self.drop_until(keep_from);
+        } else if self.ends.silence() >= samples(self.policy.longest_pause) {
+            // What is said next has little to do with what was said.
+            self.cut(keep_from, self.settled.len());
+        }
+    }
+
+    fn drop_until(&mut self, sample: u64) {
+        let count = (sample.saturating_sub(self.first) as usize).min(self.sound.len());
+        self.sound.drain(..count);
+        self.first += count as u64;
+    }
+
+    /// Starts a pass if one is due, or ends an utterance or the session that needs none.
+    fn next_pass(&mut self) {
+        let end = self.end();
+        if !self.ends.is_open() {
+            self.flushing = false;
+            if self.finishing {
+                self.tell_settled(true);
+                self.finished = true;
+                self.events.push_back(LiveEvent::Final(Box::new(self.result())));
+            }
+            return;
+        }
+        let silence = self.ends.silence() >= samples(self.policy.end_silence);
+        let over = silence || self.flushing || self.finishing;
+        let spoken_until = (self.ends.ended() + TAIL).min(end);
+        if over && self.looked_until >= spoken_until {
+            if !self.look_behind_the_text() {
+                self.end_utterance();
+            }
+            return self.next_pass();
+        }
+        let is_cut = end - self.first > MOST_SOUND;
+        let until = if is_cut { self.first + MOST_SOUND } else { end };
+        let interval = self.policy.interval.max(self.took);
+        let fresh = until.saturating_sub(self.looked_until.max(self.ends.began()));
+        if over || is_cut || fresh >= samples(interval) {
+            self.start_pass(until, over && !is_cut, is_cut);
+        }
+    }
+
+    fn start_pass(&mut self, until: u64, is_last: bool, is_cut: bool) {
+        let sound = &self.sound[..(until - self.first) as usize];
+        let mel_table = &self.transcriber.mel;
+        let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * mel_table.n_mels()];
+        mel_table.window(sound, &mut mel);
+        let language = match &self.language {
+            Some(code) => Language::Known(code.clone()),
+            None => Language::Detect { sure_from: 0.0 },
+        };
+        let mut prompt = self.options.prompt.clone();
+        prompt.extend(&self.before[self.before.len().saturating_sub(self.policy.most_prompt)..]);
+        let prefix = self.settled.iter().flat_map(|word| &word.tokens).copied().collect();
+        let mut options = DecodeOptions { language, prompt, prefix, ..self.options.clone() };
+        if is_last || is_cut {
+            // Nothing comes after it that could put a doubtful text right.
+            options.temperatures = DecodeOptions::default().temperatures;
+        }
+        self.transcriber.scheduler.submit(WindowRequest {
+            owner: self.owner,
+            lane: Lane::Live,
+            mel,
+            frames: sound.len().div_ceil(SAMPLES_A_FRAME).min(1500),
+            options: Arc::new(options),
+            cancelled: Arc::clone(&self.unwanted),
+            tag: 0,
+            reply: Arc::clone(&self.reply_to),
+        });
+        self.pass = Some(Pass { samples: (self.first, until), is_last, is_cut });
+    }
+
+    fn absorb(&mut self, outcome: Outcome) {
+        let Some(pass) = self.pass.take() else { return };
+        self.took = seconds(self.end() - pass.samples.1);
+        self.looked_until = pass.samples.1;
+        let Outcome::Decoded(decoded) = outcome else { return };
+        if self.language.is_none() && (decoded.language_probability >= SURE || pass.is_last) && !decoded.text.is_empty()
+        {
+            self.language = Some(decoded.language.clone());
+        }
+        // A text that repeats itself says nothing; the next pass may do better.
+        if decoded.compression <= self.options.most_compression || pass.is_last || pass.is_cut {
+            self.settle(&pass, &decoded);
+        }
+        if pass.is_cut {
+            // The sound goes on before the word that may have been cut in two.
+            let halved = if self.loose.len() > 1 { self.loose.pop() } else { None };
+            self.settle_loose();
+            let at = halved.map_or(pass.samples.1, |word| samples(word.start).min(pass.samples.1));
+            self.tell_settled(true);
+            self.cut(at, self.settled.len());
+            self.looked_until = self.first;
+        } else {
+            self.tell_settled(false);
+            self.trim();
+        }
+        self.tell_partial();
+    }
+
+    /// Takes a pass's words: settles those that are far enough behind the end of its sound.
+    fn settle(&mut self, pass: &Pass, decoded: &Decoded) {
+        let words = self.new_words(pass, decoded);
+        let end = seconds(pass.samples.1);
+        let before = std::mem::replace(&mut self.loose, words);
+        let mut count = 0;
+        for (index, word) in self.loose.iter().enumerate() {
+            let heard_twice = before.get(index).is_some_and(|other| other.tokens == word.tokens);
+            let behind = end - word.end;
+            let sure = behind >= self.policy.sure_hold || heard_twice && behind >= self.policy.hold;
+            // What ends the text so far may yet be another word's beginning.
+            if !sure || index + 1 == self.loose.len() && !pass.is_last {
+                break;
+            }
+            count = index + 1;
+        }
+        self.settled.extend(self.loose.drain(..count));
+    }
+
+    /// The words behind the settled ones.
+    fn new_words(&self, pass: &Pass, decoded: &Decoded) -> Vec<TimedWord> {
+        let known: usize = self.settled.iter().map(|word| word.tokens.len()).sum();
+        let start = seconds(pass.samples.0);
+        let mut words = Vec::new();
+        for word in decoded.words.iter().filter(|word| word.tokens.end > known) {
+            let tokens = word.tokens.start.max(known)..word.tokens.end;
+            let tokens = decoded.tokens.get(tokens).unwrap_or_default().to_vec();
+            // Of a word that began in the settled text only the rest is new: its punctuation.
+            let is_rest = word.tokens.start < known;
+            words.push(TimedWord {
+                text: if is_rest { self.transcriber.tokenizer.decode(&tokens) } else { word.text.clone() },
+                tokens,
+                start: start + if is_rest { word.end } else { word.start },
+                end: start + word.end,
+                confidence: word.probability,
+            });
+        }
+        words
+    }
+
+    /// Settles everything that the last pass heard.
+    fn settle_loose(&mut self) {
+        self.settled.append(&mut self.loose);
+    }
+
+    /// At the end of an utterance, or long after the last word: is there speech that the text passes over? Then the sound
+    /// behind the text is looked at by itself.
+    fn look_behind_the_text(&mut self) -> bool {
+        let over = self.ends.silence() >= samples(self.policy.end_silence) || self.flushing || self.finishing;
+        let Some(last) = self.loose.last().or(self.settled.last()) else { return false };
+        let unheard = seconds(self.ends.ended().min(self.looked_until)) - last.end;
+        if unheard < if over { PASSED_OVER_AT_END } else { PASSED_OVER } {
+            return false;
+        }
+        let cut = samples(last.end + 0.1);
+        self.settle_loose();
+        self.tell_settled(true);
+        self.cut(cut, self.settled.len());
+        self.looked_until = self.first;
+        true
+    }
+
+    /// The last pass of an utterance has heard all of it.
+    fn end_utterance(&mut self) {
+        self.settle_loose();
+        self.tell_settled(true);
+        self.tell_partial();
+        if self.flushing || self.finishing {
+            self.cut(self.end(), self.settled.len());
+        }
+        self.ends.close();
+        self.flushing = false;
+        self.forget_silence();
+    }
+
+    /// Drops the sound before `sample` with its `words` settled words, which become the text before.
+    fn cut(&mut self, sample: u64, words: usize) {
+        self.drop_until(sample);
+        self.before.extend(self.settled.drain(..words).flat_map(|word| word.tokens));
+        self.told_words = self.told_words.saturating_sub(words);
+        self.before.drain(..self.before.len().saturating_sub(self.policy.most_prompt));
+    }
+
+    /// Cuts off the settled beginning of a long utterance.
+    fn trim(&mut self) {
+        if self.look_behind_the_text() {
+            return;
+        }
+        let length = seconds(self.looked_until.saturating_sub(self.first));
+        if length < self.policy.trim_from {
+            return;
+        }
+        let next_start = |index: usize| {
+            let next = self.settled.get(index + 1).or(self.loose.first());
+            next.map_or(self.settled[index].end, |next| next.start)
+        };
+        let told = self.told_words;
+        let sentence = (0..told).rfind(|&index| ends_sentence(&self.settled[index].text));
+        // Without a sentence's end: at the longest pause of the later half.
+        let anywhere = || {
+            (told / 2..told).max_by(|&a, &b| {
+                let pause = |index: usize| next_start(index) - self.settled[index].end;
+                pause(a).total_cmp(&pause(b))
+            })
+        };
+        let at = sentence.or_else(|| if length >= self.policy.trim_anywhere_from { anywhere() } else { None });
+        if let Some(index) = at {
+            let middle = (self.settled[index].end + next_start(index)) / 2.0;
+            self.cut(samples(middle), index + 1);
+        }
+    }
+
+    /// Tells settled words: whole sentences, or whatever has waited long enough, or everything.
+    fn tell_settled(&mut self, everything: bool) {
+        let waiting = &self.settled[self.told_words..];
+        let Some(first) = waiting.first() else { return };
+        let waited = seconds(self.looked_until) - first.end;
+        let count = if everything || waited >= self.policy.sure_hold + self.policy.phrase_wait {
+            waiting.len()
+        } else {
+            waiting.iter().rposition(|word| ends_sentence(&word.text)).map_or(0, |last| last + 1)
+        };
+        let told = &waiting[..count];
+        let (Some(first), Some(last)) = (told.first(), told.last()) else { return };
+        let raw: String = told.iter().map(|word| word.text.as_str()).collect();
+        let mut words: Vec<Word> = Vec::new();
+        for word in told.iter().filter(|word| !word.text.trim().is_empty()) {
+            let is_rest = !word.text.starts_with(' ') && word.text.chars().all(|c| c.is_ascii_punctuation());
+            match words.last_mut().filter(|_| is_rest) {
+                Some(before) => before.word.push_str(word.text.trim()),
+                None => words.push(Word {
+                    word: word.text.trim().to_owned(),
+                    start: round(word.start),
+                    end: round(word.end),
+                    confidence: word.confidence,
+                }),
+            }
+        }
+        let text = LiveText {
+            text: raw.trim().to_owned(),
+            start: round(first.start),
+            end: round(last.end),
+            confidence: words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32,
+            words,
+            language: self.language.clone().unwrap_or_default(),
+            ends_utterance: everything,
+        };
+        self.told_words += count;
+        // Punctuation that comes after its word was told is too late.
+        if text.text.chars().any(char::is_alphanumeric) {
+            self.told.push((text.clone(), raw));
+            self.events.push_back(LiveEvent::Text(text));
+        }
+    }
+
+    /// Tells the text behind what was told, if it changed.
+    fn tell_partial(&mut self) {
+        let words = || self.settled[self.told_words..].iter().chain(&self.loose);
+        let text = words().map(|word| word.text.as_str()).collect::<String>().trim().to_owned();
+        if text == self.last_partial {
+            return;
+        }
+        let start = words().next().map_or(seconds(self.looked_until), |word| word.start);
+        self.last_partial.clone_from(&text);
+        self.events.push_back(LiveEvent::Partial { text, start: round(start) });
+    }
+
+    /// Everything that was told: texts joined to segments that end where an utterance or a sentence does.
+    fn result(&self) -> TranscriptionResult {
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut goes_on = false;
+        for (text, raw) in &self.told {
+            match segments.last_mut().filter(|_| goes_on) {
+                Some(segment) => {
+                    segment.text.push_str(raw);
+                    segment.end = text.end;
+                    segment.words.extend(text.words.iter().cloned());
+                }
+                None => segments.push(Segment {
+                    start: text.start,
+                    end: text.end,
+                    text: raw.trim_start().to_owned(),
+                    words: text.words.clone(),
+                    ..Segment::default()
+                }),
+            }
+            goes_on = !(text.ends_utterance || ends_sentence(&text.text));
+        }
+        for segment in &mut segments {
+            let words = segment.words.len().max(1) as f32;
+            segment.confidence = segment.words.iter().map(|word| word.confidence).sum::<f32>() / words;
+            segment.text.truncate(segment.text.trim_end().len());
+        }
+        straighten(&mut segments);
+        TranscriptionResult {
+            text: segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
+            language: self.language.clone().unwrap_or_default(),
+            duration: round(self.heard()),
+            segments,
+            speakers: Vec::new(),
+            model: self.transcriber.model_name.to_string(),
+        }
+    }
+}
+
+impl Drop for LiveSession {
+    fn drop(&mut self) {
+        self.unwanted.store(true, Ordering::SeqCst);
+    }
+}
+
+fn seconds(sample: u64) -> f64 {
+    sample as f64 / f64::from(SAMPLE_RATE)
+}
+
+fn samples(seconds: f64) -> u64 {
+    (seconds * f64::from(SAMPLE_RATE)) as u64
+}
