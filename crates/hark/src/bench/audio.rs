@@ -154,6 +154,18 @@ pub fn cut(source: &Path, start: f64, seconds: f64, target: &Path) -> Result<(),
     output.finish()
 }
 
+/// The samples of a file that the benchmark wrote: 16 kHz, mono, 16 bit.
+pub fn samples_of(path: &Path) -> Result<Vec<f32>, BenchError> {
+    let layout = wav_layout(path)?;
+    if layout.bytes_per_second != RATE * 2 {
+        let why = "this benchmark needs 16 kHz mono 16-bit speech".to_owned();
+        return Err(BenchError::Wav { path: path.to_owned(), why });
+    }
+    let bytes = std::fs::read(path).map_err(|source| BenchError::File { path: path.to_owned(), source })?;
+    let data = &bytes[layout.data_at as usize..][..layout.data_bytes as usize];
+    Ok(data.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0).collect())
+}
+
 /// A 16 kHz mono 16-bit WAV file in the making.
 pub struct WavWriter {
     path: PathBuf,

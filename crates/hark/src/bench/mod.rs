@@ -8,6 +8,7 @@ mod driver;
 mod english;
 mod error;
 mod kernels;
+mod live;
 mod measure;
 mod noise;
 mod numbers;
@@ -42,6 +43,8 @@ enum BenchCommand {
     Kernels(kernels::KernelsArgs),
     /// What the service costs around its engine, and what it survives
     Service(service::ServiceArgs),
+    /// How late words come while people speak, in one session and in many
+    Live(live::LiveArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
@@ -54,6 +57,7 @@ pub fn run(args: Vec<String>) -> Result<(), CliError> {
         BenchCommand::Transcribe(args) => transcribe::run(&args),
         BenchCommand::Kernels(args) => kernels::run(&args),
         BenchCommand::Service(args) => service::run(&args),
+        BenchCommand::Live(args) => live::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
     };
     done.map_err(|error| CliError::Failed(error.to_string()))
