@@ -60,7 +60,7 @@ pub struct Blob {
     pub size: u64,
     /// Whether it is sealed at rest.
     pub is_sealed: bool,
-    /// SHA-256 of its bytes, known when it was just uploaded.
+    /// SHA-256 of its bytes, known when it was just uploaded and its hash was wanted.
     pub sha256: Option<[u8; 32]>,
 }
 

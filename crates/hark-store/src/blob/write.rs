@@ -45,32 +45,39 @@ struct Writer {
 
 /// What happens to bytes before they are written.
 pub(super) struct Stream {
-    hash: Sha256,
+    /// None when nobody asks for it.
+    hash: Option<Sha256>,
     sealing: Option<Sealing>,
     buffer: Vec<u8>,
 }
 
 impl Stream {
     fn new(sealing: Option<Sealing>) -> Stream {
-        Stream { hash: Sha256::new(), sealing, buffer: Vec::new() }
+        Stream { hash: Some(Sha256::new()), sealing, buffer: Vec::new() }
+    }
+
+    pub(super) fn without_hash(&mut self) {
+        self.hash = None;
     }
 
     /// What to write for these bytes.
     pub(super) fn push<'a>(&'a mut self, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        self.hash.update(bytes);
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
         let Some(sealing) = &mut self.sealing else { return Ok(bytes) };
         self.buffer.clear();
         sealing.push(bytes, &mut self.buffer)?;
         Ok(&self.buffer)
     }
 
-    /// What to write last, and the hash of all that was pushed.
-    pub(super) fn finish(self) -> Result<(Vec<u8>, [u8; 32])> {
+    /// What to write last, and the hash of all that was pushed, where it was wanted.
+    pub(super) fn finish(self) -> Result<(Vec<u8>, Option<[u8; 32]>)> {
         let mut last = Vec::new();
         if let Some(sealing) = self.sealing {
             sealing.finish(&mut last)?;
         }
-        Ok((last, self.hash.finalize().into()))
+        Ok((last, self.hash.map(|hash| hash.finalize().into())))
     }
 }
 
@@ -82,7 +89,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<[u8; 32]> {
+    fn finish(mut self) -> Result<Option<[u8; 32]>> {
         let (last, hash) = self.stream.finish()?;
         self.file.write(&last)?;
         self.file.finish()?;
@@ -136,6 +143,18 @@ impl Upload {
     /// Bytes so far.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Does without the recording's hash, a third of the work of an upload. Only before the first piece.
+    pub fn without_hash(mut self) -> Self {
+        debug_assert_eq!(self.size, 0, "nothing was written yet");
+        match &mut self.state {
+            Some(State::Idle(writer)) => writer.stream.without_hash(),
+            #[cfg(feature = "object-store")]
+            Some(State::Remote(writer)) => writer.without_hash(),
+            Some(State::Writing(_)) | None => {}
+        }
+        self
     }
 
     /// Adds a piece. Waits while the disk is behind, so that memory stays bounded.
@@ -192,7 +211,7 @@ impl Upload {
             account: self.account,
             size: self.size,
             is_sealed: self.is_sealed,
-            sha256: Some(hash),
+            sha256: hash,
         })
     }
 }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::fields::{Form, Wanted, checkpoint, model};
 use crate::app::App;
 use crate::error::Failure;
+use crate::idempotent;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
 use crate::recording::Unclaimed;
@@ -27,7 +28,7 @@ pub(crate) struct Received<Layout> {
     /// What to call the transcript.
     pub(crate) title: String,
     pub(crate) recording: Unclaimed,
-    /// What makes the request what it is: its fields and its bytes.
+    /// What makes the request what it is: its fields and, where it has a name, its bytes.
     pub(crate) fingerprint: Vec<u8>,
 }
 
@@ -44,12 +45,17 @@ pub(crate) async fn receive<F: Form>(
     if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
         return Err(too_large(plan));
     }
+    // Only a request that may be repeated is compared with its repeats.
+    let is_named = idempotent::key(headers)?.is_some();
     let mut fields = F::default();
     let mut file: Option<(Upload, String)> = None;
     while let Some(part) = form.next_part().await? {
         if part.name == "file" {
             refuse_second(file.is_some(), "file")?;
             let mut upload = app.store.upload(caller.account(app)).await?;
+            if !is_named {
+                upload = upload.without_hash();
+            }
             store(app, &mut form, &mut upload, plan).await?;
             file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
         } else if let Some(longest) = F::longest(&part.name) {
