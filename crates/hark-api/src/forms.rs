@@ -2,12 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 
 /// The form of `POST /v1/transcribe`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscribeForm {
     /// Audio or video.
-    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
     /// The model; `large-v3-turbo` when not given. `GET /v1/models` lists them.
     #[schema(default = "large-v3-turbo")]
@@ -16,7 +17,7 @@ pub struct TranscribeForm {
     #[schema(default = "auto")]
     pub language: Option<String>,
     /// Whether to tell speakers apart.
-    #[schema(default = true)]
+    #[schema(schema_with = diarize)]
     pub diarize: Option<bool>,
     /// How many speakers there are; 0 finds out.
     #[schema(default = 0, minimum = 0, maximum = 100)]
@@ -31,14 +32,33 @@ pub struct TranscribeForm {
     #[schema(max_length = 4000)]
     pub hotwords: Option<String>,
     /// Whether to write English whatever is spoken.
-    #[schema(default = false)]
+    #[schema(schema_with = translate)]
     pub translate: Option<bool>,
     /// Whether every word gets its time.
-    #[schema(default = true)]
+    #[schema(schema_with = word_timestamps)]
     pub word_timestamps: Option<bool>,
     /// Where to send the result once it is there; refused unless the server allows it.
     #[schema(max_length = 2000)]
     pub webhook_url: Option<String>,
+}
+
+/// A yes or no as forms write it: `true`, `false`, `1` or `0`.
+fn yes_or_no(description: &str, default: bool) -> Object {
+    let both = SchemaType::Array(vec![Type::Boolean, Type::Integer]);
+    let answer = ObjectBuilder::new().schema_type(both).minimum(Some(0)).maximum(Some(1));
+    answer.description(Some(description)).default(Some(default.into())).build()
+}
+
+fn diarize() -> Object {
+    yes_or_no("Whether to tell speakers apart.", true)
+}
+
+fn translate() -> Object {
+    yes_or_no("Whether to write English whatever is spoken.", false)
+}
+
+fn word_timestamps() -> Object {
+    yes_or_no("Whether every word gets its time.", true)
 }
 
 /// How `POST /v1/transcribe` answers.
@@ -60,7 +80,7 @@ pub enum ResponseFormat {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnhanceForm {
     /// Audio or video.
-    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
 }
 
@@ -68,12 +88,15 @@ pub struct EnhanceForm {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpeakForm {
     /// What to say.
-    #[schema(min_length = 1, max_length = 2000)]
+    #[schema(min_length = 1, max_length = 2000, pattern = r"\S")]
     pub text: String,
     /// A voice sample of 3 to 10 seconds; may also be called `reference`.
-    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub reference_audio: Vec<u8>,
     /// Language code, or `auto`.
-    #[schema(default = "auto")]
+    #[schema(
+        default = "auto",
+        pattern = "^(auto|ar|da|de|el|en|es|fi|fr|he|hi|it|ja|ko|ms|nl|no|pl|pt|ru|sv|sw|tr|zh)$"
+    )]
     pub language: Option<String>,
 }

@@ -41,9 +41,11 @@ pub struct NewKey {
     pub name: Option<String>,
     /// Requests a minute; 60 when not given.
     #[schema(minimum = 1, maximum = 10_000_000)]
+    #[serde(default, deserialize_with = "crate::integer::optional")]
     pub rate_limit: Option<i64>,
     /// Minutes of audio a calendar month; 5000 when not given.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
+    #[serde(default, deserialize_with = "crate::integer::optional")]
     pub monthly_limit_minutes: Option<i64>,
 }
 

@@ -8,6 +8,7 @@ mod datetime;
 mod error;
 mod forms;
 mod health;
+mod integer;
 mod keys;
 mod openai;
 mod reference;

@@ -23,12 +23,12 @@ impl fmt::Debug for Password {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SignUp {
     /// The address; one account each.
-    #[schema(max_length = 254)]
+    #[schema(max_length = 254, format = Email)]
     pub email: String,
     /// The password: 8 to 256 characters.
     pub password: Password,
     /// The language of mails and pages; `en` when not given.
-    #[schema(max_length = 35)]
+    #[schema(max_length = 35, pattern = "^[A-Za-z0-9-]*$")]
     pub lang: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SummarizeRequest {
     /// What to summarize.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, pattern = r"\S")]
     pub text: String,
     /// How.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct SummarizeTranscriptRequest {
 }
 
 /// The body of `POST /v1/translate`: `text` or `texts`, and a target language under either of its names.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TranslateRequest {
     /// One text.
     pub text: Option<String>,
@@ -103,7 +103,7 @@ impl TranslateRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AnalyzeRequest {
     /// What to look at.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, pattern = r"\S")]
     pub text: String,
     /// What to look for.
     pub r#type: AnalysisType,
@@ -138,7 +138,7 @@ pub struct TranscriptAnalyzeRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GenerateRequest {
     /// What to write from.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, pattern = r"\S")]
     pub text: String,
     /// What to write.
     pub r#type: GenerationType,
@@ -169,7 +169,7 @@ pub struct TranscriptGenerateRequest {
 }
 
 /// The body of `POST /v1/embed`: `text` or `texts`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EmbedRequest {
     /// One text or several.
     pub text: Option<EmbedText>,
@@ -178,7 +178,7 @@ pub struct EmbedRequest {
 }
 
 /// One text or several.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EmbedText {
     /// One.
@@ -218,7 +218,7 @@ pub struct Embeddings {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatRequest {
     /// What to ask.
-    #[schema(min_length = 1)]
+    #[schema(min_length = 1, pattern = r"\S")]
     pub question: String,
     /// The conversation to go on with.
     pub session_id: Option<String>,
@@ -250,6 +250,102 @@ pub struct ChatSource {
     pub segment_order: i64,
     /// The same as `relevance`.
     pub score: f32,
+}
+
+/// Requests that need one of several fields, as the document describes them: each variant is a way to write one.
+mod ways {
+    #![allow(dead_code, reason = "they exist for their documentation")]
+
+    use utoipa::openapi::{RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    use super::{EmbedRequest, EmbedText, TranslateRequest};
+
+    /// A text that says something.
+    #[derive(ToSchema)]
+    #[schema(value_type = String, min_length = 1, pattern = r"\S")]
+    struct NotBlank(String);
+
+    /// What to translate: `text` or `texts`, and a target language under either of its names.
+    #[derive(ToSchema)]
+    #[schema(as = TranslateRequest)]
+    #[serde(untagged)]
+    enum Translate {
+        /// One text.
+        One {
+            text: NotBlank,
+            /// Language to translate into.
+            target_language: NotBlank,
+            /// Language of the text; found out when not given.
+            source_language: Option<String>,
+        },
+        /// One text; languages under their other names.
+        OneInShort { text: NotBlank, target: NotBlank, source: Option<String> },
+        /// Several texts.
+        Several {
+            #[schema(min_items = 1)]
+            texts: Vec<NotBlank>,
+            target_language: NotBlank,
+            source_language: Option<String>,
+        },
+        /// Several texts; languages under their other names.
+        SeveralInShort {
+            #[schema(min_items = 1)]
+            texts: Vec<NotBlank>,
+            target: NotBlank,
+            source: Option<String>,
+        },
+    }
+
+    /// What to embed: `text` or `texts`.
+    #[derive(ToSchema)]
+    #[schema(as = EmbedRequest)]
+    #[serde(untagged)]
+    enum Embed {
+        /// One text.
+        One { text: NotBlank },
+        /// Several texts.
+        Several {
+            #[schema(min_items = 1)]
+            text: Vec<NotBlank>,
+        },
+        /// Several texts under the other name.
+        Texts {
+            #[schema(min_items = 1)]
+            texts: Vec<NotBlank>,
+        },
+    }
+
+    /// One text or several.
+    #[derive(ToSchema)]
+    #[schema(as = EmbedText)]
+    #[serde(untagged)]
+    enum OneOrSeveral {
+        /// One text.
+        One(NotBlank),
+        /// Several texts.
+        Several(Vec<NotBlank>),
+    }
+
+    macro_rules! described_by {
+        ($($request:ty: $ways:ty),*) => {
+            $(
+                impl PartialSchema for $request {
+                    fn schema() -> RefOr<Schema> {
+                        <$ways>::schema()
+                    }
+                }
+
+                impl ToSchema for $request {
+                    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+                        <$ways>::schemas(schemas);
+                    }
+                }
+            )*
+        };
+    }
+
+    described_by!(TranslateRequest: Translate, EmbedRequest: Embed, EmbedText: OneOrSeveral);
 }
 
 #[cfg(test)]

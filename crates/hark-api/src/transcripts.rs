@@ -134,7 +134,7 @@ pub struct TranscriptState {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptChange {
     /// A new title.
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, pattern = r"\S")]
     pub title: Option<String>,
     /// Whether everybody with the token may read it.
     pub shared: Option<bool>,
@@ -149,8 +149,10 @@ pub struct TranscriptChange {
 pub struct SegmentChange {
     /// Which segment, counted from 0 in the order of the transcript.
     #[schema(minimum = 0)]
+    #[serde(deserialize_with = "crate::integer::integer")]
     pub index: i64,
     /// Its new text; word times are kept for the words that stay.
+    #[schema(max_length = 100_000)]
     pub text: String,
 }
 

@@ -59,7 +59,8 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
                 "this path takes JSON or nothing: send it with Content-Type: application/json",
             ));
         }
-        parse(&body).map(OptionalJson)
+        // JSON has a word for "nothing", too.
+        parse::<Option<T>>(&body).map(|given| OptionalJson(given.unwrap_or_default()))
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let wrong =
         || Failure::invalid(format!("Idempotency-Key must be 1 to {LONGEST_KEY} visible ASCII characters, sent once"));
     let key = value.to_str().map_err(|_| wrong())?.trim();
-    if values.next().is_some() || !(1..=LONGEST_KEY).contains(&key.len()) {
+    let is_visible = key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if values.next().is_some() || !is_visible || !(1..=LONGEST_KEY).contains(&key.len()) {
         return Err(wrong());
     }
     Ok(Some(key.to_owned()))
@@ -99,6 +100,7 @@ mod tests {
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&["a"]), Ok(Some("a".to_owned())));
         assert_eq!(read(&[" "]), Err(400));
+        assert_eq!(read(&["a\tb"]), Err(400));
         assert_eq!(read(&["a", "b"]), Err(400));
         assert_eq!(read(&[&"a".repeat(256)]), Err(400));
     }

@@ -7,6 +7,7 @@
 mod app;
 mod config;
 mod credentials;
+mod document;
 mod engine;
 mod error;
 mod extract;

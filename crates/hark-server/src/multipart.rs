@@ -124,7 +124,7 @@ impl Multipart {
         let mut whole = BytesMut::new();
         while let Some(block) = self.chunk().await? {
             if whole.len() + block.len() > limit {
-                return Err(Failure::new(ErrorKind::BodyTooLarge, format!("the field `{name}` is too long")));
+                return Err(Failure::invalid(format!("the field `{name}` is too long: it may have {limit} bytes")));
             }
             whole.extend_from_slice(&block);
         }

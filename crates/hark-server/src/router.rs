@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
@@ -62,22 +63,8 @@ pub fn document() -> utoipa::openapi::OpenApi {
     let routes = OpenApiRouter::with_openapi(Document::openapi());
     let mut document = routes.merge(open()).merge(anonymous()).merge(account_only()).into_openapi();
     describe_answers(&mut document);
+    drop_nulls_of_texts(&mut document);
     document
-}
-
-/// Every answer needs a description; that of a plain success is said by its type.
-fn describe_answers(document: &mut utoipa::openapi::OpenApi) {
-    for item in document.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-        let responses = operations.into_iter().flatten().flat_map(|operation| &mut operation.responses.responses);
-        for (status, response) in responses {
-            if let utoipa::openapi::RefOr::T(response) = response
-                && response.description.is_empty()
-            {
-                response.description = if status == "201" { "made" } else { "done" }.to_owned();
-            }
-        }
-    }
 }
 
 /// Anybody, without a look at the credential.

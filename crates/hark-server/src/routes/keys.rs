@@ -42,7 +42,8 @@ pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<A
 ///
 /// The answer is the only place where the whole key is shown.
 #[utoipa::path(post, path = "/v1/keys", tag = "account", operation_id = "createKey", request_body = Option<NewKey>,
-    params(("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, one key")),
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, one key")),
     responses((status = 201, body = CreatedKey), Invalid, Unauthorized, Reused, AnyError), security(("bearer" = [])))]
 pub(crate) async fn create(
     State(app): State<App>,

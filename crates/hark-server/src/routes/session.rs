@@ -270,7 +270,8 @@ async fn find(app: &App, email: &str) -> Result<Option<(Account, Option<String>)
     responses((status = 200, body = Done), Unauthorized, AnyError), security(("bearer" = []), ("session" = [])))]
 pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Identity) -> Result<Response, Failure> {
     if identity.kind() == KeyKind::Service {
-        return Err(Failure::invalid("an API key does not sign out: DELETE /v1/keys/{id} revokes it"));
+        let message = "an API key does not sign out: DELETE /v1/keys/{id} revokes it";
+        return Err(Failure::new(ErrorKind::Forbidden, message));
     }
     match app.store.revoke_key(identity.account(), identity.key()).await {
         // Another request was faster, or this process still remembered a session that another has ended.

@@ -4,6 +4,7 @@ use hark_store::Plan;
 use reqwest::Method;
 use serde_json::json as value;
 
+use crate::document::{Body, Operation, operations};
 use crate::log;
 use crate::server::{Client, Server, hum, json, refusal};
 
@@ -14,33 +15,38 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let sent = owner.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
     let id = sent.headers()["x-transcript-id"].to_str().unwrap().to_owned();
     let key = json(owner.post("/v1/keys", value!({})).await, 201).await["id"].clone();
-    let cases = [
-        (Method::GET, format!("/v1/transcripts/{id}"), None),
-        (Method::PATCH, format!("/v1/transcripts/{id}"), Some(value!({"title": "mine"}))),
-        (Method::GET, format!("/v1/transcripts/{id}/export/txt"), None),
-        (Method::POST, format!("/v1/transcripts/{id}/summarize"), Some(value!({}))),
-        (Method::POST, format!("/v1/transcripts/{id}/analyze"), Some(value!({"type": "topics"}))),
-        (Method::POST, format!("/v1/transcripts/{id}/generate"), Some(value!({"type": "quiz"}))),
-        (Method::POST, format!("/v1/transcripts/{id}/chat"), Some(value!({"question": "who?"}))),
-        (Method::DELETE, format!("/v1/transcripts/{id}"), None),
-        (Method::DELETE, format!("/v1/keys/{key}"), None),
-    ];
-    let send = async |client: &Client, (method, path, body): &(Method, String, Option<serde_json::Value>)| {
-        let request = client.request(method.clone(), path);
-        match body {
-            Some(body) => request.json(body).send().await.unwrap(),
-            None => request.send().await.unwrap(),
+    let document = json(server.anonymous().get("/openapi.json").await, 200).await;
+    let with_ids = operations(&document).into_iter().filter(|operation| operation.path.contains('{'));
+    let (mut closed, open): (Vec<Operation>, Vec<Operation>) = with_ids.partition(|operation| operation.is_closed);
+    // What anybody may ask for with an id is a short list, and no accident.
+    let open: Vec<String> =
+        open.into_iter().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
+    assert_eq!(open, ["GET /v1/shared/{token}", "GET /v1/transcripts/{id}/status"]);
+    assert!(closed.len() >= 9, "{closed:?}");
+    // What deletes comes last, or its owner would find nothing.
+    closed.sort_by_key(|operation| (operation.method == "DELETE", operation.path.clone()));
+    let send = async |client: &Client, operation: &Operation| {
+        let path = match operation.path.split_once("{id}") {
+            Some(("/v1/transcripts/", rest)) => format!("/v1/transcripts/{id}{}", rest.replace("{format}", "txt")),
+            Some(("/v1/keys/", "")) => format!("/v1/keys/{key}"),
+            _ => panic!("{}: say here what its ids are", operation.path),
+        };
+        let request = client.request(operation.method.parse::<Method>().unwrap(), &path);
+        match &operation.body {
+            Body::Nothing => request.send().await.unwrap(),
+            Body::Json(body) => request.json(body).send().await.unwrap(),
+            Body::Form(_) => panic!("{}: no form has an id yet", operation.path),
         }
     };
-    for case in &cases {
-        refusal(send(&stranger, case).await, 404).await;
-        refusal(send(&server.anonymous(), case).await, 401).await;
+    for operation in &closed {
+        refusal(send(&stranger, operation).await, 404).await;
+        refusal(send(&server.anonymous(), operation).await, 401).await;
     }
     assert_eq!(json(stranger.get("/v1/transcripts").await, 200).await["total"], 0);
     // The same requests are possible for their owner, or the test would show nothing.
-    for case in &cases {
-        let status = send(&owner, case).await.status().as_u16();
-        assert!([200, 503].contains(&status), "{case:?}: {status}");
+    for operation in &closed {
+        let status = send(&owner, operation).await.status().as_u16();
+        assert!([200, 503].contains(&status), "{operation:?}: {status}");
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod account;
 mod contract;
+mod document;
 mod errors;
 mod isolation;
 mod limits;

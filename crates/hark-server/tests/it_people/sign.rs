@@ -148,7 +148,7 @@ async fn a_token_is_given_on_request_and_can_be_given_back() {
     refusal(with(Method::GET, "/v1/account").await.unwrap(), 401).await;
     let client = server.account(Plan::Free).await;
     let key = client.request(Method::POST, "/v1/auth/signout").send().await.unwrap();
-    assert!(refusal(key, 400).await.contains("DELETE /v1/keys"));
+    assert!(refusal(key, 403).await.contains("DELETE /v1/keys"));
 }
 
 #[tokio::test]

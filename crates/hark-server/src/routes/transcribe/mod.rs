@@ -48,7 +48,8 @@ pub(crate) struct TranscribeQuery {
 /// 1 credit a minute, rounded up; a failure costs nothing. Without a credential a few a day are free.
 #[utoipa::path(post, path = "/v1/transcribe", tag = "speech", operation_id = "transcribe", params(TranscribeQuery,
         ("Prefer" = Option<String>, Header, description = "respond-async: answer at once"),
-        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
     request_body(content = TranscribeForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),

@@ -16,10 +16,24 @@ use crate::extract::Path;
 use crate::middleware::Identity;
 use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
 
+/// The names of the formats as the document lists them; the handler reads them with [`Format`].
+#[derive(utoipa::ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[allow(dead_code, reason = "it exists for its documentation")]
+enum FormatName {
+    Txt,
+    Srt,
+    Vtt,
+    Json,
+    Csv,
+    Docx,
+    Pdf,
+}
+
 /// A transcript as a file
 #[utoipa::path(get, path = "/v1/transcripts/{id}/export/{format}", tag = "transcripts", operation_id = "exportTranscript",
     params(("id" = i64, Path, description = "the transcript's number"),
-        ("format" = String, Path, description = "txt, srt, vtt, json, csv, docx or pdf")),
+        ("format" = inline(FormatName), Path, description = "which kind of file")),
     responses((status = 200, description = "the file", content(
             (String = "text/plain; charset=utf-8"), (String = "application/x-subrip; charset=utf-8"),
             (String = "text/vtt; charset=utf-8"), (hark_api::TranscriptionResult = "application/json"),
@@ -114,6 +128,13 @@ mod tests {
         assert_eq!(file_name("", "pdf"), "transcript.pdf");
         assert_eq!(file_name("...", "pdf"), "transcript.pdf");
         assert_eq!(file_name("v1.5 of the plan", "txt"), "v1.5 of the plan.txt");
+    }
+
+    #[test]
+    fn every_format_is_documented() {
+        let schema = serde_json::to_value(<FormatName as utoipa::PartialSchema>::schema()).unwrap();
+        let names = Format::ALL.map(Format::extension);
+        assert_eq!(schema["enum"], serde_json::json!(names));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use hark_api::{DateTime, TranscriptPage, TranscriptStatus, TranscriptSummary};
 use hark_store::{Status, TranscriptFilter};
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type};
 
 use super::{wire_language, wire_status};
 use crate::app::App;
@@ -30,11 +31,16 @@ pub(crate) struct ListQuery {
     /// Only those in this language.
     language: Option<String>,
     /// Only those uploaded at this moment or later: a date or a date-time.
-    #[param(value_type = Option<String>)]
+    #[param(schema_with = date_or_date_time)]
     created_after: Option<DateTime>,
     /// Only those uploaded before this moment: a date or a date-time.
-    #[param(value_type = Option<String>)]
+    #[param(schema_with = date_or_date_time)]
     created_before: Option<DateTime>,
+}
+
+fn date_or_date_time() -> Schema {
+    let text = |format| ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(format)));
+    OneOfBuilder::new().item(text(KnownFormat::Date)).item(text(KnownFormat::DateTime)).into()
 }
 
 fn first_page() -> i64 {
