@@ -60,6 +60,7 @@ pub struct EmailPreferencesUpdate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccountUpdate {
     /// Preferences to change.
+    #[serde(deserialize_with = "crate::object::object")]
     pub email_preferences: EmailPreferencesUpdate,
 }
 

@@ -10,6 +10,7 @@ mod forms;
 mod health;
 mod integer;
 mod keys;
+mod object;
 mod openai;
 mod reference;
 mod session;

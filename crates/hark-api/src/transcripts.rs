@@ -141,6 +141,7 @@ pub struct TranscriptChange {
     /// Names for speakers, by label or by the name they have; an empty name takes the name away.
     pub speaker_names: Option<BTreeMap<String, String>>,
     /// Corrected texts of segments.
+    #[serde(default, deserialize_with = "crate::object::list")]
     pub segments: Option<Vec<SegmentChange>>,
 }
 

@@ -40,6 +40,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
             ));
         }
         let body = collect(request.into_body(), app.config.idle_timeout.duration()).await?;
+        object(&body)?;
         parse(&body).map(Json)
     }
 }
@@ -60,7 +61,11 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
             ));
         }
         // JSON has a word for "nothing", too.
-        parse::<Option<T>>(&body).map(|given| OptionalJson(given.unwrap_or_default()))
+        if body.trim_ascii() == b"null" {
+            return Ok(OptionalJson(T::default()));
+        }
+        object(&body)?;
+        parse(&body).map(OptionalJson)
     }
 }
 
@@ -107,6 +112,14 @@ async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
             }
             whole.extend_from_slice(&data);
         }
+    }
+}
+
+/// Refuses what is no object; `serde` would take a list for the fields in their order.
+fn object(body: &[u8]) -> Result<(), Failure> {
+    match body.trim_ascii_start().first() {
+        Some(b'[') => Err(Failure::invalid("the body is not what this path takes: a list, expected an object")),
+        _ => Ok(()),
     }
 }
 

@@ -86,6 +86,8 @@ async fn a_key_is_shown_once_works_and_stops_working_when_revoked() {
     for wrong in [
         value!({"rate_limit": 0}),
         value!({"rate_limit": "60"}),
+        value!({"rate_limit": 60.5}),
+        value!(["CI", 60, 5000]),
         value!({"monthly_limit_minutes": -1}),
         value!({"name": "n".repeat(201)}),
     ] {

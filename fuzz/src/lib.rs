@@ -1,0 +1,45 @@
+//! Hostile input for the parts of Hark that read what strangers send.
+//!
+//! In: any bytes. Out: nothing, or a panic that says what promise was broken. None of its business: where the bytes come from;
+//! `fuzz_targets` has libFuzzer make them up, `tests/corpus.rs` takes those that are kept.
+
+mod export;
+mod form;
+mod media;
+mod requests;
+
+/// What `multipart.rs` needs of the service: a reason to refuse.
+mod error {
+    use std::borrow::Cow;
+
+    use hark_api::{ApiError, ErrorKind};
+
+    pub(crate) struct Failure {
+        pub(crate) error: ApiError,
+    }
+
+    impl Failure {
+        pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+            Failure { error: ApiError::new(kind, message) }
+        }
+
+        pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
+            Failure::new(ErrorKind::InvalidInput, message)
+        }
+    }
+
+    impl From<ErrorKind> for Failure {
+        fn from(kind: ErrorKind) -> Self {
+            Failure { error: kind.into() }
+        }
+    }
+}
+
+#[path = "../../crates/hark-server/src/multipart.rs"]
+#[allow(dead_code, reason = "the service uses the rest")]
+mod multipart;
+
+pub use export::export;
+pub use form::multipart;
+pub use media::media;
+pub use requests::requests;
