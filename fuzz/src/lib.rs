@@ -1,7 +1,7 @@
 //! Hostile input for the parts of Hark that read what strangers send.
 //!
 //! In: any bytes. Out: nothing, or a panic that says what promise was broken. None of its business: where the bytes come from;
-//! `fuzz_targets` has libFuzzer make them up, `tests/corpus.rs` takes those that are kept.
+//! `fuzz_targets` has libFuzzer make them up.
 
 mod export;
 mod form;

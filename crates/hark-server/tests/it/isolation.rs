@@ -35,7 +35,7 @@ async fn ids_of_another_account_look_absent_on_every_path() {
         match &operation.body {
             Body::Nothing => request.send().await.unwrap(),
             Body::Json(body) => request.json(body).send().await.unwrap(),
-            Body::Form(_) => panic!("{}: no form has an id yet", operation.path),
+            Body::Form(fields) => panic!("{}: no form has an id yet: {fields:?}", operation.path),
         }
     };
     for operation in &closed {
