@@ -74,7 +74,7 @@ impl Multipart {
         if self.place == Place::End {
             return Ok(None);
         }
-        let head = self.line().await?;
+        let head = self.line(true).await?;
         if head.starts_with(b"--") {
             self.place = Place::End;
             return Ok(None);
@@ -89,7 +89,7 @@ impl Multipart {
         let mut part = None;
         let mut length = 0;
         loop {
-            let line = self.line().await?;
+            let line = self.line(false).await?;
             if line.is_empty() {
                 break;
             }
@@ -162,15 +162,15 @@ impl Multipart {
         starts.map(|at| &tail[at..]).find(|rest| needle.starts_with(rest)).map_or(0, <[u8]>::len)
     }
 
-    /// A line of a head, without its end.
-    async fn line(&mut self) -> Result<Bytes, Failure> {
+    /// A line of a head, without its end; the one right behind a delimiter may be the last of the form.
+    async fn line(&mut self, is_first: bool) -> Result<Bytes, Failure> {
         loop {
             if let Some(at) = memchr::memmem::find(&self.buffer, b"\r\n") {
                 let line = self.buffer.split_to(at);
                 self.buffer.advance(2);
                 return Ok(line);
             }
-            if self.buffer.starts_with(b"--") && self.place == Place::Delimited {
+            if is_first && self.buffer.starts_with(b"--") {
                 // The last delimiter needs no line end.
                 return Ok(self.buffer.split_off(0));
             }
@@ -348,6 +348,17 @@ mod tests {
         assert_eq!(whole[2].1, b"");
         for size in 1..40 {
             let blocks = FORM.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(read(form(blocks)).await.unwrap(), whole, "blocks of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_of_a_head_that_begins_like_an_end_is_none() {
+        let head = b"--xyz\r\nContent-Disposition: form-data; name=a\r\n--xy\r\n--: b\r\n\r\ndata\r\n--xyz--";
+        let whole = read(form(vec![head.to_vec()])).await.unwrap();
+        assert_eq!(whole[0].1, b"data");
+        for size in 1..20 {
+            let blocks = head.chunks(size).map(<[u8]>::to_vec).collect();
             assert_eq!(read(form(blocks)).await.unwrap(), whole, "blocks of {size}");
         }
     }
