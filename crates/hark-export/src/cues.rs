@@ -184,6 +184,9 @@ fn place(drafts: Vec<Draft>, duration: u64, rules: &SubtitleRules) -> Vec<Cue> {
     cues
 }
 
+/// Times beyond this, some thirty thousand years, are nobody's; sums of those below can't overflow.
+const LATEST: f64 = 1e15;
+
 fn milliseconds(seconds: f64) -> u64 {
-    (seconds * 1000.0).round().max(0.0) as u64
+    (seconds * 1000.0).round().clamp(0.0, LATEST) as u64
 }

@@ -8,6 +8,7 @@ use document::{Body, operations};
 use serde_json::{Value, json};
 
 #[path = "../../hark-server/tests/it/document.rs"]
+#[allow(dead_code, reason = "the tests of the service use the rest")]
 mod document;
 
 const PASSWORD: &str = "unlogged-Password-71";

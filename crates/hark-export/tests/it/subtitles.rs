@@ -33,6 +33,18 @@ fn parse_srt(srt: &str) -> Vec<Shown> {
 }
 
 #[test]
+fn times_that_no_recording_has_are_no_reason_to_panic() {
+    for start in [f64::MAX, 1e300, 1e17, f64::INFINITY, f64::NAN, -1e300] {
+        let segment = |text: &str, start: f64| Segment { start, end: start, text: text.into(), ..Segment::default() };
+        let segments = vec![segment("one.", start), segment("two.", start), segment("three.", 1.0)];
+        let transcript = TranscriptionResult { segments, duration: start, ..TranscriptionResult::default() };
+        let cues = parse_srt(&render(&transcript, Format::Srt, &Options::default()).unwrap());
+        assert!(!cues.is_empty() && cues.is_sorted_by(|one, next| one.end <= next.start), "{start}");
+        assert!(cues.iter().all(|cue| cue.start < cue.end), "{start}");
+    }
+}
+
+#[test]
 fn whatever_is_said_the_cues_keep_every_word_their_order_and_the_limits() {
     let mut dice = Dice(7);
     for round in 0..400 {
