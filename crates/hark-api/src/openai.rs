@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenAiTranscriptionForm {
     /// Audio or video.
-    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
     /// `whisper-1`, `gpt-4o-transcribe` or any name of `GET /v1/models`.
     #[schema(default = "whisper-1")]
@@ -35,7 +35,7 @@ pub struct OpenAiTranscriptionForm {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenAiTranslationForm {
     /// Audio or video.
-    #[schema(value_type = String, format = Binary, content_media_type = "application/octet-stream")]
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
     /// `whisper-1` or any name of `GET /v1/models`.
     #[schema(default = "whisper-1")]

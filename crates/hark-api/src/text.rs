@@ -256,6 +256,7 @@ pub struct ChatSource {
 mod ways {
     #![allow(dead_code, reason = "they exist for their documentation")]
 
+    use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
     use utoipa::openapi::{RefOr, Schema};
     use utoipa::{PartialSchema, ToSchema};
 
@@ -316,16 +317,14 @@ mod ways {
         },
     }
 
-    /// One text or several.
-    #[derive(ToSchema)]
-    #[schema(as = EmbedText)]
-    #[serde(untagged)]
-    enum OneOrSeveral {
-        /// One text.
-        One(NotBlank),
-        /// Several texts.
-        Several(Vec<NotBlank>),
+    impl PartialSchema for EmbedText {
+        fn schema() -> RefOr<Schema> {
+            let several = ArrayBuilder::new().items(NotBlank::schema()).min_items(Some(1));
+            OneOfBuilder::new().item(NotBlank::schema()).item(several).into()
+        }
     }
+
+    impl ToSchema for EmbedText {}
 
     macro_rules! described_by {
         ($($request:ty: $ways:ty),*) => {
@@ -345,7 +344,7 @@ mod ways {
         };
     }
 
-    described_by!(TranslateRequest: Translate, EmbedRequest: Embed, EmbedText: OneOrSeveral);
+    described_by!(TranslateRequest: Translate, EmbedRequest: Embed);
 }
 
 #[cfg(test)]

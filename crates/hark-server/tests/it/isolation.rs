@@ -21,7 +21,7 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     // What anybody may ask for with an id is a short list, and no accident.
     let open: Vec<String> =
         open.into_iter().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
-    assert_eq!(open, ["GET /v1/shared/{token}", "GET /v1/transcripts/{id}/status"]);
+    assert_eq!(open, ["GET /v1/models/{id}", "GET /v1/shared/{token}", "GET /v1/transcripts/{id}/status"]);
     assert!(closed.len() >= 9, "{closed:?}");
     // What deletes comes last, or its owner would find nothing.
     closed.sort_by_key(|operation| (operation.method == "DELETE", operation.path.clone()));

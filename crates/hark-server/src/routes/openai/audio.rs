@@ -17,7 +17,8 @@ use crate::routes::transcribe::{Form, TRANSCRIPT_ID, Wait, take};
 ///
 /// The same as `POST /v1/transcribe` with OpenAI's form, layouts and errors.
 #[utoipa::path(post, path = "/v1/audio/transcriptions", tag = "openai", operation_id = "createTranscription", params(
-        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
     request_body(content = OpenAiTranscriptionForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
@@ -39,7 +40,8 @@ pub(crate) async fn transcriptions(
 ///
 /// The same as `POST /v1/transcribe` with `translate=true` and OpenAI's form, layouts and errors.
 #[utoipa::path(post, path = "/v1/audio/translations", tag = "openai", operation_id = "createTranslation", params(
-        ("Idempotency-Key" = Option<String>, Header, description = "makes a repeat safe: the same answer, charged once")),
+        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
     request_body(content = OpenAiTranslationForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript in English", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
