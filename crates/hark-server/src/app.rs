@@ -13,6 +13,7 @@ use crate::credentials::Credentials;
 use crate::engine::Engine;
 use crate::jobs::{Running, Waiting};
 use crate::limits::{AddressHash, AtOnce, RateLimiter};
+use crate::live::Streams;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
 use crate::routes::documentation::Documentation;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) mailer: Option<Mailer>,
     pub(crate) uploads: AtOnce<Owner>,
     pub(crate) waiting: Waiting,
+    /// Live sessions.
+    pub(crate) streams: Streams,
     /// Recordings being worked on here.
     pub(crate) running: Running,
     /// Rung when the workers should look at the queue.
@@ -95,6 +98,7 @@ impl App {
             mailer,
             uploads: AtOnce::new(),
             waiting: Waiting::default(),
+            streams: Streams::default(),
             running: Running::default(),
             bell: Notify::new(),
             draining: AtomicBool::new(false),
@@ -118,6 +122,7 @@ impl Shared {
     /// No new work from now on.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
+        self.streams.stop();
         self.bell.notify_one();
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
+use crate::live::StreamLimits;
 use crate::mail::MailConfig;
 use crate::middleware::is_origin;
 use crate::webhooks::Webhooks;
@@ -52,6 +53,8 @@ pub struct Config {
     pub sign_up: bool,
     /// How mails are sent; without it addresses count as confirmed.
     pub mail: Option<MailConfig>,
+    /// What live sessions may do.
+    pub stream: StreamLimits,
     /// Calls to other servers when a transcript is done.
     pub webhooks: Webhooks,
     /// Whether the recordings of accounts stay after they were transcribed, until their transcript is deleted.
@@ -85,6 +88,7 @@ impl Default for Config {
             public_url: None,
             sign_up: true,
             mail: None,
+            stream: StreamLimits::default(),
             webhooks: Webhooks::default(),
             keep_audio: true,
             master_key_file: None,
@@ -199,6 +203,16 @@ pub enum LimitUnit {
     Transcriptions,
     /// Minutes of audio, rounded up.
     Minutes,
+}
+
+impl From<DailyLimit> for hark_store::AnonymousLimit {
+    fn from(limit: DailyLimit) -> Self {
+        let amount = i64::try_from(limit.amount).unwrap_or(i64::MAX);
+        match limit.unit {
+            LimitUnit::Transcriptions => hark_store::AnonymousLimit::Transcriptions(amount),
+            LimitUnit::Minutes => hark_store::AnonymousLimit::Minutes(amount),
+        }
+    }
 }
 
 impl FromStr for DailyLimit {

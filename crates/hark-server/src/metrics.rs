@@ -19,6 +19,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: AtomicI64,
     /// Connections open.
     pub(crate) connections: AtomicI64,
+    /// Live sessions, with a connection or waiting for one.
+    pub(crate) streams: AtomicI64,
     /// Recordings received.
     pub(crate) uploads: AtomicU64,
     /// Bytes of recordings received.
@@ -84,6 +86,7 @@ impl Metrics {
         let gauges = [
             ("hark_requests_in_flight", "Requests under way.", &self.in_flight),
             ("hark_connections", "Connections open.", &self.connections),
+            ("hark_streams", "Live sessions.", &self.streams),
             ("hark_jobs_running", "Recordings being worked on here.", &self.jobs_running),
         ];
         for (name, help, value) in gauges {

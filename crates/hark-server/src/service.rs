@@ -88,7 +88,13 @@ impl Service {
                 let _ = task.await;
             }
         };
-        tokio::join!(workers, serving);
+        let drain = self.app.config.drain_timeout.duration();
+        let sessions = async {
+            if tokio::time::timeout(drain, self.app.streams.all_ended()).await.is_err() {
+                tracing::warn!("live sessions did not end in {} s", drain.as_secs());
+            }
+        };
+        tokio::join!(workers, serving, sessions);
         drop(self.stop);
         let _ = self.news.await;
     }

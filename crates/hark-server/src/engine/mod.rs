@@ -5,6 +5,7 @@ mod speech;
 
 use hark_api::{ApiError, ErrorKind, TranscriptionResult};
 use hark_media::Source;
+use hark_speech::live::LiveSession;
 use hark_speech::{CancelToken, SpeechError};
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +29,18 @@ pub trait Engine: Send + Sync + 'static {
         cancel: &CancelToken,
     ) -> Result<TranscriptionResult, EngineError>;
 
+    /// Begins to listen to live sound; calls `wake`, from any thread, when there is something to poll for.
+    fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
+        let _ = (work, wake);
+        Err(EngineError::NotLive)
+    }
+
     /// What computes, such as `cpu (amx, 2 threads)`; none where nothing can.
     fn device(&self) -> Option<String>;
 }
+
+/// Called when a live session has something to say.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// What is wanted of a recording: kept with its job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,6 +91,9 @@ pub enum EngineError {
     /// The model is not on this server.
     #[error("the model {0} is not installed on this server; `hark models pull {0}` installs it")]
     ModelMissing(String),
+    /// The engine only takes recordings.
+    #[error("this server does not transcribe live sound")]
+    NotLive,
     /// The recording or what was asked of it is at fault: another try ends the same.
     #[error("{0}")]
     Unusable(String),
@@ -113,7 +126,7 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let kind = match &error {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
-            EngineError::ModelMissing(_) => ErrorKind::ModelMissing,
+            EngineError::ModelMissing(_) | EngineError::NotLive => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::Cancelled | EngineError::Failed(_) => {
                 tracing::error!(%error, "the engine failed");

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore};
+use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::{CancelToken, Isa, LoadOptions, Request, Task, Transcriber};
 
-use super::{Engine, EngineError, Work};
+use super::{Engine, EngineError, Wake, Work};
 
 /// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
 const PUBLIC: [(&str, &str, bool); 5] = [
@@ -201,6 +202,17 @@ impl Engine for SpeechEngine {
             tracing::info!(warning, "about the recording");
         }
         Ok(TranscriptionResult { model: work.model.clone(), ..done.result })
+    }
+
+    fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
+        let options = LiveOptions {
+            language: work.language.clone(),
+            task: if work.translate { Task::Translate } else { Task::Transcribe },
+            prompt: work.prompt.clone(),
+            hotwords: work.hotwords.clone(),
+            ..LiveOptions::default()
+        };
+        Ok(self.with_transcriber(&work.model, |transcriber| LiveSession::new(transcriber, &options, wake))??)
     }
 
     fn device(&self) -> Option<String> {

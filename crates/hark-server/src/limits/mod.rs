@@ -7,5 +7,5 @@ mod rate;
 
 pub(crate) use address::{client_address, subnet};
 pub(crate) use anonymous::AddressHash;
-pub(crate) use at_once::AtOnce;
+pub(crate) use at_once::{AtOnce, Place};
 pub(crate) use rate::{Rate, RateLimiter};

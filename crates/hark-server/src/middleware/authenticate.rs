@@ -156,6 +156,23 @@ async fn caller(
         return Ok((Caller::Anonymous(hash), None));
     };
     let is_session = by_header.is_none();
+    let (identity, rate) = identify(app, secret, is_session).await?;
+    if is_session {
+        guard::check(&app.config, &method, headers, peer, secret)?;
+    }
+    Ok((Caller::Account(identity), Some(rate)))
+}
+
+/// Whoever a secret belongs to that came in a message or an address, where no header can carry it; counts as a request.
+pub(crate) async fn by_token(app: &App, token: &str) -> Result<Caller, Failure> {
+    let (identity, rate) = identify(app, token.trim(), false).await?;
+    if !rate.passes {
+        return Err(ApiError::from(ErrorKind::RateLimited).retry_after(rate.retry_after).into());
+    }
+    Ok(Caller::Account(identity))
+}
+
+async fn identify(app: &App, secret: &str, is_session: bool) -> Result<(Identity, Rate), Failure> {
     let credential = match app.credentials.look_up(&app.store, secret).await {
         // A session is a cookie's, which comes with protection against forged requests; a header is not its place.
         Ok(credential) if (credential.key.kind == KeyKind::Session) == is_session => credential,
@@ -170,15 +187,12 @@ async fn caller(
         }
         Err(error) => return Err(error.into()),
     };
-    if is_session {
-        guard::check(&app.config, &method, headers, peer, secret)?;
-    }
     let limit = match credential.key.kind {
         KeyKind::Service => u32::try_from(credential.key.rate_limit).unwrap_or(1),
         _ => app.config.user_rate_limit,
     };
     let rate = app.rates.check(credential.key.id.0.unsigned_abs(), limit, app.clock.now());
-    Ok((Caller::Account(Identity(credential)), Some(rate)))
+    Ok((Identity(credential), rate))
 }
 
 /// The secret of `Authorization: Bearer …`; anything else in that header opens nothing.

@@ -7,7 +7,7 @@ mod cors;
 mod linger;
 mod observe;
 
-pub(crate) use authenticate::{Caller, Identity, allow_anonymous, require_account};
+pub(crate) use authenticate::{Caller, Identity, allow_anonymous, by_token, require_account};
 pub(crate) use compress::compress;
 pub(crate) use cors::{cors, is_origin};
 pub(crate) use observe::observe;

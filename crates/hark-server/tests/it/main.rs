@@ -13,5 +13,6 @@ mod openai;
 mod recovery;
 mod server;
 mod speech;
+mod stream;
 mod transcribe;
 mod uploads;

@@ -92,6 +92,14 @@ impl Server {
         self.service.as_ref().and_then(Service::metrics_address).unwrap()
     }
 
+    /// Ends the service as SIGTERM does, and leaves the store open to look at.
+    pub(crate) async fn service_stop(mut self) -> tempfile::TempDir {
+        if let Some(service) = self.service.take() {
+            service.stop().await;
+        }
+        self.folder
+    }
+
     /// Ends the service as SIGTERM does; the folder stays for another.
     pub(crate) async fn stop(mut self) -> tempfile::TempDir {
         if let Some(service) = self.service.take() {
@@ -186,14 +194,17 @@ pub(crate) const SENTENCE: &str = "The weather is nice today. We are going to th
 
 /// A recording of a synthetic voice, made once.
 pub(crate) fn talk() -> Vec<u8> {
-    static TALK: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("talk.wav");
-        let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(&path).arg(SENTENCE).status();
-        assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
-        std::fs::read(path).unwrap()
-    });
+    static TALK: LazyLock<Vec<u8>> = LazyLock::new(|| spoken(SENTENCE));
     TALK.clone()
+}
+
+/// A recording of a synthetic voice that says this.
+pub(crate) fn spoken(text: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("talk.wav");
+    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(&path).arg(text).status();
+    assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
+    std::fs::read(path).unwrap()
 }
 
 /// The real engine, over the models that users have.

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::routes::audio::refuse_second;
 
 /// The model of a request that names none (contract, `POST /v1/transcribe`).
-const DEFAULT_MODEL: &str = "large-v3-turbo";
+pub(crate) const DEFAULT_MODEL: &str = "large-v3-turbo";
 /// Models that need an active paid plan (decisions: paid models).
 const PAID_MODELS: [&str; 2] = ["large-v3", "svc-ai-enhanced"];
 /// A longer prompt than the model reads is a mistake.
@@ -156,7 +156,7 @@ fn speakers(text: &str) -> Result<u32, Failure> {
     count.ok_or_else(|| Failure::invalid(format!("`speakers` is {text:?}: give a number from 0 to {MAX_SPEAKERS}")))
 }
 
-fn language(text: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn language(text: &str) -> Result<Option<String>, Failure> {
     if text.is_empty() || text.eq_ignore_ascii_case("auto") {
         return Ok(None);
     }
@@ -178,7 +178,7 @@ fn format(text: &str) -> Result<ResponseFormat, Failure> {
     }
 }
 
-fn words(name: &str, text: &str) -> Result<String, Failure> {
+pub(crate) fn words(name: &str, text: &str) -> Result<String, Failure> {
     if text.chars().count() > MAX_PROMPT {
         return Err(Failure::invalid(format!("`{name}` is longer than {MAX_PROMPT} characters")));
     }

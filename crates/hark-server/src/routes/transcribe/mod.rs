@@ -9,12 +9,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use hark_api::{ApiError, ErrorKind, TranscribeForm, TranscriptionResult};
-use hark_store::{Accepted, AnonymousLimit, IdempotencyKey, Lane, NewJob, NewTranscript, Owner, TranscriptId};
+use hark_store::{Accepted, IdempotencyKey, Lane, NewJob, NewTranscript, Owner, TranscriptId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
-use crate::config::LimitUnit;
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::idempotent;
@@ -24,7 +23,7 @@ use crate::routes::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge,
 use receive::Received;
 
 pub(crate) use answer::{Wait, export};
-pub(crate) use fields::{Fields, Form, Wanted, boolean, put};
+pub(crate) use fields::{DEFAULT_MODEL, Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
 
 /// The transcript that an answer is about.
 pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
@@ -97,13 +96,7 @@ pub(crate) async fn take<F: Form>(
     let owner = caller.owner();
     let place = app.uploads.take(owner.clone());
     let at_once = caller.plan().concurrency();
-    let limit_reached = |used: i64| {
-        let what = hark_store::Limit::ConcurrentJobs;
-        let error = hark_store::Error::Limit { what, limit: at_once, used };
-        let mut failure = Failure::of_store(error, app.clock.now());
-        failure.error.upgrade = !caller.plan().is_paid();
-        failure
-    };
+    let limit_reached = |used: i64| too_many_at_once(app, caller, used);
     let live = app.store.live_jobs(&owner).await? + place.before as i64;
     // A repeat of a request is no new work: it may come while the first one takes the last place.
     if live >= at_once && name.is_none() {
@@ -123,6 +116,15 @@ pub(crate) async fn take<F: Form>(
         Accepted::Repeat { transcript } => (transcript, false),
     };
     Ok(Taken { transcript, is_first, layout })
+}
+
+/// Refuses one transcription more than the plan allows at once.
+pub(crate) fn too_many_at_once(app: &App, caller: &Caller, used: i64) -> Failure {
+    let what = hark_store::Limit::ConcurrentJobs;
+    let error = hark_store::Error::Limit { what, limit: caller.plan().concurrency(), used };
+    let mut failure = Failure::of_store(error, app.clock.now());
+    failure.error.upgrade = !caller.plan().is_paid();
+    failure
 }
 
 /// Accepts a job whole, even if the client goes away at this very moment; then nobody waits for it, and it is called off.
@@ -177,8 +179,6 @@ async fn job<Layout>(
         tracing::error!(%error, "a request can't be written");
         Failure::from(ErrorKind::Internal)
     })?;
-    let limit = app.config.anonymous.limit;
-    let amount = i64::try_from(limit.amount).unwrap_or(i64::MAX);
     let webhook = match (wanted.webhook_url, caller.identity()) {
         (None, _) => None,
         (Some(url), Some(identity)) => Some(crate::webhooks::target(&app.store, identity.account(), url).await?),
@@ -203,10 +203,7 @@ async fn job<Layout>(
         key: caller.identity().map(|identity| identity.key()),
         max_live: Some(caller.plan().concurrency()),
         max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
-        anonymous_limit: match limit.unit {
-            LimitUnit::Transcriptions => Some(AnonymousLimit::Transcriptions(amount)),
-            LimitUnit::Minutes => Some(AnonymousLimit::Minutes(amount)),
-        },
+        anonymous_limit: Some(app.config.anonymous.limit.into()),
         idempotency: name.map(|key| IdempotencyKey { key, fingerprint, keep: idempotent::REMEMBER }),
         webhook,
         owner,

@@ -1,0 +1,109 @@
+//! The sessions of this process, to be found again and to be ended together.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard};
+
+use hark_store::Owner;
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::socket::Connection;
+use crate::app::App;
+
+/// Sessions of one owner that may wait for their clients to come back.
+const MOST_WAITING: usize = 5;
+
+/// All live sessions.
+pub(crate) struct Streams {
+    sessions: Mutex<HashMap<String, Known>>,
+    /// True when the service ends.
+    stop: watch::Sender<bool>,
+    one_ended: Notify,
+}
+
+struct Known {
+    owner: Owner,
+    is_waiting: bool,
+    attach: mpsc::Sender<Connection>,
+}
+
+/// A session's place in the list; dropping it takes it off.
+pub(crate) struct Registration {
+    app: App,
+    id: String,
+    /// Connections of clients that come back.
+    pub(crate) attached: mpsc::Receiver<Connection>,
+    /// Turns true when the service ends.
+    pub(crate) stop: watch::Receiver<bool>,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Streams { sessions: Mutex::default(), stop: watch::Sender::new(false), one_ended: Notify::new() }
+    }
+}
+
+impl Streams {
+    /// Lists a session, unless there are too many or the service ends.
+    pub(crate) fn register(app: &App, id: &str, owner: Owner) -> Option<Registration> {
+        let streams = &app.streams;
+        let mut sessions = streams.lock();
+        if *streams.stop.borrow() || sessions.len() >= app.config.stream.sessions {
+            return None;
+        }
+        let (attach, attached) = mpsc::channel(1);
+        sessions.insert(id.to_owned(), Known { owner, is_waiting: false, attach });
+        app.metrics.streams.fetch_add(1, Ordering::Relaxed);
+        Some(Registration { app: app.clone(), id: id.to_owned(), attached, stop: streams.stop.subscribe() })
+    }
+
+    /// Where to hand a connection to for a session of this owner.
+    pub(crate) fn find(&self, id: &str, owner: &Owner) -> Option<mpsc::Sender<Connection>> {
+        let sessions = self.lock();
+        sessions.get(id).filter(|known| known.owner == *owner).map(|known| known.attach.clone())
+    }
+
+    /// Ends all sessions, and begins no more.
+    pub(crate) fn stop(&self) {
+        let _sessions = self.lock();
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until no session is left.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let ended = self.one_ended.notified();
+            if self.lock().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        self.sessions.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Registration {
+    /// Says whether the session waits for its client; false when too many of its owner's do already.
+    pub(crate) fn wait(&self, is_waiting: bool) -> bool {
+        let mut sessions = self.app.streams.lock();
+        let Some(owner) = sessions.get(&self.id).map(|known| known.owner.clone()) else { return false };
+        let others = sessions.iter().filter(|(id, known)| **id != self.id && known.is_waiting && known.owner == owner);
+        let is_room = !is_waiting || others.count() < MOST_WAITING;
+        if let Some(known) = sessions.get_mut(&self.id) {
+            known.is_waiting = is_waiting && is_room;
+        }
+        is_room
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.app.streams.lock().remove(&self.id);
+        self.app.metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        // There is one waiter: the end of the service.
+        self.app.streams.one_ended.notify_one();
+    }
+}

@@ -1,0 +1,197 @@
+//! One WebSocket connection: what comes in, and what goes out at the pace of its reader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use super::message;
+use super::outbox::{Next, Outbox};
+use crate::error::Failure;
+
+/// The largest binary message: half a minute of sound.
+pub(crate) const MOST_BINARY: usize = 1 << 20;
+/// What the library reads of one message. More than is allowed: a message that it refuses stays unread, and then the
+/// reason may not reach the client.
+pub(crate) const MOST_LIBRARY_BYTES: usize = 4 << 20;
+/// What a client has to take its last messages…
+const LAST_WORDS: Duration = Duration::from_secs(10);
+/// …and to close its end, while what it still sends is dropped.
+const LINGER: Duration = Duration::from_secs(2);
+/// A reason may have 123 bytes (RFC 6455).
+const MOST_REASON: usize = 123;
+
+/// A connection that no session has yet.
+pub(crate) struct Connection {
+    sink: SplitSink<WebSocket, Message>,
+    stream: SplitStream<WebSocket>,
+    /// Sound that came before anything else.
+    first: Option<Bytes>,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: WebSocket) -> Self {
+        let (sink, stream) = socket.split();
+        Connection { sink, stream, first: None }
+    }
+
+    /// The config message; none when the client sends sound at once. Fails with nothing when the client went away.
+    pub(crate) async fn greeting(&mut self, within: Duration) -> Result<Option<Utf8Bytes>, Option<Failure>> {
+        let first = timeout(within, async {
+            loop {
+                match self.stream.next().await {
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    other => return other,
+                }
+            }
+        });
+        match first.await {
+            Err(_) => Err(Some(Failure::new(
+                hark_api::ErrorKind::RequestTimeout,
+                "no config message came: send language and model as JSON",
+            ))),
+            Ok(Some(Ok(Message::Text(text)))) => Ok(Some(text)),
+            Ok(Some(Ok(Message::Binary(sound)))) => {
+                self.first = Some(sound);
+                Ok(None)
+            }
+            Ok(Some(Err(error))) if is_too_large(&error) => Err(Some(too_large())),
+            Ok(_) => Err(None),
+        }
+    }
+}
+
+/// Sends an error over a connection that no session has, and closes it.
+pub(crate) async fn refuse(mut connection: Connection, failure: &Failure) {
+    let close = CloseFrame { code: message::close_code(&failure.error), reason: reason(&failure.error.message) };
+    let told = timeout(LAST_WORDS, async {
+        connection.sink.send(Message::Text(message::error(&failure.error).into())).await?;
+        connection.sink.send(Message::Close(Some(close))).await
+    });
+    if let Ok(Ok(())) = told.await {
+        linger(&mut connection.stream).await;
+    }
+}
+
+/// A connection that a session has.
+pub(crate) struct Line {
+    stream: SplitStream<WebSocket>,
+    first: Option<Bytes>,
+    writer: JoinHandle<()>,
+    /// When anything came last.
+    pub(crate) heard: Instant,
+}
+
+/// What a client sends.
+pub(crate) enum Incoming {
+    Sound(Bytes),
+    Text(Utf8Bytes),
+    /// A sign of life.
+    Pong,
+    /// It makes no sense.
+    Wrong(Failure),
+    /// The client ended it.
+    Closed,
+    /// The connection is gone, for whatever reason.
+    Broken,
+}
+
+impl Line {
+    pub(crate) fn new(connection: Connection, outbox: &Arc<Outbox>) -> Self {
+        let Connection { sink, stream, first } = connection;
+        let writer = tokio::spawn(write(sink, Arc::clone(outbox)));
+        Line { stream, first, writer, heard: Instant::now() }
+    }
+
+    /// The next thing that comes; safe to be dropped.
+    pub(crate) async fn next(&mut self) -> Incoming {
+        let incoming = match self.first.take() {
+            Some(sound) => Some(Ok(Message::Binary(sound))),
+            None => self.stream.next().await,
+        };
+        self.heard = Instant::now();
+        match incoming {
+            Some(Ok(Message::Binary(sound))) if sound.len() > MOST_BINARY => Incoming::Wrong(too_large()),
+            Some(Ok(Message::Binary(sound))) => Incoming::Sound(sound),
+            Some(Ok(Message::Text(text))) => Incoming::Text(text),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Incoming::Pong,
+            Some(Ok(Message::Close(frame))) => match frame.map(|frame| frame.code) {
+                // A client that means to end it says so; a page that goes away may come back.
+                None | Some(1000 | 1005) => Incoming::Closed,
+                Some(_) => Incoming::Broken,
+            },
+            Some(Err(error)) if is_too_large(&error) => Incoming::Wrong(too_large()),
+            Some(Err(_)) | None => Incoming::Broken,
+        }
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(crate) fn is_writer_done(&self) -> bool {
+        self.writer.is_finished()
+    }
+
+    /// Lets the client take its last messages and close its end.
+    pub(crate) async fn end(mut self) {
+        if !self.writer.is_finished() && timeout(LAST_WORDS, &mut self.writer).await.is_err() {
+            return;
+        }
+        linger(&mut self.stream).await;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.writer.abort();
+    }
+}
+
+/// Sends what waits, until the end or until nothing can be sent.
+async fn write(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
+    loop {
+        let sent = match outbox.next().await {
+            Next::Ping => sink.send(Message::Ping(Bytes::new())).await,
+            Next::Message(number, text) => {
+                let sent = sink.send(Message::Text(text.into())).await;
+                if sent.is_ok() {
+                    outbox.sent(number);
+                }
+                sent
+            }
+            Next::Close(close) => {
+                let frame = CloseFrame { code: close.code, reason: reason(&close.reason) };
+                let _ = sink.send(Message::Close(Some(frame))).await;
+                return;
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Drops what still comes: closing a socket with unread bytes would take the last messages away from the client.
+async fn linger(stream: &mut SplitStream<WebSocket>) {
+    let _ = timeout(LINGER, async { while let Some(Ok(_)) = stream.next().await {} }).await;
+}
+
+fn is_too_large(error: &axum::Error) -> bool {
+    // The library's own words: its type is not to be had through the framework.
+    error.to_string().contains("too long")
+}
+
+fn too_large() -> Failure {
+    Failure::invalid("the message is too large: send at most 1 MB of sound at once")
+}
+
+fn reason(text: &str) -> Utf8Bytes {
+    let mut end = text.len().min(MOST_REASON);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].into()
+}

@@ -1,0 +1,164 @@
+//! Connections that break, clients that come back, and servers that go down.
+
+use std::time::Duration;
+
+use futures_util::SinkExt as _;
+use hark_server::{Config, Seconds, StreamLimits};
+use hark_store::{Plan, TranscriptPage};
+use serde_json::json as value;
+use tokio_tungstenite::tungstenite::Message;
+
+use super::base;
+use super::talker::{Talker, is_sentence, live_server, silence, texts, voice};
+use crate::server::{Client, Server, config, eventually};
+
+fn resumable(seconds: f64) -> Config {
+    let stream = StreamLimits { resume: Seconds(seconds), ..StreamLimits::default() };
+    Config { stream, metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() }
+}
+
+async fn kept(server: &Server, client: &Client) -> TranscriptPage {
+    server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap()
+}
+
+async fn gauge(server: &Server, name: &str) -> i64 {
+    let text =
+        reqwest::get(format!("http://{}/metrics", server.metrics_address())).await.unwrap().text().await.unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+    line.trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_back() {
+    let server = live_server(resumable(1.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&voice(), 2730).await;
+    while !texts(&[talker.message().await]).to_lowercase().contains("market") {}
+    drop(talker);
+    let page = eventually("the session to be stored", async || {
+        let page = kept(&server, &client).await;
+        (page.total > 0).then_some(page)
+    })
+    .await;
+    let (found, text) = server.store.transcript_text(client.account.unwrap(), page.transcripts[0].id).await.unwrap();
+    assert_eq!(found.source_type, "stream");
+    assert!(is_sentence(&text.text), "{}", text.text);
+    assert_eq!(client.credits(&server).await, 599);
+    assert_eq!(gauge(&server, "hark_streams ").await, 0);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_comes_back_goes_on_with_its_session_and_nobody_else_does() {
+    let server = live_server(resumable(30.0)).await;
+    let (client, other) = (server.account(Plan::Free).await, server.account(Plan::Free).await);
+    let (mut talker, ready) = Talker::ready(&client, base()).await;
+    let id = ready["session_id"].clone();
+    let sound = voice();
+    talker.sound(&sound, 2730).await;
+    // An answer to the ping says that everything before it has been taken.
+    talker.say(value!({"action": "flush"})).await;
+    while !texts(&[talker.message().await]).to_lowercase().contains("bread") {}
+    drop(talker);
+
+    let mut hello = base();
+    hello["session_id"] = id.clone();
+    let (stranger, ready) = Talker::ready(&other, hello.clone()).await;
+    assert_ne!(ready["session_id"], id, "a session is its owner's alone");
+    assert!(ready["resumed"].is_null(), "{ready}");
+    drop(stranger);
+
+    let (mut talker, ready) = Talker::ready(&client, hello.clone()).await;
+    assert_eq!((&ready["session_id"], &ready["resumed"]), (&id, &value!(true)), "{ready}");
+    let received = ready["received"].as_f64().unwrap();
+    assert!((received - sound.len() as f64 / 32_000.0).abs() < 0.01, "{received}");
+    talker.sound(&sound, 2730).await;
+    talker.say(value!({"action": "flush"})).await;
+    while !texts(&[talker.message().await]).to_lowercase().contains("bread") {}
+
+    // The server has not noticed that this connection is dead: the next one takes over.
+    let (mut again, ready) = Talker::ready(&client, hello).await;
+    assert_eq!(ready["resumed"], true);
+    assert_eq!(talker.rest().await.1, 1006);
+    again.say(value!({"action": "stop"})).await;
+    let (messages, code) = again.rest().await;
+    let last = messages.last().unwrap();
+    assert_eq!(code, 1000);
+    assert_eq!(last["text"].as_str().unwrap().to_lowercase().matches("market").count(), 2, "{last}");
+    let page = kept(&server, &client).await;
+    assert_eq!((page.total, page.transcripts[0].id.0), (1, last["transcript_id"].as_i64().unwrap()));
+    assert_eq!(client.credits(&server).await, 599, "one session, one begun minute");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_ends_its_session_at_once() {
+    let server = live_server(resumable(600.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&voice(), 2730).await;
+    talker.socket.send(Message::Close(None)).await.unwrap();
+    eventually("the session to be stored", async || (kept(&server, &client).await.total > 0).then_some(())).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_down_tells_and_stores_what_was_heard() {
+    let server = live_server(resumable(600.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&voice(), 2730).await;
+    let (mut broken, _) = Talker::ready(&client, base()).await;
+    broken.sound(&silence(2.0), 2730).await;
+    eventually("the sound to arrive", async || (gauge(&server, "hark_streams ").await == 2).then_some(())).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    drop(broken);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let store = server.store.clone();
+    let reading = tokio::spawn(async move { talker.rest().await });
+    let account = client.account.unwrap();
+    let _folder = {
+        let stopping = server.service_stop();
+        stopping.await
+    };
+    let (messages, code) = reading.await.unwrap();
+    assert_eq!(code, 1013, "{messages:?}");
+    assert!(messages.iter().any(|message| message["error"].is_string()), "{messages:?}");
+    let last = messages.last().unwrap();
+    assert!(is_sentence(last["text"].as_str().unwrap()) && last["transcript_id"].is_i64(), "{last}");
+    let page = store.transcripts(account, &Default::default()).await.unwrap();
+    assert_eq!(page.total, 2, "also the one whose client was away");
+    assert_eq!(store.account(account).await.unwrap().credits, 598);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_connections_opened_and_dropped_leave_nothing_behind() {
+    let server = live_server(resumable(0.2)).await;
+    let client = server.account(Plan::Pro).await;
+    let nobody = server.anonymous();
+    for round in 0..100 {
+        // One that says nothing, one that only configures, one that sends a little.
+        let _silent = Talker::connect(&nobody, "").await.unwrap();
+        let mut configured = Talker::connect(&client, "").await.unwrap();
+        configured.say(base()).await;
+        let mut heard = Talker::connect(&client, "").await.unwrap();
+        heard.say(base()).await;
+        if heard.next().await.is_ok_and(|message| message["status"] == "ready") && round % 10 == 0 {
+            heard.sound(&silence(0.1), 320).await;
+        }
+    }
+    eventually("all of it to end", async || {
+        let (streams, connections) = (gauge(&server, "hark_streams ").await, gauge(&server, "hark_connections ").await);
+        // The connection that asks is one.
+        (streams == 0 && connections <= 1).then_some(())
+    })
+    .await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.say(value!({"action": "stop"})).await;
+    assert_eq!(talker.rest().await.1, 1000);
+    let kept = kept(&server, &client).await.total;
+    assert!(kept <= 10, "{kept}");
+    assert_eq!(client.credits(&server).await, 600 - kept);
+    server.stop().await;
+}
