@@ -43,6 +43,8 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Turn audio or video files into text or subtitles
     Transcribe(TranscribeArgs),
+    /// Write down what is being said: from the microphone, or from a pipe
+    Live(LiveArgs),
     /// Answer requests over HTTP: transcription, transcripts, accounts and keys
     Serve(ServeArgs),
     /// List, show, export and delete what a server has transcribed
@@ -150,6 +152,61 @@ pub(crate) struct TranscribeArgs {
     /// Leave out recordings whose outputs all exist
     #[arg(long)]
     pub(crate) skip_existing: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// `-` or a file: a recording in any format, or 16-bit samples, little-endian, one channel [default: the microphone]
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: Option<PathBuf>,
+
+    /// Samples a second, where the source does not say it
+    #[arg(long, value_name = "HZ", default_value_t = 16_000, value_parser = clap::value_parser!(u32).range(4_000..=192_000))]
+    pub(crate) rate: u32,
+
+    /// Microphone to use, as `arecord -L` or `pw-record --list-targets` names it [default: the system's]
+    #[arg(long, value_name = "NAME", conflicts_with = "source")]
+    pub(crate) device: Option<String>,
+
+    /// File to write at the end; without `-f` its extension says the format
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Format of that file: txt, srt, vtt, json, csv, docx, pdf
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format, requires = "output")]
+    pub(crate) format: Option<Format>,
+
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Language spoken, as a code such as `en`, or `auto` [env: HARK_LANGUAGE] [default: auto]
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) language: Option<String>,
+
+    /// Model or alias to use, see `hark models` [env: HARK_MODEL] [default: whisper-base]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Write what was said, or its translation into English
+    #[arg(long, value_enum, default_value_t = Task::Transcribe)]
+    pub(crate) task: Task,
+
+    /// Text that comes before the audio: names, spelling and style follow it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) prompt: Option<String>,
+
+    /// Words to expect, with commas
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) hotwords: Option<String>,
+
+    /// CPU threads [env: HARK_THREADS] [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+
+    /// Only the words: nothing about the microphone and the length
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]

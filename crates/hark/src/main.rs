@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod error;
 mod key;
+mod live;
 mod models;
 mod output;
 mod remote;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     log_to_stderr(cli.verbose, matches!(cli.command, cli::Command::Serve(_)));
     let done = match cli.command {
         cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
+        cli::Command::Live(args) => live::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),

@@ -1,5 +1,6 @@
 //! Real speech through the real binary. Needs whisper-base and silero-vad, and espeak-ng for the voice.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -147,4 +148,79 @@ fn an_interrupt_leaves_no_half_written_file() {
     assert!(sent.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
+}
+
+/// The talk as bare samples, 16 kHz, 16 bits, one channel.
+fn bare_talk(folder: &Path) -> Vec<u8> {
+    let decoded = Command::new("ffmpeg")
+        .args(["-nostdin", "-loglevel", "error", "-i"])
+        .arg(folder.join("talk.wav"))
+        .args(["-f", "s16le", "-ar", "16000", "-ac", "1", "-"])
+        .output()
+        .expect("ffmpeg is not there: `./hark test` installs what tests need");
+    assert!(decoded.status.success());
+    decoded.stdout
+}
+
+#[test]
+fn live_sound_from_a_pipe_becomes_lines_and_a_file_at_the_end() {
+    let folder = folder_with_talk();
+    let mut child = hark(folder.path())
+        .args(["live", "-", "-l", "en", "-o", "talk.srt"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let sound = bare_talk(folder.path());
+    let mut stdin = child.stdin.take().unwrap();
+    let feeding = std::thread::spawn(move || stdin.write_all(&sound));
+    let output = child.wait_with_output().unwrap();
+    feeding.join().unwrap().unwrap();
+    let text = stdout(&output);
+    assert!(["market", "apples", "bread"].iter().all(|word| text.to_lowercase().contains(word)), "{text}");
+    assert!(!text.contains('\x1b'), "a pipe gets no partials: {text:?}");
+    let srt = std::fs::read_to_string(folder.path().join("talk.srt")).unwrap();
+    assert!(srt.starts_with("1\n00:00:0") && srt.replace('\n', " ").to_lowercase().contains("apples"), "{srt}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("listening to stdin") && said.contains("en, whisper-base"), "{said}");
+}
+
+#[test]
+fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
+    use std::io::BufRead as _;
+    let folder = folder_with_talk();
+    let mut child = hark(folder.path())
+        .args(["live", "-", "-l", "en", "-q", "-o", "talk.json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&bare_talk(folder.path())).unwrap();
+    stdin.write_all(&[0; 64_000]).unwrap();
+    // The pipe stays open: the line can only come while it does.
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut heard = String::new();
+    while !heard.contains("bread") {
+        heard.push_str(&lines.next().unwrap().unwrap().to_lowercase());
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(stdin);
+    let kept = std::fs::read_to_string(folder.path().join("talk.json")).unwrap();
+    let result: TranscriptionResult = serde_json::from_str(&kept).unwrap();
+    assert!(result.text.to_lowercase().contains("apples"), "{kept}");
+}
+
+#[test]
+fn a_live_file_of_any_format_is_heard_and_an_output_that_exists_is_refused_before_anything_is_said() {
+    let folder = folder_with_talk();
+    let output = hark(folder.path()).args(["live", "talk.wav", "-l", "en", "-q"]).output().unwrap();
+    assert!(stdout(&output).to_lowercase().contains("market"));
+    std::fs::write(folder.path().join("old.txt"), "old").unwrap();
+    let refused = hark(folder.path()).args(["live", "talk.wav", "-o", "old.txt"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("old.txt exists"));
+    assert_eq!(std::fs::read_to_string(folder.path().join("old.txt")).unwrap(), "old");
 }

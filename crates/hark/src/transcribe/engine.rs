@@ -66,7 +66,7 @@ impl Local {
     fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
         let request = request(args, config, words)?;
         let shelf = Shelf::open(config)?;
-        let model = speech_model(&shelf, args, config)?;
+        let model = speech_model(&shelf, args.model.as_deref(), config)?;
         let vad = installed(&shelf, VAD_MODEL)?;
         let mut options = LoadOptions::new(model, vad);
         options.threads = args.threads.map(usize::from).or(config.threads);
@@ -119,8 +119,8 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
 }
 
 /// The folder of the checkpoint that serves the asked name; a stand-in is announced.
-fn speech_model(shelf: &Shelf, args: &TranscribeArgs, config: &Config) -> Result<PathBuf, CliError> {
-    let name = args.model.as_deref().or(config.model.as_deref()).unwrap_or(DEFAULT_MODEL);
+pub(crate) fn speech_model(shelf: &Shelf, asked: Option<&str>, config: &Config) -> Result<PathBuf, CliError> {
+    let name = asked.or(config.model.as_deref()).unwrap_or(DEFAULT_MODEL);
     let Ok(found) = shelf.resolve(name) else {
         let wanted = shelf.entry(name)?;
         return installed(shelf, &wanted.name);
@@ -131,7 +131,7 @@ fn speech_model(shelf: &Shelf, args: &TranscribeArgs, config: &Config) -> Result
     installed(shelf, &found.checkpoint)
 }
 
-fn installed(shelf: &Shelf, name: &str) -> Result<PathBuf, CliError> {
+pub(crate) fn installed(shelf: &Shelf, name: &str) -> Result<PathBuf, CliError> {
     match shelf.store.installed(name) {
         Some(model) => Ok(model.dir),
         None => Err(CliError::Failed(format!(

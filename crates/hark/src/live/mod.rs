@@ -1,0 +1,162 @@
+//! `hark live`: words while somebody speaks, from the microphone or a pipe.
+
+mod ear;
+mod screen;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use hark_api::TranscriptionResult;
+use hark_export::{Fonts, Format, Metadata, Options};
+use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
+use hark_speech::{LoadOptions, Transcriber};
+
+use crate::cli::{Common, LiveArgs, Task};
+use crate::config::Config;
+use crate::models::{Shelf, VAD_MODEL};
+use crate::transcribe::{installed, noticed, speech_model, watch};
+use crate::{CliError, output};
+use ear::{Ear, Heard};
+use screen::Screen;
+
+/// Seconds of sound that may wait for the engine before the source must wait, too.
+const MOST_BACKLOG: f64 = 30.0;
+/// How often a signal is looked for while nothing else happens.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
+    let config = Config::load(common)?;
+    let target = match &args.output {
+        Some(path) => Some((path.as_path(), format_of(path, args)?)),
+        None => None,
+    };
+    let transcriber = load(args, &config)?;
+    let (bell, rung) = channel();
+    let mut session = session(&transcriber, args, &config, bell.clone())?;
+    watch();
+    let ear = Ear::open(args, bell)?;
+    let mut screen = Screen::new();
+    if !args.quiet {
+        eprintln!("hark: listening to {}; Ctrl-C ends", ear.name());
+    }
+    let (result, broken) = listen(&mut session, &ear, &rung, &mut screen)?;
+    drop(ear);
+    if !args.quiet {
+        eprintln!("hark: {:.0} s of sound, {}, {}", result.duration, language(&result), result.model);
+    }
+    if let Some((path, format)) = target {
+        let content = render(&result, path, format).map_err(CliError::Failed)?;
+        output::write_file(path, content, args.overwrite).map_err(CliError::Failed)?;
+    }
+    // What was said before is written all the same.
+    broken.map_or(Ok(()), |problem| Err(CliError::Failed(problem)))
+}
+
+/// Feeds the session until the source or the user ends it; gives everything, and what was wrong with the source.
+fn listen(
+    session: &mut LiveSession,
+    ear: &Ear,
+    rung: &Receiver<()>,
+    screen: &mut Screen,
+) -> Result<(TranscriptionResult, Option<String>), CliError> {
+    let mut is_ending = false;
+    let mut broken = None;
+    loop {
+        match rung.recv_timeout(LOOK) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => while rung.try_recv().is_ok() {},
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+        }
+        loop {
+            let mut is_more = false;
+            if !is_ending && noticed().is_some() {
+                is_ending = true;
+            } else if !is_ending && session.backlog() < MOST_BACKLOG {
+                match ear.hear() {
+                    Heard::Sound(samples) => {
+                        session.push(&samples);
+                        is_more = true;
+                    }
+                    Heard::NothingYet => {}
+                    Heard::End => is_ending = true,
+                    Heard::Broken(problem) => (is_ending, broken) = (true, Some(problem)),
+                }
+            }
+            if is_ending {
+                session.finish();
+            }
+            for event in session.poll().map_err(|error| CliError::Failed(error.to_string()))? {
+                match event {
+                    LiveEvent::Partial { text, .. } => screen.partial(&text)?,
+                    LiveEvent::Text(text) => screen.line(&text.text)?,
+                    LiveEvent::Final(result) => {
+                        screen.partial("")?;
+                        return Ok((*result, broken));
+                    }
+                }
+            }
+            if !is_more {
+                break;
+            }
+        }
+    }
+}
+
+fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
+    let shelf = Shelf::open(config)?;
+    let model = speech_model(&shelf, args.model.as_deref(), config)?;
+    let mut options = LoadOptions::new(model, installed(&shelf, VAD_MODEL)?);
+    options.threads = args.threads.map(usize::from).or(config.threads);
+    Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
+}
+
+fn session(
+    transcriber: &Transcriber,
+    args: &LiveArgs,
+    config: &Config,
+    bell: Sender<()>,
+) -> Result<LiveSession, CliError> {
+    let options = LiveOptions {
+        language: args.language.clone().or_else(|| config.language.clone()),
+        task: match args.task {
+            Task::Transcribe => hark_speech::Task::Transcribe,
+            Task::Translate => hark_speech::Task::Translate,
+        },
+        prompt: args.prompt.clone(),
+        hotwords: args.hotwords.clone(),
+        ..LiveOptions::default()
+    };
+    let wake = move || {
+        // Nobody listens to the bell any more when the session is over.
+        let _ = bell.send(());
+    };
+    LiveSession::new(transcriber, &options, wake).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+fn format_of(path: &Path, args: &LiveArgs) -> Result<Format, CliError> {
+    if path.exists() && !args.overwrite {
+        // Said now, and not after an hour of talk.
+        return Err(CliError::Usage(format!("{} exists: choose another name or give --overwrite", path.display())));
+    }
+    if let Some(format) = args.format {
+        return Ok(format);
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    extension.parse().map_err(|_| {
+        CliError::Usage(format!("{} has no extension that says a format: give one with -f", path.display()))
+    })
+}
+
+fn render(result: &TranscriptionResult, path: &Path, format: Format) -> Result<Vec<u8>, String> {
+    let title = path.file_stem().map_or_else(|| "Live".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let native = hark_whisper::languages::find(&result.language).map(|found| found.native_name.to_owned());
+    let metadata = Metadata { title, language_name: native, ..Metadata::default() };
+    let options = Options { pretty_json: true, ..Options::default() };
+    let fonts = Fonts::system();
+    hark_export::export(result, &metadata, format, &options, &fonts).map_err(|error| error.to_string())
+}
+
+fn language(result: &TranscriptionResult) -> &str {
+    if result.language.is_empty() { "no speech" } else { &result.language }
+}
