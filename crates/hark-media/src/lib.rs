@@ -27,6 +27,7 @@ use std::time::Duration;
 
 pub use error::MediaError;
 pub use input::Source;
+pub use resample::Resampler;
 pub use stream::{AudioStream, decode_all};
 pub use wav::{write_wav, write_wav_file};
 

@@ -95,7 +95,7 @@ impl Table {
 }
 
 /// Turns a stream of samples at one rate into 16 kHz.
-pub(crate) struct Resampler {
+pub struct Resampler {
     /// None when the input is at 16 kHz already.
     table: Option<Arc<Table>>,
     /// The input still needed; `input[0]` is what the first tap of the next output meets, once `skip` more have gone by.
@@ -109,7 +109,7 @@ pub(crate) struct Resampler {
 
 impl Resampler {
     /// A resampler from `rate`, which must lie in [`RATES`].
-    pub(crate) fn new(rate: u32) -> Self {
+    pub fn new(rate: u32) -> Self {
         assert!(RATES.contains(&rate), "unchecked sample rate {rate}");
         let table = (rate != SAMPLE_RATE).then(|| Table::shared(rate));
         // The first output lies at input 0: its earlier taps meet the silence before the recording.
@@ -118,7 +118,7 @@ impl Resampler {
     }
 
     /// Takes `samples` in and appends the output they complete.
-    pub(crate) fn push(&mut self, samples: &[f32], out: &mut Vec<f32>) {
+    pub fn push(&mut self, samples: &[f32], out: &mut Vec<f32>) {
         self.taken += samples.len() as u64;
         let before = out.len();
         match self.table.clone() {

@@ -92,6 +92,7 @@ fn anonymous() -> OpenApiRouter<App> {
         .routes(routes!(openai::audio::transcriptions))
         .routes(routes!(openai::audio::translations))
         .routes(routes!(openai::embeddings::create))
+        .routes(routes!(openai::realtime::realtime))
 }
 
 /// Accounts.

@@ -4,13 +4,17 @@
 //! back to it; when it ends, it is stored and charged, whatever became of the client.
 
 mod bill;
+mod dialect;
 mod message;
 mod outbox;
+mod realtime;
 mod registry;
 mod session;
 mod socket;
 
+pub(crate) use dialect::{Dialect, Said};
 pub(crate) use message::{Hello, parse_hello};
+pub(crate) use realtime::Realtime;
 pub(crate) use registry::Streams;
 pub(crate) use session::{begin, resume};
 pub(crate) use socket::{Connection, MOST_LIBRARY_BYTES, refuse};

@@ -13,7 +13,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::bill::Bill;
-use super::message::{self, Action, Hello};
+use super::dialect::{Dialect, Said};
+use super::message;
 use super::outbox::Outbox;
 use super::registry::{Registration, Streams};
 use super::socket::{Connection, Incoming, Line, refuse};
@@ -37,6 +38,8 @@ pub(crate) struct Session {
     caller: Caller,
     id: String,
     work: Work,
+    /// How the two ends talk.
+    dialect: Dialect,
     /// The engine's side; away while it is worked with, for good if that failed.
     live: Option<Box<LiveSession>>,
     /// Rung by the engine.
@@ -82,8 +85,7 @@ enum Step {
 }
 
 /// A new session for a caller, who may have it and can pay for it.
-pub(crate) async fn begin(app: &App, caller: Caller, hello: &Hello) -> Result<Session, Failure> {
-    let mut work = hello.work()?;
+pub(crate) async fn begin(app: &App, caller: Caller, mut work: Work, dialect: Dialect) -> Result<Session, Failure> {
     let asked = model(&work.model, caller.plan().is_paid(), &app.config)?;
     work.model = checkpoint(asked, app.role, &*app.engine)?;
     let place = take_place(app, &caller).await?;
@@ -101,13 +103,16 @@ pub(crate) async fn begin(app: &App, caller: Caller, hello: &Hello) -> Result<Se
     };
     let bill = Bill::open(app, &caller, &id).await?;
     let outbox = Arc::new(Outbox::default());
-    outbox.greeting(message::ready(&id, None));
+    if let Some(ready) = dialect.ready(&id, None) {
+        outbox.greeting(ready);
+    }
     let now = Instant::now();
     Ok(Session {
         app: app.clone(),
         caller,
         id,
         work,
+        dialect,
         live: Some(Box::new(live)),
         wake,
         outbox,
@@ -176,9 +181,17 @@ impl Session {
                 Ok(done) => done,
                 Err(failure) => self.end(Some(failure.error)).await,
             },
-            Incoming::Text(text) => match message::parse_action(&text) {
-                Ok(Action::Flush) => self.advance(Vec::new(), Ask::Flush).await,
-                Ok(Action::Stop) => self.end(None).await,
+            Incoming::Text(text) => match self.dialect.read(&text) {
+                Ok(Said::Sound(sound)) => match self.hear(&sound).await {
+                    Ok(done) => done,
+                    Err(failure) => self.end(Some(failure.error)).await,
+                },
+                Ok(Said::Flush) => self.advance(Vec::new(), Ask::Flush).await,
+                Ok(Said::Stop) => self.end(None).await,
+                Ok(Said::Answer(answer)) => {
+                    self.outbox.message(answer);
+                    None
+                }
                 Err(failure) => self.end(Some(failure.error)).await,
             },
             Incoming::Wrong(failure) => self.end(Some(failure.error)).await,
@@ -248,7 +261,7 @@ impl Session {
     async fn detach(&mut self, line: &mut Option<Line>) -> Option<Done> {
         *line = None;
         self.place = None;
-        if self.taken == 0 || !self.registration.wait(true) {
+        if self.taken == 0 || !self.dialect.can_resume() || !self.registration.wait(true) {
             return self.end(None).await;
         }
         self.times.broken = Some(Instant::now());
@@ -276,7 +289,9 @@ impl Session {
         let now = Instant::now();
         self.times = Times { sound: now, ping: now, broken: None, is_pause_told: true };
         self.half = None;
-        self.outbox.greeting(message::ready(&self.id, Some(self.taken as f64 / BYTES_A_SECOND)));
+        if let Some(ready) = self.dialect.ready(&self.id, Some(self.taken as f64 / BYTES_A_SECOND)) {
+            self.outbox.greeting(ready);
+        }
         *line = Some(Line::new(connection, &self.outbox));
         None
     }
@@ -288,7 +303,7 @@ impl Session {
         }
         let mut within = FINISH_WITHIN;
         if let Some(error) = &error {
-            self.outbox.message(message::error(error));
+            self.outbox.message(self.dialect.error(error));
             if error.kind == ErrorKind::ShuttingDown {
                 within = self.app.config.drain_timeout.duration().mul_f64(0.7);
             }
@@ -324,7 +339,7 @@ impl Session {
                 tracing::error!(session = self.id, error, "the engine failed in a live session");
                 let error = ApiError::from(ErrorKind::Internal);
                 if self.ending.is_none() {
-                    self.outbox.message(message::error(&error));
+                    self.outbox.message(self.dialect.error(&error));
                 }
                 self.ending = Some(Ending { error: Some(error), until: Instant::now() });
                 Some(Done(self.so_far()))
@@ -336,8 +351,13 @@ impl Session {
         let mut is_room = true;
         for event in events {
             match event {
-                LiveEvent::Partial { text, .. } => self.outbox.partial(message::partial(&text)),
-                LiveEvent::Text(text) => is_room &= self.outbox.message(message::text(&text)),
+                LiveEvent::Partial { text, start } => match self.dialect.partial(&text, start) {
+                    Ok(partial) => self.outbox.partial(partial),
+                    Err(events) => events.into_iter().for_each(|event| is_room &= self.outbox.message(event)),
+                },
+                LiveEvent::Text(text) => {
+                    self.dialect.text(&text).into_iter().for_each(|event| is_room &= self.outbox.message(event));
+                }
                 LiveEvent::Final(result) => return Some(Done(Some(*result))),
             }
         }
@@ -360,7 +380,7 @@ impl Session {
         let transcript = stored.unwrap_or_else(|failure| {
             tracing::error!(session = self.id, error = %failure.error, "a live session can't be stored");
             if error.is_none() {
-                self.outbox.message(message::error(&failure.error));
+                self.outbox.message(self.dialect.error(&failure.error));
             }
             error.get_or_insert(failure.error);
             None
@@ -374,7 +394,9 @@ impl Session {
         }
         let Some(line) = line else { return };
         if let Some(result) = &result {
-            self.outbox.message(message::last(result, transcript));
+            for message in self.dialect.last(result, transcript) {
+                self.outbox.message(message);
+            }
         }
         match &error {
             Some(error) => self.outbox.close(message::close_code(error), &error.message),
@@ -416,7 +438,7 @@ async fn next(line: &mut Option<Line>) -> Incoming {
 }
 
 /// 16-bit samples, little-endian, as numbers from -1 to 1; `half` is a sample's first byte whose second has yet to come.
-fn samples(half: &mut Option<u8>, bytes: &[u8]) -> Vec<f32> {
+pub(super) fn samples(half: &mut Option<u8>, bytes: &[u8]) -> Vec<f32> {
     let mut samples = Vec::with_capacity(bytes.len() / 2 + 1);
     let sample = |low: u8, high: u8| f32::from(i16::from_le_bytes([low, high])) / 32_768.0;
     let mut rest = bytes;

@@ -30,8 +30,8 @@ const MOST_REASON: usize = 123;
 pub(crate) struct Connection {
     sink: SplitSink<WebSocket, Message>,
     stream: SplitStream<WebSocket>,
-    /// Sound that came before anything else.
-    first: Option<Bytes>,
+    /// What came before the session was there.
+    first: Option<Message>,
 }
 
 impl Connection {
@@ -57,31 +57,46 @@ impl Connection {
             ))),
             Ok(Some(Ok(Message::Text(text)))) => Ok(Some(text)),
             Ok(Some(Ok(Message::Binary(sound)))) => {
-                self.first = Some(sound);
+                self.first = Some(Message::Binary(sound));
                 Ok(None)
             }
             Ok(Some(Err(error))) if is_too_large(&error) => Err(Some(too_large())),
             Ok(_) => Err(None),
         }
     }
+
+    /// Sends a message before there is a session; false when that can't be done.
+    pub(crate) async fn send(&mut self, text: String) -> bool {
+        matches!(timeout(LAST_WORDS, self.sink.send(Message::Text(text.into()))).await, Ok(Ok(())))
+    }
+
+    /// Lets the session read this message first.
+    pub(crate) fn put_back(&mut self, text: Utf8Bytes) {
+        self.first = Some(Message::Text(text));
+    }
+
+    /// Sends why there is no session, and closes.
+    pub(crate) async fn close(mut self, text: String, failure: &Failure) {
+        let close = CloseFrame { code: message::close_code(&failure.error), reason: reason(&failure.error.message) };
+        let told = timeout(LAST_WORDS, async {
+            self.sink.send(Message::Text(text.into())).await?;
+            self.sink.send(Message::Close(Some(close))).await
+        });
+        if let Ok(Ok(())) = told.await {
+            linger(&mut self.stream).await;
+        }
+    }
 }
 
 /// Sends an error over a connection that no session has, and closes it.
-pub(crate) async fn refuse(mut connection: Connection, failure: &Failure) {
-    let close = CloseFrame { code: message::close_code(&failure.error), reason: reason(&failure.error.message) };
-    let told = timeout(LAST_WORDS, async {
-        connection.sink.send(Message::Text(message::error(&failure.error).into())).await?;
-        connection.sink.send(Message::Close(Some(close))).await
-    });
-    if let Ok(Ok(())) = told.await {
-        linger(&mut connection.stream).await;
-    }
+pub(crate) async fn refuse(connection: Connection, failure: &Failure) {
+    connection.close(message::error(&failure.error), failure).await;
 }
 
 /// A connection that a session has.
 pub(crate) struct Line {
     stream: SplitStream<WebSocket>,
-    first: Option<Bytes>,
+    first: Option<Message>,
     writer: JoinHandle<()>,
     /// When anything came last.
     pub(crate) heard: Instant,
@@ -111,7 +126,7 @@ impl Line {
     /// The next thing that comes; safe to be dropped.
     pub(crate) async fn next(&mut self) -> Incoming {
         let incoming = match self.first.take() {
-            Some(sound) => Some(Ok(Message::Binary(sound))),
+            Some(message) => Some(Ok(message)),
             None => self.stream.next().await,
         };
         self.heard = Instant::now();

@@ -9,7 +9,7 @@ use hark_api::{ApiError, ErrorKind};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
-use crate::live::{Connection, Hello, MOST_LIBRARY_BYTES, begin, parse_hello, refuse, resume};
+use crate::live::{Connection, Dialect, Hello, MOST_LIBRARY_BYTES, begin, parse_hello, refuse, resume};
 use crate::middleware::{Caller, by_token};
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
 
@@ -68,7 +68,11 @@ async fn talk(app: App, caller: Caller, query: Hello, socket: WebSocket) {
             Err(returned) => connection = returned,
         }
     }
-    match begin(&app, caller, &hello).await {
+    let begun = match hello.work() {
+        Ok(work) => begin(&app, caller, work, Dialect::Own).await,
+        Err(failure) => Err(failure),
+    };
+    match begun {
         Ok(session) => session.run(connection).await,
         Err(failure) => refuse(connection, &failure).await,
     }

@@ -17,7 +17,10 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Whether a path is one of OpenAI's.
 pub(crate) fn owns(path: &str) -> bool {
-    path.starts_with("/v1/audio/") || path == "/v1/embeddings" || path.starts_with("/v1/models/")
+    path.starts_with("/v1/audio/")
+        || path == "/v1/embeddings"
+        || path == "/v1/realtime"
+        || path.starts_with("/v1/models/")
 }
 
 /// Gives a refusal the body that OpenAI's clients read; its status and its headers stay.

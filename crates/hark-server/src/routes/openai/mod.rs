@@ -8,8 +8,9 @@ mod events;
 mod fields;
 mod layout;
 pub(crate) mod models;
+pub(crate) mod realtime;
 
-pub(crate) use error::{owns, reshape};
+pub(crate) use error::{body, owns, reshape};
 
 use hark_api::OpenAiError;
 use utoipa::IntoResponses;

@@ -2,6 +2,7 @@
 
 mod ends;
 mod limits;
+mod realtime;
 mod talker;
 
 use hark_store::Plan;

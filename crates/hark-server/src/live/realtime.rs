@@ -1,0 +1,328 @@
+//! The events of OpenAI's Realtime transcription (`docs/openai.md` says which), over a session of ours.
+
+use bytes::Bytes;
+use hark_api::ApiError;
+use hark_media::{Resampler, SAMPLE_RATE};
+use hark_speech::live::LiveText;
+use serde_json::{Value, json};
+
+use super::dialect::Said;
+use crate::engine::Work;
+use crate::error::Failure;
+use crate::random;
+use crate::routes::openai;
+use crate::routes::transcribe::{language, words};
+
+/// The rate of `pcm16` where the session does not say another.
+const USUAL_RATE: u32 = 24_000;
+/// The model of a session that names none.
+const USUAL_MODEL: &str = "whisper-1";
+
+/// The state of one Realtime session.
+pub(crate) struct Realtime {
+    id: String,
+    /// What the client set, as it is told back.
+    session: Value,
+    /// Whether the client speaks of `transcription_session`, as before the interface was final.
+    is_beta: bool,
+    encoding: Encoding,
+    resampler: Option<Resampler>,
+    /// The first byte of a sample whose second has yet to come.
+    half: Option<u8>,
+    item: Option<Item>,
+    /// The item before.
+    before: Option<String>,
+    has_begun: bool,
+}
+
+/// A stretch of speech.
+struct Item {
+    id: String,
+    transcript: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Pcm(u32),
+    MuLaw,
+    ALaw,
+}
+
+impl Encoding {
+    fn rate(self) -> u32 {
+        match self {
+            Encoding::Pcm(rate) => rate,
+            Encoding::MuLaw | Encoding::ALaw => 8_000,
+        }
+    }
+}
+
+impl Realtime {
+    pub(crate) fn new(is_beta: bool) -> Self {
+        Realtime {
+            id: format!("sess_{}", random::id()),
+            session: json!({}),
+            is_beta,
+            encoding: Encoding::Pcm(USUAL_RATE),
+            resampler: None,
+            half: None,
+            item: None,
+            before: None,
+            has_begun: false,
+        }
+    }
+
+    /// The first event of a connection.
+    pub(crate) fn created(&self) -> String {
+        self.about_session("created")
+    }
+
+    /// What the engine should do, as the session was set.
+    pub(crate) fn work(&self) -> Result<Work, Failure> {
+        let (beta, ga) = (&self.session["input_audio_transcription"], &self.session["audio"]["input"]["transcription"]);
+        let text = |name: &str| [beta, ga].into_iter().find_map(|of| of[name].as_str()).unwrap_or_default().trim();
+        let model = match text("model") {
+            "" => USUAL_MODEL,
+            model => model,
+        };
+        Ok(Work {
+            model: model.to_owned(),
+            language: language(text("language"))?,
+            prompt: Some(words("prompt", text("prompt"))?).filter(|prompt| !prompt.is_empty()),
+            ..Work::default()
+        })
+    }
+
+    /// Whether an event brings sound, for which a session must be there.
+    pub(crate) fn needs_session(text: &str) -> bool {
+        let event: Value = serde_json::from_str(text).unwrap_or_default();
+        matches!(event["type"].as_str(), Some("input_audio_buffer.append" | "input_audio_buffer.commit"))
+    }
+
+    /// Reads an event; one that makes no sense is answered with an error and changes nothing.
+    pub(crate) fn read(&mut self, text: &str) -> Said {
+        let event: Value = serde_json::from_str(text).unwrap_or_default();
+        let event_id = event["event_id"].as_str();
+        let wrong = |message: String| Said::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
+        match event["type"].as_str() {
+            Some("session.update" | "transcription_session.update") => match self.update(&event["session"]) {
+                Ok(()) => Said::Answer(self.about_session("updated")),
+                Err(message) => wrong(message),
+            },
+            Some("input_audio_buffer.append") => match event["audio"].as_str().and_then(base64) {
+                Some(bytes) => {
+                    self.has_begun = true;
+                    Said::Sound(self.sound(&bytes))
+                }
+                None => wrong("`audio` must be sound in base64".to_owned()),
+            },
+            Some("input_audio_buffer.commit") => Said::Flush,
+            Some("input_audio_buffer.clear") => {
+                // Words are heard as sound comes: there is nothing that could still be taken back.
+                Said::Answer(told("input_audio_buffer.cleared", json!({})))
+            }
+            Some(other) => wrong(format!("a transcription session knows no event {other:?}")),
+            None => wrong("an event is a JSON object with a `type`".to_owned()),
+        }
+    }
+
+    /// Speech begins with the first words that are heard of it; an empty partial behind words ends it.
+    pub(crate) fn partial(&mut self, text: &str, start: f64) -> Vec<String> {
+        if text.is_empty() { self.complete(start) } else { self.begin(start) }
+    }
+
+    pub(crate) fn text(&mut self, text: &LiveText) -> Vec<String> {
+        let mut events = self.begin(text.start);
+        if let Some(item) = &mut self.item {
+            let is_first = item.transcript.is_empty();
+            let delta = if is_first { text.text.clone() } else { format!(" {}", text.text) };
+            item.transcript.push_str(&delta);
+            let fields = json!({"item_id": item.id, "content_index": 0, "delta": delta});
+            events.push(told("conversation.item.input_audio_transcription.delta", fields));
+        }
+        if text.ends_utterance {
+            events.extend(self.complete(text.end));
+        }
+        events
+    }
+
+    /// Ends the stretch of speech, if there is one with words.
+    pub(crate) fn complete(&mut self, end: f64) -> Vec<String> {
+        let Some(item) = self.item.take_if(|item| !item.transcript.is_empty()) else { return Vec::new() };
+        let (id, previous) = (item.id.clone(), self.before.replace(item.id));
+        let milliseconds = (end * 1000.0) as u64;
+        vec![
+            told("input_audio_buffer.speech_stopped", json!({"audio_end_ms": milliseconds, "item_id": id})),
+            told("input_audio_buffer.committed", json!({"previous_item_id": previous, "item_id": id})),
+            told(
+                "conversation.item.input_audio_transcription.completed",
+                json!({"item_id": id, "content_index": 0, "transcript": item.transcript}),
+            ),
+        ]
+    }
+
+    /// An error event; the one of the client's that it answers, where there is one.
+    pub(crate) fn error(error: &ApiError, event_id: Option<&str>) -> String {
+        let mut body = serde_json::to_value(openai::body(error)).unwrap_or_default()["error"].take();
+        body["event_id"] = event_id.map_or(Value::Null, Value::from);
+        told("error", json!({ "error": body }))
+    }
+
+    fn begin(&mut self, start: f64) -> Vec<String> {
+        if self.item.is_some() {
+            return Vec::new();
+        }
+        let id = format!("item_{}", &random::id()[..20]);
+        self.item = Some(Item { id: id.clone(), transcript: String::new() });
+        let milliseconds = (start * 1000.0) as u64;
+        vec![told("input_audio_buffer.speech_started", json!({"audio_start_ms": milliseconds, "item_id": id}))]
+    }
+
+    fn about_session(&self, what: &str) -> String {
+        let mut session = self.session.clone();
+        session["id"] = self.id.as_str().into();
+        session["type"] = "transcription".into();
+        let subject = if self.is_beta { "transcription_session" } else { "session" };
+        told(&format!("{subject}.{what}"), json!({ "session": session }))
+    }
+
+    fn update(&mut self, session: &Value) -> Result<(), String> {
+        if self.has_begun {
+            return Err("a session can't be changed once sound has come: begin another".to_owned());
+        }
+        if !session.is_object() {
+            return Err("`session` must be an object".to_owned());
+        }
+        let format = &session["audio"]["input"]["format"];
+        let name = session["input_audio_format"].as_str().or(format["type"].as_str()).unwrap_or("pcm16");
+        let encoding = match name {
+            "pcm16" | "audio/pcm" => {
+                let rate = format["rate"].as_u64().unwrap_or(u64::from(USUAL_RATE));
+                let rate = u32::try_from(rate).ok().filter(|rate| (8_000..=192_000).contains(rate));
+                Encoding::Pcm(rate.ok_or("the rate of the sound must be from 8000 to 192000")?)
+            }
+            "g711_ulaw" | "audio/pcmu" => Encoding::MuLaw,
+            "g711_alaw" | "audio/pcma" => Encoding::ALaw,
+            other => return Err(format!("{other:?} is no format of sound: pcm16, g711_ulaw or g711_alaw")),
+        };
+        let before = std::mem::replace(&mut self.session, session.clone());
+        if let Err(failure) = self.work() {
+            self.session = before;
+            return Err(failure.error.message.into_owned());
+        }
+        self.encoding = encoding;
+        Ok(())
+    }
+
+    /// Sound of the client's as 16-bit samples at 16 kHz.
+    fn sound(&mut self, bytes: &[u8]) -> Bytes {
+        let samples: Vec<f32> = match self.encoding {
+            Encoding::Pcm(_) => super::session::samples(&mut self.half, bytes),
+            Encoding::MuLaw => bytes.iter().map(|&byte| mu_law(byte)).collect(),
+            Encoding::ALaw => bytes.iter().map(|&byte| a_law(byte)).collect(),
+        };
+        let rate = self.encoding.rate();
+        let resampled = if rate == SAMPLE_RATE {
+            samples
+        } else {
+            let mut resampled = Vec::with_capacity(samples.len());
+            self.resampler.get_or_insert_with(|| Resampler::new(rate)).push(&samples, &mut resampled);
+            resampled
+        };
+        resampled.iter().flat_map(|sample| ((sample * 32_768.0) as i16).to_le_bytes()).collect()
+    }
+}
+
+fn told(kind: &str, mut fields: Value) -> String {
+    fields["type"] = kind.into();
+    fields["event_id"] = format!("event_{}", &random::id()[..20]).into();
+    fields.to_string()
+}
+
+/// One sample of G.711 µ-law.
+fn mu_law(byte: u8) -> f32 {
+    let byte = !byte;
+    let magnitude = ((i32::from(byte & 0x0f) << 3) + 0x84) << ((byte >> 4) & 7);
+    let sample = magnitude - 0x84;
+    (if byte & 0x80 != 0 { -sample } else { sample }) as f32 / 32_768.0
+}
+
+/// One sample of G.711 A-law.
+fn a_law(byte: u8) -> f32 {
+    let byte = byte ^ 0x55;
+    let (exponent, mantissa) = ((byte >> 4) & 7, i32::from(byte & 0x0f) << 4);
+    let sample = if exponent == 0 { mantissa + 8 } else { (mantissa + 0x108) << (exponent - 1) };
+    (if byte & 0x80 != 0 { sample } else { -sample }) as f32 / 32_768.0
+}
+
+/// The bytes of base64 (RFC 4648), with or without padding.
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    for group in text.chunks(4) {
+        let mut value = 0u32;
+        for &letter in group {
+            let digit = match letter {
+                b'A'..=b'Z' => letter - b'A',
+                b'a'..=b'z' => letter - b'a' + 26,
+                b'0'..=b'9' => letter - b'0' + 52,
+                b'+' => 62,
+                b'/' => 63,
+                _ => return None,
+            };
+            value = value << 6 | u32::from(digit);
+        }
+        let count = match group.len() {
+            4 => 3,
+            3 => 2,
+            2 => 1,
+            _ => return None,
+        };
+        value <<= 6 * (4 - group.len());
+        bytes.extend_from_slice(&value.to_be_bytes()[1..=count]);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_read_and_what_is_not_base64_is_refused() {
+        for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg", "foob")] {
+            assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+        }
+        assert_eq!(base64("+/8="), Some(vec![0xfb, 0xff]));
+        for wrong in ["Z", "Zm9v Zg", "Zm-v", "Z===="] {
+            assert_eq!(base64(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn telephone_sound_has_its_sign_and_its_size() {
+        // ITU G.711: the largest magnitudes, and the smallest.
+        assert_eq!((mu_law(0x80) * 32_768.0, mu_law(0x00) * 32_768.0, mu_law(0xff)), (32_124.0, -32_124.0, 0.0));
+        assert_eq!((a_law(0xaa) * 32_768.0, a_law(0x2a) * 32_768.0), (32_256.0, -32_256.0));
+        assert_eq!((a_law(0xd5) * 32_768.0, a_law(0x55) * 32_768.0), (8.0, -8.0));
+    }
+
+    #[test]
+    fn both_forms_of_a_session_say_the_same_and_nonsense_changes_nothing() {
+        let mut realtime = Realtime::new(false);
+        let ga = json!({"type": "session.update", "session": {"audio": {"input": {
+            "format": {"type": "audio/pcm", "rate": 16_000}, "transcription": {"model": "base", "language": "de"}}}}});
+        let Said::Answer(updated) = realtime.read(&ga.to_string()) else { panic!() };
+        assert!(updated.contains("\"session.updated\""), "{updated}");
+        let work = realtime.work().unwrap();
+        assert_eq!((work.model.as_str(), work.language.as_deref()), ("base", Some("de")));
+        assert_eq!(realtime.encoding, Encoding::Pcm(16_000));
+        let wrong = json!({"type": "session.update", "session": {"input_audio_format": "mp3"}});
+        let Said::Answer(error) = realtime.read(&wrong.to_string()) else { panic!() };
+        assert!(error.contains("\"error\"") && realtime.work().unwrap().model == "base", "{error}");
+        let beta = json!({"type": "transcription_session.update", "session": {
+            "input_audio_format": "g711_ulaw", "input_audio_transcription": {"model": "small"}}});
+        realtime.read(&beta.to_string());
+        assert_eq!((realtime.work().unwrap().model.as_str(), realtime.encoding), ("small", Encoding::MuLaw));
+    }
+}
