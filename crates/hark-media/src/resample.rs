@@ -108,7 +108,7 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// A resampler from `rate`, which must lie in [`RATES`].
+    /// A resampler from `rate`, which must lie between 2 kHz and 768 kHz.
     pub fn new(rate: u32) -> Self {
         assert!(RATES.contains(&rate), "unchecked sample rate {rate}");
         let table = (rate != SAMPLE_RATE).then(|| Table::shared(rate));
