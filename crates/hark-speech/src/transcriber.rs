@@ -157,7 +157,7 @@ pub struct Transcription {
 pub struct Transcriber {
     pub(crate) scheduler: Scheduler,
     pub(crate) vad: Arc<SileroVad>,
-    pub(crate) mel: Arc<LogMel>,
+    mel: Arc<LogMel>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     backend_name: Arc<str>,
     pub(crate) model_name: Arc<str>,
@@ -196,6 +196,32 @@ impl Transcriber {
     /// What computes, such as `cpu (amx, 2 threads)`.
     pub fn backend_name(&self) -> &str {
         &self.backend_name
+    }
+
+    /// The code of a language that was asked for, or none where it is to be found out.
+    pub(crate) fn language_of(&self, given: Option<&str>, task: Task) -> Result<Option<String>, SpeechError> {
+        let tokenizer = &self.tokenizer;
+        if task == Task::Translate && !tokenizer.is_multilingual() {
+            return Err(SpeechError::EnglishOnly("translation"));
+        }
+        match given.map(str::trim) {
+            None | Some("" | "auto") if tokenizer.is_multilingual() => Ok(None),
+            None | Some("" | "auto") => Ok(Some("en".to_owned())),
+            Some(given) => known_language(tokenizer, given).map(Some),
+        }
+    }
+
+    /// Words to expect and text that could stand before, as tokens.
+    pub(crate) fn prompt_of(&self, hotwords: Option<&str>, prompt: Option<&str>) -> Vec<u32> {
+        let texts = [hotwords, prompt].into_iter().flatten();
+        texts.flat_map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).collect()
+    }
+
+    /// The log-mel values of a window, and how many positions of the encoder hold sound.
+    pub(crate) fn spectrogram(&self, samples: &[f32]) -> (Vec<f32>, usize) {
+        let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * self.mel.n_mels()];
+        self.mel.window(samples, &mut mel);
+        (mel, samples.len().div_ceil(SAMPLES_A_FRAME).min(1500))
     }
 
     /// Transcribes one recording; blocks until it is done. `progress` hears how far it is.
@@ -283,22 +309,11 @@ struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     fn new(transcriber: &'a Transcriber, request: &'a Request, duration: Option<f64>) -> Result<Self, SpeechError> {
-        let tokenizer = &transcriber.tokenizer;
-        let language = match request.language.as_deref().map(str::trim) {
-            None | Some("" | "auto") if tokenizer.is_multilingual() => None,
-            None | Some("" | "auto") => Some("en".to_owned()),
-            Some(given) => Some(known_language(tokenizer, given)?),
-        };
-        if request.task == Task::Translate && !tokenizer.is_multilingual() {
-            return Err(SpeechError::EnglishOnly("translation"));
-        }
+        let language = transcriber.language_of(request.language.as_deref(), request.task)?;
+        let prompt = transcriber.prompt_of(request.hotwords.as_deref(), request.prompt.as_deref());
         let (sender, replies) = channel();
         // A receiver that is gone has stopped waiting.
         let reply_to: Reply = Arc::new(move |tag, outcome| drop(sender.send((tag, outcome))));
-        let mut prompt = Vec::new();
-        for text in [&request.hotwords, &request.prompt].into_iter().flatten() {
-            prompt.extend(tokenizer.encode(&format!(" {}", text.trim())));
-        }
         Ok(Recording {
             transcriber,
             request,
@@ -423,16 +438,14 @@ impl<'a> Recording<'a> {
     }
 
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
-        let mel_table = &self.transcriber.mel;
-        let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * mel_table.n_mels()];
-        mel_table.window(&window.samples, &mut mel);
+        let (mel, frames) = self.transcriber.spectrogram(&window.samples);
         let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
         let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane,
             mel,
-            frames: window.samples.len().div_ceil(SAMPLES_A_FRAME).min(1500),
+            frames,
             options,
             cancelled: Arc::clone(&self.unwanted),
             tag,
@@ -567,10 +580,10 @@ fn part_of(window: &Window, from: f64, to: f64) -> Window {
 const LEAST_LOG_PROB_OF_A_SECOND_LOOK: f32 = -1.0;
 
 /// Samples of an encoder frame.
-pub(crate) const SAMPLES_A_FRAME: usize = 320;
+const SAMPLES_A_FRAME: usize = 320;
 
 /// The code of a language given by code or name.
-pub(crate) fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {
+fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {
     let code = hark_whisper::languages::find(given).map_or(given, |language| language.code);
     if !tokenizer.is_multilingual() {
         return if code == "en" {

@@ -1,4 +1,4 @@
-//! Everything that the servers of all tests log, at the finest level.
+//! Everything that this process logs, the servers of all its tests included, at the finest level.
 
 use std::io::Write;
 use std::sync::{Mutex, Once};

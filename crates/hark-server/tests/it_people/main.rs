@@ -1,5 +1,6 @@
 //! People and other servers: signing in, mail, webhooks, over real sockets; and that no secret reaches a log.
 
+#[path = "../it/log.rs"]
 mod log;
 mod logs;
 mod mail;

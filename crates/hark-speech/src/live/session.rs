@@ -14,7 +14,7 @@ use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
 use crate::SpeechError;
 use crate::scheduler::{Lane, Reply, WindowRequest};
 use crate::segments::{ends_sentence, round, straighten};
-use crate::transcriber::{SAMPLES_A_FRAME, Transcriber, known_language};
+use crate::transcriber::Transcriber;
 use crate::vad::VadStream;
 
 /// Sound kept before speech: the network notices soft beginnings a little late.
@@ -96,19 +96,8 @@ impl LiveSession {
         options: &LiveOptions,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<Self, SpeechError> {
-        let tokenizer = &transcriber.tokenizer;
-        let language = match options.language.as_deref().map(str::trim) {
-            None | Some("" | "auto") if tokenizer.is_multilingual() => None,
-            None | Some("" | "auto") => Some("en".to_owned()),
-            Some(given) => Some(known_language(tokenizer, given)?),
-        };
-        if options.task == hark_whisper::decode::Task::Translate && !tokenizer.is_multilingual() {
-            return Err(SpeechError::EnglishOnly("translation"));
-        }
-        let mut prompt = Vec::new();
-        for text in [&options.hotwords, &options.prompt].into_iter().flatten() {
-            prompt.extend(tokenizer.encode(&format!(" {}", text.trim())));
-        }
+        let language = transcriber.language_of(options.language.as_deref(), options.task)?;
+        let prompt = transcriber.prompt_of(options.hotwords.as_deref(), options.prompt.as_deref());
         let (sender, replies) = channel();
         let sender = Mutex::new(sender);
         let reply_to: Reply = Arc::new(move |_, outcome| {
@@ -191,11 +180,6 @@ impl LiveSession {
         if self.ends.is_open() { seconds(self.end().saturating_sub(self.looked_until.max(self.first))) } else { 0.0 }
     }
 
-    /// What was told so far, as a transcript: for a session that breaks off.
-    pub fn so_far(&self) -> TranscriptionResult {
-        self.result()
-    }
-
     /// What is new; starts the next look at the sound where one is due. Fails only if the engine is gone.
     pub fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError> {
         while let Ok(outcome) = self.replies.try_recv() {
@@ -243,7 +227,7 @@ impl LiveSession {
             if self.finishing {
                 self.tell_settled(true);
                 self.finished = true;
-                self.events.push_back(LiveEvent::Final(Box::new(self.result())));
+                self.events.push_back(LiveEvent::Final(Box::new(self.so_far())));
             }
             return;
         }
@@ -266,16 +250,13 @@ impl LiveSession {
     }
 
     fn start_pass(&mut self, until: u64, is_last: bool, is_cut: bool) {
-        let sound = &self.sound[..(until - self.first) as usize];
-        let mel_table = &self.transcriber.mel;
-        let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * mel_table.n_mels()];
-        mel_table.window(sound, &mut mel);
+        let (mel, frames) = self.transcriber.spectrogram(&self.sound[..(until - self.first) as usize]);
         let language = match &self.language {
             Some(code) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
         };
         let mut prompt = self.options.prompt.clone();
-        prompt.extend(&self.before[self.before.len().saturating_sub(self.policy.most_prompt)..]);
+        prompt.extend(&self.before);
         let prefix = self.settled.iter().flat_map(|word| &word.tokens).copied().collect();
         let mut options = DecodeOptions { language, prompt, prefix, ..self.options.clone() };
         if is_last || is_cut {
@@ -286,7 +267,7 @@ impl LiveSession {
             owner: self.owner,
             lane: Lane::Live,
             mel,
-            frames: sound.len().div_ceil(SAMPLES_A_FRAME).min(1500),
+            frames,
             options: Arc::new(options),
             cancelled: Arc::clone(&self.unwanted),
             tag: 0,
@@ -490,8 +471,9 @@ impl LiveSession {
         self.events.push_back(LiveEvent::Partial { text, start: round(start) });
     }
 
-    /// Everything that was told: texts joined to segments that end where an utterance or a sentence does.
-    fn result(&self) -> TranscriptionResult {
+    /// Everything that was told so far, as a transcript: texts joined to segments that end where an utterance or a sentence
+    /// does.
+    pub fn so_far(&self) -> TranscriptionResult {
         let mut segments: Vec<Segment> = Vec::new();
         let mut goes_on = false;
         for (text, raw) in &self.told {
