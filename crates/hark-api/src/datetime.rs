@@ -12,6 +12,10 @@ use utoipa::openapi::{RefOr, Schema};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DateTime(pub i64);
 
+/// The first and the last moment that RFC 3339 can write: its years have four digits.
+const FIRST: i64 = -62_167_219_200_000_000;
+const LAST: i64 = 253_402_300_799_999_999;
+
 impl DateTime {
     /// The moment of a date-time, or the start of a date, as filters write them.
     pub fn parse(text: &str) -> Option<Self> {
@@ -19,7 +23,8 @@ impl DateTime {
             let format = time::macros::format_description!("[year]-[month]-[day]");
             Some(Date::parse(text, format).ok()?.midnight().assume_utc())
         })?;
-        i64::try_from(moment.unix_timestamp_nanos() / 1000).ok().map(DateTime)
+        let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1000)).ok()?;
+        (FIRST..=LAST).contains(&micros).then_some(DateTime(micros))
     }
 
     /// The day in UTC, such as `2026-03-09`.
@@ -37,9 +42,9 @@ impl DateTime {
 
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Years beyond 9999 can't be written; such a moment is a defect elsewhere, and the last one that can be stands in.
-        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
-            .unwrap_or(time::PrimitiveDateTime::MAX.assume_utc());
+        // A moment that can't be written is a defect elsewhere; the nearest one that can be stands in.
+        let micros = self.0.clamp(FIRST, LAST);
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(micros) * 1000).map_err(|_| fmt::Error)?;
         let text = moment.to_offset(UtcOffset::UTC).format(&Rfc3339).map_err(|_| fmt::Error)?;
         f.write_str(&text)
     }
@@ -87,8 +92,21 @@ mod tests {
     fn dates_and_other_time_zones_are_read_and_nonsense_is_not() {
         assert_eq!(DateTime::parse("2023-11-14"), Some(DateTime(1_699_920_000_000_000)));
         assert_eq!(DateTime::parse("2023-11-14T01:00:00+01:00"), Some(DateTime(1_699_920_000_000_000)));
-        for nonsense in ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "14.11.2023"] {
+        for nonsense in ["", "yesterday", "2023-13-01", "2023-11-14T25:00:00Z", "14.11.2023", "-2029-10-30"] {
             assert_eq!(DateTime::parse(nonsense), None, "{nonsense}");
         }
+    }
+
+    #[test]
+    fn moments_end_where_years_no_longer_have_four_digits() {
+        for (text, moment) in [("0000-01-01T00:00:00Z", FIRST), ("9999-12-31T23:59:59.999999Z", LAST)] {
+            assert_eq!(DateTime::parse(text), Some(DateTime(moment)));
+            assert_eq!(DateTime(moment).to_string(), text);
+        }
+        for beyond in ["0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "-0001-12-31"] {
+            assert_eq!(DateTime::parse(beyond), None, "{beyond}");
+        }
+        assert_eq!(DateTime(i64::MIN).to_string(), "0000-01-01T00:00:00Z");
+        assert_eq!(DateTime(i64::MAX).to_string(), "9999-12-31T23:59:59.999999Z");
     }
 }

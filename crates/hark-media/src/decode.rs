@@ -17,6 +17,7 @@ use symphonia::core::packet::Packet;
 
 use crate::input::Input;
 use crate::mp4::{self, Edit};
+use crate::resample::RATES;
 use crate::sniff::Container;
 use crate::{Block, Decoder, Info, MediaError};
 
@@ -149,6 +150,10 @@ impl InProcess {
         // Vorbis and FLAC order their channels each in its own way; wav and flac are compared with ffmpeg in the tests.
         if first.channels > 2 && !matches!(self.info.container.as_str(), "wav" | "flac") {
             return Err(Failure::Unsupported("many channels".into()));
+        }
+        if !RATES.contains(&first.rate) {
+            let reason = format!("a sample rate of {} Hz", first.rate);
+            return Err(MediaError::Decode { container: self.info.container.clone(), reason }.into());
         }
         let rate = f64::from(first.rate);
         self.info.sample_rate = first.rate;

@@ -71,6 +71,18 @@ fn what_is_not_audio_is_refused_with_its_own_reason() {
 }
 
 #[test]
+fn a_rate_that_nothing_has_is_refused_when_the_file_is_opened() {
+    let mut bytes = Vec::new();
+    hark_media::write_wav(&mut bytes, &[0.1; 16_000], 16_000).unwrap();
+    for rate in [0, 1, u32::MAX] {
+        bytes[24..28].copy_from_slice(&rate.to_le_bytes());
+        let source = Source::Reader(Box::new(Cursor::new(bytes.clone())));
+        let error = AudioStream::open(source, &Options::default()).err().expect("an error");
+        assert!(error.to_string().contains("sample rate"), "{rate}: {error}");
+    }
+}
+
+#[test]
 fn playlists_cannot_make_ffmpeg_open_other_files() {
     let secret = tempfile::NamedTempFile::with_suffix(".wav").unwrap();
     std::fs::write(secret.path(), make("wav", "-map 0")).unwrap();
