@@ -100,7 +100,34 @@ impl Row {
     }
 }
 
+/// What a value that is bundled with others is, see [`Db::bundle`].
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    /// A whole number, a text, or nothing.
+    Plain,
+    /// Bytes, which arrive as hexadecimal digits.
+    Bytes,
+    /// A number with a fraction, which arrives as a text that reads as the same number.
+    Real,
+}
+
 impl Db {
+    /// An expression that gathers values of many rows, in an order, into one text: a JSON array of arrays, or nothing where there are no rows.
+    pub(crate) fn bundle(&self, values: &[(&str, Kind)], order: &str) -> String {
+        let values = values.iter().map(|&(value, kind)| match (self, kind) {
+            (_, Kind::Plain) => value.to_owned(),
+            (Db::Sqlite { .. }, Kind::Bytes) => format!("hex({value})"),
+            (Db::Postgres(_), Kind::Bytes) => format!("encode({value}, 'hex')"),
+            (Db::Sqlite { .. }, Kind::Real) => format!("printf('%!.17g', {value})"),
+            (Db::Postgres(_), Kind::Real) => format!("CAST({value} AS text)"),
+        });
+        let values = values.collect::<Vec<_>>().join(", ");
+        match self {
+            Db::Sqlite { .. } => format!("json_group_array(json_array({values}) ORDER BY {order})"),
+            Db::Postgres(_) => format!("CAST(json_agg(json_build_array({values}) ORDER BY {order}) AS text)"),
+        }
+    }
+
     /// Connects; a SQLite database is created when it does not exist.
     pub(crate) fn connect(url: &str, connections: u32) -> Boxed<'_, Db> {
         Box::pin(async move {

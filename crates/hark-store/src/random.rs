@@ -25,17 +25,25 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The bytes that hexadecimal text stands for.
+/// The bytes that hexadecimal text stands for, where there are as many as expected.
 pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != N * 2 {
-        return None;
-    }
     let mut out = [0; N];
-    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        let high = (pair[0] as char).to_digit(16)?;
-        let low = (pair[1] as char).to_digit(16)?;
-        *byte = (high * 16 + low) as u8;
-    }
-    Some(out)
+    unhex_into(text, &mut out).then_some(out)
+}
+
+/// The bytes that hexadecimal text stands for.
+pub(crate) fn unhex_any(text: &str) -> Option<Vec<u8>> {
+    let mut out = vec![0; text.len() / 2];
+    unhex_into(text, &mut out).then_some(out)
+}
+
+/// Whether `text` is the hexadecimal digits of as many bytes as `out` has, which then holds them. No copy is left elsewhere: they may be a key.
+fn unhex_into(text: &str, out: &mut [u8]) -> bool {
+    let digit = |digit: u8| (digit as char).to_digit(16);
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return false };
+    pairs.len() == out.len()
+        && out.iter_mut().zip(pairs).all(|(byte, &[high, low])| {
+            let value = digit(high).zip(digit(low)).map(|(high, low)| (high * 16 + low) as u8);
+            value.inspect(|&value| *byte = value).is_some()
+        })
 }

@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hark_store::{ChatRole, Error, NewTranscript, SegmentEdit, Status, TranscriptEdit, TranscriptFilter, TranscriptId};
+use hark_store::{
+    ChatRole, Error, NewTranscript, Owner, SegmentEdit, Status, TranscriptEdit, TranscriptFilter, TranscriptId,
+};
 
-use crate::support::{accept, account, assert_balanced, claim, completed, on_both, result};
+use crate::support::{accept, account, assert_balanced, claim, completed, new_job, on_both, result};
 
 on_both! {
     async fn a_list_is_newest_first_in_pages(place: Place) {
@@ -25,6 +27,28 @@ on_both! {
         assert_eq!(page(3, 2).await, made[4..]);
         assert_eq!(page(4, 2).await, [] as [TranscriptId; 0]);
         assert_eq!(page(i64::MAX, 100).await, [] as [TranscriptId; 0]);
+    }
+
+    async fn a_list_says_of_each_what_its_own_page_says(place: Place) {
+        let store = place.open_sealed([7; 32]).await;
+        let id = account(&store, 0).await;
+        for (seconds, title) in [(0.1 + 0.2, "said \"so\"\n\u{1}\\"), (1e15 / 7.0, "会議 🎙"), (f64::MIN_POSITIVE, "")] {
+            let mut job = new_job(&store, &Owner::Account(id), 0).await;
+            (job.seconds, job.transcript.title) = (seconds, title.into());
+            store.accept(job).await.unwrap();
+        }
+        let done = completed(&store, id).await;
+        store.edit_transcript(id, done, &TranscriptEdit { shared: Some(true), ..Default::default() }).await.unwrap();
+        let page = store.transcripts(id, &TranscriptFilter::default()).await.unwrap();
+        assert_eq!(page.transcripts.len(), 4);
+        for listed in page.transcripts {
+            let own = store.transcript(id, listed.id).await.unwrap();
+            assert_eq!((listed.title, listed.status, listed.language), (own.title, own.status, own.language));
+            assert_eq!((listed.duration_seconds, listed.word_count), (own.duration_seconds, own.word_count));
+            assert_eq!((listed.source_type, listed.created_at), (own.source_type, own.created_at));
+            assert_eq!(listed.share_token.is_some(), listed.id == done);
+            assert_eq!(listed.share_token, own.share_token);
+        }
     }
 
     async fn a_list_shows_what_its_filter_asks_for(place: Place) {
