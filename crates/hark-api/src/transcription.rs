@@ -34,6 +34,9 @@ pub struct Segment {
     pub text: String,
     /// Speaker label, where speakers were told apart.
     pub speaker: Option<String>,
+    /// Labels of others who speak during part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlapping_speakers: Vec<String>,
     /// Mean probability of the segment's tokens, 0 to 1.
     pub confidence: f32,
     /// Word times; empty when they were not asked for.

@@ -31,6 +31,7 @@ pub(crate) struct Turn {
 pub(crate) fn turns(transcript: &TranscriptionResult) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     let mut clock = 0.0;
+    let alone = speaks_alone(transcript);
     for segment in &transcript.segments {
         let mut atoms = segment_atoms(segment);
         let Some(last) = atoms.last_mut() else {
@@ -43,7 +44,7 @@ pub(crate) fn turns(transcript: &TranscriptionResult) -> Vec<Turn> {
             clock = atom.start;
         }
         match turns.last_mut() {
-            Some(turn) if turn.speaker == segment.speaker => {
+            Some(turn) if alone || turn.speaker == segment.speaker => {
                 if let (Some(before), Some(first)) = (turn.atoms.last(), atoms.first_mut()) {
                     first.spaced = !script::joins_tightly(&before.text, &first.text);
                 }
@@ -51,11 +52,20 @@ pub(crate) fn turns(transcript: &TranscriptionResult) -> Vec<Turn> {
             }
             _ => {
                 atoms[0].spaced = false;
-                turns.push(Turn { speaker: segment.speaker.clone(), atoms });
+                turns.push(Turn { speaker: segment.speaker.clone().filter(|_| !alone), atoms });
             }
         }
     }
     turns
+}
+
+/// Whether all is said by one voice that nobody gave a name: then a label in front of it tells a reader nothing.
+fn speaks_alone(transcript: &TranscriptionResult) -> bool {
+    let mut labels = transcript.segments.iter().map(|segment| segment.speaker.as_deref());
+    let first = labels.next().flatten();
+    let number = first.and_then(|label| label.strip_prefix("SPEAKER_"));
+    number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+        && labels.all(|label| label == first)
 }
 
 fn finite(seconds: f64) -> f64 {

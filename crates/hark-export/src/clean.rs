@@ -9,7 +9,9 @@ pub(crate) fn with_names(transcript: &TranscriptionResult, metadata: &Metadata) 
     let named = |label: &str| metadata.speaker_names.get(label).map_or(label, String::as_str).to_owned();
     let mut transcript = transcript.clone();
     for segment in &mut transcript.segments {
-        segment.speaker = segment.speaker.as_deref().map(named);
+        for speaker in segment.speaker.iter_mut().chain(&mut segment.overlapping_speakers) {
+            *speaker = named(speaker);
+        }
     }
     // Two labels of one person become one name.
     let mut speakers: Vec<String> = Vec::new();
@@ -28,6 +30,7 @@ pub(crate) fn cleaned(transcript: &TranscriptionResult) -> TranscriptionResult {
     let segment = |segment: &Segment| Segment {
         text: clean(&segment.text),
         speaker: segment.speaker.as_deref().map(clean).filter(|speaker| !speaker.is_empty()),
+        overlapping_speakers: segment.overlapping_speakers.iter().map(|speaker| clean(speaker)).collect(),
         words: segment.words.iter().map(word).collect(),
         ..*segment
     };

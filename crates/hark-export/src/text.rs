@@ -39,6 +39,16 @@ mod tests {
     }
 
     #[test]
+    fn a_lone_voice_without_a_name_gets_no_label() {
+        let of = |speakers: [&str; 2]| {
+            rendered(vec![segment(0.0, 1.0, "One.", Some(speakers[0])), segment(1.0, 2.0, "Two.", Some(speakers[1]))])
+        };
+        assert_eq!(of(["SPEAKER_00", "SPEAKER_00"]), "One. Two.\n");
+        assert_eq!(of(["SPEAKER_00", "SPEAKER_01"]), "SPEAKER_00: One.\n\nSPEAKER_01: Two.\n");
+        assert_eq!(of(["Ann", "Ann"]), "Ann: One. Two.\n");
+    }
+
+    #[test]
     fn each_turn_begins_a_paragraph_with_its_speaker() {
         let text = rendered(vec![
             segment(0.0, 2.0, "Hello there.", Some("Ann")),

@@ -92,6 +92,7 @@ fn join(words: Vec<(Word, String)>) -> Segment {
         end: words.last().map_or(0.0, |word| word.end),
         text: text.trim().to_owned(),
         speaker: None,
+        overlapping_speakers: Vec::new(),
         confidence,
         words,
     }

@@ -84,7 +84,7 @@ impl Store {
             let old = segment::read_one(&mut tx, &sealer, id, change.position).await?;
             let words = retime(&change.text, &old.words);
             let new = hark_api::Segment { text: change.text.clone(), words, ..old.clone() };
-            let body = segment::seal_body(&sealer, id, change.position, &new.text, &new.words)?;
+            let body = segment::seal_body(&sealer, id, change.position, &new)?;
             let sql = "UPDATE segments SET body = $1 WHERE transcript_id = $2 AND position = $3";
             tx.execute(sql, args![&body, id, change.position]).await?;
             let more = segment::words_in(&new) - segment::words_in(&old);

@@ -18,6 +18,9 @@ const BATCH: usize = 200;
 struct Body<'a> {
     text: Cow<'a, str>,
     words: Vec<(Cow<'a, str>, f64, f64, f32)>,
+    /// Labels of others who speak during part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Cow<'a, str>>,
 }
 
 /// A segment ready to be written.
@@ -34,16 +37,15 @@ fn place(id: TranscriptId, position: i64) -> String {
 }
 
 /// Seals the text and the words of a segment at its position.
-pub(crate) fn seal_body(
-    sealer: &Sealer,
-    id: TranscriptId,
-    position: i64,
-    text: &str,
-    words: &[Word],
-) -> Result<Vec<u8>> {
-    let words = words.iter().map(|w| (Cow::Borrowed(w.word.as_str()), w.start, w.end, w.confidence)).collect();
-    let body = serde_json::to_vec(&Body { text: Cow::Borrowed(text), words })
-        .map_err(|_| Error::Conflict("a time or confidence of a word is not a number"))?;
+pub(crate) fn seal_body(sealer: &Sealer, id: TranscriptId, position: i64, segment: &Segment) -> Result<Vec<u8>> {
+    let words = segment.words.iter();
+    let body = Body {
+        text: Cow::Borrowed(&segment.text),
+        words: words.map(|w| (Cow::Borrowed(w.word.as_str()), w.start, w.end, w.confidence)).collect(),
+        others: segment.overlapping_speakers.iter().map(|label| Cow::Borrowed(label.as_str())).collect(),
+    };
+    let body =
+        serde_json::to_vec(&body).map_err(|_| Error::Conflict("a time or confidence of a word is not a number"))?;
     sealer.seal(&place(id, position), &body)
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn seal_all(sealer: &Sealer, id: TranscriptId, segments: &[Segment]) 
             end: segment.end,
             speaker: segment.speaker.clone(),
             confidence: segment.confidence.into(),
-            body: seal_body(sealer, id, position as i64, &segment.text, &segment.words)?,
+            body: seal_body(sealer, id, position as i64, segment)?,
         })
     };
     segments.iter().enumerate().map(seal).collect()
@@ -109,6 +111,7 @@ fn segment(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<Segment> {
         end: row.get("end_seconds")?,
         text: body.text.into_owned(),
         speaker: row.get("speaker")?,
+        overlapping_speakers: body.others.into_iter().map(Cow::into_owned).collect(),
         confidence: row.get::<f64>("confidence")? as f32,
         words: body.words.into_iter().map(word).collect(),
     })

@@ -274,9 +274,11 @@ pub(crate) async fn names(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Res
 async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<TranscriptionResult> {
     let names = names(tx, sealer, of.id).await?;
     let mut segments = segment::read(tx, sealer, of.id).await?;
-    for speaker in segments.iter_mut().filter_map(|s| s.speaker.as_mut()) {
-        if let Some(name) = names.get(speaker) {
-            speaker.clone_from(name);
+    for segment in &mut segments {
+        for speaker in segment.speaker.iter_mut().chain(&mut segment.overlapping_speakers) {
+            if let Some(name) = names.get(speaker) {
+                speaker.clone_from(name);
+            }
         }
     }
     Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))

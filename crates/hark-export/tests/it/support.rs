@@ -44,7 +44,15 @@ pub fn random_transcript(dice: &mut Dice, vocabulary: &[&str], with_words: bool)
         let text = words.iter().map(|word| word.word.as_str()).collect::<Vec<_>>().join(" ");
         let end = words.last().unwrap().end;
         let words = if with_words { words } else { Vec::new() };
-        segments.push(Segment { start, end, text, speaker: None, confidence: 0.9, words });
+        segments.push(Segment {
+            start,
+            end,
+            text,
+            speaker: None,
+            overlapping_speakers: Vec::new(),
+            confidence: 0.9,
+            words,
+        });
     }
     TranscriptionResult { duration: seconds(clock) + 1.0, segments, ..Default::default() }
 }
