@@ -1,0 +1,34 @@
+//! What can go wrong before the networks listen.
+
+use std::path::{Path, PathBuf};
+
+/// Why a network could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum SpeakersError {
+    /// The file could not be read.
+    #[error("cannot read {}: {source}; install it with `hark models pull {model}`", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The model it belongs to.
+        model: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file is not the network we run.
+    #[error("{} is not the network that was expected: {what}; install it again with `hark models pull {model}`", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The model it belongs to.
+        model: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl SpeakersError {
+    pub(crate) fn malformed(path: &Path, model: &'static str, what: impl Into<String>) -> Self {
+        Self::Malformed { path: path.to_owned(), model, what: what.into() }
+    }
+}
