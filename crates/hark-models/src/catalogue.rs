@@ -24,6 +24,8 @@ pub enum Kind {
     Speech,
     /// Voice activity.
     Vad,
+    /// Telling voices apart.
+    Speakers,
     /// Recordings for tests; not listed by default.
     Sounds,
     /// Anything else a user's catalogue brings.
@@ -159,6 +161,9 @@ pub struct Archive {
     /// Platform tags of the wheel, where it is not `any`.
     #[serde(default)]
     pub platforms: Vec<String>,
+    /// The version of Python a wheel was built for, where it is not for any.
+    #[serde(default)]
+    pub python: Option<String>,
 }
 
 /// One installed file and what it is made of.

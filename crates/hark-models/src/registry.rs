@@ -103,6 +103,9 @@ fn pypi(archive: &Archive, dir: &Path, scratch: &Path, on_bytes: &mut dyn FnMut(
             archive.platforms.iter().for_each(|tag| {
                 command.args(["--platform", tag]);
             });
+            if let Some(version) = &archive.python {
+                command.args(["--python-version", version]);
+            }
         }
         command.arg("--dest").arg(dir).arg("--requirement").arg(&requirements);
         // pip downloads into its temporary folder first: there its progress can be seen, and there it is cleaned up.

@@ -5,9 +5,11 @@
 //! sound into a vector that stands close to others of the same voice. None of its business: containers, words, the
 //! names of people, and who asked.
 
-mod embedding;
+pub mod embedding;
 mod error;
-mod segmentation;
+mod lanes;
+mod panels;
+pub mod segmentation;
 
 pub use embedding::{EMBEDDING_WIDTH, Embedder};
 pub use error::SpeakersError;

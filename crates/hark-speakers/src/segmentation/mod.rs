@@ -1,11 +1,26 @@
 //! pyannote segmentation-3.0: which of up to three voices speak, every 17 ms of a ten-second window.
+//!
+//! A bank of filters and two convolutions ([`front`]), four recurrent layers in both directions ([`recurrent`]), two
+//! linear layers and seven classes. A window costs 2 G multiply-adds.
+
+mod front;
+mod recurrent;
+pub mod reference;
+mod weights;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hark_whisper::cpu::Compute;
+use hark_whisper::cpu::buffer::{Buffer, SharedMut};
+use hark_whisper::cpu::kernels::BLOCK;
 
 use crate::SpeakersError;
+use crate::lanes::Lanes;
+use crate::panels::Panels;
+use front::{FRAME_WIDTH, Front, Room};
+use recurrent::{Layer, OUT};
+use weights::{LAYERS, UNITS, WIDTH, Weights};
 
 /// Samples of a window: ten seconds.
 pub const WINDOW_SAMPLES: usize = 160_000;
@@ -20,6 +35,9 @@ pub const CLASSES: usize = 7;
 /// Who speaks in each class: voice 0, 1, 2 of the window.
 pub const POWERSET: [&[usize]; CLASSES] = [&[], &[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2]];
 
+/// Windows that run together at most for each pair of threads.
+const BATCH: usize = BLOCK;
+
 /// The sample of its window that the middle of a frame falls on.
 pub fn frame_middle(frame: usize) -> usize {
     frame * FRAME_STEP + FRAME_FIELD / 2
@@ -28,20 +46,143 @@ pub fn frame_middle(frame: usize) -> usize {
 /// The segmentation network.
 pub struct Segmenter {
     compute: Arc<Compute>,
+    lanes: &'static Lanes,
+    front: Front,
+    layers: Vec<Layer>,
+    linears: [(Panels, Vec<f32>); 2],
+    classifier: (Panels, Vec<f32>),
+    /// What goes into a layer and what comes out, by turns: `[frame][window][number]`.
+    frames: Buffer<u16>,
+    states: [Buffer<u16>; 2],
+    /// Where each member of the team works on a window's front.
+    rooms: Vec<Room>,
 }
 
 impl Segmenter {
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
-    pub fn load(_folder: &Path, compute: &Arc<Compute>) -> Result<Self, SpeakersError> {
-        Ok(Segmenter { compute: Arc::clone(compute) })
+    pub fn load(folder: &Path, compute: &Arc<Compute>) -> Result<Self, SpeakersError> {
+        let weights = Weights::load(folder)?;
+        let linear = |linear: &weights::Linear, inputs: usize, outputs: usize| {
+            let mut bias = linear.bias.clone();
+            bias.resize(outputs.next_multiple_of(BLOCK), 0.0);
+            (Panels::pack(outputs, inputs, |output, input| linear.weights[input * outputs + output]), bias)
+        };
+        Ok(Segmenter {
+            compute: Arc::clone(compute),
+            lanes: Lanes::of(compute.kernels.isa),
+            front: Front::pack(&weights),
+            layers: weights.layers.iter().map(Layer::pack).collect(),
+            linears: [linear(&weights.linears[0], 2 * UNITS, WIDTH), linear(&weights.linears[1], WIDTH, WIDTH)],
+            classifier: linear(&weights.classifier, WIDTH, CLASSES),
+            frames: Buffer::zeroed(0),
+            states: [Buffer::zeroed(0), Buffer::zeroed(0)],
+            rooms: (0..compute.team.members()).map(|_| Room::new()).collect(),
+        })
     }
 
     /// The log-probability of each class (see [`POWERSET`]) in each of the [`FRAMES_PER_WINDOW`] frames of each window.
     ///
     /// A window has at most [`WINDOW_SAMPLES`]; a shorter one is followed by silence. Windows given together run
     /// together: thirty-two are much quicker than thirty-two times one.
-    pub fn segment(&mut self, _windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
-        let _ = &self.compute;
-        todo!("the network is being written")
+    pub fn segment(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
+        let batch = BATCH * self.compute.team.members().div_ceil(2);
+        windows.chunks(batch).flat_map(|windows| self.segment_batch(windows)).collect()
+    }
+
+    fn segment_batch(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
+        // Whole tiles of rows; the recurrent layers read 32 at a time.
+        let rows = windows.len().next_multiple_of(16);
+        self.make_room(FRAMES_PER_WINDOW * rows + BLOCK);
+        let Segmenter { compute, lanes, front, layers, frames, states, rooms, .. } = self;
+        let (out, rooms) = (frames.shared(), SharedMut::new(rooms.as_mut_ptr()));
+        compute.each(windows.len(), |window, member| {
+            // SAFETY: every window writes its own row of each frame, inside the room made above; every member has a
+            // room of its own.
+            unsafe {
+                let out = out.at(window * FRAME_WIDTH);
+                front.run(compute, lanes, &mut *rooms.at(member), windows[window], out, rows * FRAME_WIDTH);
+            }
+        });
+        let [one, other] = states;
+        debug_assert_eq!(LAYERS, layers.len());
+        for (number, layer) in layers.iter().enumerate() {
+            let (input, width, out) = match number {
+                0 => (&*frames, FRAME_WIDTH, &mut *one),
+                odd if odd % 2 == 1 => (&*one, OUT, &mut *other),
+                _ => (&*other, OUT, &mut *one),
+            };
+            layer.run(compute, lanes, rows, input, width, out);
+        }
+        self.classify(rows, windows.len())
+    }
+
+    fn make_room(&mut self, rows: usize) {
+        if self.frames.len() < rows * FRAME_WIDTH {
+            self.frames = Buffer::zeroed(rows * FRAME_WIDTH);
+            self.states = [Buffer::zeroed(rows * OUT), Buffer::zeroed(rows * OUT)];
+        }
+    }
+
+    /// The linear layers and the classes.
+    fn classify(&mut self, rows: usize, windows: usize) -> Vec<Vec<[f32; CLASSES]>> {
+        let mut scores = vec![vec![[0f32; CLASSES]; FRAMES_PER_WINDOW]; windows];
+        let places: Vec<_> = scores.iter_mut().map(|window| SharedMut::new(window.as_mut_ptr())).collect();
+        // Four layers by turns end in the second buffer.
+        let states = &self.states[1];
+        let Segmenter { compute, lanes, linears, classifier, .. } = self;
+        let all = FRAMES_PER_WINDOW * rows;
+        compute.each(all.div_ceil(CHUNK), |piece, _| {
+            let mut sums = Sums([0.0; BLOCK * BLOCK]);
+            let mut bent = [[0u16; BLOCK * WIDTH]; 2];
+            let sums = sums.0.as_mut_ptr();
+            for first in (piece * CHUNK..all.min((piece + 1) * CHUNK)).step_by(BLOCK) {
+                let count = BLOCK.min(all - first);
+                let [one, other] = &mut bent;
+                let inputs = [states[first * OUT..].as_ptr(), one.as_ptr(), other.as_ptr()];
+                let outs = [one.as_mut_ptr(), other.as_mut_ptr()];
+                // SAFETY: 32 rows of states lie behind `first` (the room is that much larger), and 32 rows in `bent`.
+                unsafe {
+                    for (number, (panels, bias)) in linears.iter().enumerate() {
+                        let stride = [OUT, WIDTH][number];
+                        for block in 0..panels.blocks() {
+                            panels.multiply(compute.kernels, inputs[number], stride, count, block, sums, BLOCK, false);
+                            let bias = bias[block * BLOCK..].as_ptr();
+                            (lanes.bend)(sums, count, bias, outs[number].add(block * BLOCK), WIDTH);
+                        }
+                    }
+                    classifier.0.multiply(compute.kernels, inputs[2], WIDTH, count, 0, sums, BLOCK, false);
+                }
+                for row in 0..count {
+                    let (frame, window) = ((first + row) / rows, (first + row) % rows);
+                    if window < windows {
+                        // SAFETY: `count` rows of sums were written; every row of `all` has one place of its own.
+                        unsafe {
+                            let sums = &*sums.add(row * BLOCK).cast::<[f32; CLASSES]>();
+                            *places[window].at(frame) = log_probabilities(sums, &classifier.1);
+                        }
+                    }
+                }
+            }
+        });
+        scores
+    }
+}
+
+/// Rows that a member classifies at a time.
+const CHUNK: usize = 16 * BLOCK;
+
+#[repr(C, align(64))]
+struct Sums([f32; BLOCK * BLOCK]);
+
+fn log_probabilities(sums: &[f32; CLASSES], bias: &[f32]) -> [f32; CLASSES] {
+    let scores: [f32; CLASSES] = std::array::from_fn(|class| sums[class] + bias[class]);
+    let top = scores.iter().copied().fold(f32::MIN, f32::max);
+    let total: f32 = scores.iter().map(|score| (score - top).exp()).sum();
+    scores.map(|score| score - top - total.ln())
+}
+
+impl std::fmt::Debug for Segmenter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segmenter").field("isa", &self.compute.kernels.isa).finish_non_exhaustive()
     }
 }

@@ -26,6 +26,7 @@ pub use crate::tokenizer::Vocabulary;
 pub use error::WeightsError;
 use file::WeightsFile;
 pub use names::canonical_tensors;
+pub use onnx::OnnxWeights;
 use tensor::Tensor;
 
 /// The sizes of a Whisper network.

@@ -276,3 +276,35 @@ fn read_constant(message: &[u8]) -> Result<(&str, Constant<'_>), Broken> {
 fn text(bytes: &[u8]) -> Result<&str, Broken> {
     std::str::from_utf8(bytes).map_err(|_| Broken)
 }
+
+/// The float32 weights of an ONNX graph, for networks that other crates run.
+pub struct OnnxWeights<'a>(Graph<'a>);
+
+impl<'a> OnnxWeights<'a> {
+    /// Reads the graph in `file`; no number is copied yet.
+    pub fn read(file: &'a [u8]) -> Result<Self, String> {
+        Graph::read(file).map(Self).map_err(|Broken| "it is no ONNX graph, or it ends early".to_owned())
+    }
+
+    /// The name of what the named node reads as its input number `index`.
+    pub fn input(&self, node: &str, index: usize) -> Result<&'a str, String> {
+        let found = self.0.nodes.iter().find(|found| found.name == node);
+        let found = found.ok_or_else(|| format!("it has no node {node}"))?;
+        found.inputs.get(index).copied().ok_or_else(|| format!("node {node} has no input {index}"))
+    }
+
+    /// The numbers of the named constant, which must have this shape.
+    pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, String> {
+        let constant = self.0.constants.get(name).ok_or_else(|| format!("it has no constant {name}"))?;
+        let same_shape = constant.shape.len() == shape.len()
+            && constant.shape.iter().zip(shape).all(|(found, wanted)| usize::try_from(*found) == Ok(*wanted));
+        if constant.kind != 1 || !same_shape {
+            return Err(format!("{name} has type {} and shape {:?}, not float32 {shape:?}", constant.kind, constant.shape));
+        }
+        let values = constant.values();
+        if values.len() != shape.iter().product::<usize>() {
+            return Err(format!("{name} holds {} numbers, not those of {shape:?}", values.len()));
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,392 @@
+//! The arithmetic between products: bodies that the compiler turns into vectors, once for each instruction set.
+//!
+//! A body is plain Rust and is the definition; [`Lanes`] has it compiled with and without vector instructions. The
+//! only difference between them is that vectors multiply and add in one rounding.
+
+use hark_whisper::cpu::Isa;
+use hark_whisper::cpu::kernels::math::{EXP2, to_bf16};
+
+/// Units of a recurrent layer that are done together: one panel for each gate.
+pub(crate) const GROUP: usize = 16;
+
+/// The functions of one instruction set.
+#[derive(Clone, Copy)]
+pub(crate) struct Lanes {
+    /// One step of 16 units of a recurrent layer: see [`Cells`].
+    pub(crate) cells: unsafe fn(&Cells),
+    /// The largest of every three rows: `(sums, pooled rows, out, stride of out, whether of magnitudes)`.
+    pub(crate) pool: unsafe fn(*const f32, usize, *mut f32, usize, bool),
+    /// Normalizes columns and bends what is negative: see [`Columns`].
+    pub(crate) normalize: unsafe fn(&Columns),
+    /// Adds 32 biases, bends what is negative, and rounds: `(sums, rows, biases, out, stride of out)`.
+    pub(crate) bend: unsafe fn(*const f32, usize, *const f32, *mut u16, usize),
+}
+
+/// One step of 16 units over a few rows.
+///
+/// Gates come as exponents of two (the factor is in the weights): `-i`, `-f`, `-2g`, `-o`, each times log2 e.
+pub(crate) struct Cells {
+    /// Rows of 64 sums: i, f, g, o of the 16 units.
+    pub(crate) sums: *const f32,
+    pub(crate) rows: usize,
+    /// 64 biases.
+    pub(crate) bias: *const f32,
+    /// The cells, rows of 16.
+    pub(crate) cells: *mut f32,
+    /// Where the outputs go as bf16.
+    pub(crate) out: *mut u16,
+    pub(crate) out_stride: usize,
+}
+
+/// Columns to be normalized over all rows: mean 0, variance 1, then a gain and a shift for each.
+pub(crate) struct Columns {
+    pub(crate) values: *const f32,
+    pub(crate) stride: usize,
+    pub(crate) rows: usize,
+    /// Columns: 64 or 80.
+    pub(crate) columns: usize,
+    pub(crate) gain: *const f32,
+    pub(crate) shift: *const f32,
+    /// Where the numbers go as bf16.
+    pub(crate) out: *mut u16,
+    pub(crate) out_stride: usize,
+}
+
+/// What is added to a variance.
+const EPSILON: f32 = 1e-5;
+/// How much of a negative number stays.
+const LEAK: f32 = 0.01;
+/// Exponents are kept within this, so that a product of three stays finite.
+const MOST_EXPONENT: f32 = 40.0;
+
+impl Lanes {
+    /// The functions for `isa`, which this machine must have.
+    pub(crate) fn of(isa: Isa) -> &'static Lanes {
+        assert!(isa.is_available(), "this machine has no {}", isa.name());
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx | Isa::Avx512Bf16 | Isa::Avx512Vnni | Isa::Avx512 => &avx512::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni | Isa::Avx2 => &avx2::LANES,
+            _ => &portable::LANES,
+        }
+    }
+}
+
+/// Compiles every body for the given features.
+macro_rules! set {
+    ($name:ident, $fused:literal, $(#[$attribute:meta])*) => {
+        mod $name {
+            use super::{Cells, Columns, Lanes, body};
+
+            pub(super) static LANES: Lanes = Lanes { cells, pool, normalize, bend };
+
+            $(#[$attribute])*
+            unsafe fn cells(step: &Cells) {
+                // SAFETY: same contract as the body.
+                unsafe { body::cells::<$fused>(step) }
+            }
+            $(#[$attribute])*
+            unsafe fn pool(sums: *const f32, rows: usize, out: *mut f32, stride: usize, magnitudes: bool) {
+                // SAFETY: same contract as the body.
+                unsafe { body::pool(sums, rows, out, stride, magnitudes) }
+            }
+            $(#[$attribute])*
+            unsafe fn normalize(columns: &Columns) {
+                // SAFETY: same contract as the body.
+                unsafe { body::normalize::<$fused>(columns) }
+            }
+            $(#[$attribute])*
+            unsafe fn bend(sums: *const f32, rows: usize, bias: *const f32, out: *mut u16, stride: usize) {
+                // SAFETY: same contract as the body.
+                unsafe { body::bend(sums, rows, bias, out, stride) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+set!(avx512, true, #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma")]);
+#[cfg(target_arch = "x86_64")]
+set!(avx2, true, #[target_feature(enable = "avx2,fma")]);
+set!(portable, false,);
+
+mod body {
+    use super::{Cells, Columns, EPSILON, EXP2, GROUP, LEAK, MOST_EXPONENT, to_bf16};
+
+    /// `a * b + c`, in one rounding where the machine has that.
+    #[inline(always)]
+    fn fused<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+        if FUSED { a.mul_add(b, c) } else { a * b + c }
+    }
+
+    /// `2^x`, x cut to ±[`MOST_EXPONENT`], to within 3e-6.
+    #[inline(always)]
+    fn exp2<const FUSED: bool>(x: f32) -> f32 {
+        // Adding 1.5·2²³ rounds to the nearest integer and leaves that integer in the low bits.
+        const ROUND: f32 = 12_582_912.0;
+        let x = x.clamp(-MOST_EXPONENT, MOST_EXPONENT);
+        let shifted = x + ROUND;
+        let part = x - (shifted - ROUND);
+        let mut sum = EXP2[4];
+        sum = fused::<FUSED>(sum, part, EXP2[3]);
+        sum = fused::<FUSED>(sum, part, EXP2[2]);
+        sum = fused::<FUSED>(sum, part, EXP2[1]);
+        sum = fused::<FUSED>(sum, part, EXP2[0]);
+        sum * f32::from_bits(shifted.to_bits().wrapping_shl(23).wrapping_add(0x3f80_0000))
+    }
+
+    #[inline(always)]
+    fn leaky(x: f32) -> f32 {
+        if x < 0.0 { x * LEAK } else { x }
+    }
+
+    /// `c' = σ(f)·c + σ(i)·tanh(g)` and `h = σ(o)·tanh(c')`, each brought to one division.
+    ///
+    /// # Safety
+    /// `step` must describe live memory of the stated shapes.
+    #[inline(always)]
+    pub(super) unsafe fn cells<const FUSED: bool>(step: &Cells) {
+        const TANH: f32 = -2.0 * std::f32::consts::LOG2_E;
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let bias = &*step.bias.cast::<[f32; 4 * GROUP]>();
+            for row in 0..step.rows {
+                let sums = &*step.sums.add(row * 4 * GROUP).cast::<[f32; 4 * GROUP]>();
+                let cells = &mut *step.cells.add(row * GROUP).cast::<[f32; GROUP]>();
+                let out = &mut *step.out.add(row * step.out_stride).cast::<[u16; GROUP]>();
+                for lane in 0..GROUP {
+                    let i = 1.0 + exp2::<FUSED>(sums[lane] + bias[lane]);
+                    let f = 1.0 + exp2::<FUSED>(sums[GROUP + lane] + bias[GROUP + lane]);
+                    let g = exp2::<FUSED>(sums[2 * GROUP + lane] + bias[2 * GROUP + lane]);
+                    let o = 1.0 + exp2::<FUSED>(sums[3 * GROUP + lane] + bias[3 * GROUP + lane]);
+                    let both = i * (1.0 + g);
+                    let cell = fused::<FUSED>(cells[lane], both, (1.0 - g) * f) / (f * both);
+                    cells[lane] = cell;
+                    let tanh = exp2::<FUSED>(cell * TANH);
+                    out[lane] = to_bf16((1.0 - tanh) / (o * (1.0 + tanh)));
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `sums` must reach `3 * rows` rows of 32, `out` `rows` rows of 32.
+    #[inline(always)]
+    pub(super) unsafe fn pool(sums: *const f32, rows: usize, out: *mut f32, stride: usize, magnitudes: bool) {
+        for row in 0..rows {
+            // SAFETY: the caller vouches for the shapes.
+            let (sums, out) =
+                unsafe { (&*sums.add(row * 96).cast::<[f32; 96]>(), &mut *out.add(row * stride).cast::<[f32; 32]>()) };
+            for column in 0..32 {
+                let three = [sums[column], sums[32 + column], sums[64 + column]];
+                let [a, b, c] = if magnitudes { three.map(f32::abs) } else { three };
+                let larger = if a > b { a } else { b };
+                out[column] = if larger > c { larger } else { c };
+            }
+        }
+    }
+
+    /// # Safety
+    /// `columns` must describe live memory of the stated shapes.
+    #[inline(always)]
+    pub(super) unsafe fn normalize<const FUSED: bool>(columns: &Columns) {
+        // SAFETY: same contract.
+        unsafe {
+            match columns.columns {
+                64 => normalize_wide::<FUSED, 64>(columns),
+                80 => normalize_wide::<FUSED, 80>(columns),
+                other => panic!("{other} columns are not a width of this network"),
+            }
+        }
+    }
+
+    /// Three times over the rows, all columns at once: a row is read from memory in one go.
+    #[inline(always)]
+    unsafe fn normalize_wide<const FUSED: bool, const WIDTH: usize>(columns: &Columns) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let at = |row: usize| &*columns.values.add(row * columns.stride).cast::<[f32; WIDTH]>();
+            let count = columns.rows as f32;
+            let mut means = [0f32; WIDTH];
+            for row in 0..columns.rows {
+                let values = at(row);
+                for column in 0..WIDTH {
+                    means[column] += values[column];
+                }
+            }
+            for mean in &mut means {
+                *mean /= count;
+            }
+            let mut squares = [0f32; WIDTH];
+            for row in 0..columns.rows {
+                let values = at(row);
+                for column in 0..WIDTH {
+                    let distance = values[column] - means[column];
+                    squares[column] = fused::<FUSED>(distance, distance, squares[column]);
+                }
+            }
+            let gain = &*columns.gain.cast::<[f32; WIDTH]>();
+            let shift = &*columns.shift.cast::<[f32; WIDTH]>();
+            let (mut factors, mut shifts) = ([0f32; WIDTH], [0f32; WIDTH]);
+            for column in 0..WIDTH {
+                factors[column] = gain[column] / (squares[column] / count + EPSILON).sqrt();
+                shifts[column] = shift[column] - means[column] * factors[column];
+            }
+            for row in 0..columns.rows {
+                let values = at(row);
+                let out = &mut *columns.out.add(row * columns.out_stride).cast::<[u16; WIDTH]>();
+                for column in 0..WIDTH {
+                    out[column] = to_bf16(leaky(fused::<FUSED>(values[column], factors[column], shifts[column])));
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `sums` must reach `rows` rows of 32, `bias` 32, `out` `rows` rows of 32.
+    #[inline(always)]
+    pub(super) unsafe fn bend(sums: *const f32, rows: usize, bias: *const f32, out: *mut u16, stride: usize) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let bias = &*bias.cast::<[f32; 32]>();
+            for row in 0..rows {
+                let sums = &*sums.add(row * 32).cast::<[f32; 32]>();
+                let out = &mut *out.add(row * stride).cast::<[u16; 32]>();
+                for column in 0..32 {
+                    out[column] = to_bf16(leaky(sums[column] + bias[column]));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hark_whisper::cpu::kernels::math::from_bf16;
+
+    /// Numbers between -1 and 1 that look random and are always the same.
+    fn numbers(count: usize, seed: u32) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state as f32 / 2f32.powi(31) - 1.0
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn sets() -> impl Iterator<Item = &'static Lanes> {
+        [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()).map(Lanes::of)
+    }
+
+    fn assert_close(got: &[u16], wanted: &[f32], what: &str) {
+        for (got, wanted) in got.iter().zip(wanted) {
+            let off = (from_bf16(*got) - wanted).abs();
+            assert!(off <= wanted.abs() / 250.0 + 1e-5, "{what}: {} instead of {wanted}", from_bf16(*got));
+        }
+    }
+
+    #[test]
+    fn cells_follow_the_definition_of_a_recurrent_unit() {
+        let rows = 5;
+        // Gates far beyond what saturates, too.
+        let sums: Vec<f32> = numbers(rows * 64, 1).iter().map(|x| x.powi(3) * 60.0).collect();
+        let bias = numbers(64, 2);
+        let before = numbers(rows * 16, 3);
+        let gate = |row: usize, gate: usize, lane: usize| {
+            f64::from((sums[row * 64 + gate * 16 + lane] + bias[gate * 16 + lane]) * -std::f32::consts::LN_2)
+        };
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        for set in sets() {
+            let (mut cells, mut out) = (before.clone(), vec![0u16; rows * 16]);
+            let step = Cells {
+                sums: sums.as_ptr(),
+                rows,
+                bias: bias.as_ptr(),
+                cells: cells.as_mut_ptr(),
+                out: out.as_mut_ptr(),
+                out_stride: 16,
+            };
+            // SAFETY: the arrays have the stated shapes, and the set is available.
+            unsafe { (set.cells)(&step) };
+            let mut hidden = Vec::new();
+            for row in 0..rows {
+                for lane in 0..16 {
+                    let [i, f, g, o] = [0, 1, 2, 3].map(|index| gate(row, index, lane));
+                    let cell = sigmoid(f) * f64::from(before[row * 16 + lane]) + sigmoid(i) * (g / 2.0).tanh();
+                    assert!((f64::from(cells[row * 16 + lane]) - cell).abs() < 2e-5, "cell {row} {lane}");
+                    hidden.push((sigmoid(o) * cell.tanh()) as f32);
+                }
+            }
+            assert_close(&out, &hidden, "outputs");
+        }
+    }
+
+    #[test]
+    fn pooling_takes_the_largest_of_three_rows() {
+        let sums = numbers(6 * 32, 4);
+        for set in sets() {
+            for magnitudes in [false, true] {
+                let mut out = vec![0f32; 2 * 40];
+                // SAFETY: the arrays have the stated shapes, and the set is available.
+                unsafe { (set.pool)(sums.as_ptr(), 2, out.as_mut_ptr(), 40, magnitudes) };
+                for (row, column) in (0..2).flat_map(|row| (0..32).map(move |column| (row, column))) {
+                    let three = (0..3).map(|k| sums[(row * 3 + k) * 32 + column]);
+                    let three = three.map(|x| if magnitudes { x.abs() } else { x });
+                    assert_eq!(out[row * 40 + column], three.fold(f32::MIN, f32::max));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_come_out_with_the_mean_and_spread_they_are_given() {
+        for width in [64, 80] {
+            let rows = 301;
+            let values: Vec<f32> = numbers(rows * 96, 5).iter().map(|x| 3.0 + x * 0.5).collect();
+            let (gain, shift) = (numbers(width, 6), numbers(width, 7));
+            for set in sets() {
+                let mut out = vec![0u16; rows * width];
+                let columns = Columns {
+                    values: values.as_ptr(),
+                    stride: 96,
+                    rows,
+                    columns: width,
+                    gain: gain.as_ptr(),
+                    shift: shift.as_ptr(),
+                    out: out.as_mut_ptr(),
+                    out_stride: width,
+                };
+                // SAFETY: the arrays have the stated shapes, and the set is available.
+                unsafe { (set.normalize)(&columns) };
+                for column in 0..width {
+                    let of = |row: usize| f64::from(values[row * 96 + column]);
+                    let mean = (0..rows).map(of).sum::<f64>() / rows as f64;
+                    let variance = (0..rows).map(|row| (of(row) - mean).powi(2)).sum::<f64>() / rows as f64;
+                    for row in [0, 17, rows - 1] {
+                        let x = (of(row) - mean) / (variance + 1e-5).sqrt() * f64::from(gain[column]);
+                        let x = (x + f64::from(shift[column])) as f32;
+                        let wanted = if x < 0.0 { x * 0.01 } else { x };
+                        assert_close(&out[row * width + column..][..1], &[wanted], "a column");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bending_adds_the_bias_first() {
+        let (sums, bias) = (numbers(3 * 32, 8), numbers(32, 9));
+        for set in sets() {
+            let mut out = vec![0u16; 3 * 48];
+            // SAFETY: the arrays have the stated shapes, and the set is available.
+            unsafe { (set.bend)(sums.as_ptr(), 3, bias.as_ptr(), out.as_mut_ptr(), 48) };
+            for row in 0..3 {
+                let x = (0..32).map(|column| sums[row * 32 + column] + bias[column]);
+                let wanted: Vec<f32> = x.map(|x| if x < 0.0 { x * 0.01 } else { x }).collect();
+                assert_close(&out[row * 48..][..32], &wanted, "a row");
+            }
+        }
+    }
+}
