@@ -498,7 +498,10 @@ mod tests {
             assert_eq!(model.english_only, size.ends_with(".en"));
         }
         let defaults: Vec<&str> = catalogue.defaults().map(|m| m.name.as_str()).collect();
-        assert_eq!(defaults, ["whisper-base", "whisper-small", "silero-vad"]);
+        assert_eq!(
+            defaults,
+            ["whisper-base", "whisper-small", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"]
+        );
         assert!(catalogue.listed().all(|m| m.kind != Kind::Sounds));
         assert!(catalogue.models().iter().any(|m| m.kind == Kind::Sounds));
     }

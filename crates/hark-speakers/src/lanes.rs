@@ -4,7 +4,7 @@
 //! only difference between them is that vectors multiply and add in one rounding.
 
 use hark_whisper::cpu::Isa;
-use hark_whisper::cpu::kernels::math::{EXP2, to_bf16};
+use hark_whisper::cpu::kernels::math::{EXP2, from_bf16, to_bf16};
 
 /// Units of a recurrent layer that are done together: one panel for each gate.
 pub(crate) const GROUP: usize = 16;
@@ -20,6 +20,45 @@ pub(crate) struct Lanes {
     pub(crate) normalize: unsafe fn(&Columns),
     /// Adds 32 biases, bends what is negative, and rounds: `(sums, rows, biases, out, stride of out)`.
     pub(crate) bend: unsafe fn(*const f32, usize, *const f32, *mut u16, usize),
+    /// Finishes a block of 32 columns: see [`Finish`].
+    pub(crate) finish: unsafe fn(&Finish),
+    /// Scales and shifts columns of bf16 and cuts what is negative: see [`Scaled`].
+    pub(crate) scale: unsafe fn(&Scaled),
+    /// Multiplies each row of 32 sums by one of several masks: `(sums, rows, masks, which mask for each row, out, stride)`.
+    pub(crate) mask: unsafe fn(*const f32, usize, *const f32, *const u32, *mut u16, usize),
+    /// Adds up columns of bf16: `(rows, their stride, how many, width, sums)`, a width in whole groups of 16.
+    pub(crate) add_up: unsafe fn(*const u16, usize, usize, usize, *mut f32),
+    /// Like `scale`, but adds up the numbers and their squares: `(what, sums, sums of squares)`.
+    pub(crate) moments: unsafe fn(&Scaled, *mut f32, *mut f32),
+    /// `out[n] += x[k] · weights[k][n]`, `n` in whole groups of 16: `(weights, x, out)`.
+    pub(crate) apply: fn(&[f32], &[f32], &mut [f32]),
+}
+
+/// A block of sums that becomes bf16: biases are added, then perhaps other numbers, then perhaps what is negative is cut.
+pub(crate) struct Finish {
+    /// Rows of 32.
+    pub(crate) sums: *const f32,
+    pub(crate) rows: usize,
+    /// 32 of them.
+    pub(crate) bias: *const f32,
+    /// Rows of bf16 as far apart as `out`'s, or null.
+    pub(crate) other: *const u16,
+    pub(crate) cut: bool,
+    pub(crate) out: *mut u16,
+    pub(crate) stride: usize,
+}
+
+/// `max(x · gain + shift, 0)` by columns, bf16 in and out.
+pub(crate) struct Scaled {
+    pub(crate) rows: *const u16,
+    pub(crate) stride: usize,
+    pub(crate) count: usize,
+    /// Columns, a multiple of 32.
+    pub(crate) width: usize,
+    pub(crate) gain: *const f32,
+    pub(crate) shift: *const f32,
+    pub(crate) out: *mut u16,
+    pub(crate) out_stride: usize,
 }
 
 /// One step of 16 units over a few rows.
@@ -77,9 +116,10 @@ impl Lanes {
 macro_rules! set {
     ($name:ident, $fused:literal, $(#[$attribute:meta])*) => {
         mod $name {
-            use super::{Cells, Columns, Lanes, body};
+            use super::{Cells, Columns, Finish, Lanes, Scaled, body};
 
-            pub(super) static LANES: Lanes = Lanes { cells, pool, normalize, bend };
+            pub(super) static LANES: Lanes =
+                Lanes { cells, pool, normalize, bend, finish, scale, mask, add_up, moments, apply };
 
             $(#[$attribute])*
             unsafe fn cells(step: &Cells) {
@@ -101,6 +141,46 @@ macro_rules! set {
                 // SAFETY: same contract as the body.
                 unsafe { body::bend(sums, rows, bias, out, stride) }
             }
+            $(#[$attribute])*
+            unsafe fn finish(finish: &Finish) {
+                // SAFETY: same contract as the body.
+                unsafe { body::finish(finish) }
+            }
+            $(#[$attribute])*
+            unsafe fn scale(scaled: &Scaled) {
+                // SAFETY: same contract as the body.
+                unsafe { body::scale::<$fused>(scaled) }
+            }
+            $(#[$attribute])*
+            unsafe fn mask(
+                sums: *const f32,
+                rows: usize,
+                masks: *const f32,
+                which: *const u32,
+                out: *mut u16,
+                stride: usize,
+            ) {
+                // SAFETY: same contract as the body.
+                unsafe { body::mask(sums, rows, masks, which, out, stride) }
+            }
+            $(#[$attribute])*
+            unsafe fn add_up(rows: *const u16, stride: usize, count: usize, width: usize, sums: *mut f32) {
+                // SAFETY: same contract as the body.
+                unsafe { body::add_up(rows, stride, count, width, sums) }
+            }
+            $(#[$attribute])*
+            unsafe fn moments(scaled: &Scaled, sums: *mut f32, squares: *mut f32) {
+                // SAFETY: same contract as the body.
+                unsafe { body::moments::<$fused>(scaled, sums, squares) }
+            }
+            fn apply(weights: &[f32], x: &[f32], out: &mut [f32]) {
+                $(#[$attribute])*
+                unsafe fn inner(weights: &[f32], x: &[f32], out: &mut [f32]) {
+                    body::apply::<$fused>(weights, x, out)
+                }
+                // SAFETY: a set is given out only where its instructions are available.
+                unsafe { inner(weights, x, out) }
+            }
         }
     };
 }
@@ -112,7 +192,7 @@ set!(avx2, true, #[target_feature(enable = "avx2,fma")]);
 set!(portable, false,);
 
 mod body {
-    use super::{Cells, Columns, EPSILON, EXP2, GROUP, LEAK, MOST_EXPONENT, to_bf16};
+    use super::{Cells, Columns, EPSILON, EXP2, Finish, GROUP, LEAK, MOST_EXPONENT, Scaled, from_bf16, to_bf16};
 
     /// `a * b + c`, in one rounding where the machine has that.
     #[inline(always)]
@@ -256,6 +336,130 @@ mod body {
                 for column in 0..32 {
                     out[column] = to_bf16(leaky(sums[column] + bias[column]));
                 }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `finish` must describe live memory of the stated shapes.
+    #[inline(always)]
+    pub(super) unsafe fn finish(finish: &Finish) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let bias = &*finish.bias.cast::<[f32; 32]>();
+            for row in 0..finish.rows {
+                let sums = &*finish.sums.add(row * 32).cast::<[f32; 32]>();
+                let mut numbers: [f32; 32] = std::array::from_fn(|column| sums[column] + bias[column]);
+                if !finish.other.is_null() {
+                    let other = &*finish.other.add(row * finish.stride).cast::<[u16; 32]>();
+                    for column in 0..32 {
+                        numbers[column] += from_bf16(other[column]);
+                    }
+                }
+                if finish.cut {
+                    for number in &mut numbers {
+                        *number = if *number > 0.0 { *number } else { 0.0 };
+                    }
+                }
+                let out = &mut *finish.out.add(row * finish.stride).cast::<[u16; 32]>();
+                for column in 0..32 {
+                    out[column] = to_bf16(numbers[column]);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `scaled` must describe live memory of the stated shapes.
+    #[inline(always)]
+    pub(super) unsafe fn scale<const FUSED: bool>(scaled: &Scaled) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let gain = std::slice::from_raw_parts(scaled.gain, scaled.width);
+            let shift = std::slice::from_raw_parts(scaled.shift, scaled.width);
+            for row in 0..scaled.count {
+                let numbers = std::slice::from_raw_parts(scaled.rows.add(row * scaled.stride), scaled.width);
+                let out = std::slice::from_raw_parts_mut(scaled.out.add(row * scaled.out_stride), scaled.width);
+                for column in 0..scaled.width {
+                    let x = fused::<FUSED>(from_bf16(numbers[column]), gain[column], shift[column]);
+                    out[column] = to_bf16(if x > 0.0 { x } else { 0.0 });
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `scaled` (but for its `out`, which is not used) must describe live memory of the stated shapes; `sums` and
+    /// `squares` reach its width.
+    #[inline(always)]
+    pub(super) unsafe fn moments<const FUSED: bool>(scaled: &Scaled, sums: *mut f32, squares: *mut f32) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let gain = std::slice::from_raw_parts(scaled.gain, scaled.width);
+            let shift = std::slice::from_raw_parts(scaled.shift, scaled.width);
+            let sums = std::slice::from_raw_parts_mut(sums, scaled.width);
+            let squares = std::slice::from_raw_parts_mut(squares, scaled.width);
+            for row in 0..scaled.count {
+                let numbers = std::slice::from_raw_parts(scaled.rows.add(row * scaled.stride), scaled.width);
+                for column in 0..scaled.width {
+                    let x = fused::<FUSED>(from_bf16(numbers[column]), gain[column], shift[column]);
+                    let x = if x > 0.0 { x } else { 0.0 };
+                    sums[column] += x;
+                    squares[column] = fused::<FUSED>(x, x, squares[column]);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `sums` must reach `rows` rows of 32, `which` as many numbers, each of which is a row of 32 `masks`; `out` as many
+    /// rows of 32.
+    #[inline(always)]
+    pub(super) unsafe fn mask(
+        sums: *const f32,
+        rows: usize,
+        masks: *const f32,
+        which: *const u32,
+        out: *mut u16,
+        stride: usize,
+    ) {
+        for row in 0..rows {
+            // SAFETY: the caller vouches for the shapes.
+            unsafe {
+                let sums = &*sums.add(row * 32).cast::<[f32; 32]>();
+                let mask = &*masks.add(*which.add(row) as usize * 32).cast::<[f32; 32]>();
+                let out = &mut *out.add(row * stride).cast::<[u16; 32]>();
+                for column in 0..32 {
+                    out[column] = to_bf16(sums[column] * mask[column]);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `rows` must reach `count` rows of `width`, `sums` `width` numbers.
+    #[inline(always)]
+    pub(super) unsafe fn add_up(rows: *const u16, stride: usize, count: usize, width: usize, sums: *mut f32) {
+        for first in (0..width).step_by(GROUP) {
+            // SAFETY: the caller vouches for the shapes.
+            unsafe {
+                let mut group = [0f32; GROUP];
+                for row in 0..count {
+                    let numbers = &*rows.add(row * stride + first).cast::<[u16; GROUP]>();
+                    for lane in 0..GROUP {
+                        group[lane] += from_bf16(numbers[lane]);
+                    }
+                }
+                *sums.add(first).cast::<[f32; GROUP]>() = group;
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn apply<const FUSED: bool>(weights: &[f32], x: &[f32], out: &mut [f32]) {
+        for (weights, &x) in weights.chunks_exact(out.len()).zip(x) {
+            for (out, &weight) in out.iter_mut().zip(weights) {
+                *out = fused::<FUSED>(weight, x, *out);
             }
         }
     }

@@ -7,11 +7,13 @@
 
 pub mod embedding;
 mod error;
+mod fbank;
 mod lanes;
 mod panels;
+mod pickle;
 pub mod segmentation;
 
-pub use embedding::{EMBEDDING_WIDTH, Embedder};
+pub use embedding::{EMBEDDING_WIDTH, Embedder, SHORTEST_PIECE};
 pub use error::SpeakersError;
 pub use segmentation::{
     CLASSES, FRAME_FIELD, FRAME_STEP, FRAMES_PER_WINDOW, POWERSET, Segmenter, WINDOW_SAMPLES, frame_middle,

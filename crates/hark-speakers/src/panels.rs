@@ -38,7 +38,7 @@ impl Panels {
     /// `sums[rows][32] (+)= a · block`, for any number of rows.
     ///
     /// # Safety
-    /// `a` must reach `rows` rows (up to the next multiple of 32) `stride` apart of as many numbers as there are inputs,
+    /// `a` must reach `rows` rows (up to the next multiple of 16) `stride` apart of as many numbers as there are inputs,
     /// in whole tiles; `sums` that many rows `sums_stride` apart. The calling thread is prepared.
     #[inline]
     pub(crate) unsafe fn multiply(
@@ -52,25 +52,32 @@ impl Panels {
         sums_stride: usize,
         accumulate: bool,
     ) {
-        let panel = |index: usize| self.data[index * self.tiles * TILE..].as_ptr();
-        for row in (0..rows).step_by(BLOCK) {
-            // SAFETY: the caller vouches for the rows; the panels are whole.
-            unsafe {
-                (kernels.block)(&Block {
-                    a: a.add(row * stride),
-                    a_stride: stride,
-                    left: panel(block * 2),
-                    right: panel(block * 2 + 1),
-                    c: sums.add(row * sums_stride),
-                    c_stride: sums_stride,
-                    depth: self.tiles,
-                    rows: BLOCK.min(rows - row),
-                    accumulate,
-                });
+        // Two panels of 16 tiles fill 32 kB: they stay in the first-level cache while the rows pass by.
+        for first in (0..self.tiles).step_by(DEPTH_CHUNK) {
+            let panel = |index: usize| self.data[(index * self.tiles + first) * TILE..].as_ptr();
+            let (left, right) = (panel(block * 2), panel(block * 2 + 1));
+            for row in (0..rows).step_by(BLOCK) {
+                // SAFETY: the caller vouches for the rows; the panels are whole.
+                unsafe {
+                    (kernels.block)(&Block {
+                        a: a.add(row * stride + first * DEPTH),
+                        a_stride: stride,
+                        left,
+                        right,
+                        c: sums.add(row * sums_stride),
+                        c_stride: sums_stride,
+                        depth: DEPTH_CHUNK.min(self.tiles - first),
+                        rows: BLOCK.min(rows - row),
+                        accumulate: accumulate || first > 0,
+                    });
+                }
             }
         }
     }
 }
+
+/// Tiles along the input taken at once.
+const DEPTH_CHUNK: usize = 16;
 
 /// What bf16 leaves of `x`: the part that a second product can add.
 #[inline(always)]

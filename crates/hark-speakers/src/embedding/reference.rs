@@ -1,0 +1,198 @@
+//! The embedding network straight from its definition, in float32: what tests compare the fast one with.
+
+use std::path::Path;
+
+use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT};
+use super::{EMBEDDING_WIDTH, of_length_one, take_mean};
+use crate::SpeakersError;
+use crate::fbank::{BINS, FilterBank, STEP, frames_in};
+use crate::pickle::Tensors;
+
+/// The network as it stands in the file.
+pub struct ReferenceEmbedder {
+    tensors: Tensors,
+}
+
+/// `[channel][line][step]`.
+type Planes = Vec<Vec<Vec<f32>>>;
+/// `[channel][step]`.
+type Lines = Vec<Vec<f32>>;
+
+impl ReferenceEmbedder {
+    /// Reads the network from its folder.
+    pub fn load(folder: &Path) -> Result<Self, SpeakersError> {
+        // Reading a tensor of each part says early whether this is the network.
+        weights::load(folder, |tensors| {
+            super::Head::pack(tensors)?;
+            super::Dense::pack(tensors).map(|_| ())
+        })?;
+        let tensors = weights::load(folder, |tensors| Ok(tensors.clone()))?;
+        Ok(ReferenceEmbedder { tensors })
+    }
+
+    /// What [`super::Embedder::embed`] answers for one piece of at least 0.1 s.
+    pub fn embed(&self, samples: &[f32]) -> [f32; EMBEDDING_WIDTH] {
+        let bank = FilterBank::new();
+        let mut room = bank.room();
+        let mut frames = vec![[0f32; BINS]; frames_in(samples.len())];
+        for (index, frame) in frames.iter_mut().enumerate() {
+            bank.frame(&mut room, &samples[index * STEP..], frame);
+        }
+        take_mean(&mut frames);
+        let plane = (0..BINS).map(|bin| frames.iter().map(|frame| frame[bin]).collect()).collect();
+        let planes = self.head(vec![plane]);
+        let lines: Lines = planes.into_iter().flatten().collect();
+        let mut x = self.convolve(&lines, "xvector.tdnn.linear", FIRST, FIRST_TAPS, 2, 1, 2, false);
+        self.normalize(&mut x, "xvector.tdnn.nonlinear.batchnorm");
+        for (number, (layers, apart)) in BLOCKS.into_iter().enumerate() {
+            for layer in 1..=layers {
+                let added = self.layer(&x, &format!("xvector.block{}.tdnnd{layer}", number + 1), apart);
+                x.extend(added);
+            }
+            let name = format!("xvector.transit{}", number + 1);
+            self.normalize(&mut x, &format!("{name}.nonlinear.batchnorm"));
+            let half = x.len() / 2;
+            x = self.convolve(&x, &format!("{name}.linear"), half, 1, 1, 1, 0, false);
+        }
+        self.normalize(&mut x, "xvector.out_nonlinear.batchnorm");
+        assert_eq!(x.len(), LAST, "the channels at the end");
+        let mean = |line: &[f32]| line.iter().sum::<f32>() / line.len() as f32;
+        let deviation = |line: &[f32]| {
+            let mean = mean(line);
+            let squares: f32 = line.iter().map(|x| (x - mean) * (x - mean)).sum();
+            (squares / (line.len() as f32 - 1.0).max(1.0)).sqrt()
+        };
+        let statistics: Lines =
+            x.iter().map(|line| vec![mean(line)]).chain(x.iter().map(|line| vec![deviation(line)])).collect();
+        let out = self.convolve(&statistics, "xvector.dense.linear", EMBEDDING_WIDTH, 1, 1, 1, 0, false);
+        let means = self.get("xvector.dense.nonlinear.batchnorm.running_mean", &[EMBEDDING_WIDTH]);
+        let variances = self.get("xvector.dense.nonlinear.batchnorm.running_var", &[EMBEDDING_WIDTH]);
+        of_length_one(std::array::from_fn(|index| (out[index][0] - means[index]) / (variances[index] + 1e-5).sqrt()))
+    }
+
+    fn get(&self, name: &str, shape: &[usize]) -> &[f32] {
+        self.tensors.get(name, shape).expect("the network was read whole")
+    }
+
+    fn head(&self, x: Planes) -> Planes {
+        let mut x = self.cut(self.plane_norm(self.plane(&x, "head.conv1", 3, 1), "head.bn1"));
+        for layer in ["head.layer1", "head.layer2"] {
+            for (number, step) in [(0, 2), (1, 1)] {
+                let part = |part: &str| format!("{layer}.{number}.{part}");
+                let y = self.cut(self.plane_norm(self.plane(&x, &part("conv1"), 3, step), &part("bn1")));
+                let mut y = self.plane_norm(self.plane(&y, &part("conv2"), 3, 1), &part("bn2"));
+                if step == 2 {
+                    x = self.plane_norm(self.plane(&x, &part("shortcut.0"), 1, step), &part("shortcut.1"));
+                }
+                let numbers = y.iter_mut().flatten().flatten();
+                numbers.zip(x.iter().flatten().flatten()).for_each(|(y, x)| *y += x);
+                x = self.cut(y);
+            }
+        }
+        self.cut(self.plane_norm(self.plane(&x, "head.conv2", 3, 2), "head.bn2"))
+    }
+
+    /// A convolution of `size` × `size` whose output lines are `step` input lines apart.
+    fn plane(&self, x: &Planes, name: &str, size: usize, step: usize) -> Planes {
+        let weights = self.get(&format!("{name}.weight"), &[PLANES, x.len(), size, size]);
+        let (lines, steps) = (x[0].len(), x[0][0].len());
+        let (inputs, border) = (x.len(), size / 2);
+        let mut out = vec![vec![vec![0f32; steps]; lines / step]; PLANES];
+        for (channel, out) in out.iter_mut().enumerate() {
+            for (line, out) in out.iter_mut().enumerate() {
+                for (input, x) in x.iter().enumerate() {
+                    for near in 0..size {
+                        let Some(x) = (line * step + near).checked_sub(border).and_then(|line| x.get(line)) else {
+                            continue;
+                        };
+                        for tap in 0..size {
+                            let weight = weights[((channel * inputs + input) * size + near) * size + tap];
+                            for (at, out) in out.iter_mut().enumerate() {
+                                if let Some(x) = (at + tap).checked_sub(border).and_then(|at| x.get(at)) {
+                                    *out += weight * x;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn plane_norm(&self, mut x: Planes, name: &str) -> Planes {
+        let norm = weights::Norm::read(&self.tensors, name, PLANES).expect("the network was read whole");
+        for ((plane, gain), shift) in x.iter_mut().zip(&norm.gain).zip(&norm.shift) {
+            plane.iter_mut().flatten().for_each(|x| *x = *x * gain + shift);
+        }
+        x
+    }
+
+    fn cut(&self, mut x: Planes) -> Planes {
+        x.iter_mut().flatten().flatten().for_each(|x| *x = x.max(0.0));
+        x
+    }
+
+    /// Normalizes each channel and cuts what is negative.
+    fn normalize(&self, x: &mut Lines, name: &str) {
+        let norm = weights::Norm::read(&self.tensors, name, x.len()).expect("the network was read whole");
+        for ((line, gain), shift) in x.iter_mut().zip(&norm.gain).zip(&norm.shift) {
+            line.iter_mut().for_each(|x| *x = (*x * gain + shift).max(0.0));
+        }
+    }
+
+    fn convolve(
+        &self,
+        x: &Lines,
+        name: &str,
+        outputs: usize,
+        taps: usize,
+        step: usize,
+        apart: usize,
+        border: usize,
+        biased: bool,
+    ) -> Lines {
+        let weights = self.get(&format!("{name}.weight"), &[outputs, x.len(), taps]);
+        let inputs = x.len();
+        let steps = (x[0].len() + 2 * border - apart * (taps - 1) - 1) / step + 1;
+        let mut out = vec![vec![0f32; steps]; outputs];
+        for (output, line) in out.iter_mut().enumerate() {
+            if biased {
+                line.fill(self.get(&format!("{name}.bias"), &[outputs])[output]);
+            }
+            for (input, x) in x.iter().enumerate() {
+                for tap in 0..taps {
+                    let weight = weights[(output * inputs + input) * taps + tap];
+                    for (at, out) in line.iter_mut().enumerate() {
+                        if let Some(x) = (at * step + tap * apart).checked_sub(border).and_then(|at| x.get(at)) {
+                            *out += weight * x;
+                        }
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn layer(&self, x: &Lines, name: &str, apart: usize) -> Lines {
+        let part = |part: &str| format!("{name}.{part}");
+        let mut x = x.clone();
+        self.normalize(&mut x, &part("nonlinear1.batchnorm"));
+        let mut inside = self.convolve(&x, &part("linear1"), INSIDE, 1, 1, 1, 0, false);
+        self.normalize(&mut inside, &part("nonlinear2.batchnorm"));
+        let mut local = self.convolve(&inside, &part("cam_layer.linear_local"), GROWTH, 3, 1, apart, apart, false);
+        let steps = inside[0].len();
+        for first in (0..steps).step_by(SEGMENT) {
+            let end = steps.min(first + SEGMENT);
+            let mean = |line: &[f32]| line.iter().sum::<f32>() / line.len() as f32;
+            let context: Lines = inside.iter().map(|line| vec![mean(line) + mean(&line[first..end])]).collect();
+            let mut context = self.convolve(&context, &part("cam_layer.linear1"), CONTEXT, 1, 1, 1, 0, true);
+            context.iter_mut().flatten().for_each(|x| *x = x.max(0.0));
+            let mask = self.convolve(&context, &part("cam_layer.linear2"), GROWTH, 1, 1, 1, 0, true);
+            for (line, mask) in local.iter_mut().zip(mask) {
+                line[first..end].iter_mut().for_each(|x| *x /= 1.0 + (-mask[0]).exp());
+            }
+        }
+        local
+    }
+}

@@ -1,0 +1,79 @@
+//! The network's numbers: as they stand in the file, and with each normalization taken into the layer beside it.
+
+use std::path::Path;
+
+use crate::SpeakersError;
+use crate::pickle::Tensors;
+
+/// The model's name in the catalogue.
+pub(super) const MODEL: &str = "campplus-zh-en";
+/// The file in its folder.
+const FILE: &str = "campplus_cn_en_common.pt";
+
+/// Channels of the layers over time and frequency.
+pub(super) const PLANES: usize = 32;
+/// Channels after the first layer over time.
+pub(super) const FIRST: usize = 128;
+/// Taps of the first layer over time.
+pub(super) const FIRST_TAPS: usize = 5;
+/// Channels that every dense layer adds.
+pub(super) const GROWTH: usize = 32;
+/// Channels inside a dense layer.
+pub(super) const INSIDE: usize = 128;
+/// Channels that a dense layer's mask is made from.
+pub(super) const CONTEXT: usize = 64;
+/// Dense layers of each block and how far apart their three taps are.
+pub(super) const BLOCKS: [(usize, usize); 3] = [(12, 1), (24, 2), (16, 2)];
+/// Channels at the end, before statistics.
+pub(super) const LAST: usize = 512;
+/// Steps that share one mean beside that of the whole piece.
+pub(super) const SEGMENT: usize = 100;
+
+const EPSILON: f32 = 1e-5;
+
+/// Reads the file in `folder` and makes something of its tensors.
+pub(super) fn load<T>(folder: &Path, make: impl Fn(&Tensors) -> Result<T, String>) -> Result<T, SpeakersError> {
+    let path = folder.join(FILE);
+    let bytes = std::fs::read(&path).map_err(|source| SpeakersError::Unreadable {
+        path: path.clone(),
+        model: MODEL,
+        source,
+    })?;
+    let tensors = Tensors::read(&bytes).and_then(|tensors| make(&tensors));
+    tensors.map_err(|what| SpeakersError::malformed(&path, MODEL, what))
+}
+
+/// A normalization as one factor and one shift for each channel.
+pub(super) struct Norm {
+    pub(super) gain: Vec<f32>,
+    pub(super) shift: Vec<f32>,
+}
+
+impl Norm {
+    pub(super) fn read(tensors: &Tensors, name: &str, width: usize) -> Result<Self, String> {
+        let get = |part: &str| tensors.get(&format!("{name}.{part}"), &[width]);
+        Ok(Self::of(get("weight")?, get("bias")?, get("running_mean")?, get("running_var")?))
+    }
+
+    /// One without a gain and a shift of its own.
+    pub(super) fn read_plain(tensors: &Tensors, name: &str, width: usize) -> Result<Self, String> {
+        let get = |part: &str| tensors.get(&format!("{name}.{part}"), &[width]);
+        Ok(Self::of(&vec![1.0; width], &vec![0.0; width], get("running_mean")?, get("running_var")?))
+    }
+
+    fn of(weight: &[f32], bias: &[f32], mean: &[f32], variance: &[f32]) -> Self {
+        let gain: Vec<f32> = weight.iter().zip(variance).map(|(weight, v)| weight / (v + EPSILON).sqrt()).collect();
+        let shift = bias.iter().zip(mean).zip(&gain).map(|((bias, mean), gain)| bias - mean * gain).collect();
+        Norm { gain, shift }
+    }
+}
+
+/// A convolution's weights, the output first, multiplied by the gain of the normalization that follows.
+pub(super) fn folded(tensors: &Tensors, name: &str, shape: &[usize], norm: &Norm) -> Result<Vec<f32>, String> {
+    let mut weights = tensors.get(&format!("{name}.weight"), shape)?.to_vec();
+    let inputs: usize = shape[1..].iter().product();
+    for (weights, gain) in weights.chunks_exact_mut(inputs).zip(&norm.gain) {
+        weights.iter_mut().for_each(|weight| *weight *= gain);
+    }
+    Ok(weights)
+}
