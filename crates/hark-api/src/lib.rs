@@ -29,9 +29,9 @@ pub use forms::{EnhanceForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use health::{GpuHealth, Health};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
 pub use openai::{
-    OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail, OpenAiEvent, OpenAiFormat,
-    OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm,
-    OpenAiUsage, OpenAiVerbose, OpenAiWord,
+    OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,
+    OpenAiEvent, OpenAiFormat, OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription,
+    OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiUsage, OpenAiVerbose, OpenAiWord,
 };
 pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
 pub use session::{AwaitsConfirmation, Password, PasswordChange, Session, SignIn, SignUp, SignedIn};

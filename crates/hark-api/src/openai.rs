@@ -17,7 +17,7 @@ pub struct OpenAiTranscriptionForm {
     /// Text that could stand before the recording: names, spelling and style follow it.
     #[schema(max_length = 4000)]
     pub prompt: Option<String>,
-    /// json, text, srt, verbose_json or vtt.
+    /// json, text, srt, verbose_json, vtt or diarized_json.
     #[schema(default = "json")]
     pub response_format: Option<OpenAiFormat>,
     /// 0 searches for the likeliest words; more lets the model choose freely.
@@ -66,6 +66,8 @@ pub enum OpenAiFormat {
     VerboseJson,
     /// WebVTT subtitles.
     Vtt,
+    /// The text and its segments, each with who says it.
+    DiarizedJson,
 }
 
 /// What has times in `verbose_json`.
@@ -131,6 +133,39 @@ pub struct OpenAiSegment {
     pub compression_ratio: f32,
     /// Always 0: what is no speech is cut away before words are looked for.
     pub no_speech_prob: f32,
+}
+
+/// `response_format` diarized_json.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OpenAiDiarized {
+    /// `transcribe`.
+    pub task: String,
+    /// Seconds of audio.
+    pub duration: f64,
+    /// The whole text.
+    pub text: String,
+    /// What was said, by whom.
+    pub segments: Vec<OpenAiDiarizedSegment>,
+    /// What it is charged by.
+    pub usage: OpenAiUsage,
+}
+
+/// A segment of `diarized_json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OpenAiDiarizedSegment {
+    /// `transcript.text.segment`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its name in this answer.
+    pub id: String,
+    /// Seconds from the start of the recording.
+    pub start: f64,
+    /// Seconds from the start of the recording.
+    pub end: f64,
+    /// The words.
+    pub text: String,
+    /// `A` for who speaks first, `B` for the next, and so on; empty where nobody was told apart.
+    pub speaker: String,
 }
 
 /// A word of `verbose_json`.

@@ -19,6 +19,12 @@ pub enum SpeechError {
     /// The voice-activity model could not be loaded.
     #[error(transparent)]
     Vad(#[from] crate::vad::VadError),
+    /// The networks that tell voices apart could not be loaded.
+    #[error("cannot load what tells speakers apart: {0}")]
+    Speakers(#[from] hark_speakers::SpeakersError),
+    /// Speakers were asked for, and the transcriber was loaded without what tells them apart.
+    #[error("speakers can't be told apart: the models that do it are not loaded")]
+    NoVoices,
     /// The language is not one the model knows.
     #[error("the model does not know the language '{0}': use a code such as en, es or zh, or auto")]
     Language(String),

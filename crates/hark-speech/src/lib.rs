@@ -2,21 +2,26 @@
 //!
 //! In: a recording as a stream of samples, and what is wanted of it. Out: a transcript with times that never run
 //! backwards. The steps: voice activity finds speech, windows of up to 30 s are cut at pauses, the scheduler decodes
-//! windows of all recordings together, words and segments are put back on the recording's clock. None of its
-//! business: containers and codecs, what Whisper is made of, who asked, and how a transcript is written down.
+//! windows of all recordings together, words and segments are put back on the recording's clock and given to those
+//! who speak at their time. None of its business: containers and codecs, what Whisper is made of, who asked, and how a transcript is written down.
 
 mod coverage;
 mod error;
 pub mod live;
 mod scheduler;
 mod segments;
+mod speakers;
 mod transcriber;
 pub mod vad;
+mod voices;
 pub mod windows;
 
 pub use error::SpeechError;
 pub use scheduler::{Lane, Reply, Scheduler, WindowRequest};
+pub use speakers::{assign, label};
 pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};
+
+pub use voices::{Speakers, Voices};
 
 pub use hark_whisper::cpu::Isa;
 pub use hark_whisper::decode::Task;

@@ -19,16 +19,20 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::scheduler::{Lane, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
+use crate::speakers::assign;
 use crate::vad::{SileroVad, VadStream};
+use crate::voices::{Listener, Speakers, Voices};
 use crate::windows::{Window, WindowCutter, WindowOptions};
 
 /// What a transcriber is made of.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoadOptions {
     /// Folder of the Whisper checkpoint.
     pub model_dir: PathBuf,
     /// Folder or file of the Silero voice-activity weights.
     pub vad: PathBuf,
+    /// What tells voices apart; without it no request may ask for speakers.
+    pub voices: Option<Voices>,
     /// Threads that compute; all cores when not given.
     pub threads: Option<usize>,
     /// Kernels to use; the machine's best when not given.
@@ -47,6 +51,7 @@ impl LoadOptions {
         LoadOptions {
             model_dir: model_dir.into(),
             vad: vad.into(),
+            voices: None,
             threads: None,
             isa: None,
             weights: None,
@@ -69,6 +74,8 @@ pub struct Request {
     pub task: Task,
     /// Whether every word gets its time.
     pub words: bool,
+    /// Whether to tell speakers apart.
+    pub speakers: Speakers,
     /// Whether the model marks times between phrases as it writes: slower by a tenth, and it skips less.
     pub timestamps: bool,
     /// Hypotheses followed; 1 is greedy.
@@ -98,6 +105,7 @@ impl Default for Request {
             language: None,
             task: Task::Transcribe,
             words: true,
+            speakers: Speakers::Off,
             timestamps: false,
             beam: decode.beam,
             temperatures: decode.temperatures,
@@ -157,6 +165,7 @@ pub struct Transcription {
 pub struct Transcriber {
     pub(crate) scheduler: Scheduler,
     pub(crate) vad: Arc<SileroVad>,
+    pub(crate) voices: Option<Voices>,
     mel: Arc<LogMel>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     backend_name: Arc<str>,
@@ -187,6 +196,7 @@ impl Transcriber {
             mel: Arc::new(LogMel::new(checkpoint.dims.n_mels)),
             scheduler: Scheduler::start(engine),
             vad,
+            voices: options.voices.clone(),
             tokenizer,
             backend_name,
             model_name: model_name.into(),
@@ -196,6 +206,11 @@ impl Transcriber {
     /// What computes, such as `cpu (amx, 2 threads)`.
     pub fn backend_name(&self) -> &str {
         &self.backend_name
+    }
+
+    /// Whether a request may ask for speakers.
+    pub fn tells_speakers_apart(&self) -> bool {
+        self.voices.is_some()
     }
 
     /// The code of a language that was asked for, or none where it is to be found out.
@@ -236,6 +251,7 @@ impl Transcriber {
         let outcome = recording.run(audio, progress);
         if outcome.is_err() {
             recording.unwanted.store(true, Ordering::SeqCst);
+            recording.listener.take().into_iter().for_each(Listener::give_up);
         }
         outcome
     }
@@ -298,6 +314,7 @@ struct Recording<'a> {
     replies: Receiver<(usize, Outcome)>,
     reply_to: Reply,
     unwanted: Arc<AtomicBool>,
+    listener: Option<Listener>,
     /// Windows that are not decoded yet, by number.
     outstanding: BTreeMap<usize, Outstanding>,
     done: Vec<Done>,
@@ -335,6 +352,7 @@ impl<'a> Recording<'a> {
             replies,
             reply_to,
             unwanted: Arc::new(AtomicBool::new(false)),
+            listener: Listener::start(transcriber.voices.as_ref(), request.speakers)?,
             outstanding: BTreeMap::new(),
             done: Vec::new(),
             windows: 0,
@@ -359,6 +377,9 @@ impl<'a> Recording<'a> {
             probabilities.clear();
             let count = audio.read(&mut samples)?;
             samples_read += count as u64;
+            if let Some(listener) = &self.listener {
+                listener.push(&samples);
+            }
             self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
             let windows = if count == 0 {
                 self.at_end = true;
@@ -538,12 +559,23 @@ impl<'a> Recording<'a> {
         self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
     }
 
-    fn finish(&mut self, warnings: Vec<String>) -> Transcription {
+    fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
         let (language, language_probability) = self.language.take().unwrap_or_default();
         let mut segments: Vec<_> =
             self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
+        let mut speakers = Vec::new();
+        match self.listener.take().map(Listener::finish) {
+            None => {}
+            Some(Some(heard)) => segments = assign(segments, &heard),
+            Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
+        }
+        for label in segments.iter().filter_map(|segment| segment.speaker.as_ref()) {
+            if !speakers.contains(label) {
+                speakers.push(label.clone());
+            }
+        }
         if !self.request.words {
             segments.iter_mut().for_each(|segment| segment.words = Vec::new());
         }
@@ -553,7 +585,7 @@ impl<'a> Recording<'a> {
             language,
             duration: (self.seconds_read * 1000.0).round() / 1000.0,
             segments,
-            speakers: Vec::new(),
+            speakers,
             model: self.transcriber.model_name.to_string(),
         };
         let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();

@@ -114,6 +114,10 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, conflicts_with = "words")]
     pub(crate) no_words: bool,
 
+    /// Tell speakers apart: auto finds out how many there are, a number says it, off leaves it [default: auto where its models are installed]
+    #[arg(long, value_name = "auto|N|off", value_parser = parse_speakers)]
+    pub(crate) speakers: Option<hark_speech::Speakers>,
+
     /// Let the text so far guide the next window: smoother, slower, may repeat itself
     #[arg(long)]
     pub(crate) condition: bool,
@@ -333,6 +337,18 @@ fn parse_format(name: &str) -> Result<Format, String> {
 fn parse_isa(name: &str) -> Result<hark_speech::Isa, String> {
     let isa: hark_speech::Isa = name.parse()?;
     if isa.is_available() { Ok(isa) } else { Err(format!("this machine can't run {name} kernels")) }
+}
+
+fn parse_speakers(text: &str) -> Result<hark_speech::Speakers, String> {
+    use hark_speech::Speakers;
+    match text.trim() {
+        "auto" => Ok(Speakers::Auto),
+        "off" => Ok(Speakers::Off),
+        number => match number.parse() {
+            Ok(count) if (1..=100).contains(&count) => Ok(Speakers::Exactly(count)),
+            _ => Err("give auto, off, or how many speak: a number from 1 to 100".to_owned()),
+        },
+    }
 }
 
 fn parse_temperature(text: &str) -> Result<f32, String> {

@@ -115,9 +115,11 @@ impl From<SpeechError> for EngineError {
             SpeechError::Media(_) | SpeechError::Language(_) | SpeechError::EnglishOnly(_) => {
                 EngineError::Unusable(error.to_string())
             }
-            SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::EngineStopped => {
-                EngineError::Failed(error.to_string())
-            }
+            SpeechError::Model { .. }
+            | SpeechError::Vad(_)
+            | SpeechError::Speakers(_)
+            | SpeechError::NoVoices
+            | SpeechError::EngineStopped => EngineError::Failed(error.to_string()),
         }
     }
 }

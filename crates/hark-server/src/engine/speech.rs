@@ -8,7 +8,7 @@ use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore};
 use hark_speech::live::{LiveOptions, LiveSession};
-use hark_speech::{CancelToken, Isa, LoadOptions, Request, Task, Transcriber};
+use hark_speech::{CancelToken, Isa, LoadOptions, Request, Speakers, Task, Transcriber, Voices};
 
 use super::{Engine, EngineError, Wake, Work};
 
@@ -22,6 +22,8 @@ const PUBLIC: [(&str, &str, bool); 5] = [
 ];
 /// The model that finds speech.
 const VOICE_ACTIVITY: &str = "silero-vad";
+/// The models that tell voices apart: where one ends and another begins, and whose it is.
+const SPEAKERS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
 
 /// What the engine is made of.
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub struct SpeechEngine {
     options: SpeechOptions,
     /// Most recently used last.
     loaded: Mutex<Vec<Loaded>>,
+    /// Loaded when first asked for.
+    voices: Mutex<Option<Voices>>,
 }
 
 struct Loaded {
@@ -56,7 +60,7 @@ struct Loaded {
 impl SpeechEngine {
     /// An engine over the installed models; they are loaded when first asked for.
     pub fn new(options: SpeechOptions) -> Self {
-        SpeechEngine { options, loaded: Mutex::default() }
+        SpeechEngine { options, loaded: Mutex::default(), voices: Mutex::default() }
     }
 
     /// Loads a model before the first request asks for it.
@@ -77,8 +81,19 @@ impl SpeechEngine {
         installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))
     }
 
+    /// What tells voices apart; none where its models are not installed.
+    fn voices(&self) -> Result<Option<Voices>, EngineError> {
+        let mut voices = self.voices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if voices.is_none() {
+            let [Ok(segmentation), Ok(embedding)] = SPEAKERS.map(|name| self.folder(name)) else { return Ok(None) };
+            *voices = Some(Voices::load(&segmentation, &embedding, self.options.threads, self.options.isa)?);
+        }
+        Ok(voices.clone())
+    }
+
     fn load(&self, checkpoint: &str) -> Result<Transcriber, EngineError> {
         let mut options = LoadOptions::new(self.folder(checkpoint)?, self.folder(VOICE_ACTIVITY)?);
+        options.voices = self.voices()?;
         options.threads = self.options.threads;
         options.isa = self.options.isa;
         let begun = std::time::Instant::now();
@@ -196,6 +211,11 @@ impl Engine for SpeechEngine {
             request.temperatures.insert(0, temperature);
         }
         let done = self.with_transcriber(&work.model, |transcriber| {
+            request.speakers = match work.speakers {
+                _ if !work.diarize || !transcriber.tells_speakers_apart() => Speakers::Off,
+                0 => Speakers::Auto,
+                count => Speakers::Exactly(count as usize),
+            };
             transcriber.transcribe(source, &request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
         })??;
         for warning in &done.warnings {

@@ -299,7 +299,10 @@ impl<'a> OnnxWeights<'a> {
         let same_shape = constant.shape.len() == shape.len()
             && constant.shape.iter().zip(shape).all(|(found, wanted)| usize::try_from(*found) == Ok(*wanted));
         if constant.kind != 1 || !same_shape {
-            return Err(format!("{name} has type {} and shape {:?}, not float32 {shape:?}", constant.kind, constant.shape));
+            return Err(format!(
+                "{name} has type {} and shape {:?}, not float32 {shape:?}",
+                constant.kind, constant.shape
+            ));
         }
         let values = constant.values();
         if values.len() != shape.iter().product::<usize>() {

@@ -16,6 +16,9 @@ use crate::{CliError, output};
 /// The model that finds speech; every transcription needs it.
 pub(crate) const VAD_MODEL: &str = "silero-vad";
 
+/// The models that tell voices apart: where one ends and another begins, and whose it is.
+pub(crate) const SPEAKER_MODELS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
+
 /// What is installed and what could be, with the user's names for it.
 pub(crate) struct Shelf {
     pub(crate) store: ModelStore,
@@ -176,8 +179,17 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             format!("hark models pull {VAD_MODEL}"),
         ),
     };
+    let missing: Vec<&str> = SPEAKER_MODELS.into_iter().filter(|name| shelf.store.installed(name).is_none()).collect();
+    let speakers = match missing.as_slice() {
+        [] => Finding::ok("speakers", SPEAKER_MODELS.join(", ")),
+        names => Finding::missing(
+            "speakers",
+            format!("{} not installed: speakers are not told apart", names.join(", ")),
+            format!("hark models pull {}", names.join(" ")),
+        ),
+    };
     let mut others: Vec<String> = shelf.installed_names();
     others.retain(|name| shelf.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
     let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-    vec![speech, vad, Finding::ok("installed", all)]
+    vec![speech, vad, speakers, Finding::ok("installed", all)]
 }

@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hark_api::{Accepted, Credits, TranscriptState, TranscriptStatus, TranscriptionResult};
+use hark_speech::Speakers;
 
 pub(crate) use client::{Client, RemoteError, read};
 
@@ -89,6 +90,14 @@ impl Remote {
         put("language", args.language.as_deref().or(config.language.as_deref()));
         put("prompt", args.prompt.as_deref());
         put("hotwords", args.hotwords.as_deref());
+        let (diarize, speakers) = match args.speakers {
+            None => (None, None),
+            Some(Speakers::Off) => (Some("false"), None),
+            Some(Speakers::Auto) => (Some("true"), None),
+            Some(Speakers::Exactly(count)) => (Some("true"), Some(count.to_string())),
+        };
+        put("diarize", diarize);
+        put("speakers", speakers.as_deref());
         put("translate", (args.task == Task::Translate).then_some("true"));
         let places = Mutex::new(places(&client)?);
         Ok(Some(Remote {

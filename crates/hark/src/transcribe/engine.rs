@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_speech::{LoadOptions, Request, Transcriber};
+use hark_speech::{LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
 use crate::CliError;
 use crate::cli::{Task, TranscribeArgs};
 use crate::config::{Config, DEFAULT_MODEL};
-use crate::models::{Shelf, VAD_MODEL};
+use crate::models::{SPEAKER_MODELS, Shelf, VAD_MODEL};
 use crate::remote::Remote;
 
 /// What hears the words of this run.
@@ -64,7 +64,7 @@ impl Engine {
 
 impl Local {
     fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
-        let request = request(args, config, words)?;
+        let mut request = request(args, config, words)?;
         let shelf = Shelf::open(config)?;
         let model = speech_model(&shelf, args.model.as_deref(), config)?;
         let vad = installed(&shelf, VAD_MODEL)?;
@@ -72,6 +72,12 @@ impl Local {
         options.threads = args.threads.map(usize::from).or(config.threads);
         options.isa = args.isa;
         options.widest_beam = request.beam;
+        request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&shelf));
+        if request.speakers != Speakers::Off {
+            let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&shelf, name));
+            let voices = Voices::load(&segmentation?, &embedding?, options.threads, options.isa);
+            options.voices = Some(voices.map_err(|error| CliError::Failed(error.to_string()))?);
+        }
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!("engine: {}", transcriber.backend_name());
         Ok(Self { transcriber, request })
@@ -89,6 +95,12 @@ impl Local {
             .map_err(|error| error.to_string())?;
         Ok(Transcribed { result: done.result, warnings: done.warnings })
     }
+}
+
+/// Speakers are told apart where the models for it are installed.
+fn default_speakers(shelf: &Shelf) -> Speakers {
+    let can = SPEAKER_MODELS.iter().all(|name| shelf.store.installed(name).is_some());
+    if can { Speakers::Auto } else { Speakers::Off }
 }
 
 /// What is wanted of every recording of this run.

@@ -2,7 +2,9 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hark_api::{OpenAiEvent, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose};
+use hark_api::{
+    OpenAiDiarized, OpenAiEvent, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose,
+};
 
 use super::events;
 use super::fields::{TranscriptionFields, TranslationFields};
@@ -66,6 +68,8 @@ pub(crate) async fn translations(
 #[serde(untagged)]
 pub(crate) enum AnyJson {
     Verbose(OpenAiVerbose),
+    /// `response_format` diarized_json.
+    Diarized(OpenAiDiarized),
     Short(OpenAiTranscription),
 }
 

@@ -80,6 +80,8 @@ impl Form for TranscriptionFields {
         }
         work.temperature = self.temperature;
         let format = self.format.unwrap_or_default();
+        // The other formats have no place for speakers.
+        work.diarize = format == OpenAiFormat::DiarizedJson;
         let stream = self.stream.unwrap_or(false);
         if stream && !matches!(format, OpenAiFormat::Json | OpenAiFormat::Text) {
             return Err(Failure::invalid("`stream` goes with the response_format json or text"));
@@ -138,7 +140,10 @@ fn format(text: &str) -> Result<OpenAiFormat, Failure> {
         "srt" => Ok(OpenAiFormat::Srt),
         "verbose_json" => Ok(OpenAiFormat::VerboseJson),
         "vtt" => Ok(OpenAiFormat::Vtt),
-        _ => Err(Failure::invalid(format!("`response_format` is {text:?}: give json, text, srt, verbose_json or vtt"))),
+        "diarized_json" => Ok(OpenAiFormat::DiarizedJson),
+        _ => Err(Failure::invalid(format!(
+            "`response_format` is {text:?}: give json, text, srt, verbose_json, vtt or diarized_json"
+        ))),
     }
 }
 

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use hark_api::{
-    OpenAiFormat, OpenAiSegment, OpenAiTranscription, OpenAiUsage, OpenAiVerbose, OpenAiWord, TranscriptionResult,
+    OpenAiDiarized, OpenAiDiarizedSegment, OpenAiFormat, OpenAiSegment, OpenAiTranscription, OpenAiUsage,
+    OpenAiVerbose, OpenAiWord, TranscriptionResult,
 };
 use hark_export::Format;
 
@@ -39,6 +40,7 @@ impl Layout {
                 ([(header::CONTENT_TYPE, Format::Txt.media_type())], body).into_response()
             }
             OpenAiFormat::VerboseJson => Json(self.verbose(result)).into_response(),
+            OpenAiFormat::DiarizedJson => Json(diarized(result)).into_response(),
             OpenAiFormat::Srt => export(result, Format::Srt)?,
             OpenAiFormat::Vtt => export(result, Format::Vtt)?,
         })
@@ -74,6 +76,35 @@ impl Layout {
             words: self.words.then(|| words.collect()),
             usage: usage(result),
         }
+    }
+}
+
+/// Who said what. OpenAI names speakers by letters.
+fn diarized(result: &TranscriptionResult) -> OpenAiDiarized {
+    let letter = |label: &String| result.speakers.iter().position(|known| known == label).map(letters);
+    let segments = result.segments.iter().enumerate().map(|(number, segment)| OpenAiDiarizedSegment {
+        kind: "transcript.text.segment".to_owned(),
+        id: format!("seg_{number:03}"),
+        start: segment.start,
+        end: segment.end,
+        text: segment.text.clone(),
+        speaker: segment.speaker.as_ref().and_then(letter).unwrap_or_default(),
+    });
+    OpenAiDiarized {
+        task: "transcribe".to_owned(),
+        duration: result.duration,
+        text: result.text.clone(),
+        segments: segments.collect(),
+        usage: usage(result),
+    }
+}
+
+/// A, B, …, Z, AA, AB, …
+fn letters(number: usize) -> String {
+    let last = char::from(b'A' + (number % 26) as u8);
+    match number / 26 {
+        0 => last.to_string(),
+        more => format!("{}{last}", letters(more - 1)),
     }
 }
 
@@ -122,6 +153,17 @@ mod tests {
             words: true,
             segments: false,
         }
+    }
+
+    #[test]
+    fn diarized_json_names_speakers_by_letters_in_the_order_they_come() {
+        let mut result = result();
+        result.speakers = vec!["SPEAKER_00".into(), "SPEAKER_01".into()];
+        let said = |speaker: Option<&str>| Segment { speaker: speaker.map(Into::into), ..result.segments[0].clone() };
+        result.segments = vec![said(Some("SPEAKER_00")), said(Some("SPEAKER_01")), said(None)];
+        let speakers: Vec<String> = diarized(&result).segments.into_iter().map(|segment| segment.speaker).collect();
+        assert_eq!(speakers, ["A", "B", ""]);
+        assert_eq!([25, 26, 51, 52, 702].map(letters), ["Z", "AA", "AZ", "BA", "AAA"]);
     }
 
     #[test]
