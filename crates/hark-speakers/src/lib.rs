@@ -5,19 +5,26 @@
 //! sound into a vector that stands close to others of the same voice. None of its business: containers, words, the
 //! names of people, and who asked.
 
+pub mod cluster;
+mod diarizer;
 pub mod embedding;
 mod error;
 mod fbank;
+mod frames;
 mod lanes;
 mod panels;
 mod pickle;
+mod pieces;
 pub mod segmentation;
+mod turns;
 
+pub use diarizer::{Diarization, Diarizer, Networks};
 pub use embedding::{EMBEDDING_WIDTH, Embedder, SHORTEST_PIECE};
 pub use error::SpeakersError;
 pub use segmentation::{
     CLASSES, FRAME_FIELD, FRAME_STEP, FRAMES_PER_WINDOW, POWERSET, Segmenter, WINDOW_SAMPLES, frame_middle,
 };
+pub use turns::Turn;
 
 pub use hark_whisper::cpu::{Compute, Isa};
 
