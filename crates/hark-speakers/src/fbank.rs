@@ -9,6 +9,8 @@ use std::sync::Arc;
 use realfft::num_complex::Complex32;
 use realfft::{RealFftPlanner, RealToComplex};
 
+use crate::lanes::Lanes;
+
 /// Numbers of a frame.
 pub(crate) const BINS: usize = 80;
 /// Samples from one frame to the next.
@@ -28,6 +30,7 @@ pub(crate) fn frames_in(samples: usize) -> usize {
 /// The transform and its tables, shared by any number of threads.
 pub(crate) struct FilterBank {
     fourier: Arc<dyn RealToComplex<f32>>,
+    lanes: &'static Lanes,
     window: Vec<f32>,
     /// For each bin the first point it weighs and its weights.
     triangles: Vec<(usize, Vec<f32>)>,
@@ -42,7 +45,7 @@ pub(crate) struct Room {
 }
 
 impl FilterBank {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(lanes: &'static Lanes) -> Self {
         let mel = |frequency: f64| 1127.0 * (1.0 + frequency / 700.0).ln();
         let (low, high) = (mel(LOWEST), mel(HIGHEST));
         let spacing = (high - low) / (BINS + 1) as f64;
@@ -58,6 +61,7 @@ impl FilterBank {
         let hann = |index: usize| 0.5 - 0.5 * (std::f64::consts::TAU * index as f64 / (FRAME - 1) as f64).cos();
         FilterBank {
             fourier: RealFftPlanner::new().plan_fft_forward(POINTS),
+            lanes,
             window: (0..FRAME).map(|index| hann(index).powf(0.85) as f32).collect(),
             triangles: (0..BINS).map(triangle).collect(),
         }
@@ -96,7 +100,8 @@ impl FilterBank {
         }
         for (out, (first, weights)) in out.iter_mut().zip(&self.triangles) {
             let energy: f32 = weights.iter().zip(&room.power[*first..]).map(|(weight, power)| weight * power).sum();
-            *out = energy.max(f32::EPSILON).ln();
+            *out = energy.max(f32::EPSILON);
         }
+        (self.lanes.logarithms)(out);
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Lanes {
     pub(crate) moments: unsafe fn(&Scaled, *mut f32, *mut f32),
     /// `out[n] += x[k] · weights[k][n]`, `n` in whole groups of 16: `(weights, x, out)`.
     pub(crate) apply: fn(&[f32], &[f32], &mut [f32]),
+    /// The natural logarithm of each number, none of which is below float32's smallest normal one.
+    pub(crate) logarithms: fn(&mut [f32]),
 }
 
 /// A block of sums that becomes bf16: biases are added, then perhaps other numbers, then perhaps what is negative is cut.
@@ -104,7 +106,9 @@ impl Lanes {
         assert!(isa.is_available(), "this machine has no {}", isa.name());
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Amx | Isa::Avx512Bf16 | Isa::Avx512Vnni | Isa::Avx512 => &avx512::LANES,
+            Isa::Amx | Isa::Avx512Bf16 => &native::LANES,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni | Isa::Avx512 => &avx512::LANES,
             #[cfg(target_arch = "x86_64")]
             Isa::AvxVnni | Isa::Avx2 => &avx2::LANES,
             _ => &portable::LANES,
@@ -119,7 +123,7 @@ macro_rules! set {
             use super::{Cells, Columns, Finish, Lanes, Scaled, body};
 
             pub(super) static LANES: Lanes =
-                Lanes { cells, pool, normalize, bend, finish, scale, mask, add_up, moments, apply };
+                Lanes { cells, pool, normalize, bend, finish, scale, mask, add_up, moments, apply, logarithms };
 
             $(#[$attribute])*
             unsafe fn cells(step: &Cells) {
@@ -181,6 +185,14 @@ macro_rules! set {
                 // SAFETY: a set is given out only where its instructions are available.
                 unsafe { inner(weights, x, out) }
             }
+            fn logarithms(numbers: &mut [f32]) {
+                $(#[$attribute])*
+                unsafe fn inner(numbers: &mut [f32]) {
+                    body::logarithms::<$fused>(numbers)
+                }
+                // SAFETY: a set is given out only where its instructions are available.
+                unsafe { inner(numbers) }
+            }
         }
     };
 }
@@ -190,6 +202,81 @@ set!(avx512, true, #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq
 #[cfg(target_arch = "x86_64")]
 set!(avx2, true, #[target_feature(enable = "avx2,fma")]);
 set!(portable, false,);
+
+/// AVX-512 where two vectors round to bf16 in one instruction: the two functions that do little else.
+#[cfg(target_arch = "x86_64")]
+mod native {
+    use std::arch::x86_64::*;
+
+    use super::{Finish, Lanes, Scaled, avx512};
+
+    pub(super) static LANES: Lanes = Lanes { finish, scale, ..avx512::LANES };
+
+    /// 16 bf16 as float32.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn widened(numbers: *const u16) -> __m512 {
+        // SAFETY: the caller vouches for 16 numbers.
+        let numbers = unsafe { _mm256_loadu_si256(numbers.cast()) };
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(numbers)))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn store(low: __m512, high: __m512, out: *mut u16) {
+        // SAFETY: the caller vouches for 32 numbers.
+        unsafe { _mm512_storeu_si512(out.cast(), bits(_mm512_cvtne2ps_pbh(high, low))) }
+    }
+
+    #[inline(always)]
+    fn bits(numbers: __m512bh) -> __m512i {
+        // SAFETY: both are 64 bytes without meaning of their own.
+        unsafe { std::mem::transmute(numbers) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,fma")]
+    unsafe fn finish(finish: &Finish) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            let (bias_low, bias_high) = (_mm512_loadu_ps(finish.bias), _mm512_loadu_ps(finish.bias.add(16)));
+            for row in 0..finish.rows {
+                let sums = finish.sums.add(row * 32);
+                let mut low = _mm512_add_ps(_mm512_loadu_ps(sums), bias_low);
+                let mut high = _mm512_add_ps(_mm512_loadu_ps(sums.add(16)), bias_high);
+                if !finish.other.is_null() {
+                    let other = finish.other.add(row * finish.stride);
+                    low = _mm512_add_ps(low, widened(other));
+                    high = _mm512_add_ps(high, widened(other.add(16)));
+                }
+                if finish.cut {
+                    (low, high) = (_mm512_max_ps(low, zero), _mm512_max_ps(high, zero));
+                }
+                store(low, high, finish.out.add(row * finish.stride));
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16,fma")]
+    unsafe fn scale(scaled: &Scaled) {
+        // SAFETY: the caller vouches for the shapes.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            for column in (0..scaled.width).step_by(32) {
+                let (gain, shift) = (scaled.gain.add(column), scaled.shift.add(column));
+                let (gain_low, gain_high) = (_mm512_loadu_ps(gain), _mm512_loadu_ps(gain.add(16)));
+                let (shift_low, shift_high) = (_mm512_loadu_ps(shift), _mm512_loadu_ps(shift.add(16)));
+                for row in 0..scaled.count {
+                    let numbers = scaled.rows.add(row * scaled.stride + column);
+                    let low = _mm512_fmadd_ps(widened(numbers), gain_low, shift_low);
+                    let high = _mm512_fmadd_ps(widened(numbers.add(16)), gain_high, shift_high);
+                    let out = scaled.out.add(row * scaled.out_stride + column);
+                    store(_mm512_max_ps(low, zero), _mm512_max_ps(high, zero), out);
+                }
+            }
+        }
+    }
+}
 
 mod body {
     use super::{Cells, Columns, EPSILON, EXP2, Finish, GROUP, LEAK, MOST_EXPONENT, Scaled, from_bf16, to_bf16};
@@ -455,6 +542,25 @@ mod body {
         }
     }
 
+    /// `ln(2^e · m) = e · ln 2 + 2 artanh((m - 1) / (m + 1))`, m between √½ and √2, to within 1e-7 of the larger part.
+    #[inline(always)]
+    pub(super) fn logarithms<const FUSED: bool>(numbers: &mut [f32]) {
+        /// The bits of √½.
+        const ROOT: u32 = 0x3f35_04f3;
+        for number in numbers {
+            let over = number.to_bits().wrapping_sub(ROOT);
+            let exponent = (over as i32 >> 23) as f32;
+            let mantissa = f32::from_bits((over & 0x007f_ffff) + ROOT);
+            let s = (mantissa - 1.0) / (mantissa + 1.0);
+            let square = s * s;
+            let mut sum = fused::<FUSED>(square, 2.0 / 9.0, 2.0 / 7.0);
+            sum = fused::<FUSED>(sum, square, 2.0 / 5.0);
+            sum = fused::<FUSED>(sum, square, 2.0 / 3.0);
+            sum = fused::<FUSED>(sum, square, 2.0);
+            *number = fused::<FUSED>(exponent, std::f32::consts::LN_2, sum * s);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn apply<const FUSED: bool>(weights: &[f32], x: &[f32], out: &mut [f32]) {
         for (weights, &x) in weights.chunks_exact(out.len()).zip(x) {
@@ -481,7 +587,10 @@ mod tests {
     }
 
     fn sets() -> impl Iterator<Item = &'static Lanes> {
-        [Isa::Avx512, Isa::Avx2, Isa::Portable].into_iter().filter(|isa| isa.is_available()).map(Lanes::of)
+        [Isa::Avx512Bf16, Isa::Avx512, Isa::Avx2, Isa::Portable]
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .map(Lanes::of)
     }
 
     fn assert_close(got: &[u16], wanted: &[f32], what: &str) {
@@ -590,6 +699,114 @@ mod tests {
                 let x = (0..32).map(|column| sums[row * 32 + column] + bias[column]);
                 let wanted: Vec<f32> = x.map(|x| if x < 0.0 { x * 0.01 } else { x }).collect();
                 assert_close(&out[row * 48..][..32], &wanted, "a row");
+            }
+        }
+    }
+
+    #[test]
+    fn logarithms_are_right_from_the_smallest_to_the_largest() {
+        for set in sets() {
+            let numbers: Vec<f32> =
+                (0..4000).map(|step| 1.2e-7 * 1.02f32.powi(step)).take_while(|x| *x < 1e30).collect();
+            let mut out = numbers.clone();
+            (set.logarithms)(&mut out);
+            for (number, out) in numbers.iter().zip(&out) {
+                let wanted = f64::from(*number).ln();
+                assert!(
+                    (f64::from(*out) - wanted).abs() < 4e-6 + wanted.abs() * 3e-7,
+                    "ln {number} = {out}, not {wanted}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn finishing_adds_the_bias_and_the_other_rows_before_it_cuts() {
+        let (sums, bias) = (numbers(3 * 32, 10), numbers(32, 11));
+        let other: Vec<u16> = numbers(3 * 40, 12).iter().map(|x| to_bf16(*x)).collect();
+        for (set, cut, added) in sets().flat_map(|set| [(set, true, false), (set, true, true), (set, false, true)]) {
+            let mut out = vec![0u16; 3 * 40];
+            let finish = Finish {
+                sums: sums.as_ptr(),
+                rows: 3,
+                bias: bias.as_ptr(),
+                other: if added { other.as_ptr() } else { std::ptr::null() },
+                cut,
+                out: out.as_mut_ptr(),
+                stride: 40,
+            };
+            // SAFETY: the arrays have the stated shapes, and the set is available.
+            unsafe { (set.finish)(&finish) };
+            for row in 0..3 {
+                let wanted: Vec<f32> = (0..32)
+                    .map(|column| {
+                        let other = if added { from_bf16(other[row * 40 + column]) } else { 0.0 };
+                        let x = sums[row * 32 + column] + bias[column] + other;
+                        if cut { x.max(0.0) } else { x }
+                    })
+                    .collect();
+                assert_close(&out[row * 40..][..32], &wanted, "a finished row");
+                assert_eq!(out[row * 40 + 32..][..8], [0; 8], "what lies between rows");
+            }
+        }
+    }
+
+    #[test]
+    fn scaling_and_its_moments_agree() {
+        let (count, width) = (7, 96);
+        let rows: Vec<u16> = numbers(count * 100, 13).iter().map(|x| to_bf16(*x)).collect();
+        let (gain, shift) = (numbers(width, 14), numbers(width, 15));
+        for set in sets() {
+            let mut out = vec![0u16; count * 128];
+            let scaled = Scaled {
+                rows: rows.as_ptr(),
+                stride: 100,
+                count,
+                width,
+                gain: gain.as_ptr(),
+                shift: shift.as_ptr(),
+                out: out.as_mut_ptr(),
+                out_stride: 128,
+            };
+            let (mut sums, mut squares) = (vec![0f32; width], vec![0f32; width]);
+            // SAFETY: the arrays have the stated shapes, and the set is available.
+            unsafe {
+                (set.scale)(&scaled);
+                (set.moments)(&scaled, sums.as_mut_ptr(), squares.as_mut_ptr());
+            }
+            for column in 0..width {
+                let wanted = |row: usize| (from_bf16(rows[row * 100 + column]) * gain[column] + shift[column]).max(0.0);
+                for row in 0..count {
+                    assert_close(&out[row * 128 + column..][..1], &[wanted(row)], "a scaled number");
+                }
+                assert!((sums[column] - (0..count).map(wanted).sum::<f32>()).abs() < 1e-4);
+                assert!((squares[column] - (0..count).map(|row| wanted(row).powi(2)).sum::<f32>()).abs() < 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn masks_sums_and_products_follow_their_definitions() {
+        let (sums, masks, which) = (numbers(3 * 32, 16), numbers(2 * 32, 17), [1u32, 0, 1]);
+        let (weights, x) = (numbers(5 * 32, 18), numbers(5, 19));
+        let rows: Vec<u16> = numbers(4 * 40, 20).iter().map(|x| to_bf16(*x)).collect();
+        for set in sets() {
+            let (mut out, mut added, mut product) = (vec![0u16; 3 * 32], vec![0f32; 32], vec![1f32; 32]);
+            // SAFETY: the arrays have the stated shapes, and the set is available.
+            unsafe {
+                (set.mask)(sums.as_ptr(), 3, masks.as_ptr(), which.as_ptr(), out.as_mut_ptr(), 32);
+                (set.add_up)(rows.as_ptr(), 40, 4, 32, added.as_mut_ptr());
+            }
+            (set.apply)(&weights, &x, &mut product);
+            for column in 0..32 {
+                for row in 0..3 {
+                    let wanted = sums[row * 32 + column] * masks[which[row] as usize * 32 + column];
+                    assert_close(&out[row * 32 + column..][..1], &[wanted], "a masked number");
+                }
+                let wanted: f32 = (0..4).map(|row| from_bf16(rows[row * 40 + column])).sum();
+                assert!((added[column] - wanted).abs() < 1e-5);
+                let wanted: f32 = 1.0 + (0..5).map(|k| x[k] * weights[k * 32 + column]).sum::<f32>();
+                assert!((product[column] - wanted).abs() < 1e-5);
             }
         }
     }

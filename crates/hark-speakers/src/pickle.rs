@@ -232,7 +232,8 @@ impl<'a> Machine<'a> {
     }
 
     fn line(&mut self) -> Result<&'a str, String> {
-        let end = self.rest.iter().take(256).position(|byte| *byte == b'\n').ok_or("a name in its pickle has no end")?;
+        let end =
+            self.rest.iter().take(256).position(|byte| *byte == b'\n').ok_or("a name in its pickle has no end")?;
         let line = self.rest.split_off(..end).expect("the end was found");
         self.rest = &self.rest[1..];
         std::str::from_utf8(line).map_err(|_| "a name in its pickle is no text".into())

@@ -28,7 +28,7 @@ pub const EMBEDDING_WIDTH: usize = 192;
 pub const SHORTEST_PIECE: usize = 1_600;
 
 /// Pieces that run together on one thread: enough that weights are read seldom, few enough that they stay in cache.
-const GROUP: usize = 8;
+const GROUP: usize = 4;
 
 /// One frame of the filter bank.
 type Frame = [f32; BINS];
@@ -58,7 +58,8 @@ impl Embedder {
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
     pub fn load(folder: &Path, compute: &Arc<Compute>) -> Result<Self, SpeakersError> {
         let (head, dense) = weights::load(folder, |tensors| Ok((Head::pack(tensors)?, Dense::pack(tensors)?)))?;
-        let bank = FilterBank::new();
+        let lanes = Lanes::of(compute.kernels.isa);
+        let bank = FilterBank::new(lanes);
         let room = |_| Room {
             bank: bank.room(),
             head: head::Room::new(0),
@@ -66,7 +67,6 @@ impl Embedder {
             features: Vec::new(),
         };
         let rooms = (0..compute.team.members()).map(room).collect();
-        let lanes = Lanes::of(compute.kernels.isa);
         Ok(Embedder { compute: Arc::clone(compute), lanes, bank, head, dense, rooms })
     }
 

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
+use hark_whisper::cpu::Isa;
+
 use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT};
 use super::{EMBEDDING_WIDTH, of_length_one, take_mean};
 use crate::SpeakersError;
 use crate::fbank::{BINS, FilterBank, STEP, frames_in};
+use crate::lanes::Lanes;
 use crate::pickle::Tensors;
 
 /// The network as it stands in the file.
@@ -32,7 +35,7 @@ impl ReferenceEmbedder {
 
     /// What [`super::Embedder::embed`] answers for one piece of at least 0.1 s.
     pub fn embed(&self, samples: &[f32]) -> [f32; EMBEDDING_WIDTH] {
-        let bank = FilterBank::new();
+        let bank = FilterBank::new(Lanes::of(Isa::Portable));
         let mut room = bank.room();
         let mut frames = vec![[0f32; BINS]; frames_in(samples.len())];
         for (index, frame) in frames.iter_mut().enumerate() {
