@@ -1,7 +1,7 @@
 //! CAM++: the voice of a piece of sound as a vector.
 //!
-//! Kaldi's filter bank without its mean, convolutions over frequency and time ([`head`]), dense layers over time, each
-//! with a mask that it makes from the whole piece ([`dense`]), and the mean and deviation of what comes out. A piece of
+//! Kaldi's filter bank without its mean, convolutions over frequency and time (`head`), dense layers over time, each
+//! with a mask that it makes from the whole piece (`dense`), and the mean and deviation of what comes out. A piece of
 //! 1.5 s costs 0.8 G multiply-adds.
 
 mod dense;

@@ -1,6 +1,6 @@
 //! pyannote segmentation-3.0: which of up to three voices speak, every 17 ms of a ten-second window.
 //!
-//! A bank of filters and two convolutions ([`front`]), four recurrent layers in both directions ([`recurrent`]), two
+//! A bank of filters and two convolutions (`front`), four recurrent layers in both directions (`recurrent`), two
 //! linear layers and seven classes. A window costs 2 G multiply-adds.
 
 mod front;
