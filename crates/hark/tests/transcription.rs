@@ -1,4 +1,5 @@
-//! Real speech through the real binary. Needs whisper-base and silero-vad, and espeak-ng for the voice.
+//! Real speech through the real binary. Needs whisper-base, silero-vad, the models that tell voices apart, a recorded
+//! conversation, and espeak-ng for a voice.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ fn models() -> PathBuf {
         let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
         cache.expect("a home folder").join("hark").join("models")
     });
-    for name in ["whisper-base", "silero-vad"] {
+    for name in ["whisper-base", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en", "test-sounds-meetings"] {
         let model = folder.join(name);
         assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
     }
@@ -223,4 +224,80 @@ fn a_live_file_of_any_format_is_heard_and_an_output_that_exists_is_refused_befor
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("old.txt exists"));
     assert_eq!(std::fs::read_to_string(folder.path().join("old.txt")).unwrap(), "old");
+}
+
+/// Two people on the telephone, with who speaks when.
+fn telephone_call() -> (PathBuf, Vec<(f64, f64, String)>) {
+    let folder = models().join("test-sounds-meetings");
+    let reference = std::fs::read_to_string(folder.join("sample.rttm")).expect("the reference");
+    let turn = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (start, length): (f64, f64) = (fields[3].parse().unwrap(), fields[4].parse().unwrap());
+        (start, start + length, fields[7].to_owned())
+    };
+    (folder.join("sample.wav"), reference.lines().map(turn).collect())
+}
+
+/// Who speaks at a moment where one person does.
+fn speaker_at(turns: &[(f64, f64, String)], moment: f64) -> Option<&str> {
+    let mut there = turns.iter().filter(|(start, end, _)| (*start..*end).contains(&moment)).map(|turn| turn.2.as_str());
+    there.next().filter(|_| there.next().is_none())
+}
+
+#[test]
+fn two_people_on_the_telephone_are_told_apart_word_by_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let (call, turns) = telephone_call();
+    let output = hark(folder.path()).args(["transcribe", "-q", "-f", "json"]).arg(&call).output().unwrap();
+    let result: TranscriptionResult = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(result.speakers, ["SPEAKER_00", "SPEAKER_01"]);
+    let (mut right, mut wrong) = (0, 0);
+    for segment in &result.segments {
+        let own = match segment.speaker.as_deref() {
+            Some("SPEAKER_00") => "speaker90",
+            Some("SPEAKER_01") => "speaker91",
+            other => panic!("{other:?} says {:?}", segment.text),
+        };
+        for word in &segment.words {
+            match speaker_at(&turns, (word.start + word.end) / 2.0) {
+                Some(speaker) if speaker == own => right += 1,
+                Some(_) => wrong += 1,
+                None => {}
+            }
+        }
+    }
+    assert!(right >= 40 && right >= wrong * 12, "{right} words right, {wrong} wrong");
+    assert!(
+        result.segments.iter().any(|segment| !segment.overlapping_speakers.is_empty()),
+        "they interrupt each other"
+    );
+
+    let text = stdout(&hark(folder.path()).args(["transcribe", "-q"]).arg(&call).output().unwrap());
+    assert!(text.starts_with("SPEAKER_00: ") && text.contains("\n\nSPEAKER_01: "), "{text}");
+}
+
+#[test]
+fn speakers_can_be_given_or_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (call, _) = telephone_call();
+    let with = |speakers: &str| {
+        let options = ["transcribe", "-q", "-f", "json", "--speakers", speakers];
+        let output = hark(folder.path()).args(options).arg(&call).output().unwrap();
+        serde_json::from_str::<TranscriptionResult>(&stdout(&output)).unwrap()
+    };
+    let off = with("off");
+    assert!(off.speakers.is_empty() && off.segments.iter().all(|segment| segment.speaker.is_none()));
+    assert_eq!(with("1").speakers, ["SPEAKER_00"]);
+    let wrong = hark(folder.path()).args(["transcribe", "--speakers", "many"]).arg(&call).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("auto, off, or how many speak"));
+}
+
+#[test]
+fn one_voice_gets_no_label_in_text() {
+    let folder = folder_with_talk();
+    let output = hark(folder.path()).args(["transcribe", "talk.wav", "--speakers", "auto", "-q"]).output().unwrap();
+    let text = stdout(&output);
+    assert_heard(&text);
+    assert!(!text.contains("SPEAKER"), "{text}");
 }

@@ -198,6 +198,13 @@ pub(crate) fn talk() -> Vec<u8> {
     TALK.clone()
 }
 
+/// Half a minute of two people on the telephone.
+pub(crate) fn telephone_call() -> Vec<u8> {
+    let path = ModelStore::default_dir().join("test-sounds-meetings").join("sample.wav");
+    std::fs::read(&path)
+        .unwrap_or_else(|_| panic!("{} is not there: `./hark test` installs what tests need", path.display()))
+}
+
 /// A recording of a synthetic voice that says this.
 pub(crate) fn spoken(text: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
@@ -210,7 +217,7 @@ pub(crate) fn spoken(text: &str) -> Vec<u8> {
 /// The real engine, over the models that users have.
 pub(crate) fn real_engine() -> SpeechEngine {
     let folder: PathBuf = ModelStore::default_dir();
-    for name in ["whisper-base", "silero-vad"] {
+    for name in ["whisper-base", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"] {
         let model = folder.join(name);
         assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
     }

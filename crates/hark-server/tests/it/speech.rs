@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::server::{Server, config, json, real_engine, talk};
+use crate::server::{Server, config, json, real_engine, talk, telephone_call};
 use hark_store::Plan;
 
 fn assert_heard(text: &str) {
@@ -97,6 +97,45 @@ async fn several_recordings_at_once_share_one_engine_and_formats_are_as_asked() 
     let bare = json(bare, 200).await;
     assert!(bare["segments"].as_array().unwrap().iter().all(|segment| segment["words"] == Value::Array(Vec::new())));
     assert_eq!(client.credits(&server).await, 596);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn speakers_are_told_apart_counted_and_renamed() {
+    let server = Server::with(config(), real_engine()).await;
+    let client = server.account(Plan::Pro).await;
+    let call = telephone_call();
+    let send = |fields: &[(&'static str, &'static str)]| {
+        let fields = [&[("model", "base")], fields].concat();
+        client.transcribe("/v1/transcribe", call.clone(), &fields).send()
+    };
+    let response = send(&[]).await.unwrap();
+    let id = response.headers()["x-transcript-id"].to_str().unwrap().to_owned();
+    let result = json(response, 200).await;
+    assert_eq!(result["speakers"], serde_json::json!(["SPEAKER_00", "SPEAKER_01"]));
+    assert!(result["segments"].as_array().unwrap().iter().all(|segment| segment["speaker"].is_string()));
+    let detail = json(client.get(&format!("/v1/transcripts/{id}")).await, 200).await;
+    assert_eq!((&detail["num_speakers"], &detail["segments"]), (&Value::from(2), &result["segments"]));
+
+    let path = format!("/v1/transcripts/{id}");
+    let names = serde_json::json!({ "speaker_names": { "SPEAKER_00": "Diane", "SPEAKER_01": "Sheila" } });
+    json(client.request(reqwest::Method::PATCH, &path).json(&names).send().await.unwrap(), 200).await;
+    for (format, mark) in
+        [("txt", "Diane: "), ("srt", "Sheila: "), ("vtt", "<v Sheila>"), ("csv", ",Diane,"), ("json", "\"Diane\"")]
+    {
+        let file = client.get(&format!("{path}/export/{format}")).await.text().await.unwrap();
+        assert!(file.contains(mark) && !file.contains("SPEAKER_"), "{format}: {file}");
+    }
+
+    let one = json(send(&[("speakers", "1")]).await.unwrap(), 200).await;
+    assert_eq!(one["speakers"], serde_json::json!(["SPEAKER_00"]));
+    let off = json(send(&[("diarize", "false")]).await.unwrap(), 200).await;
+    assert_eq!(off["speakers"], serde_json::json!([]));
+    let fields = [("model", "base"), ("response_format", "diarized_json")];
+    let openai = client.transcribe("/v1/audio/transcriptions", call.clone(), &fields).send().await.unwrap();
+    let openai = json(openai, 200).await;
+    let speakers = openai["segments"].as_array().unwrap().iter().map(|segment| segment["speaker"].as_str().unwrap());
+    assert_eq!(speakers.collect::<std::collections::BTreeSet<_>>(), ["A", "B"].into());
     server.stop().await;
 }
 
