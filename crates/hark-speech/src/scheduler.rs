@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use hark_whisper::backend::Backend;
-use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome};
+use hark_whisper::backend::{Again, Backend};
+use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome, Spent};
 
 /// How soon somebody wants the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -35,6 +35,8 @@ pub struct WindowRequest {
     pub mel: Vec<f32>,
     /// Frames of 20 ms that hold sound.
     pub frames: usize,
+    /// Set for a window that is looked at more than once.
+    pub again: Option<Again>,
     /// How to decode.
     pub options: Arc<DecodeOptions>,
     /// Set by the owner when nobody wants the answer any more.
@@ -66,6 +68,7 @@ struct Shared {
     arrived: Condvar,
     stopping: AtomicBool,
     owners: AtomicU64,
+    spent: Mutex<Spent>,
 }
 
 /// The windows that wait, by lane; in a lane the owners in the order of their turns.
@@ -149,6 +152,7 @@ impl Scheduler {
             arrived: Condvar::new(),
             stopping: AtomicBool::new(false),
             owners: AtomicU64::new(1),
+            spent: Mutex::new(Spent::default()),
         });
         let forthread = Arc::clone(&shared);
         let handle = std::thread::Builder::new()
@@ -162,6 +166,11 @@ impl Scheduler {
     /// A number that no other owner has.
     pub fn new_owner(&self) -> u64 {
         self.shared.owners.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the engine's time went so far.
+    pub fn spent(&self) -> Spent {
+        *self.shared.spent.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Whether the engine's thread is alive.
@@ -218,9 +227,9 @@ impl Shared {
             });
             if let Some(request) = next {
                 next_id += 1;
-                let WindowRequest { tag, reply, cancelled, mel, frames, options, lane, .. } = request;
+                let WindowRequest { tag, reply, cancelled, mel, frames, options, lane, again, .. } = request;
                 pending.insert(next_id, Pending { tag, reply, cancelled });
-                engine.admit(Job { id: next_id, mel, frames, options, lane: lane as u8 });
+                engine.admit(Job { id: next_id, mel, frames, options, lane: lane as u8, again });
                 // Whoever else waits is encoded first, so that decoding starts with a full batch; a window of a
                 // higher lane that arrives meanwhile is the next one popped.
                 continue;
@@ -233,7 +242,9 @@ impl Shared {
             } else {
                 engine.highest_lane().unwrap_or(0)
             };
-            for (id, outcome) in engine.step(least_lane) {
+            let done = engine.step(least_lane);
+            *self.spent.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = engine.spent();
+            for (id, outcome) in done {
                 if let Some(window) = pending.remove(&id) {
                     (window.reply)(window.tag, outcome);
                 }
@@ -252,6 +263,7 @@ mod tests {
             lane,
             mel: Vec::new(),
             frames: 0,
+            again: None,
             options: Arc::new(DecodeOptions::default()),
             cancelled: Arc::new(AtomicBool::new(false)),
             tag,

@@ -10,10 +10,10 @@ use hark_api::TranscriptionResult;
 use hark_media::{AudioStream, SAMPLE_RATE, Source};
 use hark_whisper::backend::TokenMap;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
-use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Task};
+use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Spent, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
-use hark_whisper::weights::Checkpoint;
+use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
@@ -64,6 +64,9 @@ impl LoadOptions {
 /// The more windows a step takes, the fewer times the weights are read; a window takes 9 MB with whisper-base. Two of
 /// the slots are kept free for clips.
 const DEFAULT_SLOTS: usize = 34;
+/// Memory for what live sessions look at again and again; a session takes 28 MB of it with whisper-base. It is touched
+/// only as sessions come.
+const MOST_REMEMBERED_BYTES: usize = 768 << 20;
 
 /// What is wanted of a recording.
 #[derive(Debug, Clone)]
@@ -186,6 +189,7 @@ impl Transcriber {
             weights: options.weights.unwrap_or_default(),
             slots: options.slots.max(3),
             rows: options.widest_beam.max(1),
+            memories: memories(&checkpoint.dims),
         };
         let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu).map_err(in_model)?;
         let engine = Engine::new(backend, Arc::clone(&tokenizer));
@@ -211,6 +215,11 @@ impl Transcriber {
     /// Whether a request may ask for speakers.
     pub fn tells_speakers_apart(&self) -> bool {
         self.voices.is_some()
+    }
+
+    /// Where the engine's time went so far.
+    pub fn spent(&self) -> Spent {
+        self.scheduler.spent()
     }
 
     /// The code of a language that was asked for, or none where it is to be found out.
@@ -255,6 +264,16 @@ impl Transcriber {
         }
         outcome
     }
+}
+
+/// How many live windows the engine may remember between two looks: most of what live sessions need, within
+/// [`MOST_REMEMBERED_BYTES`].
+fn memories(dims: &Dims) -> usize {
+    // Keys and values of every layer: two bytes each in the encoder, one in the decoder.
+    let encoder = dims.n_audio_layer * dims.n_audio_state * 4;
+    let decoder = dims.n_text_layer * dims.n_text_state * 2;
+    let a_window = dims.n_audio_ctx.next_multiple_of(32) * (encoder + decoder);
+    (MOST_REMEMBERED_BYTES / a_window).clamp(1, 32)
 }
 
 /// What the engine must know of a checkpoint's tokens.
@@ -467,6 +486,7 @@ impl<'a> Recording<'a> {
             lane,
             mel,
             frames,
+            again: None,
             options,
             cancelled: Arc::clone(&self.unwanted),
             tag,

@@ -102,6 +102,16 @@ pub struct AlignmentScores {
     pub scores: Vec<f32>,
 }
 
+/// A window that is looked at again and again while it grows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Again {
+    /// The same for all looks at the window.
+    pub key: u64,
+    /// Frames of 20 ms that are to be encoded; all others stay as the last look left them, though each of them saw the
+    /// sound before it changed. None for all.
+    pub changed: Option<std::ops::Range<usize>>,
+}
+
 /// A device that runs one checkpoint.
 pub trait Backend: Send {
     /// The sizes of the network.
@@ -118,6 +128,18 @@ pub trait Backend: Send {
 
     /// Encodes windows (frame-major mel, 3000 frames) into their slots.
     fn encode(&mut self, windows: &[(usize, &[f32])]);
+
+    /// Encodes a window into its slot and remembers it, or encodes again what changed of one that it remembers. A device
+    /// may remember none.
+    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
+        let _ = again;
+        self.encode(&[(slot, mel)]);
+    }
+
+    /// Nobody looks at the slot's window any more.
+    fn release(&mut self, slot: usize) {
+        let _ = slot;
+    }
 
     /// Puts all entries through the decoder and answers those that ask, in their order.
     ///

@@ -5,7 +5,7 @@ mod weights_installed;
 use std::f64::consts::PI;
 use std::sync::OnceLock;
 
-use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Again, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
@@ -51,7 +51,7 @@ fn backend(isa: Isa, weights: Weights, rows: usize) -> CpuBackend {
         first_time: truth.tokenizer.timestamp_begin,
         ..TokenMap::default()
     };
-    let options = CpuOptions { threads: 2, isa, weights, slots: 2, rows };
+    let options = CpuOptions { threads: 2, isa, weights, slots: 2, rows, memories: 2 };
     CpuBackend::load(&truth.checkpoint, tokens, options).expect("all tensors are there")
 }
 
@@ -238,4 +238,76 @@ fn windows_side_by_side_do_not_disturb_each_other() {
     let together = backend.step(&[feed(0), feed(1)].concat());
     assert_eq!(alone[0].best, together[0].best);
     assert_ne!(together[0].best, together[1].best);
+}
+
+/// What a slot's window makes of the prompt: the best five tokens.
+fn heard(backend: &mut CpuBackend, slot: usize) -> Vec<(u32, f32)> {
+    let tokens = prompt(&truth().tokenizer);
+    let last = tokens.len() - 1;
+    let entry = |(position, &token): (usize, &u32)| {
+        let ask = ask(5).filter(|_| position == last);
+        Entry { slot, row: 0, parent: 0, position, token, ask }
+    };
+    let entries: Vec<Entry> = tokens.iter().enumerate().map(entry).collect();
+    backend.step(&entries).remove(0).best
+}
+
+fn nearly(one: &[(u32, f32)], other: &[(u32, f32)], within: f32) -> bool {
+    one.iter().all(|(token, log_prob)| {
+        other.iter().any(|(found, value)| found == token && (value - log_prob).abs() <= within)
+    })
+}
+
+#[test]
+fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
+    let truth = truth();
+    let again = |key: u64, changed: Option<std::ops::Range<usize>>| Again { key, changed };
+    let mut other = truth.mel.clone();
+    other[1400 * 80..].fill(truth.mel[2990 * 80]);
+    let isa = Isa::best();
+    for weights in [Weights::Bf16, Weights::Int8] {
+        let mut backend = backend(isa, weights, 1);
+        backend.encode(&[(0, &truth.mel)]);
+        let whole = heard(&mut backend, 0);
+        backend.encode(&[(0, &other)]);
+        let whole_of_other = heard(&mut backend, 0);
+        assert!(!nearly(&whole, &whole_of_other, 0.02), "the two windows differ for the decoder");
+
+        backend.encode_again(1, &truth.mel, &again(7, None));
+        assert_eq!(heard(&mut backend, 1), whole, "{}: a window that is remembered is the same", isa.name());
+        backend.release(1);
+        // Rows see the others' keys and values as they were: the same sound gives the same numbers.
+        for part in [0..40, 300..431, 1400..1500] {
+            backend.encode_again(1, &truth.mel, &again(7, Some(part.clone())));
+            assert_eq!(heard(&mut backend, 1), whole, "{}: rows {part:?} again", isa.name());
+            backend.release(1);
+        }
+        // Another window has a memory of its own.
+        backend.encode_again(0, &other, &again(8, None));
+        assert_eq!(heard(&mut backend, 0), whole_of_other);
+        backend.encode_again(1, &truth.mel, &again(7, Some(64..96)));
+        assert_eq!(heard(&mut backend, 1), whole);
+        backend.release(1);
+        // All rows again of other sound: only the units of the decoder's bytes are still the first sound's.
+        backend.encode_again(1, &other, &again(7, Some(0..1500)));
+        let (got, limit) = (heard(&mut backend, 1), limits(weights).log_prob);
+        assert!(nearly(&got[..3], &whole_of_other, limit), "{}: {got:?} for {whole_of_other:?}", isa.name());
+    }
+}
+
+#[test]
+fn a_window_that_is_being_decoded_is_never_written_over() {
+    let truth = truth();
+    let silence = vec![truth.mel[2990 * 80]; truth.mel.len()];
+    let mut backend = backend(Isa::best(), Weights::Int8, 1);
+    let again = |key: u64| Again { key, changed: None };
+    backend.encode_again(0, &truth.mel, &again(1));
+    let before = heard(&mut backend, 0);
+    // The same window in another slot, and more windows than there are memories, many times.
+    for key in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] {
+        backend.encode_again(1, &silence, &again(key));
+        assert_ne!(heard(&mut backend, 1), before);
+        backend.release(1);
+        assert_eq!(heard(&mut backend, 0), before, "window {key} disturbs the first");
+    }
 }

@@ -23,21 +23,27 @@ pub struct LivePolicy {
     pub most_prompt: usize,
     /// Hypotheses followed.
     pub beam: usize,
+    /// A pass encodes what is new, so much sound before it…
+    pub encode_back: f64,
+    /// …and so much silence behind it; the rest stays as the pass before left it.
+    pub encode_ahead: f64,
 }
 
 impl Default for LivePolicy {
     fn default() -> Self {
         LivePolicy {
             interval: 0.4,
-            hold: 0.6,
-            sure_hold: 1.4,
+            hold: 1.2,
+            sure_hold: 1.8,
             end_silence: 0.6,
             longest_pause: 3.0,
             trim_from: 20.0,
             trim_anywhere_from: 25.0,
-            phrase_wait: 0.6,
+            phrase_wait: 0.0,
             most_prompt: 60,
             beam: 5,
+            encode_back: 2.0,
+            encode_ahead: 0.6,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! One live session: sound in, events out.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use hark_api::{Segment, TranscriptionResult, Word};
 use hark_media::SAMPLE_RATE;
+use hark_whisper::backend::Again;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use super::endpoint::Endpointer;
@@ -21,6 +23,8 @@ use crate::vad::VadStream;
 const LEAD: u64 = SAMPLE_RATE as u64 * 2 / 5;
 /// Sound behind the last speech that the last pass of an utterance must have heard.
 const TAIL: u64 = SAMPLE_RATE as u64 / 5;
+/// Samples of a position of the encoder: 20 ms.
+const SAMPLES_A_FRAME: u64 = SAMPLE_RATE as u64 / 50;
 /// The longest stretch of sound that a pass looks at.
 const MOST_SOUND: u64 = SAMPLE_RATE as u64 * 28;
 /// Speech behind the last word of an utterance's text that is taken for passed over, in seconds…
@@ -46,6 +50,8 @@ pub struct LiveSession {
     sound: Vec<f32>,
     first: u64,
     pass: Option<Pass>,
+    /// What the engine has encoded last: the first sample and the one after the last.
+    encoded: Option<(u64, u64)>,
     /// Where the sound of the last pass ended.
     looked_until: u64,
     /// Seconds of sound that came while the last pass was under way.
@@ -125,6 +131,7 @@ impl LiveSession {
             sound: Vec::new(),
             first: 0,
             pass: None,
+            encoded: None,
             looked_until: 0,
             took: 0.0,
             settled: Vec::new(),
@@ -263,17 +270,31 @@ impl LiveSession {
             // Nothing comes after it that could put a doubtful text right.
             options.temperatures = DecodeOptions::default().temperatures;
         }
+        let changed = self.changed(until);
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane: Lane::Live,
             mel,
             frames,
+            again: Some(Again { key: self.owner, changed }),
             options: Arc::new(options),
             cancelled: Arc::clone(&self.unwanted),
             tag: 0,
             reply: Arc::clone(&self.reply_to),
         });
         self.pass = Some(Pass { samples: (self.first, until), is_last, is_cut });
+    }
+
+    /// Frames that a pass over the sound up to `until` must encode again; none for all of them, where the sound begins
+    /// elsewhere than that of the last pass.
+    fn changed(&mut self, until: u64) -> Option<Range<usize>> {
+        let frame = |sample: u64| (sample.saturating_sub(self.first) / SAMPLES_A_FRAME) as usize;
+        let known = self.encoded.filter(|&(first, before)| first == self.first && before <= until);
+        self.encoded = Some((self.first, until));
+        known.map(|(_, before)| {
+            let from = before.saturating_sub(samples(self.policy.encode_back));
+            frame(from)..frame(until + samples(self.policy.encode_ahead)) + 1
+        })
     }
 
     fn absorb(&mut self, outcome: Outcome) {

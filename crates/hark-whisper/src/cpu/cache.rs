@@ -5,6 +5,8 @@
 //! a head, they are half that. The scale of a key element goes into the query and that of a value element into the
 //! result, and whole numbers up to 127 are exact in bf16, so the only loss is the rounding here.
 
+use std::ops::Range;
+
 use super::Compute;
 use super::attention::KeyValues;
 use super::buffer::Buffer;
@@ -61,6 +63,46 @@ impl FrameCache {
         });
     }
 
+    /// Rounds `rows` of `from`, whole blocks, with the units that the cache has: what is larger than any number it was
+    /// filled with becomes the largest.
+    pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>) {
+        let (heads, padded) = (self.key_units.len() / HEAD, self.padded);
+        let rows = rows.start..rows.end.next_multiple_of(2 * PANEL).min(padded);
+        let (keys, values) = (self.keys.shared(), self.values.shared());
+        let (key_units, value_units) = (&self.key_units, &self.value_units);
+        compute.each(heads, |head, _| {
+            let (key_units, value_units) = (&key_units[head * HEAD..][..HEAD], &value_units[head * HEAD..][..HEAD]);
+            let inverse = |unit: f32| if unit > 0.0 { 1.0 / unit } else { 0.0 };
+            let first = rows.start * HEAD;
+            let source = &from.keys_of(head)[first..rows.end * HEAD];
+            for (line, source) in source.chunks_exact(32).enumerate() {
+                // 32 lines are a panel: [half of the head][pair][frame][2].
+                let element = line % 32 / 16 * 32 + line % 16 * 2;
+                let inverse = [inverse(key_units[element]), inverse(key_units[element + 1])];
+                // SAFETY: a head's keys belong to one piece, and lie in the order of the source.
+                let out =
+                    unsafe { std::slice::from_raw_parts_mut(keys.at(head * padded * HEAD + first + line * 32), 32) };
+                for place in 0..32 {
+                    out[place] = rounded(source[place], inverse[place % 2]);
+                }
+            }
+            for group in 0..HEAD / PANEL {
+                let inverse: [f32; 32] = std::array::from_fn(|place| inverse(value_units[group * PANEL + place / 2]));
+                let first = group * PANEL * padded + rows.start * PANEL;
+                let source = &from.values_of(head)[first..][..rows.len() * PANEL];
+                for (line, source) in source.chunks_exact(32).enumerate() {
+                    // SAFETY: as for the keys.
+                    let out = unsafe {
+                        std::slice::from_raw_parts_mut(values.at(head * padded * HEAD + first + line * 32), 32)
+                    };
+                    for place in 0..32 {
+                        out[place] = rounded(source[place], inverse[place]);
+                    }
+                }
+            }
+        });
+    }
+
     /// Keys of `width` frames from `first` on, and how many numbers they are.
     pub fn keys(&self, head: usize, first: usize, width: usize) -> &[i8] {
         &self.keys[(head * self.padded + first) * HEAD..][..width * HEAD]
@@ -86,6 +128,14 @@ impl FrameCache {
     pub fn value_units(&self, head: usize) -> &[f32] {
         &self.value_units[head * HEAD..][..HEAD]
     }
+}
+
+/// The nearest whole number of units, at most 127 of them.
+#[inline(always)]
+fn rounded(number: u16, inverse: f32) -> i8 {
+    let scaled = (from_bf16(number) * inverse).clamp(-127.0, 127.0);
+    // Adding 1.5·2²³ rounds to the nearest whole number and leaves it in the low bits.
+    (scaled + 12_582_912.0).to_bits() as i8
 }
 
 /// Rounds one head: the largest magnitude of each element becomes 127.

@@ -40,8 +40,10 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// For each slot and layer the window's keys and values.
+    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories.
     windows: Vec<Vec<FrameCache>>,
+    /// Which of them each slot looks at.
+    window_of: Vec<usize>,
     /// Where a layer's keys and values are computed before they are rounded.
     projected: KeyValues,
     rows_a_slot: usize,
@@ -126,7 +128,7 @@ impl Room {
 impl Decoder {
     /// Packs the decoder's weights and makes room for its windows and their rows.
     pub fn load(checkpoint: &Checkpoint, tokens: TokenMap, options: CpuOptions) -> Result<Self, WeightsError> {
-        let CpuOptions { slots, rows: rows_a_slot, weights, .. } = options;
+        let CpuOptions { slots, rows: rows_a_slot, weights, memories, .. } = options;
         let dims = checkpoint.dims;
         let width = dims.n_text_state;
         let layers = (0..dims.n_text_layer)
@@ -157,7 +159,7 @@ impl Decoder {
             .collect::<Result<Vec<_>, WeightsError>>()?;
         // One row more than the slots have: alignment runs on it.
         let rows = slots * rows_a_slot + 1;
-        let windows = (0..slots)
+        let windows = (0..slots + memories)
             .map(|_| layers.iter().map(|_| FrameCache::new(dims.n_text_head, dims.n_audio_ctx)).collect())
             .collect();
         Ok(Decoder {
@@ -171,6 +173,7 @@ impl Decoder {
             alignment_heads: checkpoint.alignment_heads.clone(),
             tokens,
             windows,
+            window_of: (0..slots).collect(),
             projected: KeyValues::new(dims.n_text_head, dims.n_audio_ctx),
             rows_a_slot,
             past: Past {
@@ -187,15 +190,32 @@ impl Decoder {
 
     /// Projects a window's encoder states into the slot's keys and values.
     pub fn admit(&mut self, compute: &Compute, slot: usize, states: Rows) {
+        self.window_of[slot] = slot;
+        self.project(compute, slot, states, None);
+    }
+
+    /// Projects encoder states into the keys and values of a memory, all of them or those from a row on, and lets the slot
+    /// look at it.
+    pub fn admit_again(&mut self, compute: &Compute, slot: usize, memory: usize, states: Rows, first: Option<usize>) {
+        let window = self.window_of.len() + memory;
+        self.window_of[slot] = window;
+        self.project(compute, window, states, first);
+    }
+
+    fn project(&mut self, compute: &Compute, window: usize, states: Rows, part: Option<usize>) {
         let width = self.width;
-        for (layer, cache) in self.layers.iter().zip(&mut self.windows[slot]) {
+        let first = part.unwrap_or(0);
+        for (layer, cache) in self.layers.iter().zip(&mut self.windows[window]) {
             let keys = self.projected.key_writer(compute);
             let values = self.projected.value_writer(compute);
             apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
-                0 => keys(done, row, column),
-                _ => values(done, row, column - width),
+                0 => keys(done, first + row, column),
+                _ => values(done, first + row, column - width),
             });
-            cache.fill(compute, &self.projected);
+            match part {
+                None => cache.fill(compute, &self.projected),
+                Some(first) => cache.refill(compute, &self.projected, first..first + states.count),
+            }
         }
     }
 
@@ -350,7 +370,7 @@ impl Decoder {
         let (width, heads) = (self.width, self.heads);
         let query = Rows { start: self.room.query.as_ptr(), stride: width, count: 0 };
         let out = self.room.attended.shared();
-        let windows = &self.windows;
+        let (windows, window_of) = (&self.windows, &self.window_of);
         let captured = capture
             .map(|(first, scores)| (first, scores.rows, scores.frames, SharedMut::new(scores.scores.as_mut_ptr())));
         compute.each(groups.len() * heads, |piece, _| {
@@ -368,7 +388,7 @@ impl Decoder {
                     unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
                 }
             };
-            let cache = &windows[group.slot][layer];
+            let cache = &windows[window_of[group.slot]][layer];
             let to = out.at(group.first * width + head * HEAD);
             if let Some(attend_rounded) = compute.kernels.attend_rounded.filter(|_| group.count <= FEW_ROWS) {
                 let (keys, values) = cache.head(head);

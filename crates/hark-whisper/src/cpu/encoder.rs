@@ -1,5 +1,7 @@
 //! The encoder: 30 s of mel frames in, 1500 states out.
 
+use std::ops::Range;
+
 use super::Compute;
 use super::attention::{KeyValues, attend_frames, round_to_bf16};
 use super::buffer::{Buffer, SharedMut};
@@ -151,11 +153,17 @@ pub struct Encoder {
     stream: Buffer<f32>,
     normed: Buffer<u16>,
     query: Buffer<u16>,
-    key_values: KeyValues,
+    /// One that all layers use in turn.
+    key_values: Vec<KeyValues>,
     attended: Buffer<u16>,
     /// A chunk of rows for each member.
     hidden: Buffer<u16>,
+    members: usize,
 }
+
+/// Every layer's keys and values of a window, so that a part of it can be encoded again.
+#[derive(Default)]
+pub struct Memory(Vec<KeyValues>);
 
 impl Encoder {
     /// Packs the encoder's weights; a team of `members` will run it.
@@ -200,33 +208,69 @@ impl Encoder {
             stream: Buffer::zeroed(rows * width),
             normed: Buffer::zeroed(rows * stride),
             query: Buffer::zeroed(rows * stride),
-            key_values: KeyValues::new(n_audio_head, n_audio_ctx),
+            key_values: vec![KeyValues::new(n_audio_head, n_audio_ctx)],
             attended: Buffer::zeroed(rows * stride),
             hidden: Buffer::zeroed(members * CHUNK * hidden_stride),
+            members,
         })
     }
 
     /// Encodes one window of frame-major mel values; the states stay in the encoder until the next call.
     pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows {
+        let mut key_values = std::mem::take(&mut self.key_values);
+        self.encode_rows(compute, mel, 0..self.frames, &mut key_values);
+        self.key_values = key_values;
+        self.rows(0..self.frames)
+    }
+
+    /// Encodes one window and keeps every layer's keys and values in `memory`, or only the rows `fresh` of a window whose
+    /// other rows `memory` knows: they are looked at as they were. Returns the states of these rows.
+    ///
+    /// `fresh` begins and ends at whole blocks, or at the window's end.
+    pub fn encode_again(&mut self, compute: &Compute, mel: &[f32], fresh: Range<usize>, memory: &mut Memory) -> Rows {
+        memory.0.resize_with(self.layers.len(), || KeyValues::new(self.heads, self.frames));
+        self.encode_rows(compute, mel, fresh.clone(), &mut memory.0);
+        self.rows(fresh)
+    }
+
+    fn rows(&self, rows: Range<usize>) -> Rows {
+        Rows { start: self.normed[rows.start * self.stride..].as_ptr(), stride: self.stride, count: rows.len() }
+    }
+
+    /// Runs `fresh` rows through all layers; `key_values` has one for each layer, or one that all of them use.
+    fn encode_rows(&mut self, compute: &Compute, mel: &[f32], fresh: Range<usize>, key_values: &mut [KeyValues]) {
         assert_eq!(mel.len(), MEL_FRAMES * self.mels, "a window is 3000 frames");
-        let (width, frames, stride) = (self.width, self.frames, self.stride);
-        round_to_bf16(mel, &mut self.mel[self.mels..]);
+        assert!(
+            fresh.start.is_multiple_of(BLOCK)
+                && (fresh.end.is_multiple_of(BLOCK) && fresh.end < self.frames || fresh.end == self.frames),
+            "whole blocks of rows"
+        );
+        let (width, stride, mels) = (self.width, self.stride, self.mels);
+        // A row of the second convolution sees three of the first, and such a row three frames.
+        let convolved = (2 * fresh.start).saturating_sub(2)..2 * fresh.end;
+        let seen = convolved.start.saturating_sub(1)..(convolved.end + 1).min(MEL_FRAMES);
+        round_to_bf16(&mel[seen.start * mels..seen.end * mels], &mut self.mel[(seen.start + 1) * mels..]);
         // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
-        let rows = Rows { start: self.mel.as_ptr(), stride: self.mels, count: MEL_FRAMES };
-        let out = SharedMut::new(self.convolved.shared().at(width));
+        let start = self.mel[convolved.start * mels..].as_ptr();
+        let rows = Rows { start, stride: mels, count: convolved.len() };
+        let out = SharedMut::new(self.convolved.shared().at((convolved.start + 1) * width));
         apply(compute, rows, &self.convolutions[0], &store_bf16(compute, out, width, true));
         // The second has stride two.
-        self.stream[..frames * width].copy_from_slice(&self.positions[..frames * width]);
-        let rows = Rows { start: self.convolved.as_ptr(), stride: 2 * width, count: frames };
-        apply(compute, rows, &self.convolutions[1], &add_to(compute, self.stream.shared(), width, true));
+        let places = fresh.start * width..fresh.end * width;
+        self.stream[places.clone()].copy_from_slice(&self.positions[places.clone()]);
+        let start = self.convolved[2 * fresh.start * width..].as_ptr();
+        let rows = Rows { start, stride: 2 * width, count: fresh.len() };
+        let out = SharedMut::new(self.stream.shared().at(places.start));
+        apply(compute, rows, &self.convolutions[1], &add_to(compute, out, width, true));
 
-        self.project(compute, None);
+        let last = key_values.len() - 1;
+        self.project(compute, None, &fresh, &mut key_values[0]);
         for index in 0..self.layers.len() {
-            let queries = Rows { start: self.query.as_ptr(), stride, count: frames };
-            attend_frames(compute, queries, &self.key_values, self.heads, self.attended.shared(), stride);
-            self.project(compute, Some(index));
+            let queries = Rows { start: self.query[fresh.start * stride..].as_ptr(), stride, count: fresh.len() };
+            let out = SharedMut::new(self.attended.shared().at(fresh.start * stride));
+            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride);
+            self.project(compute, Some(index), &fresh, &mut key_values[(index + 1).min(last)]);
         }
-        Rows { start: self.normed.as_ptr(), stride, count: frames }
     }
 
     /// Everything between two attentions, a chunk of rows at a time: the output and the MLP of layer `after` (none
@@ -234,18 +278,20 @@ impl Encoder {
     ///
     /// A chunk's part of the residual stream and what is made of it stay in its member's second-level cache; done
     /// matrix by matrix for all rows they would go through memory ten times a layer.
-    fn project(&mut self, compute: &Compute, after: Option<usize>) {
-        let (width, frames, stride, hidden_stride) = (self.width, self.frames, self.stride, self.hidden_stride);
+    fn project(&mut self, compute: &Compute, after: Option<usize>, fresh: &Range<usize>, key_values: &mut KeyValues) {
+        let (width, stride, hidden_stride) = (self.width, self.stride, self.hidden_stride);
         let (stream, normed, query) = (self.stream.shared(), self.normed.shared(), self.query.shared());
         let hidden = self.hidden.shared();
-        let attended = Rows { start: self.attended.as_ptr(), stride, count: frames };
-        let keys = self.key_values.key_writer(compute);
-        let values = self.key_values.value_writer(compute);
+        let attended = Rows { start: self.attended.as_ptr(), stride, count: self.frames };
+        let keys = key_values.key_writer(compute);
+        let values = key_values.value_writer(compute);
         let (layers, last_norm) = (&self.layers, &self.last_norm);
         let next = after.map_or(0, |layer| layer + 1);
-        compute.each(frames.div_ceil(CHUNK), |piece, member| {
-            let first = piece * CHUNK;
-            let count = CHUNK.min(frames - first);
+        // Few rows are shared out evenly; many go in chunks as large as fit.
+        let chunk = fresh.len().div_ceil(self.members).next_multiple_of(BLOCK).min(CHUNK);
+        compute.each(fresh.len().div_ceil(chunk), |piece, member| {
+            let first = fresh.start + piece * chunk;
+            let count = chunk.min(fresh.end - first);
             // SAFETY (of the finishes and norms below): every row belongs to one piece, and `hidden` has a chunk of
             // rows for each member.
             let stream = SharedMut::new(stream.at(first * width));

@@ -14,10 +14,10 @@ pub use isa::Isa;
 pub use linear::Weights;
 pub use team::Team;
 
-use crate::backend::{AlignmentScores, Answer, Backend, Entry, TokenMap};
+use crate::backend::{Again, AlignmentScores, Answer, Backend, Entry, TokenMap};
 use crate::weights::{Checkpoint, Dims, WeightsError};
-use kernels::Kernels;
 use kernels::bytes::ByteKernels;
+use kernels::{BLOCK, Kernels};
 
 /// What every layer needs to run: a team and the kernels it uses.
 pub struct Compute {
@@ -59,6 +59,8 @@ pub struct CpuOptions {
     pub slots: usize,
     /// Rows of a window: the widest beam.
     pub rows: usize,
+    /// Windows that can be encoded again in part: their keys and values are kept.
+    pub memories: usize,
 }
 
 /// A checkpoint on the CPU.
@@ -68,6 +70,20 @@ pub struct CpuBackend {
     compute: Compute,
     encoder: encoder::Encoder,
     decoder: decoder::Decoder,
+    memories: Vec<Remembered>,
+    /// Windows encoded so far that wanted to be remembered.
+    looks: u64,
+}
+
+/// A window that may be encoded again.
+#[derive(Default)]
+struct Remembered {
+    key: Option<u64>,
+    /// The look that used it last.
+    used: u64,
+    /// The slot that looks at it.
+    slot: Option<usize>,
+    layers: encoder::Memory,
 }
 
 impl CpuBackend {
@@ -79,6 +95,24 @@ impl CpuBackend {
             compute: Compute::new(options.threads, options.isa),
             encoder: encoder::Encoder::load(checkpoint, options.weights, options.threads.max(1))?,
             decoder: decoder::Decoder::load(checkpoint, tokens, options)?,
+            memories: (0..options.memories).map(|_| Remembered::default()).collect(),
+            looks: 0,
+        })
+    }
+
+    /// The memory of a window, or one that it can have: nobody's, or that of a window at which nobody looked for long.
+    /// With more windows than memories the later ones get none, lest all push each other out.
+    fn memory_of(&self, key: u64) -> Option<usize> {
+        let known = self.memories.iter().position(|memory| memory.key == Some(key));
+        if known.is_some_and(|index| self.memories[index].slot.is_some()) {
+            // Two looks at once: the second must not change what the first one reads.
+            return None;
+        }
+        known.or_else(|| {
+            let unused = self.memories.iter().enumerate().filter(|(_, memory)| memory.slot.is_none());
+            let (index, oldest) = unused.min_by_key(|(_, memory)| memory.used)?;
+            let is_free = oldest.key.is_none() || oldest.used + 4 * (self.memories.len() as u64) < self.looks;
+            is_free.then_some(index)
         })
     }
 
@@ -110,6 +144,30 @@ impl Backend for CpuBackend {
         for &(slot, mel) in windows {
             let states = self.encoder.encode(&self.compute, mel);
             self.decoder.admit(&self.compute, slot, states);
+        }
+    }
+
+    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
+        self.looks += 1;
+        let Some(index) = self.memory_of(again.key) else {
+            return self.encode(&[(slot, mel)]);
+        };
+        let frames = self.dims.n_audio_ctx;
+        let memory = &mut self.memories[index];
+        let is_known = memory.key == Some(again.key);
+        (memory.key, memory.used, memory.slot) = (Some(again.key), self.looks, Some(slot));
+        let part = again.changed.clone().filter(|_| is_known).map(|changed| {
+            let end = changed.end.next_multiple_of(BLOCK);
+            changed.start / BLOCK * BLOCK..if end >= frames { frames } else { end }
+        });
+        let rows = part.clone().unwrap_or(0..frames);
+        let states = self.encoder.encode_again(&self.compute, mel, rows, &mut memory.layers);
+        self.decoder.admit_again(&self.compute, slot, index, states, part.map(|part| part.start));
+    }
+
+    fn release(&mut self, slot: usize) {
+        for memory in self.memories.iter_mut().filter(|memory| memory.slot == Some(slot)) {
+            memory.slot = None;
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::search::{Hypothesis, Plan, Search};
 use super::{DecodeOptions, Decoded, Language, compression_ratio, start_sequence};
-use crate::backend::{Ask, Backend, Entry, Rules};
+use crate::backend::{Again, Ask, Backend, Entry, Rules};
 use crate::tokenizer::Tokenizer;
 use crate::words::{AlignmentRows, word_times};
 
@@ -21,6 +22,8 @@ pub struct Job {
     pub options: Arc<DecodeOptions>,
     /// A higher number is more urgent; a step can leave out the lower ones.
     pub lane: u8,
+    /// Set for a window that is looked at more than once.
+    pub again: Option<Again>,
 }
 
 /// What became of a job.
@@ -32,11 +35,31 @@ pub enum Outcome {
     Languages(Vec<(String, f32)>),
 }
 
+/// Where an engine's time went.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spent {
+    /// Windows encoded, and how long that took.
+    pub encoded: (u64, Duration),
+    /// Steps over prompts, and how long they took.
+    pub prompted: (u64, Duration),
+    /// Steps over single tokens.
+    pub stepped: (u64, Duration),
+    /// Texts aligned with their sound.
+    pub aligned: (u64, Duration),
+}
+
 /// Decodes jobs in the slots of a backend.
 pub struct Engine<B: Backend> {
     backend: B,
     tokenizer: Arc<Tokenizer>,
     windows: Vec<Option<Window>>,
+    spent: Spent,
+}
+
+/// Adds a piece of work that began at `since`.
+fn add_up(work: &mut (u64, Duration), since: Instant) {
+    work.0 += 1;
+    work.1 += since.elapsed();
 }
 
 /// A window in its slot.
@@ -65,7 +88,7 @@ impl<B: Backend> Engine<B> {
     /// An engine over `backend`.
     pub fn new(backend: B, tokenizer: Arc<Tokenizer>) -> Self {
         let windows = (0..backend.slots()).map(|_| None).collect();
-        Engine { backend, tokenizer, windows }
+        Engine { backend, tokenizer, windows, spent: Spent::default() }
     }
 
     /// The backend, for its name and sizes.
@@ -76,6 +99,11 @@ impl<B: Backend> Engine<B> {
     /// The tokenizer of the checkpoint.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// Where the time went so far.
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// How many windows are being decoded.
@@ -99,7 +127,12 @@ impl<B: Backend> Engine<B> {
     /// When no slot is free.
     pub fn admit(&mut self, job: Job) {
         let slot = self.windows.iter().position(Option::is_none).expect("a free slot");
-        self.backend.encode(&[(slot, &job.mel)]);
+        let begun = Instant::now();
+        match &job.again {
+            Some(again) => self.backend.encode_again(slot, &job.mel, again),
+            None => self.backend.encode(&[(slot, &job.mel)]),
+        }
+        add_up(&mut self.spent.encoded, begun);
         let temperatures = job.options.temperatures.iter().copied().collect();
         let mut window = Window {
             phase: Phase::Detecting,
@@ -126,9 +159,10 @@ impl<B: Backend> Engine<B> {
 
     /// Drops the windows that `unwanted` names.
     pub fn drop_windows(&mut self, mut unwanted: impl FnMut(u64) -> bool) {
-        for window in &mut self.windows {
+        for (slot, window) in self.windows.iter_mut().enumerate() {
             if window.as_ref().is_some_and(|window| unwanted(window.job.id)) {
                 *window = None;
+                self.backend.release(slot);
             }
         }
     }
@@ -155,7 +189,10 @@ impl<B: Backend> Engine<B> {
         if entries.is_empty() {
             return Vec::new();
         }
+        let begun = Instant::now();
         let answers = self.backend.step(&entries);
+        let is_prompt = entries.iter().any(|entry| entry.ask.is_none());
+        add_up(if is_prompt { &mut self.spent.prompted } else { &mut self.spent.stepped }, begun);
         let mut answers = answers.as_slice();
         let mut done = Vec::new();
         for (slot, count) in shares {
@@ -170,8 +207,9 @@ impl<B: Backend> Engine<B> {
             let outcome = match outcome {
                 Outcome::Decoded(mut decoded) => {
                     if window.job.options.words && !decoded.tokens.is_empty() {
-                        let job = &window.job;
+                        let (job, begun) = (&window.job, Instant::now());
                         align(&mut self.backend, &self.tokenizer, slot, job, &mut decoded);
+                        add_up(&mut self.spent.aligned, begun);
                     }
                     Outcome::Decoded(decoded)
                 }
@@ -179,6 +217,7 @@ impl<B: Backend> Engine<B> {
             };
             done.push((window.job.id, outcome));
             self.windows[slot] = None;
+            self.backend.release(slot);
         }
         done
     }

@@ -6,7 +6,7 @@
 mod engine;
 mod search;
 
-pub use engine::{Engine, Job, Outcome};
+pub use engine::{Engine, Job, Outcome, Spent};
 
 use crate::tokenizer::Tokenizer;
 use crate::words::AlignedWord;

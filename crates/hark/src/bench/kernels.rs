@@ -246,7 +246,7 @@ fn whole_network(
     const BEAM: usize = 5;
     let dims = checkpoint.dims;
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let options = CpuOptions { threads, isa, weights: args.weights, slots: SLOTS, rows: BEAM };
+    let options = CpuOptions { threads, isa, weights: args.weights, slots: SLOTS, rows: BEAM, memories: 0 };
     let mut backend = CpuBackend::load(checkpoint, tokens, options).map_err(failed)?;
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
 
