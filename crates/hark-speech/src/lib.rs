@@ -24,4 +24,4 @@ pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, 
 pub use voices::{Speakers, Voices};
 
 pub use hark_whisper::cpu::Isa;
-pub use hark_whisper::decode::Task;
+pub use hark_whisper::decode::{Spent, Task};

@@ -50,6 +50,14 @@ impl Shown {
         self.settled += words.len();
     }
 
+    /// Everything that is shown stays.
+    pub fn settle_rest(&mut self, now: f64) {
+        for place in &mut self.places[self.settled..] {
+            place.stays = Some(now);
+        }
+        self.settled = self.places.len();
+    }
+
     fn show(&mut self, now: f64, words: &[String]) {
         for (index, word) in words.iter().enumerate() {
             match self.places.get_mut(self.settled + index) {

@@ -1,20 +1,21 @@
-//! `hark bench live`: real speech at the pace of speech through N sessions at once.
+//! `hark bench live`: real speech at the pace of speech through N callers at once.
 //!
-//! Each session replays clips joined in an order of its own, in frames of 2730 bytes, as a caller's microphone would.
-//! What a session shows is kept with its time; words are then held against the times that the same model finds in the
-//! whole recording. Offline and live see the same sound, so their word error rates compare.
+//! Each caller replays clips joined in an order of its own, in frames of 2730 bytes, as a microphone would, over a
+//! WebSocket of its own to a real server on loopback. What it is shown is kept with its time; words are then held
+//! against the times that the same model finds in the whole recording. Offline and live hear the same sound, so their word
+//! error rates compare. A peer hears the same callers in the same run.
 
 mod figures;
+mod inside;
+mod line;
+mod server;
 
-use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use hark_media::Source;
-use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
-use hark_speech::{LoadOptions, Transcriber};
+use hark_speech::{LoadOptions, Spent, Transcriber};
 use serde::Serialize;
 
 use super::BenchError;
@@ -24,6 +25,7 @@ use super::systems;
 use super::wer::WordErrors;
 use crate::models::VAD_MODEL;
 use figures::{Figures, Shown, TimedWord};
+use server::Server;
 
 /// Bytes of a frame, as the contract recommends.
 const FRAME_BYTES: usize = 2730;
@@ -42,10 +44,10 @@ pub(super) struct LiveArgs {
     /// Model of all sessions
     #[arg(long, value_name = "NAME", default_value = "whisper-base")]
     model: String,
-    /// Sessions at once; several numbers are measured one after the other
+    /// Callers at once; several numbers are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,8")]
     streams: Vec<usize>,
-    /// Seconds of speech for each session
+    /// Seconds of speech of each caller
     #[arg(long, value_name = "S", default_value_t = 120.0)]
     seconds: f64,
     /// Language spoken; the word error rate knows English only
@@ -54,12 +56,18 @@ pub(super) struct LiveArgs {
     /// Threads that compute [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
+    /// Sessions in this process instead of callers of a server
+    #[arg(long)]
+    inside: bool,
+    /// Callers of WhisperLive, measured behind Hark in the same run; `bench/live-peer.sh` installs it
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    peer_streams: Vec<usize>,
     /// Write the figures as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// What one session hears: its sound, and what is said in it.
+/// What one caller says: the sound, and its words.
 struct Script {
     samples: Vec<f32>,
     reference: String,
@@ -71,6 +79,7 @@ struct Script {
 /// One line of the table.
 #[derive(Debug, Serialize)]
 struct Row {
+    system: String,
     streams: usize,
     #[serde(flatten)]
     figures: Figures,
@@ -78,10 +87,18 @@ struct Row {
     live_wer: Option<f64>,
     /// Word error rate of the same recordings transcribed as files.
     offline_wer: Option<f64>,
+    /// Processor seconds of the server for a second of the run, and its memory.
+    cores: Option<f64>,
+    memory_bytes: Option<u64>,
 }
 
 fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::System { system: "hark".to_owned(), error: error.to_string() }
+    BenchError::System { system: "live".to_owned(), error: error.to_string() }
+}
+
+/// Callers do not begin at the same moment.
+fn delay(caller: usize) -> Duration {
+    Duration::from_secs_f64(caller as f64 * 0.37 % 2.0)
 }
 
 pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
@@ -92,12 +109,12 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
     if clips.is_empty() {
         return Err(BenchError::NoAudio { place: args.audio.clone() });
     }
-    let options = LoadOptions {
-        threads: args.threads,
-        ..LoadOptions::new(systems::installed(&args.model)?, systems::installed(VAD_MODEL)?)
-    };
+    let model = systems::installed(&args.model)?;
+    let options =
+        LoadOptions { threads: args.threads, ..LoadOptions::new(model.clone(), systems::installed(VAD_MODEL)?) };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
-    let most = args.streams.iter().copied().max().unwrap_or(1);
+    let backend = transcriber.backend_name().to_owned();
+    let most = args.streams.iter().chain(&args.peer_streams).copied().max().unwrap_or(1);
     let scratch = Scratch::new()?;
     let scripts: Vec<Script> = (0..most)
         .map(|stream| {
@@ -106,17 +123,68 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
         })
         .collect::<Result<_, _>>()?;
 
-    let mut rows = Vec::new();
-    for &streams in &args.streams {
-        eprintln!("{streams} sessions at once, {:.0} s", args.seconds);
-        rows.push(measure(&transcriber, args, &scripts[..streams.min(most)])?);
+    let (mut rows, mut spent) = (Vec::new(), None);
+    let before = transcriber.spent();
+    if args.inside {
+        for &streams in &args.streams {
+            eprintln!("{streams} sessions at once, {:.0} s", args.seconds);
+            let shown = inside::replay_all(&transcriber, &args.language, &scripts[..streams])?;
+            rows.push(row("hark, inside", &shown, &scripts[..streams]));
+        }
+        spent = Some(costs(&before, &transcriber.spent()));
     }
-    crate::output::print(table(args, &transcriber, &rows)).map_err(failed)?;
+    // The servers have the machine for themselves.
+    drop(transcriber);
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
+    if !args.inside {
+        let start = Server::hark(folder.path(), &args.model, most, args.threads);
+        let server = runtime.block_on(start)?;
+        for &streams in &args.streams {
+            rows.push(over_sockets(&runtime, args, "hark serve", &server, &scripts[..streams])?);
+        }
+    }
+    if !args.peer_streams.is_empty() {
+        let server = peer(folder.path(), &model, args.threads)?;
+        for &streams in &args.peer_streams {
+            rows.push(over_sockets(&runtime, args, "WhisperLive", &server, &scripts[..streams])?);
+        }
+    }
+    let text = format!("{}{}", table(args, &backend, &rows), spent.unwrap_or_default());
+    crate::output::print(text).map_err(failed)?;
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&rows).map_err(BenchError::Json)?;
         std::fs::write(path, text).map_err(|source| BenchError::File { path: path.clone(), source })?;
     }
     Ok(())
+}
+
+/// The peer over the same weights, if it is installed.
+fn peer(folder: &Path, model: &Path, threads: Option<usize>) -> Result<Server, BenchError> {
+    let bench = systems::bench_folder().ok_or_else(|| failed("the bench folder is not here: set HARK_BENCH"))?;
+    let venv = std::env::var_os("HARK_LIVE_PEER_VENV").map_or_else(|| bench.join(".live-venv"), PathBuf::from);
+    let python = venv.join("bin/python");
+    if !python.exists() {
+        return Err(failed(format!("WhisperLive is not installed in {}: run bench/live-peer.sh", venv.display())));
+    }
+    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    Server::whisper_live(folder, &python, &bench.join("live_peer.py"), model, threads)
+}
+
+fn over_sockets(
+    runtime: &tokio::runtime::Runtime,
+    args: &LiveArgs,
+    system: &str,
+    server: &Server,
+    scripts: &[Script],
+) -> Result<Row, BenchError> {
+    eprintln!("{system}: {} callers at once, {:.0} s", scripts.len(), args.seconds);
+    // The first caller of all waits until the model is loaded, which is not what is measured.
+    runtime.block_on(line::warm_up(&server.listener, &args.language))?;
+    let (cpu, begun) = (server.cpu_seconds(), std::time::Instant::now());
+    let shown = runtime.block_on(line::replay_all(&server.listener, &args.language, scripts))?;
+    let cores = (server.cpu_seconds() - cpu) / begun.elapsed().as_secs_f64();
+    Ok(Row { cores: Some(cores), memory_bytes: Some(server.memory()), ..row(system, &shown, scripts) })
 }
 
 /// Clips from `first` on, joined with pauses until they last long enough, and what the model makes of them as a file.
@@ -148,84 +216,47 @@ fn script(
     Ok(Script { samples, reference: words.join(" "), offline, offline_text: heard.text })
 }
 
-/// Runs one session for each script and adds up what they showed.
-fn measure(transcriber: &Transcriber, args: &LiveArgs, scripts: &[Script]) -> Result<Row, BenchError> {
-    let shown: Vec<Result<Shown, BenchError>> = std::thread::scope(|scope| {
-        let sessions: Vec<_> = scripts
-            .iter()
-            .enumerate()
-            .map(|(index, script)| {
-                // Callers do not begin at the same moment.
-                let delay = Duration::from_secs_f64(index as f64 * 0.37 % 2.0);
-                scope.spawn(move || {
-                    std::thread::sleep(delay);
-                    replay(transcriber, args, &script.samples)
-                })
-            })
-            .collect();
-        sessions.into_iter().map(|session| session.join().unwrap_or_else(|_| Err(failed("a session died")))).collect()
-    });
+/// Adds up what the callers of these scripts were shown.
+fn row(system: &str, shown: &[Shown], scripts: &[Script]) -> Row {
     let mut figures = figures::Gathered::default();
     let (mut live, mut offline) = (WordErrors::default(), WordErrors::default());
-    for (shown, script) in shown.into_iter().zip(scripts) {
-        let shown = shown?;
+    for (shown, script) in shown.iter().zip(scripts) {
         live += WordErrors::between(&script.reference, &shown.text());
         offline += WordErrors::between(&script.reference, &script.offline_text);
-        figures.add(&shown, &script.offline);
+        figures.add(shown, &script.offline);
     }
     let rate = |errors: WordErrors| errors.rate().map(|rate| rate * 100.0);
-    Ok(Row { streams: scripts.len(), figures: figures.figures(), live_wer: rate(live), offline_wer: rate(offline) })
-}
-
-/// Sends a recording at the pace of speech and keeps what is shown, with its times.
-fn replay(transcriber: &Transcriber, args: &LiveArgs, samples: &[f32]) -> Result<Shown, BenchError> {
-    let (wake, woken) = channel();
-    let wake = Mutex::new(wake);
-    let options = LiveOptions { language: Some(args.language.clone()), ..LiveOptions::default() };
-    let mut session = LiveSession::new(transcriber, &options, move || {
-        // A session that is over does not listen any more.
-        let _ = wake.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(());
-    })
-    .map_err(failed)?;
-    let mut shown = Shown::default();
-    let begun = Instant::now();
-    let mut frames = samples.chunks(FRAME_BYTES / 2);
-    let mut sent = 0;
-    while !session.is_finished() {
-        let due = Duration::from_secs_f64(sent as f64 / f64::from(RATE));
-        match woken.recv_timeout(due.saturating_sub(begun.elapsed())) {
-            Err(RecvTimeoutError::Timeout) => match frames.next() {
-                Some(frame) => {
-                    sent += frame.len();
-                    session.push(frame);
-                }
-                None => {
-                    session.finish();
-                    // From here on only answers are waited for.
-                    sent += 3600 * RATE as usize;
-                }
-            },
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => {}
-        }
-        for event in session.poll().map_err(failed)? {
-            let now = begun.elapsed().as_secs_f64();
-            match event {
-                LiveEvent::Partial { text, .. } => shown.partial(now, &text),
-                LiveEvent::Text(text) => shown.text_that_stays(now, &text.text),
-                LiveEvent::Final(_) => {}
-            }
-        }
+    Row {
+        system: system.to_owned(),
+        streams: scripts.len(),
+        figures: figures.figures(),
+        live_wer: rate(live),
+        offline_wer: rate(offline),
+        cores: None,
+        memory_bytes: None,
     }
-    Ok(shown)
 }
 
-fn table(args: &LiveArgs, transcriber: &Transcriber, rows: &[Row]) -> String {
-    let head = ["sessions", "first seen p50", "p95", "stays p50", "p95", "rewrites/word", "WER live", "WER file"];
+fn table(args: &LiveArgs, backend: &str, rows: &[Row]) -> String {
+    let head = [
+        "system",
+        "callers",
+        "seen p50",
+        "p95",
+        "stays p50",
+        "p95",
+        "rewrites/word",
+        "WER live",
+        "file",
+        "cores",
+        "memory",
+    ];
     let mut lines = vec![head.map(str::to_owned)];
     for row in rows {
         let rate = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| format!("{rate:.1} %"));
         let Figures { seen_p50, seen_p95, stays_p50, stays_p95, rewrites, .. } = row.figures;
         lines.push([
+            row.system.clone(),
             row.streams.to_string(),
             format!("{seen_p50:.2} s"),
             format!("{seen_p95:.2} s"),
@@ -234,13 +265,38 @@ fn table(args: &LiveArgs, transcriber: &Transcriber, rows: &[Row]) -> String {
             format!("{rewrites:.2}"),
             rate(row.live_wer),
             rate(row.offline_wer),
+            row.cores.map_or("–".to_owned(), |cores| format!("{cores:.2}")),
+            row.memory_bytes.map_or("–".to_owned(), |bytes| format!("{} MB", bytes >> 20)),
         ]);
     }
     format!(
-        "{}, {}, {:.0} s of speech for each session\nseconds from the end of a word until it is seen for good, and until it is told as text that stays\n\n{}",
+        "{}, {backend}, {:.0} s of speech of each caller, load {}\nseconds from the end of a word until it is seen for good, and until it is told as text that stays\n\n{}",
         args.model,
-        transcriber.backend_name(),
         args.seconds,
+        load(),
         aligned(&lines)
     )
+}
+
+/// Where the engine's time went between two moments.
+fn costs(before: &Spent, after: &Spent) -> String {
+    let mut lines = vec![["the engine's work", "times", "each", "together"].map(str::to_owned)];
+    let works = [
+        ("encoding windows", before.encoded, after.encoded),
+        ("steps with prompts", before.prompted, after.prompted),
+        ("steps of single tokens", before.stepped, after.stepped),
+        ("aligning words", before.aligned, after.aligned),
+    ];
+    for (name, before, after) in works {
+        let (times, took) = (after.0 - before.0, after.1.saturating_sub(before.1).as_secs_f64());
+        let each = took * 1000.0 / times.max(1) as f64;
+        lines.push([name.to_owned(), times.to_string(), format!("{each:.1} ms"), format!("{took:.1} s")]);
+    }
+    format!("\n{}", aligned(&lines))
+}
+
+/// What runs on the machine besides, as the system counts it over a minute.
+fn load() -> String {
+    let told = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    told.split(' ').next().unwrap_or_default().to_owned()
 }

@@ -7,7 +7,7 @@ mod client;
 mod crowd;
 mod kills;
 mod overhead;
-mod people;
+pub(super) mod people;
 mod server;
 mod show;
 mod upload;

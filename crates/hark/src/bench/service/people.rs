@@ -12,13 +12,13 @@ use crate::bench::error::BenchError;
 
 /// An account and its key.
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
+pub(in crate::bench) struct Caller {
     pub(super) account: AccountId,
-    pub(super) key: String,
+    pub(in crate::bench) key: String,
 }
 
 /// Makes accounts that no limit of theirs holds back.
-pub(super) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, BenchError> {
+pub(in crate::bench) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, BenchError> {
     let mut made = Vec::new();
     for number in 0..count {
         let new =
