@@ -160,6 +160,9 @@ pub(crate) struct TranscribeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LiveArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+
     /// `-` or a file: a recording in any format, or 16-bit samples, little-endian, one channel [default: the microphone]
     #[arg(value_name = "SOURCE")]
     pub(crate) source: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! `hark live`: words while somebody speaks, from the microphone or a pipe.
 
 mod ear;
+mod remote;
 mod screen;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use hark_speech::{LoadOptions, Transcriber};
 use crate::cli::{Common, LiveArgs, Task};
 use crate::config::Config;
 use crate::models::{Shelf, VAD_MODEL};
+use crate::remote::Client;
 use crate::transcribe::{installed, noticed, speech_model, watch};
 use crate::{CliError, output};
 use ear::{Ear, Heard};
@@ -25,6 +27,12 @@ const MOST_BACKLOG: f64 = 30.0;
 /// How often a signal is looked for while nothing else happens.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Where the words are found.
+enum Place {
+    Here(Box<LiveSession>),
+    Server(Client),
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
     let config = Config::load(common)?;
@@ -32,16 +40,24 @@ pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
         Some(path) => Some((path.as_path(), format_of(path, args)?)),
         None => None,
     };
-    let transcriber = load(args, &config)?;
     let (bell, rung) = channel();
-    let mut session = session(&transcriber, args, &config, bell.clone())?;
+    let mut place = match Client::of(&args.remote)? {
+        Some(client) => Place::Server(client),
+        None => {
+            let transcriber = load(args, &config)?;
+            Place::Here(Box::new(session(&transcriber, args, &config, bell.clone())?))
+        }
+    };
     watch();
     let ear = Ear::open(args, bell)?;
     let mut screen = Screen::new();
     if !args.quiet {
         eprintln!("hark: listening to {}; Ctrl-C ends", ear.name());
     }
-    let (result, broken) = listen(&mut session, &ear, &rung, &mut screen)?;
+    let (result, broken) = match &mut place {
+        Place::Here(session) => listen(session, &ear, &rung, &mut screen)?,
+        Place::Server(client) => remote::listen(client, args, &config, &ear, &mut screen)?,
+    };
     drop(ear);
     if !args.quiet {
         eprintln!("hark: {:.0} s of sound, {}, {}", result.duration, language(&result), result.model);

@@ -92,11 +92,11 @@ impl Client {
         self.key.is_some()
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    fn credential(&self) -> Option<String> {
+    pub(crate) fn credential(&self) -> Option<String> {
         self.key.as_ref().map(|key| format!("Bearer {key}"))
     }
 

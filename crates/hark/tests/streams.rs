@@ -1,0 +1,214 @@
+//! Live sound against the real server: the binary as a client of itself, and a crowd that comes and goes. Words are heard
+//! by whisper-base.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use serde_json::{Value, json};
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
+
+fn models() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HARK_MODELS").unwrap_or_else(|| {
+        let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
+        cache.expect("a home folder").join("hark").join("models")
+    })
+}
+
+/// A command that sees nothing of the user's own settings.
+fn hark(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hark"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("HARK_") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .current_dir(folder)
+        .env("XDG_CONFIG_HOME", folder.join("config"))
+        .env("HARK_DATA", folder.join("data"))
+        .env("HARK_MODELS", models())
+        .stdin(Stdio::null());
+    command
+}
+
+/// A server of its own on the folder's data; ends with the test.
+struct Server {
+    child: Child,
+    url: String,
+    /// The key of the account that a first start makes.
+    key: String,
+}
+
+impl Server {
+    fn start(folder: &Path) -> Self {
+        std::fs::write(folder.join("hark.toml"), "[server.stream]\nresume = 0.2\nfirst_message = 2\n").unwrap();
+        let mut command = hark(folder);
+        let mut child = command
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut key = String::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line.trim().starts_with("svc_") {
+                key = line.trim().to_owned();
+            }
+            if let Some(url) = line.strip_prefix("hark listens on ") {
+                return Server { child, url: url.to_owned(), key };
+            }
+        }
+        panic!("the server ended before it listened: {:?}", child.wait());
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.child.id()))
+    }
+
+    fn open_files(&self) -> usize {
+        std::fs::read_dir(self.proc("fd")).unwrap().count()
+    }
+
+    fn memory_megabytes(&self) -> u64 {
+        let status = std::fs::read_to_string(self.proc("status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
+    /// What the account's credits and holds are.
+    fn credits(&self) -> Value {
+        let mut answer = ureq::get(format!("{}/v1/credits", self.url))
+            .header("authorization", format!("Bearer {}", self.key))
+            .call()
+            .unwrap();
+        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    }
+
+    async fn connect(
+        &self,
+        with_key: bool,
+    ) -> tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>> {
+        let url = format!("{}/v1/stream", self.url.replace("http://", "ws://"));
+        let mut request = url.into_client_request().unwrap();
+        if with_key {
+            request.headers_mut().insert("authorization", format!("Bearer {}", self.key).parse().unwrap());
+        }
+        connect_async(request).await.unwrap().0
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn speak(text: &str, path: &Path) {
+    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
+    assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
+}
+
+fn is_sentence(text: &str) -> bool {
+    let heard = text.to_lowercase();
+    ["weather", "today", "market", "apples", "bread", "going"].iter().filter(|word| heard.contains(*word)).count() >= 4
+}
+
+#[test]
+fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let server = Server::start(folder);
+    let recording = folder.join("talk.wav");
+    speak(SENTENCE, &recording);
+    let from_file = hark(folder)
+        .args(["live", "talk.wav", "-l", "en", "-m", "base", "-o", "talk.json", "--server", &server.url])
+        .env("HARK_KEY", &server.key)
+        .output()
+        .unwrap();
+    let (words, problem) = (String::from_utf8_lossy(&from_file.stdout), String::from_utf8_lossy(&from_file.stderr));
+    assert!(from_file.status.success(), "{problem}");
+    assert!(is_sentence(&words), "{words} {problem}");
+    let written: Value = serde_json::from_slice(&std::fs::read(folder.join("talk.json")).unwrap()).unwrap();
+    assert!(is_sentence(written["text"].as_str().unwrap()), "{written}");
+    assert!(written["segments"][0]["words"].as_array().unwrap().len() > 2, "{written}");
+
+    let from_pipe = hark(folder)
+        .args(["live", "-", "--quiet", "-l", "en", "-m", "base", "--server", &server.url, "--key", &server.key])
+        .stdin(std::fs::File::open(&recording).unwrap())
+        .output()
+        .unwrap();
+    assert!(is_sentence(&String::from_utf8_lossy(&from_pipe.stdout)));
+    assert!(from_pipe.stderr.is_empty(), "{}", String::from_utf8_lossy(&from_pipe.stderr));
+
+    let refused =
+        hark(folder).args(["live", "talk.wav", "--server", &server.url, "--key", "svc_wrong"]).output().unwrap();
+    let problem = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && problem.contains("HARK_KEY"), "{problem}");
+}
+
+#[test]
+fn a_thousand_connections_that_come_and_go_leave_no_memory_files_or_credits_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        // The first loads the model, which stays.
+        one_of_each(&server, 0).await;
+        for number in 1..100 {
+            one_of_each(&server, number).await;
+        }
+    });
+    let (files, memory) = (settled(&server, usize::MAX), server.memory_megabytes());
+    let credits = server.credits();
+    runtime.block_on(async {
+        for number in 100..1100 {
+            one_of_each(&server, number).await;
+        }
+    });
+    let files_after = settled(&server, files);
+    assert!(files_after <= files + 2, "{files} open files before, {files_after} after");
+    let memory_after = server.memory_megabytes();
+    assert!(memory_after <= memory + 60, "{memory} MB before, {memory_after} MB after");
+    // Nobody sent sound: nothing is charged, and nothing stays held.
+    assert_eq!(server.credits(), credits);
+}
+
+/// The number of open files once it does not fall any more, or is as low as it was.
+fn settled(server: &Server, before: usize) -> usize {
+    let begun = Instant::now();
+    let mut last = server.open_files();
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = server.open_files();
+        let is_calm = now >= last && begun.elapsed() > Duration::from_secs(6);
+        if now <= before && before != usize::MAX || is_calm || begun.elapsed() > Duration::from_secs(60) {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// A connection that is dropped at some point of its life: at once, half open, with a session, with nonsense said.
+async fn one_of_each(server: &Server, number: usize) {
+    let mut socket = server.connect(number % 4 != 3).await;
+    match number % 4 {
+        0 => {
+            let hello = json!({"language": "en", "model": "base"}).to_string();
+            socket.send(Message::Text(hello.into())).await.unwrap();
+            let _ready = socket.next().await;
+        }
+        1 => socket.send(Message::Text("{\"language\": 7}".into())).await.unwrap(),
+        2 => socket.send(Message::Ping(vec![0; 100].into())).await.unwrap(),
+        _ => {}
+    }
+}
