@@ -23,6 +23,17 @@ pub fn label(speaker: usize) -> String {
     format!("SPEAKER_{speaker:02}")
 }
 
+/// The labels of segments in order of first appearance.
+pub(crate) fn speakers_of(segments: &[Segment]) -> Vec<String> {
+    let mut speakers: Vec<String> = Vec::new();
+    for label in segments.iter().filter_map(|segment| segment.speaker.as_ref()) {
+        if !speakers.contains(label) {
+            speakers.push(label.clone());
+        }
+    }
+    speakers
+}
+
 /// Gives every word the speaker who speaks at its time, and splits segments where the speaker changes. Labels are numbered in order of
 /// first appearance in the text.
 pub fn assign(segments: Vec<Segment>, heard: &Diarization) -> Vec<Segment> {

@@ -19,7 +19,7 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::scheduler::{Lane, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
-use crate::speakers::assign;
+use crate::speakers::{assign, speakers_of};
 use crate::vad::{SileroVad, VadStream};
 use crate::voices::{Listener, Speakers, Voices};
 use crate::windows::{Window, WindowCutter, WindowOptions};
@@ -585,16 +585,10 @@ impl<'a> Recording<'a> {
             self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
-        let mut speakers = Vec::new();
         match self.listener.take().map(Listener::finish) {
             None => {}
             Some(Some(heard)) => segments = assign(segments, &heard),
             Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
-        }
-        for label in segments.iter().filter_map(|segment| segment.speaker.as_ref()) {
-            if !speakers.contains(label) {
-                speakers.push(label.clone());
-            }
         }
         if !self.request.words {
             segments.iter_mut().for_each(|segment| segment.words = Vec::new());
@@ -604,8 +598,8 @@ impl<'a> Recording<'a> {
             text,
             language,
             duration: (self.seconds_read * 1000.0).round() / 1000.0,
+            speakers: speakers_of(&segments),
             segments,
-            speakers,
             model: self.transcriber.model_name.to_string(),
         };
         let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();

@@ -1,4 +1,5 @@
-//! Live sessions with a real model and a spoken text. Needs whisper-base, silero-vad, and espeak-ng for the voice.
+//! Live sessions with a real model and a spoken text. Needs whisper-base, silero-vad, the models that tell voices apart, a
+//! recorded conversation, and espeak-ng for a voice.
 
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -6,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession, LiveText};
-use hark_speech::{LoadOptions, Transcriber};
+use hark_speech::{LoadOptions, Transcriber, Voices};
 
 /// What is said: two utterances with a pause between them.
 const FIRST: &str = "The quick brown fox jumps over the lazy dog, and the dog does not wake up.";
@@ -16,19 +17,26 @@ const RATE: usize = 16_000;
 fn transcriber() -> &'static Transcriber {
     static LOADED: OnceLock<Transcriber> = OnceLock::new();
     LOADED.get_or_init(|| {
-        let models = std::env::var_os("HARK_MODELS").map_or_else(
-            || {
-                let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
-                    || std::path::PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache"),
-                    Into::into,
-                );
-                cache.join("hark/models")
-            },
-            std::path::PathBuf::from,
-        );
-        let options = LoadOptions::new(models.join("whisper-base"), models.join("silero-vad"));
+        let models = models();
+        let mut options = LoadOptions::new(models.join("whisper-base"), models.join("silero-vad"));
+        let (turns, voices) = (models.join("pyannote-segmentation-3"), models.join("campplus-zh-en"));
+        let voices = Voices::load(&turns, &voices, None, None);
+        options.voices = Some(voices.expect("`./hark test` installs the models that tests need"));
         Transcriber::load(&options).expect("`./hark test` installs the models that tests need")
     })
+}
+
+fn models() -> std::path::PathBuf {
+    std::env::var_os("HARK_MODELS").map_or_else(
+        || {
+            let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
+                || std::path::PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache"),
+                Into::into,
+            );
+            cache.join("hark/models")
+        },
+        std::path::PathBuf::from,
+    )
 }
 
 /// The text in espeak's voice, at 16 kHz.
@@ -264,4 +272,37 @@ fn a_session_that_is_dropped_leaves_the_engine_to_the_others() {
     session.finish();
     let Some((_, LiveEvent::Final(result))) = session.events.last() else { panic!("the last event is the whole") };
     assert!(missing(&format!("{FIRST} {SECOND}"), &result.text) <= 3, "{}", result.text);
+}
+
+#[test]
+fn each_text_of_a_telephone_call_says_who_speaks_and_the_end_knows_better() {
+    let path = models().join("test-sounds-meetings/sample.wav");
+    let source = hark_media::Source::Path(path);
+    let call = hark_media::decode_all(source, &hark_media::Options::default());
+    let (call, ..) = call.expect("`./hark test` installs the sounds that tests need");
+    let mut session = Session::new(&LiveOptions { speakers: true, ..english() });
+    session.send(&call);
+    session.finish();
+    let texts = session.texts();
+    assert!(texts.iter().all(|text| text.speaker.is_some()), "every text has a speaker");
+    let live = |phrase: &str| {
+        let of = texts.iter().find(|text| text.text.contains(phrase));
+        of.unwrap_or_else(|| panic!("{phrase:?} was not told")).speaker.clone()
+    };
+    assert_ne!(live("Diane"), live("Sheila"), "two people are told apart while they speak");
+    let Some((_, LiveEvent::Final(result))) = session.events.last() else { panic!("the last event is the whole") };
+    assert_eq!(result.speakers.len(), 2, "{:?}", result.speakers);
+    let said = |phrase: &str| {
+        let of = result.segments.iter().find(|segment| segment.text.contains(phrase));
+        of.unwrap_or_else(|| panic!("{phrase:?} is not in {:?}", result.text)).speaker.clone()
+    };
+    assert_ne!(said("Diane"), said("Texas"));
+    assert_eq!(
+        (said("Diane"), said("Texas")),
+        (live("Diane"), live("Texas")),
+        "labels that were told stay with their voices"
+    );
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+    let told = texts.iter().map(|text| letters(&text.text)).collect::<String>();
+    assert_eq!(letters(&result.text), told, "the texts are the whole");
 }

@@ -232,7 +232,10 @@ impl Engine for SpeechEngine {
             hotwords: work.hotwords.clone(),
             ..LiveOptions::default()
         };
-        Ok(self.with_transcriber(&work.model, |transcriber| LiveSession::new(transcriber, &options, wake))??)
+        Ok(self.with_transcriber(&work.model, |transcriber| {
+            let speakers = work.diarize && transcriber.tells_speakers_apart();
+            LiveSession::new(transcriber, &LiveOptions { speakers, ..options }, wake)
+        })??)
     }
 
     fn device(&self) -> Option<String> {

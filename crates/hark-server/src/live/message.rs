@@ -26,8 +26,7 @@ pub(crate) struct Hello {
     translate: Option<bool>,
     prompt: Option<String>,
     hotwords: Option<String>,
-    /// Without an effect until speakers are told apart.
-    #[allow(dead_code, reason = "its type is checked")]
+    /// Whether each text says who speaks.
     diarize: Option<bool>,
     sample_rate: Option<u32>,
     /// The session to go on with.
@@ -76,6 +75,7 @@ impl Hello {
         Ok(Work {
             model: model.unwrap_or(DEFAULT_MODEL).to_owned(),
             language: language(self.language.as_deref().unwrap_or("").trim())?,
+            diarize: self.diarize.unwrap_or(false),
             translate,
             prompt: said("prompt", &self.prompt)?,
             hotwords: said("hotwords", &self.hotwords)?,
@@ -152,6 +152,8 @@ enum Told<'a> {
         words: &'a [Word],
         language: &'a str,
         confidence: f32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        speaker: Option<&'a str>,
     },
     Final {
         is_final: bool,
@@ -160,7 +162,18 @@ enum Told<'a> {
         language: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         transcript_id: Option<i64>,
+        /// Who said what, now that all of it was heard; only where speakers are told apart.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        segments: Vec<Said<'a>>,
     },
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    start: f64,
+    end: f64,
+    text: &'a str,
+    speaker: Option<&'a str>,
 }
 
 fn written(told: &Told<'_>) -> String {
@@ -180,15 +193,24 @@ pub(crate) fn partial(text: &str) -> String {
 
 /// A text that stays.
 pub(crate) fn text(text: &LiveText) -> String {
-    let LiveText { text, start, end, words, language, confidence, .. } = text;
-    written(&Told::Text { text, start: *start, end: *end, words, language, confidence: *confidence })
+    let LiveText { text, start, end, words, language, confidence, speaker, .. } = text;
+    let speaker = speaker.as_deref();
+    written(&Told::Text { text, start: *start, end: *end, words, language, confidence: *confidence, speaker })
 }
 
 /// Everything, once, last.
 pub(crate) fn last(result: &TranscriptionResult, transcript: Option<TranscriptId>) -> String {
     let TranscriptionResult { text, duration, language, .. } = result;
     let transcript_id = transcript.map(|id| id.0);
-    written(&Told::Final { is_final: true, text, duration: *duration, language, transcript_id })
+    let segments = result.segments.iter().filter(|_| !result.speakers.is_empty());
+    let segments = segments.map(|segment| Said {
+        start: segment.start,
+        end: segment.end,
+        text: &segment.text,
+        speaker: segment.speaker.as_deref(),
+    });
+    let segments = segments.collect();
+    written(&Told::Final { is_final: true, text, duration: *duration, language, transcript_id, segments })
 }
 
 /// Why it ends.

@@ -89,6 +89,7 @@ impl Realtime {
             model: model.to_owned(),
             language: language(text("language"))?,
             prompt: Some(words("prompt", text("prompt"))?).filter(|prompt| !prompt.is_empty()),
+            diarize: false,
             ..Work::default()
         })
     }

@@ -39,7 +39,7 @@ pub fn nearest(vector: &Voice, voices: &[Voice]) -> Option<(usize, f32)> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Numbers from -1 to 1 that look random and are the same every time.

@@ -1,7 +1,7 @@
 //! Words while people speak.
 //!
 //! In: 16 kHz samples as they come. Out: [`LiveEvent`]s: partial texts that replace each other, and texts that stay. None
-//! of its business: sockets, who speaks, and what becomes of the text.
+//! of its business: sockets, and what becomes of the text.
 //!
 //! A session never waits: [`LiveSession::push`] takes samples, [`LiveSession::poll`] says what is new, and the session calls
 //! its waker when there is something to poll for. Its windows go through the scheduler that files use, in the live lane.
@@ -14,6 +14,7 @@
 mod endpoint;
 mod policy;
 mod session;
+mod speakers;
 
 pub use policy::LivePolicy;
 pub use session::LiveSession;
@@ -31,6 +32,8 @@ pub struct LiveOptions {
     pub prompt: Option<String>,
     /// Words to expect.
     pub hotwords: Option<String>,
+    /// Whether each text says who speaks.
+    pub speakers: bool,
     /// How soon and how often.
     pub policy: LivePolicy,
 }
@@ -66,6 +69,8 @@ pub struct LiveText {
     pub language: String,
     /// Mean confidence of its words.
     pub confidence: f32,
+    /// Label of who says it, where that was asked for and could be told. The final result may know better.
+    pub speaker: Option<String>,
     /// Whether the speaker paused behind it.
     pub ends_utterance: bool,
 }

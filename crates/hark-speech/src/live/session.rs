@@ -8,14 +8,17 @@ use std::sync::{Arc, Mutex};
 
 use hark_api::{Segment, TranscriptionResult, Word};
 use hark_media::SAMPLE_RATE;
+use hark_speakers::Diarization;
 use hark_whisper::backend::Again;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use super::endpoint::Endpointer;
+use super::speakers::{Answer, LiveSpeakers, relabel};
 use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
 use crate::SpeechError;
 use crate::scheduler::{Lane, Reply, WindowRequest};
 use crate::segments::{ends_sentence, round, straighten};
+use crate::speakers::{assign, label, speakers_of};
 use crate::transcriber::Transcriber;
 use crate::vad::VadStream;
 
@@ -70,6 +73,13 @@ pub struct LiveSession {
     finished: bool,
     /// What was told, each with its text as decoded.
     told: Vec<(LiveText, String)>,
+    speakers: Option<LiveSpeakers>,
+    /// The speakers of told texts, as far as they are known.
+    spoke: Vec<Option<usize>>,
+    /// Events that wait for the speaker of a text: the first, and those behind it.
+    held: VecDeque<LiveEvent>,
+    /// Whether the speakers of the whole session have been asked for.
+    summing_up: bool,
     events: VecDeque<LiveEvent>,
     last_partial: String,
 }
@@ -106,6 +116,12 @@ impl LiveSession {
         let prompt = transcriber.prompt_of(options.hotwords.as_deref(), options.prompt.as_deref());
         let (sender, replies) = channel();
         let sender = Mutex::new(sender);
+        let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(wake);
+        let speakers = match &transcriber.voices {
+            _ if !options.speakers => None,
+            Some(voices) => Some(LiveSpeakers::start(voices, Arc::clone(&wake))?),
+            None => return Err(SpeechError::NoVoices),
+        };
         let reply_to: Reply = Arc::new(move |_, outcome| {
             // A session that is gone does not listen any more.
             let _ = sender.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(outcome);
@@ -142,6 +158,10 @@ impl LiveSession {
             finishing: false,
             finished: false,
             told: Vec::new(),
+            speakers,
+            spoke: Vec::new(),
+            held: VecDeque::new(),
+            summing_up: false,
             events: VecDeque::new(),
             last_partial: String::new(),
             transcriber: transcriber.clone(),
@@ -153,6 +173,9 @@ impl LiveSession {
         let mut probabilities = Vec::new();
         self.vad.push(samples, &mut probabilities);
         self.sound.extend_from_slice(samples);
+        if let Some(speakers) = &self.speakers {
+            speakers.push(samples);
+        }
         self.ends.push(&probabilities);
         self.forget_silence();
     }
@@ -172,19 +195,19 @@ impl LiveSession {
         self.finished && self.events.is_empty()
     }
 
-    /// Whether the engine is looking at the sound.
+    /// Whether the engine is looking at the sound, or a text waits for its speaker.
     pub fn is_busy(&self) -> bool {
-        self.pass.is_some()
+        self.pass.is_some() || !self.held.is_empty() || self.summing_up && !self.finished
     }
 
     /// Seconds of sound that came.
     pub fn heard(&self) -> f64 {
-        seconds(self.end())
+        seconds(self.last())
     }
 
     /// Seconds of sound that wait to be looked at for the first time: a sender may be asked to wait when they are many.
     pub fn backlog(&self) -> f64 {
-        if self.ends.is_open() { seconds(self.end().saturating_sub(self.looked_until.max(self.first))) } else { 0.0 }
+        if self.ends.is_open() { seconds(self.last().saturating_sub(self.looked_until.max(self.first))) } else { 0.0 }
     }
 
     /// What is new; starts the next look at the sound where one is due. Fails only if the engine is gone.
@@ -198,11 +221,77 @@ impl LiveSession {
         if self.pass.is_none() && !self.finished {
             self.next_pass();
         }
+        while let Some(answer) = self.speakers.as_ref().and_then(LiveSpeakers::answer) {
+            self.hear(answer);
+        }
         Ok(self.events.drain(..).collect())
     }
 
+    /// Takes what the listener to the voices says.
+    fn hear(&mut self, answer: Answer) {
+        match answer {
+            Answer::Speaker(speaker) => self.tell_held(speaker),
+            Answer::Whole(heard) => {
+                self.speakers = None;
+                self.end(Some(&heard));
+            }
+            Answer::Gone => {
+                self.speakers = None;
+                while !self.held.is_empty() {
+                    self.tell_held(None);
+                }
+                if self.summing_up && !self.finished {
+                    self.end(None);
+                }
+            }
+        }
+    }
+
+    /// Tells the first text that waited for its speaker, and what waited behind it.
+    fn tell_held(&mut self, speaker: Option<usize>) {
+        let Some(LiveEvent::Text(mut text)) = self.held.pop_front() else { return };
+        text.speaker = speaker.map(label);
+        if let Some((told, _)) = self.told.get_mut(self.spoke.len()) {
+            told.speaker.clone_from(&text.speaker);
+        }
+        self.spoke.push(speaker);
+        self.events.push_back(LiveEvent::Text(text));
+        let next = self.held.iter().position(|event| matches!(event, LiveEvent::Text(_)));
+        self.events.extend(self.held.drain(..next.unwrap_or(self.held.len())));
+    }
+
+    /// Tells an event behind those before it.
+    fn tell(&mut self, event: LiveEvent) {
+        match (&self.speakers, &event) {
+            (Some(speakers), LiveEvent::Text(text)) => {
+                speakers.ask(samples(text.start), samples(text.end));
+                self.held.push_back(event);
+            }
+            _ if self.held.is_empty() => self.events.push_back(event),
+            _ => self.held.push_back(event),
+        }
+    }
+
+    /// The session is over.
+    fn end(&mut self, heard: Option<&Diarization>) {
+        let mut result = self.so_far();
+        if let Some(heard) = heard.filter(|heard| !heard.turns.is_empty()) {
+            let words = self
+                .told
+                .iter()
+                .zip(&self.spoke)
+                .flat_map(|((text, _), speaker)| std::iter::repeat_n(*speaker, text.words.len()));
+            let words: Vec<Option<usize>> = words.collect();
+            result.segments = assign(result.segments, heard);
+            relabel(&mut result.segments, &words);
+            result.speakers = speakers_of(&result.segments);
+        }
+        self.finished = true;
+        self.events.push_back(LiveEvent::Final(Box::new(result)));
+    }
+
     /// The sample after the last that came.
-    fn end(&self) -> u64 {
+    fn last(&self) -> u64 {
         self.first + self.sound.len() as u64
     }
 
@@ -211,7 +300,7 @@ impl LiveSession {
         if self.ends.is_open() || self.pass.is_some() {
             return;
         }
-        let keep_from = self.ends.began().min(self.end()).saturating_sub(LEAD);
+        let keep_from = self.ends.began().min(self.last()).saturating_sub(LEAD);
         if self.settled.is_empty() {
             self.drop_until(keep_from);
         } else if self.ends.silence() >= samples(self.policy.longest_pause) {
@@ -228,13 +317,16 @@ impl LiveSession {
 
     /// Starts a pass if one is due, or ends an utterance or the session that needs none.
     fn next_pass(&mut self) {
-        let end = self.end();
+        let end = self.last();
         if !self.ends.is_open() {
             self.flushing = false;
-            if self.finishing {
+            if self.finishing && !self.summing_up {
                 self.tell_settled(true);
-                self.finished = true;
-                self.events.push_back(LiveEvent::Final(Box::new(self.so_far())));
+                self.summing_up = true;
+                match &self.speakers {
+                    Some(speakers) => speakers.finish(),
+                    None => self.end(None),
+                }
             }
             return;
         }
@@ -299,7 +391,7 @@ impl LiveSession {
 
     fn absorb(&mut self, outcome: Outcome) {
         let Some(pass) = self.pass.take() else { return };
-        self.took = seconds(self.end() - pass.samples.1);
+        self.took = seconds(self.last() - pass.samples.1);
         self.looked_until = pass.samples.1;
         let Outcome::Decoded(decoded) = outcome else { return };
         if self.language.is_none() && (decoded.language_probability >= SURE || pass.is_last) && !decoded.text.is_empty()
@@ -393,7 +485,7 @@ impl LiveSession {
         self.tell_settled(true);
         self.tell_partial();
         if self.flushing || self.finishing {
-            self.cut(self.end(), self.settled.len());
+            self.cut(self.last(), self.settled.len());
         }
         self.ends.close();
         self.flushing = false;
@@ -470,13 +562,14 @@ impl LiveSession {
             confidence: words.iter().map(|word| word.confidence).sum::<f32>() / words.len().max(1) as f32,
             words,
             language: self.language.clone().unwrap_or_default(),
+            speaker: None,
             ends_utterance: everything,
         };
         self.told_words += count;
         // Punctuation that comes after its word was told is too late.
         if text.text.chars().any(char::is_alphanumeric) {
             self.told.push((text.clone(), raw));
-            self.events.push_back(LiveEvent::Text(text));
+            self.tell(LiveEvent::Text(text));
         }
     }
 
@@ -489,7 +582,7 @@ impl LiveSession {
         }
         let start = words().next().map_or(seconds(self.looked_until), |word| word.start);
         self.last_partial.clone_from(&text);
-        self.events.push_back(LiveEvent::Partial { text, start: round(start) });
+        self.tell(LiveEvent::Partial { text, start: round(start) });
     }
 
     /// Everything that was told so far, as a transcript: texts joined to segments that end where an utterance or a sentence
@@ -498,7 +591,7 @@ impl LiveSession {
         let mut segments: Vec<Segment> = Vec::new();
         let mut goes_on = false;
         for (text, raw) in &self.told {
-            match segments.last_mut().filter(|_| goes_on) {
+            match segments.last_mut().filter(|segment| goes_on && segment.speaker == text.speaker) {
                 Some(segment) => {
                     segment.text.push_str(raw);
                     segment.end = text.end;
@@ -508,6 +601,7 @@ impl LiveSession {
                     start: text.start,
                     end: text.end,
                     text: raw.trim_start().to_owned(),
+                    speaker: text.speaker.clone(),
                     words: text.words.clone(),
                     ..Segment::default()
                 }),
@@ -524,8 +618,8 @@ impl LiveSession {
             text: segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
             language: self.language.clone().unwrap_or_default(),
             duration: round(self.heard()),
+            speakers: speakers_of(&segments),
             segments,
-            speakers: Vec::new(),
             model: self.transcriber.model_name.to_string(),
         }
     }
