@@ -21,8 +21,9 @@ pub struct OnlineOptions {
 
 impl Default for OnlineOptions {
     fn default() -> Self {
-        // Chosen on built conversations with the centred embeddings: see docs/speakers.md.
-        OnlineOptions { same: 0.20, learn: 0.30, confirm: 2, most: 20 }
+        // The best of a few tried on the 40 built conversations of `tuning`: 95.3 % of the pieces under the right label
+        // while they come, the number of voices right in 29, too large in the others. The end mends it.
+        OnlineOptions { same: 0.20, learn: 0.35, confirm: 2, most: 20 }
     }
 }
 

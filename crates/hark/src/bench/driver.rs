@@ -128,6 +128,8 @@ fn serve(engine: &dyn Engine, requests: impl BufRead, answers: impl Write + Send
                         segments: heard.segments,
                         words: heard.words,
                         peak_rss: super::process::memory_of(std::process::id(), "VmHWM:").unwrap_or(0),
+                        turns: Vec::new(),
+                        spoken_words: Vec::new(),
                     }),
                     Err(error) => Outcome::Failed { error },
                 };

@@ -35,6 +35,20 @@ pub enum BenchError {
         /// Where it was looked for.
         place: PathBuf,
     },
+    /// Nothing to tell apart.
+    #[error("no conversations in {place}; build them with bench/conversations.py, or name WAV files with RTTM beside them with --audio", place = place.display())]
+    NoConversations {
+        /// Where they were looked for.
+        place: PathBuf,
+    },
+    /// A reference of turns with a line that is none.
+    #[error("{path}: expected SPEAKER <file> <channel> <start> <length> <NA> <NA> <voice>, found \"{line}\"", path = path.display())]
+    Rttm {
+        /// Which.
+        path: PathBuf,
+        /// The line.
+        line: String,
+    },
     /// The model is not on this machine.
     #[error("model {model} is not installed in {folder}; fetch it with: hark models pull {model}", folder = folder.display())]
     NoModel {

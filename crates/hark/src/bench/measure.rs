@@ -118,6 +118,7 @@ fn warm_up(
             audio: audio.to_string_lossy().into_owned(),
             language: language.to_owned(),
             interactive: false,
+            speakers: None,
         })?;
     }
     Ok(())
@@ -136,6 +137,7 @@ fn one_round(entry: &mut Running, recordings: &[Recording], language: &str, seco
             audio,
             language: language.to_owned(),
             interactive: false,
+            speakers: None,
         })?;
         spent += done.seconds;
         entry.words += done.words;

@@ -4,6 +4,7 @@
 //! business: how anything is transcribed; it only starts systems, asks them and watches the clock and the memory.
 
 mod audio;
+mod diarize;
 mod driver;
 mod english;
 mod error;
@@ -45,9 +46,14 @@ enum BenchCommand {
     Service(service::ServiceArgs),
     /// How late words come while people speak, in one session and in many
     Live(live::LiveArgs),
+    /// Who spoke when, by Hark and the peers on this machine, against references
+    Diarize(diarize::DiarizeArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
+    /// The same for who spoke when
+    #[command(hide = true)]
+    DiarizeDriver(diarize::DiarizeDriverArgs),
 }
 
 /// Runs `hark bench` with the arguments that follow it.
@@ -58,7 +64,9 @@ pub fn run(args: Vec<String>) -> Result<(), CliError> {
         BenchCommand::Kernels(args) => kernels::run(&args),
         BenchCommand::Service(args) => service::run(&args),
         BenchCommand::Live(args) => live::run(&args),
+        BenchCommand::Diarize(args) => diarize::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
+        BenchCommand::DiarizeDriver(args) => diarize::run_driver(&args),
     };
     done.map_err(|error| CliError::Failed(error.to_string()))
 }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn request(id: u64) -> Request {
-        Request { id, audio: "a.wav".into(), language: "en".into(), interactive: false }
+        Request { id, audio: "a.wav".into(), language: "en".into(), interactive: false, speakers: None }
     }
 
     #[test]

@@ -37,6 +37,9 @@ pub struct Request {
     /// True for a short clip that someone waits for, false for bulk work. The peers know no such thing.
     #[serde(default)]
     pub interactive: bool,
+    /// How many people speak, where a system that tells them apart is to know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speakers: Option<usize>,
 }
 
 /// What became of one request.
@@ -79,6 +82,12 @@ pub struct Done {
     /// The driver's own high-water mark in bytes; used where the parent can't read it.
     #[serde(default)]
     pub peak_rss: u64,
+    /// Start, end and speaker of each turn, where it was asked who spoke when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<(f64, f64, String)>,
+    /// Start, end and speaker of each word, where that was asked too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spoken_words: Vec<(f64, f64, String)>,
 }
 
 /// Reads one line of the protocol, naming the system that broke it.
@@ -124,7 +133,8 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read_back() {
-        let request = Request { id: 9, audio: "a \"b\".wav".into(), language: "en".into(), interactive: true };
+        let request =
+            Request { id: 9, audio: "a \"b\".wav".into(), language: "en".into(), interactive: true, speakers: Some(3) };
         assert_eq!(parse::<Request>("self", &serde_json::to_string(&request).unwrap()).unwrap(), request);
         let answer = Answer { id: 9, outcome: Outcome::Failed { error: "x".into() } };
         assert_eq!(parse::<Answer>("self", &serde_json::to_string(&answer).unwrap()).unwrap(), answer);

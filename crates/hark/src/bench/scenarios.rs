@@ -348,7 +348,13 @@ fn start(mut system: System, scratch: &Scratch) -> Result<Process, BenchError> {
 }
 
 fn request(id: u64, audio: &Path, language: &str, interactive: bool) -> Request {
-    Request { id, audio: audio.to_string_lossy().into_owned(), language: language.to_owned(), interactive }
+    Request {
+        id,
+        audio: audio.to_string_lossy().into_owned(),
+        language: language.to_owned(),
+        interactive,
+        speakers: None,
+    }
 }
 
 fn spread(rounds: Vec<f64>) -> Result<Spread, BenchError> {

@@ -254,7 +254,8 @@ fn instruction_limits(isa: Isa) -> Vec<(&'static str, &'static str)> {
     vec![("MKL_ENABLE_INSTRUCTIONS", mkl), ("ONEDNN_MAX_CPU_ISA", onednn)]
 }
 
-fn package_folder(venv: &Path, package: &str) -> bool {
+/// Whether a virtual environment has a package.
+pub fn package_folder(venv: &Path, package: &str) -> bool {
     let Ok(versions) = std::fs::read_dir(venv.join("lib")) else {
         return false;
     };

@@ -1,0 +1,136 @@
+//! Hark's side of the line protocol for `hark bench diarize`, in a process of its own as the peers are.
+
+use std::{
+    io::{BufRead, Write},
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
+
+use hark_media::Source;
+use hark_speakers::{Compute, Diarizer, Embedder, Isa, SAMPLE_RATE, Segmenter, Turn, speaker_of};
+use hark_speech::{LoadOptions, Transcriber};
+
+use super::super::{
+    BenchError, audio,
+    protocol::{self, Answer, Done, Outcome, Ready, Request},
+    systems,
+};
+use crate::models::VAD_MODEL;
+
+/// The networks' names in the models folder.
+const SEGMENTATION: &str = "pyannote-segmentation-3";
+const EMBEDDING: &str = "campplus-zh-en";
+
+/// What the driver is told on its command line.
+#[derive(Debug, clap::Args)]
+pub struct DiarizeDriverArgs {
+    /// Threads to use; all cores without it
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Kernels to use; the machine's best without it
+    #[arg(long)]
+    isa: Option<Isa>,
+    /// Also transcribe with this model and tell who said each word
+    #[arg(long, value_name = "MODEL")]
+    words: Option<String>,
+}
+
+/// What hears: the networks, and a transcriber where words are asked for.
+struct Hark {
+    networks: (Segmenter, Embedder),
+    transcriber: Option<Transcriber>,
+}
+
+/// Loads the networks, then answers requests from standard input until it ends.
+pub fn run(args: &DiarizeDriverArgs) -> Result<(), BenchError> {
+    let started = Instant::now();
+    let mut out = std::io::stdout();
+    let mut write =
+        |line: String| out.write_all((line + "\n").as_bytes()).and_then(|()| out.flush()).map_err(BenchError::Pipe);
+    let isa = args.isa.unwrap_or_else(Isa::best);
+    let mut hark = match load(args, isa) {
+        Ok(hark) => hark,
+        Err(error) => return write(json(&Ready::Failed { error: error.to_string() })?),
+    };
+    let version = format!("hark {}, {}", env!("CARGO_PKG_VERSION"), isa.name());
+    write(json(&Ready::Loaded { load_seconds: started.elapsed().as_secs_f64(), version })?)?;
+    for line in std::io::stdin().lock().lines() {
+        let request: Request = protocol::parse("the benchmark", &line.map_err(BenchError::Pipe)?)?;
+        let outcome = match diarize(&mut hark, &request) {
+            Ok(done) => Outcome::Done(done),
+            Err(error) => Outcome::Failed { error: error.to_string() },
+        };
+        write(json(&Answer { id: request.id, outcome })?)?;
+    }
+    Ok(())
+}
+
+fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
+    let failed = |error: hark_speakers::SpeakersError| BenchError::System {
+        system: "hark".to_owned(),
+        error: error.to_string(),
+    };
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let compute = Arc::new(Compute::new(threads, isa));
+    let networks = (
+        Segmenter::load(&systems::installed(SEGMENTATION)?, &compute).map_err(failed)?,
+        Embedder::load(&systems::installed(EMBEDDING)?, &compute).map_err(failed)?,
+    );
+    let transcriber = match &args.words {
+        Some(model) => {
+            let options = LoadOptions {
+                threads: Some(threads),
+                isa: args.isa,
+                ..LoadOptions::new(systems::installed(model)?, systems::installed(VAD_MODEL)?)
+            };
+            Some(Transcriber::load(&options).map_err(|error| speech_failed(&error))?)
+        }
+        None => None,
+    };
+    Ok(Hark { networks, transcriber })
+}
+
+fn speech_failed(error: &hark_speech::SpeechError) -> BenchError {
+    BenchError::System { system: "hark".to_owned(), error: error.to_string() }
+}
+
+/// Each word of a recording with its speaker.
+fn spoken_words(transcriber: &Transcriber, audio: &str, turns: &[Turn]) -> Result<Vec<(f64, f64, String)>, BenchError> {
+    let wanted = hark_speech::Request { words: true, ..hark_speech::Request::default() };
+    let heard = transcriber
+        .transcribe(Source::Path(audio.into()), &wanted, &mut |_| {})
+        .map_err(|error| speech_failed(&error))?;
+    let words = heard.result.segments.iter().flat_map(|segment| &segment.words);
+    let named =
+        |word: &hark_api::Word| Some((word.start, word.end, speaker_of(turns, word.start, word.end)?.to_string()));
+    Ok(words.filter_map(named).collect())
+}
+
+fn diarize(hark: &mut Hark, request: &Request) -> Result<Done, BenchError> {
+    let started = Instant::now();
+    let samples = audio::samples_of(Path::new(&request.audio))?;
+    let mut diarizer = Diarizer::new(&mut hark.networks);
+    samples.chunks(SAMPLE_RATE).for_each(|samples| diarizer.push(samples));
+    let told = diarizer.finish(request.speakers);
+    let turns: Vec<(f64, f64, String)> =
+        told.turns.iter().map(|turn| (turn.start, turn.end, turn.speaker.to_string())).collect();
+    let seconds = started.elapsed().as_secs_f64();
+    let spoken_words = match &hark.transcriber {
+        Some(transcriber) => spoken_words(transcriber, &request.audio, &told.exclusive)?,
+        None => Vec::new(),
+    };
+    Ok(Done {
+        text: String::new(),
+        seconds,
+        segments: turns.len(),
+        words: 0,
+        peak_rss: super::super::process::memory_of(std::process::id(), "VmHWM:").unwrap_or(0),
+        turns,
+        spoken_words,
+    })
+}
+
+fn json(message: &impl serde::Serialize) -> Result<String, BenchError> {
+    serde_json::to_string(message).map_err(BenchError::Json)
+}
