@@ -11,10 +11,8 @@ use crate::error::Failure;
 use crate::middleware::Caller;
 use crate::probe;
 
-/// A hold whose process died is released after this long…
-const KEEP: Duration = Duration::from_secs(900);
-/// …and a session that goes on says so this often.
-const RENEW: Duration = Duration::from_secs(300);
+/// A session says that it goes on when this part of its hold's time is over.
+const RENEW_AFTER: f64 = 1.0 / 3.0;
 
 /// The account of one session: credits held ahead, minutes counted as they begin.
 pub(crate) struct Bill {
@@ -36,7 +34,7 @@ impl Bill {
             Bill { app: app.clone(), caller: caller.clone(), reference, held: 0, counted: 0, renewed: Instant::now() };
         match caller {
             Caller::Account(identity) => {
-                let held = app.store.hold(identity.account(), &bill.reference, 1, KEEP).await;
+                let held = app.store.hold(identity.account(), &bill.reference, 1, bill.keep()).await;
                 held.map_err(|error| bill.refused(error))?;
                 bill.held = 1;
             }
@@ -71,7 +69,7 @@ impl Bill {
                 let (account, key) = (identity.account(), identity.key());
                 if minutes > self.held {
                     let missing = minutes - self.held;
-                    let held = self.app.store.extend_hold(account, &self.reference, missing, KEEP).await;
+                    let held = self.app.store.extend_hold(account, &self.reference, missing, self.keep()).await;
                     held.map_err(|error| self.refused(error))?;
                     (self.held, self.renewed) = (minutes, Instant::now());
                 }
@@ -94,11 +92,11 @@ impl Bill {
     /// Keeps the hold of a session in which little is said.
     pub(crate) async fn renew(&mut self) {
         let Caller::Account(identity) = &self.caller else { return };
-        if self.renewed.elapsed() < RENEW {
+        if self.renewed.elapsed() < self.keep().mul_f64(RENEW_AFTER) {
             return;
         }
         self.renewed = Instant::now();
-        if let Err(error) = self.app.store.extend_hold(identity.account(), &self.reference, 0, KEEP).await {
+        if let Err(error) = self.app.store.extend_hold(identity.account(), &self.reference, 0, self.keep()).await {
             tracing::warn!(%error, "the hold of a live session can't be kept");
         }
     }
@@ -130,6 +128,11 @@ impl Bill {
             saved => saved,
         };
         saved.map(|(id, _)| Some(id)).map_err(|error| self.refused(error))
+    }
+
+    /// How long a hold outlives its process.
+    fn keep(&self) -> Duration {
+        self.app.config.stream.hold.duration()
     }
 
     fn refused(&self, error: hark_store::Error) -> Failure {

@@ -25,10 +25,8 @@ use serde::Deserialize;
 
 use crate::config::Seconds;
 
-/// How often the other end is asked whether it is still there…
-const PING_EVERY: Duration = Duration::from_secs(15);
-/// …and how long it may say nothing at all.
-const GONE_AFTER: Duration = Duration::from_secs(45);
+/// Pings without any answer after which the other end is gone.
+const UNANSWERED_PINGS: u32 = 3;
 /// Without sound for so long, what was said is finished: the sender's own voice detection may have closed the line.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Seconds of sound that may wait for the engine before the sender must wait, too.
@@ -50,6 +48,10 @@ pub struct StreamLimits {
     pub first_message: Seconds,
     /// Seconds for which a session whose connection broke can be gone on with.
     pub resume: Seconds,
+    /// Seconds after which the other end is asked whether it is still there; it is gone when it says nothing three times.
+    pub ping: Seconds,
+    /// Seconds after which the credits of a session whose process died are free again; one that lives says so in time.
+    pub hold: Seconds,
 }
 
 impl Default for StreamLimits {
@@ -60,6 +62,8 @@ impl Default for StreamLimits {
             idle: Seconds(60.0),
             first_message: Seconds(10.0),
             resume: Seconds(120.0),
+            ping: Seconds(15.0),
+            hold: Seconds(900.0),
         }
     }
 }

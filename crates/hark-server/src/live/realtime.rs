@@ -38,6 +38,8 @@ pub(crate) struct Realtime {
 /// A stretch of speech.
 struct Item {
     id: String,
+    /// Seconds from the beginning of the session.
+    start: f64,
     transcript: String,
 }
 
@@ -55,6 +57,19 @@ impl Encoding {
             Encoding::MuLaw | Encoding::ALaw => 8_000,
         }
     }
+}
+
+/// An item of the conversation, as clients know them.
+fn message(item: &Item, status: &str) -> Value {
+    let transcript = Some(&item.transcript).filter(|transcript| !transcript.is_empty());
+    json!({
+        "id": item.id,
+        "object": "realtime.item",
+        "type": "message",
+        "status": status,
+        "role": "user",
+        "content": [{"type": "input_audio", "transcript": transcript}],
+    })
 }
 
 impl Realtime {
@@ -150,16 +165,20 @@ impl Realtime {
     /// Ends the stretch of speech, if there is one with words.
     pub(crate) fn complete(&mut self, end: f64) -> Vec<String> {
         let Some(item) = self.item.take_if(|item| !item.transcript.is_empty()) else { return Vec::new() };
-        let (id, previous) = (item.id.clone(), self.before.replace(item.id));
-        let milliseconds = (end * 1000.0) as u64;
-        vec![
+        let previous = self.before.replace(item.id.clone());
+        let (id, milliseconds) = (item.id.as_str(), (end * 1000.0) as u64);
+        let mut events = vec![
             told("input_audio_buffer.speech_stopped", json!({"audio_end_ms": milliseconds, "item_id": id})),
             told("input_audio_buffer.committed", json!({"previous_item_id": previous, "item_id": id})),
-            told(
-                "conversation.item.input_audio_transcription.completed",
-                json!({"item_id": id, "content_index": 0, "transcript": item.transcript}),
-            ),
-        ]
+        ];
+        if !self.is_beta {
+            let fields = json!({"previous_item_id": previous, "item": message(&item, "completed")});
+            events.push(told("conversation.item.done", fields));
+        }
+        let usage = json!({"type": "duration", "seconds": (end - item.start).max(0.0)});
+        let fields = json!({"item_id": id, "content_index": 0, "transcript": item.transcript, "usage": usage});
+        events.push(told("conversation.item.input_audio_transcription.completed", fields));
+        events
     }
 
     /// An error event; the one of the client's that it answers, where there is one.
@@ -174,9 +193,15 @@ impl Realtime {
             return Vec::new();
         }
         let id = format!("item_{}", &random::id()[..20]);
-        self.item = Some(Item { id: id.clone(), transcript: String::new() });
+        let item = self.item.insert(Item { id: id.clone(), start, transcript: String::new() });
+        // A client should know the item before its first words.
+        let what = if self.is_beta { "conversation.item.created" } else { "conversation.item.added" };
+        let fields = json!({"previous_item_id": self.before, "item": message(item, "in_progress")});
         let milliseconds = (start * 1000.0) as u64;
-        vec![told("input_audio_buffer.speech_started", json!({"audio_start_ms": milliseconds, "item_id": id}))]
+        vec![
+            told("input_audio_buffer.speech_started", json!({"audio_start_ms": milliseconds, "item_id": id})),
+            told(what, fields),
+        ]
     }
 
     fn about_session(&self, what: &str) -> String {

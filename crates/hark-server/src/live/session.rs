@@ -18,7 +18,7 @@ use super::message;
 use super::outbox::Outbox;
 use super::registry::{Registration, Streams};
 use super::socket::{Connection, Incoming, Line, refuse};
-use super::{FINISH_WITHIN, GONE_AFTER, MOST_BACKLOG, PAUSE, PING_EVERY};
+use super::{FINISH_WITHIN, MOST_BACKLOG, PAUSE, UNANSWERED_PINGS};
 use crate::app::App;
 use crate::engine::Work;
 use crate::error::Failure;
@@ -234,10 +234,12 @@ impl Session {
             let is_over = broken.elapsed() >= self.app.config.stream.resume.duration();
             return if is_over { self.end(None).await } else { None };
         }
-        if line.as_ref().is_some_and(|line| line.is_writer_done() || line.heard.elapsed() >= GONE_AFTER) {
+        let ping = self.app.config.stream.ping.duration();
+        let gone_after = ping * UNANSWERED_PINGS;
+        if line.as_ref().is_some_and(|line| line.is_writer_done() || line.heard.elapsed() >= gone_after) {
             return self.detach(line).await;
         }
-        if self.times.ping.elapsed() >= PING_EVERY {
+        if self.times.ping.elapsed() >= ping {
             self.times.ping = Instant::now();
             self.outbox.ping();
             self.bill.renew().await;

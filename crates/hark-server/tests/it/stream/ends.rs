@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::SinkExt as _;
+use futures_util::{SinkExt as _, StreamExt as _};
 use hark_server::{Config, Seconds, StreamLimits};
 use hark_store::{Plan, TranscriptPage};
 use serde_json::json as value;
@@ -133,11 +133,11 @@ async fn a_server_that_goes_down_tells_and_stores_what_was_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_hundred_connections_opened_and_dropped_leave_nothing_behind() {
+async fn a_thousand_connections_opened_and_dropped_leave_nothing_behind() {
     let server = live_server(resumable(0.2)).await;
     let client = server.account(Plan::Pro).await;
     let nobody = server.anonymous();
-    for round in 0..100 {
+    for round in 0..334 {
         // One that says nothing, one that only configures, one that sends a little.
         let _silent = Talker::connect(&nobody, "").await.unwrap();
         let mut configured = Talker::connect(&client, "").await.unwrap();
@@ -158,7 +158,52 @@ async fn three_hundred_connections_opened_and_dropped_leave_nothing_behind() {
     talker.say(value!({"action": "stop"})).await;
     assert_eq!(talker.rest().await.1, 1000);
     let kept = kept(&server, &client).await.total;
-    assert!(kept <= 10, "{kept}");
+    assert!(kept <= 34, "{kept}");
     assert_eq!(client.credits(&server).await, 600 - kept);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pings_are_sent_and_answered_and_who_answers_none_is_gone() {
+    let stream = StreamLimits { ping: Seconds(0.4), ..StreamLimits::default() };
+    let server = live_server(Config { stream, ..resumable(0.2) }).await;
+    let client = server.account(Plan::Pro).await;
+    // A client's own ping comes back with what it carried.
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.socket.send(Message::Ping(vec![1, 2, 3].into())).await.unwrap();
+    let (mut asked, mut answered) = (0, false);
+    while asked < 5 {
+        match talker.socket.next().await.unwrap().unwrap() {
+            // Reading it answers it: the library does.
+            Message::Ping(_) => asked += 1,
+            Message::Pong(carried) => answered |= carried.as_ref() == [1, 2, 3],
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(answered, "the ping was not answered");
+    assert_eq!(gauge(&server, "hark_streams ").await, 1, "who answers stays, though it says nothing");
+    // One that reads nothing answers no ping.
+    eventually("the silent client to be taken for gone", async || {
+        (gauge(&server, "hark_streams ").await == 0).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_credits_of_a_long_silence_stay_held_until_they_are_charged() {
+    let stream = StreamLimits { ping: Seconds(0.2), hold: Seconds(2.0), ..StreamLimits::default() };
+    let server = live_server(Config { stream, ..config() }).await;
+    let client = server.account(Plan::Pro).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&silence(0.5), 2730).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(5);
+    while tokio::time::timeout_at(until, talker.socket.next()).await.is_ok() {
+        server.store.release_expired_holds().await.unwrap();
+    }
+    talker.say(value!({"action": "stop"})).await;
+    let (messages, code) = talker.rest().await;
+    assert_eq!(code, 1000, "{messages:?}");
+    assert_eq!(client.credits(&server).await, 599, "a hold that ran out would have been charged to nobody");
     server.stop().await;
 }

@@ -71,7 +71,7 @@ async fn a_realtime_client_gets_deltas_and_completed_items_and_its_session_is_st
         talker.say(value!({"type": "input_audio_buffer.append", "audio": base64(piece)})).await;
     }
     talker.say(value!({"type": "input_audio_buffer.commit"})).await;
-    let (mut deltas, mut transcripts, mut kinds) = (String::new(), String::new(), Vec::new());
+    let (mut deltas, mut transcripts, mut kinds, mut items) = (String::new(), String::new(), Vec::new(), Vec::new());
     while !is_sentence(&transcripts) {
         let event = talker.message().await;
         kinds.push(kind(&event).to_owned());
@@ -80,7 +80,14 @@ async fn a_realtime_client_gets_deltas_and_completed_items_and_its_session_is_st
             "conversation.item.input_audio_transcription.completed" => {
                 transcripts.push_str(event["transcript"].as_str().unwrap());
                 assert!(event["item_id"].as_str().unwrap().starts_with("item_"));
+                assert_eq!(event["usage"]["type"], "duration");
+                assert!(event["usage"]["seconds"].as_f64().unwrap() > 0.5, "{event}");
             }
+            "conversation.item.added" => {
+                assert_eq!((&event["item"]["role"], &event["item"]["type"]), (&value!("user"), &value!("message")));
+                items.push(event["item"]["id"].clone());
+            }
+            "conversation.item.done" => assert_eq!(items.last(), Some(&event["item"]["id"]), "it was added before"),
             "error" => panic!("{event}"),
             _ => {}
         }
@@ -89,6 +96,7 @@ async fn a_realtime_client_gets_deltas_and_completed_items_and_its_session_is_st
     for needed in ["speech_started", "speech_stopped", "committed"] {
         assert!(kinds.contains(&format!("input_audio_buffer.{needed}")), "{kinds:?}");
     }
+    assert!(kinds.contains(&"conversation.item.done".to_owned()), "{kinds:?}");
     talker.socket.send(Message::Close(None)).await.unwrap();
     while talker.socket.next().await.is_some_and(|message| message.is_ok()) {}
     eventually("the session to be stored", async || {
