@@ -5,10 +5,12 @@
 pub struct LivePolicy {
     /// New sound before the next pass, at least; more when more came during the last one.
     pub interval: f64,
-    /// A word is settled when it ends this long before the end of the sound…
-    pub hold: f64,
-    /// …or this long, without having been heard by the pass before.
-    pub sure_hold: f64,
+    /// A word should be told this long after its end: the later it is settled, the more of what follows it was heard…
+    pub tell_within: f64,
+    /// …so it is settled when it ends at least this long before the end of the sound, where passes are slow…
+    pub least_hold: f64,
+    /// …and at most this long, where they are quick.
+    pub most_hold: f64,
     /// Silence that ends an utterance.
     pub end_silence: f64,
     /// A longer silence parts what was said before from what comes: until then they are looked at together.
@@ -17,8 +19,6 @@ pub struct LivePolicy {
     pub trim_from: f64,
     /// …and from this one on at any settled word.
     pub trim_anywhere_from: f64,
-    /// Settled words wait this long for the end of their phrase.
-    pub phrase_wait: f64,
     /// Most tokens of the text before that a pass is told.
     pub most_prompt: usize,
     /// Hypotheses followed.
@@ -33,13 +33,13 @@ impl Default for LivePolicy {
     fn default() -> Self {
         LivePolicy {
             interval: 0.4,
-            hold: 1.2,
-            sure_hold: 1.8,
+            tell_within: 2.3,
+            least_hold: 1.2,
+            most_hold: 2.0,
             end_silence: 0.6,
             longest_pause: 3.0,
             trim_from: 20.0,
             trim_anywhere_from: 25.0,
-            phrase_wait: 0.0,
             most_prompt: 60,
             beam: 5,
             encode_back: 2.0,

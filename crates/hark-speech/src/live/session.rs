@@ -421,17 +421,16 @@ impl LiveSession {
     fn settle(&mut self, pass: &Pass, decoded: &Decoded) {
         let words = self.new_words(pass, decoded);
         let end = seconds(pass.samples.1);
-        let before = std::mem::replace(&mut self.loose, words);
-        let mut count = 0;
-        for (index, word) in self.loose.iter().enumerate() {
-            let heard_twice = before.get(index).is_some_and(|other| other.tokens == word.tokens);
-            let behind = end - word.end;
-            let sure = behind >= self.policy.sure_hold || heard_twice && behind >= self.policy.hold;
+        self.loose = words;
+        // A word waits for the pass that finds it far enough behind, and for the time that the pass takes.
+        let policy = &self.policy;
+        let waits = policy.interval.max(self.took) + self.took;
+        let hold = (policy.tell_within - waits).clamp(policy.least_hold, policy.most_hold);
+        let is_sure = |word: &TimedWord| end - word.end >= hold;
+        let mut count = self.loose.iter().take_while(|word| is_sure(word)).count();
+        if count == self.loose.len() && !pass.is_last {
             // What ends the text so far may yet be another word's beginning.
-            if !sure || index + 1 == self.loose.len() && !pass.is_last {
-                break;
-            }
-            count = index + 1;
+            count = count.saturating_sub(1);
         }
         self.settled.extend(self.loose.drain(..count));
     }
@@ -529,17 +528,9 @@ impl LiveSession {
         }
     }
 
-    /// Tells settled words: whole sentences, or whatever has waited long enough, or everything.
-    fn tell_settled(&mut self, everything: bool) {
-        let waiting = &self.settled[self.told_words..];
-        let Some(first) = waiting.first() else { return };
-        let waited = seconds(self.looked_until) - first.end;
-        let count = if everything || waited >= self.policy.sure_hold + self.policy.phrase_wait {
-            waiting.len()
-        } else {
-            waiting.iter().rposition(|word| ends_sentence(&word.text)).map_or(0, |last| last + 1)
-        };
-        let told = &waiting[..count];
+    /// Tells the settled words; `ends_utterance` where the speaker paused behind them.
+    fn tell_settled(&mut self, ends_utterance: bool) {
+        let told = &self.settled[self.told_words..];
         let (Some(first), Some(last)) = (told.first(), told.last()) else { return };
         let raw: String = told.iter().map(|word| word.text.as_str()).collect();
         let mut words: Vec<Word> = Vec::new();
@@ -563,9 +554,9 @@ impl LiveSession {
             words,
             language: self.language.clone().unwrap_or_default(),
             speaker: None,
-            ends_utterance: everything,
+            ends_utterance,
         };
-        self.told_words += count;
+        self.told_words = self.settled.len();
         // Punctuation that comes after its word was told is too late.
         if text.text.chars().any(char::is_alphanumeric) {
             self.told.push((text.clone(), raw));
