@@ -7,7 +7,7 @@ use hark_api::Word;
 use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
-use crate::transcript::{self, Transcript, name_place, title_place};
+use crate::transcript::{self, Transcript, title_place};
 use crate::{Store, random, segment};
 
 /// What to change of a transcript; what is `None` or empty stays.
@@ -71,12 +71,11 @@ impl Store {
                 let named = || names.iter().find(|(_, name)| *name == speaker).map(|(label, _)| label);
                 let label = labels.iter().find(|label| *label == speaker).or_else(named);
                 let label = label.ok_or(Error::NotFound("speaker"))?;
-                tx.execute("DELETE FROM speaker_names WHERE transcript_id = $1 AND label = $2", args![id, label])
-                    .await?;
-                if !name.is_empty() {
-                    let sealed = sealer.seal(&name_place(id, label), name.as_bytes())?;
-                    let sql = "INSERT INTO speaker_names (transcript_id, label, name) VALUES ($1, $2, $3)";
-                    tx.execute(sql, args![id, label, &sealed]).await?;
+                if name.is_empty() {
+                    let sql = "DELETE FROM speaker_names WHERE transcript_id = $1 AND label = $2";
+                    tx.execute(sql, args![id, label]).await?;
+                } else {
+                    transcript::write_name(&mut tx, &sealer, id, label, name).await?;
                 }
             }
         }

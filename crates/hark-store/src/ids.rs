@@ -44,6 +44,8 @@ id! {
     WebhookId,
     /// A private cloud instance.
     InstanceId,
+    /// A voice that an account knows.
+    VoiceprintId,
 }
 
 /// Whom a job counts for: limits and turns in the queue are per owner.

@@ -1,4 +1,4 @@
-//! What the service keeps: accounts, keys, credits, transcripts, jobs and recordings.
+//! What the service keeps: accounts, keys, credits, transcripts, jobs, recordings and known voices.
 //!
 //! In: facts from the server (who asks, what was said, how long it took), bytes of recordings. Out: the same, later, after any crash, and only to their
 //! account. None of its business: passwords (it keeps a hash it is given), prices, HTTP, and what a job's request means.
@@ -31,6 +31,7 @@ mod segment;
 mod sweep;
 mod transcript;
 mod usage;
+mod voiceprint;
 mod webhook;
 
 use std::fmt;
@@ -47,7 +48,7 @@ pub use cloud::{CloudInstance, NewInstance};
 pub use edit::{SegmentEdit, TranscriptEdit};
 pub use error::{Error, Limit, Result};
 pub use idempotency::{Idempotency, StoredAnswer};
-pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, WebhookId};
+pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
 pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
@@ -57,6 +58,7 @@ pub use seal::{MasterKey, MasterKeys};
 pub use sweep::Swept;
 pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
 pub use usage::{UsageDay, UsageSummary};
+pub use voiceprint::{MOST_VOICEPRINTS, Voiceprint};
 pub use webhook::{WebhookDelivery, WebhookTarget};
 
 use blob::Blobs;

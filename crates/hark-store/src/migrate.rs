@@ -8,7 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::db::{Db, Tx, args};
 use crate::error::{Error, Result};
 
-const STEPS: &[&str] = &[include_str!("../migrations/0001_begin.sql"), include_str!("../migrations/0002_secrets.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../migrations/0001_begin.sql"),
+    include_str!("../migrations/0002_secrets.sql"),
+    include_str!("../migrations/0003_voiceprints.sql"),
+];
 
 /// Any number that no other program on the same PostgreSQL would take: "hark" in ASCII.
 const LOCK: i64 = 0x6861_726b;

@@ -5,6 +5,7 @@
 //!
 //! Transactions lock in one order, so that none waits for another in a circle: account, job, transcript.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
 use crate::ledger::{self, Settled, job_reference};
-use crate::{Blob, Change, Store, anonymous, blob, key, random, segment, usage, webhook};
+use crate::{Blob, Change, Store, anonymous, blob, key, random, segment, transcript, usage, webhook};
 
 /// How often a job is begun before it counts as failed.
 pub const MAX_ATTEMPTS: i64 = 3;
@@ -161,6 +162,18 @@ impl Store {
         used: i64,
         keep_audio: bool,
     ) -> Result<Option<Settled>> {
+        self.complete_named(lease, result, &BTreeMap::new(), used, keep_audio).await
+    }
+
+    /// [`Store::complete`] for a recording in which speakers were known: the names of labels are written with it.
+    pub async fn complete_named(
+        &self,
+        lease: &Lease,
+        result: &TranscriptionResult,
+        names: &BTreeMap<String, String>,
+        used: i64,
+        keep_audio: bool,
+    ) -> Result<Option<Settled>> {
         let now = self.now();
         let id = lease.transcript;
         let sealer = self.sealer(lease.account).await.map_err(gone)?;
@@ -170,6 +183,9 @@ impl Store {
         ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
         let ended = end_by_lease(&mut tx, lease).await?;
         segment::write(&mut tx, id, &sealed).await?;
+        for (label, name) in names {
+            transcript::write_name(&mut tx, &sealer, id, label, name).await?;
+        }
         tx.execute(
             "UPDATE transcripts SET status = 'completed', progress = 100, language = $1, duration_seconds = $2, word_count = $3,
                  num_speakers = $4, model = $5, error = NULL, completed_at = $6

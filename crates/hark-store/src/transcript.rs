@@ -221,7 +221,7 @@ pub(crate) fn summary_place(id: TranscriptId) -> String {
     format!("transcripts.summary/{id}")
 }
 
-pub(crate) fn name_place(id: TranscriptId, label: &str) -> String {
+fn name_place(id: TranscriptId, label: &str) -> String {
     format!("speaker_names.name/{id}/{label}")
 }
 
@@ -268,6 +268,18 @@ pub(crate) async fn names(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Res
             Ok((label, name))
         })
         .collect()
+}
+
+/// Gives a speaker label a name in place of the one it has.
+pub(crate) async fn write_name(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, label: &str, name: &str) -> Result<()> {
+    let sealed = sealer.seal(&name_place(id, label), name.as_bytes())?;
+    tx.execute(
+        "INSERT INTO speaker_names (transcript_id, label, name) VALUES ($1, $2, $3)
+         ON CONFLICT (transcript_id, label) DO UPDATE SET name = excluded.name",
+        args![id, label, &sealed],
+    )
+    .await
+    .map(drop)
 }
 
 /// The text of a transcript with the names its owner gave to speakers.

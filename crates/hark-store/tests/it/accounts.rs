@@ -58,7 +58,10 @@ on_both! {
         store.create_key(gone, &NewKey::new(KeyKind::Service, "key")).await.unwrap();
         let instance = NewInstance { name: "a".into(), region: "b".into(), status: "c".into(), gpu: "d".into(), base_url: "e".into() };
         store.add_instance(gone, &instance).await.unwrap();
+        store.add_voiceprint(gone, "Ann", &[1]).await.unwrap();
+        store.add_voiceprint(stays, "Ann", &[2]).await.unwrap();
         accept(&store, gone, 3).await;
+        assert!(crate::accounts::rows_of(&place.database, gone.0).await.contains(&("voiceprints", 1)));
         let removed = store.delete_account(gone).await.unwrap();
         assert_eq!(removed.len(), 2);
         assert!(matches!(store.account(gone).await, Err(Error::NotFound(_))));
@@ -66,6 +69,7 @@ on_both! {
         assert_eq!(store.queue_length().await.unwrap(), 0);
         assert_eq!(place.recordings().len(), 1, "only the other account's recording is left");
         assert!(store.transcript(stays, kept).await.is_ok());
+        assert_eq!(store.voiceprints(stays).await.unwrap().len(), 1);
         assert_balanced(&store).await;
         for (table, rows) in crate::accounts::rows_of(&place.database, gone.0).await {
             assert_eq!(rows, 0, "{table} still has rows of the account");
@@ -154,6 +158,7 @@ pub async fn rows_of(database: &str, account: i64) -> Vec<(&'static str, i64)> {
         "chat_sessions",
         "webhooks",
         "cloud_instances",
+        "voiceprints",
     ];
     let mut out = Vec::new();
     for table in tables {

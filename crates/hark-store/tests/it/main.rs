@@ -12,3 +12,4 @@ mod sealing;
 mod secrets;
 mod support;
 mod transcripts;
+mod voiceprints;

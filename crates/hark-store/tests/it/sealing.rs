@@ -38,6 +38,7 @@ async fn fill(store: &Store) -> (AccountId, TranscriptId) {
         ..Default::default()
     };
     store.edit_transcript(account, id, &names).await.unwrap();
+    store.add_voiceprint(account, "xylophone name", b"xylophone print").await.unwrap();
     let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], keep: Duration::from_secs(60) };
     assert_eq!(store.begin_idempotent(&owner, &name).await.unwrap(), Idempotency::New);
     let answer = StoredAnswer { status: 200, content_type: "text/plain".into(), body: b"xylophone answer".to_vec() };
@@ -65,7 +66,7 @@ async fn found_open(place: &Place) -> usize {
     found
 }
 
-const SEALED: [(&str, &str); 9] = [
+const SEALED: [(&str, &str); 11] = [
     ("transcripts", "title"),
     ("transcripts", "summary"),
     ("segments", "body"),
@@ -75,6 +76,8 @@ const SEALED: [(&str, &str); 9] = [
     ("chat_turns", "body"),
     ("idempotency", "answer"),
     ("webhooks", "target"),
+    ("voiceprints", "name"),
+    ("voiceprints", "print"),
 ];
 
 on_both! {
