@@ -25,6 +25,29 @@ pub enum SpeechError {
     /// Speakers were asked for, and the transcriber was loaded without what tells them apart.
     #[error("speakers can't be told apart: the models that do it are not loaded")]
     NoVoices,
+    /// A clip that should show a voice holds none.
+    #[error("no speech was heard in the clip: record the voice again, nearer to the microphone")]
+    NoSpeech,
+    /// A clip holds too little of a voice to know it again.
+    #[error("only {heard:.1} s of speech were heard in the clip: give at least {needed:.0} s, better 10 s or more")]
+    TooLittleSpeech {
+        /// Seconds that were heard.
+        heard: f64,
+        /// Seconds that it takes.
+        needed: f64,
+    },
+    /// A clip that should show one voice holds others too.
+    #[error("{voices} voices were heard in the clip: give one in which only one person speaks")]
+    SeveralVoices {
+        /// How many.
+        voices: usize,
+    },
+    /// A clip goes on for longer than it takes to know a voice.
+    #[error("the clip is longer than {minutes} minutes: half a minute of one voice is enough")]
+    ClipTooLong {
+        /// How long one may be.
+        minutes: usize,
+    },
     /// The language is not one the model knows.
     #[error("the model does not know the language '{0}': use a code such as en, es or zh, or auto")]
     Language(String),

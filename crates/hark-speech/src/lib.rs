@@ -13,6 +13,7 @@ mod segments;
 mod speakers;
 mod transcriber;
 pub mod vad;
+mod voiceprint;
 mod voices;
 pub mod windows;
 
@@ -20,8 +21,10 @@ pub use error::SpeechError;
 pub use scheduler::{Lane, Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
 pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};
-
+pub use voiceprint::Voiceprint;
 pub use voices::{Speakers, Voices};
+
+pub use hark_speakers::EMBEDDING_WIDTH;
 
 pub use hark_whisper::cpu::Isa;
 pub use hark_whisper::decode::{Spent, Task};

@@ -37,10 +37,15 @@ pub(crate) fn speakers_of(segments: &[Segment]) -> Vec<String> {
 /// Gives every word the speaker who speaks at its time, and splits segments where the speaker changes. Labels are numbered in order of
 /// first appearance in the text.
 pub fn assign(segments: Vec<Segment>, heard: &Diarization) -> Vec<Segment> {
+    assign_in_order(segments, heard).0
+}
+
+/// [`assign`], and which speaker of the turns each label's number is.
+pub(crate) fn assign_in_order(segments: Vec<Segment>, heard: &Diarization) -> (Vec<Segment>, Vec<usize>) {
     let turns = &heard.turns;
     let speakers = turns.iter().map(|turn| turn.speaker + 1).max().unwrap_or(0);
     if speakers == 0 {
-        return segments;
+        return (segments, Vec::new());
     }
     let words: Vec<&Word> = segments.iter().flat_map(|segment| &segment.words).collect();
     let chosen = choose(&words, &costs(&words, heard, speakers));
@@ -65,7 +70,7 @@ pub fn assign(segments: Vec<Segment>, heard: &Diarization) -> Vec<Segment> {
         let others = (0..speakers).filter(|&other| Some(other) != *speaker && beside[other] >= LEAST_OVERLAP);
         part.overlapping_speakers = others.map(|other| names.of(other)).collect();
     }
-    out.into_iter().map(|(part, _)| part).collect()
+    (out.into_iter().map(|(part, _)| part).collect(), names.0)
 }
 
 /// Numbers speakers as they come.
@@ -250,7 +255,8 @@ mod tests {
             "Are you there? Yes, I am.",
             &[(0.0, 0.2), (0.2, 0.4), (0.4, 0.8), (1.0, 1.3), (1.3, 1.4), (1.4, 1.7)],
         );
-        let out = assign(vec![segment], &heard(&[turn(0.0, 0.9, 1), turn(0.95, 2.0, 0)]));
+        let (out, order) = assign_in_order(vec![segment], &heard(&[turn(0.0, 0.9, 1), turn(0.95, 2.0, 0)]));
+        assert_eq!(order, [1, 0], "labels are numbered as the text goes");
         assert_eq!(lines(&out), ["SPEAKER_00: Are you there?", "SPEAKER_01: Yes, I am."]);
         assert_eq!((out[0].start, out[0].end, out[1].start, out[1].end), (0.0, 0.8, 1.0, 1.7));
         assert_eq!(out[1].words.len(), 3);

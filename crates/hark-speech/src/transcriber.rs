@@ -19,8 +19,9 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::scheduler::{Lane, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
-use crate::speakers::{assign, speakers_of};
+use crate::speakers::{assign_in_order, speakers_of};
 use crate::vad::{SileroVad, VadStream};
+use crate::voiceprint::{self, Voiceprint};
 use crate::voices::{Listener, Speakers, Voices};
 use crate::windows::{Window, WindowCutter, WindowOptions};
 
@@ -79,6 +80,8 @@ pub struct Request {
     pub words: bool,
     /// Whether to tell speakers apart.
     pub speakers: Speakers,
+    /// Names and prints of people who may be among the speakers.
+    pub known: Vec<(String, Voiceprint)>,
     /// Whether the model marks times between phrases as it writes: slower by a tenth, and it skips less.
     pub timestamps: bool,
     /// Hypotheses followed; 1 is greedy.
@@ -109,6 +112,7 @@ impl Default for Request {
             task: Task::Transcribe,
             words: true,
             speakers: Speakers::Off,
+            known: Vec::new(),
             timestamps: false,
             beam: decode.beam,
             temperatures: decode.temperatures,
@@ -153,6 +157,8 @@ pub struct Progress {
 pub struct Transcription {
     /// The transcript.
     pub result: TranscriptionResult,
+    /// Names of the speakers that are known, by label; the transcript itself has the labels.
+    pub names: BTreeMap<String, String>,
     /// What was odd about the recording, in sentences for its owner.
     pub warnings: Vec<String>,
     /// Probability of the language when it was found out, 1 when it was given.
@@ -585,9 +591,14 @@ impl<'a> Recording<'a> {
             self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
+        let mut names = BTreeMap::new();
         match self.listener.take().map(Listener::finish) {
             None => {}
-            Some(Some(heard)) => segments = assign(segments, &heard),
+            Some(Some(heard)) => {
+                let (assigned, order) = assign_in_order(segments, &heard);
+                segments = assigned;
+                names = voiceprint::names(&heard.voices, &order, &self.request.known);
+            }
             Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
         }
         if !self.request.words {
@@ -603,7 +614,7 @@ impl<'a> Recording<'a> {
             model: self.transcriber.model_name.to_string(),
         };
         let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
-        Transcription { result, warnings, language_probability, windows: self.windows, second_looks }
+        Transcription { result, names, warnings, language_probability, windows: self.windows, second_looks }
     }
 }
 
