@@ -22,6 +22,9 @@ pub struct TranscribeForm {
     /// How many speakers there are; 0 finds out.
     #[schema(default = 0, minimum = 0, maximum = 100)]
     pub speakers: Option<u32>,
+    /// Whether speakers whose voices the account knows are named; tells speakers apart whatever `diarize` says. Needs an account.
+    #[schema(schema_with = identify)]
+    pub identify: Option<bool>,
     /// json, txt, srt or vtt.
     #[schema(default = "json")]
     pub response_format: Option<ResponseFormat>,
@@ -53,6 +56,11 @@ fn diarize() -> Object {
     yes_or_no("Whether to tell speakers apart.", true)
 }
 
+fn identify() -> Object {
+    let description = "Whether speakers whose voices the account knows are named; tells speakers apart whatever `diarize` says. Needs an account.";
+    yes_or_no(description, false)
+}
+
 fn translate() -> Object {
     yes_or_no("Whether to write English whatever is spoken.", false)
 }
@@ -74,6 +82,17 @@ pub enum ResponseFormat {
     Srt,
     /// WebVTT subtitles.
     Vtt,
+}
+
+/// The form of `POST /v1/speakers`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EnrollForm {
+    /// Who speaks.
+    #[schema(min_length = 1, max_length = 200, pattern = r"\S")]
+    pub name: String,
+    /// Audio or video in which only that person speaks: at least 3 seconds of speech, better 10 or more, at most 10 minutes.
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
+    pub file: Vec<u8>,
 }
 
 /// The form of `POST /v1/enhance-audio`.

@@ -14,6 +14,7 @@ mod object;
 mod openai;
 mod reference;
 mod session;
+mod speakers;
 mod text;
 mod transcription;
 mod transcripts;
@@ -25,7 +26,7 @@ pub use account::{
 };
 pub use datetime::DateTime;
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
-pub use forms::{EnhanceForm, ResponseFormat, SpeakForm, TranscribeForm};
+pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use health::{GpuHealth, Health};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
 pub use openai::{
@@ -35,6 +36,7 @@ pub use openai::{
 };
 pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
 pub use session::{AwaitsConfirmation, Password, PasswordChange, Session, SignIn, SignUp, SignedIn};
+pub use speakers::{Speaker, SpeakerList};
 pub use text::{
     AnalysisType, AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings,
     GenerateRequest, GenerationType, SummarizeRequest, SummarizeTranscriptRequest, SummaryStyle,

@@ -17,8 +17,8 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, audio, credits, documentation, health, keys, openai, reference, session, shared, stream, text, transcribe,
-    transcripts, webhooks,
+    account, audio, credits, documentation, health, keys, openai, reference, session, shared, speakers, stream, text,
+    transcribe, transcripts, webhooks,
 };
 
 /// What the document says that no handler can.
@@ -34,6 +34,7 @@ use crate::routes::{
         (name = "text", description = "Work on text."),
         (name = "audio", description = "Work on sound."),
         (name = "transcripts", description = "What was transcribed."),
+        (name = "speakers", description = "People whose voices the account knows."),
         (name = "account", description = "The account, its credits, its use and its keys."),
         (name = "openai", description = "The same for programs written for OpenAI's API."),
         (name = "reference", description = "Lists and health."),
@@ -109,6 +110,8 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(account::cloud))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
+        .routes(routes!(speakers::list, speakers::enroll))
+        .routes(routes!(speakers::forget))
         .routes(routes!(session::sign_out))
         .routes(routes!(session::change_password))
         .routes(routes!(webhooks::secret))

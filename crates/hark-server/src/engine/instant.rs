@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_speech::CancelToken;
+use hark_speech::{CancelToken, EMBEDDING_WIDTH, Voiceprint};
 
-use super::{Engine, EngineError, Work};
+use super::{Engine, EngineError, Transcribed, Work};
 
 /// Answers every recording with the same few words, at once or after a set time.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +38,7 @@ impl Engine for InstantEngine {
         work: &Work,
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
-    ) -> Result<TranscriptionResult, EngineError> {
+    ) -> Result<Transcribed, EngineError> {
         let stream = hark_media::AudioStream::open(source, &hark_media::Options::default())
             .map_err(|error| EngineError::Unusable(error.to_string()))?;
         let duration = stream.info().duration.unwrap_or(0.0);
@@ -52,14 +52,25 @@ impl Engine for InstantEngine {
             progress(duration * share.min(1.0), Some(duration));
         }
         let segment = hark_api::Segment { end: duration, text: "nothing was heard".into(), ..Default::default() };
-        Ok(TranscriptionResult {
+        let result = TranscriptionResult {
             text: segment.text.clone(),
             language: work.language.clone().unwrap_or_else(|| "en".into()),
             duration,
             segments: vec![segment],
             speakers: Vec::new(),
             model: work.model.clone(),
-        })
+        };
+        Ok(Transcribed { result, ..Transcribed::default() })
+    }
+
+    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
+        hark_media::AudioStream::open(source, &hark_media::Options::default())
+            .map_err(|error| EngineError::Unusable(error.to_string()))?;
+        Voiceprint::new(&[1.0; EMBEDDING_WIDTH]).ok_or_else(|| EngineError::Failed("no print".into()))
+    }
+
+    fn knows_voices(&self) -> Result<(), EngineError> {
+        Ok(())
     }
 
     fn device(&self) -> Option<String> {

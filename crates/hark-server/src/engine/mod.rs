@@ -3,10 +3,12 @@
 mod instant;
 mod speech;
 
+use std::collections::BTreeMap;
+
 use hark_api::{ApiError, ErrorKind, TranscriptionResult};
 use hark_media::Source;
 use hark_speech::live::LiveSession;
-use hark_speech::{CancelToken, SpeechError};
+use hark_speech::{CancelToken, SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
 pub use instant::InstantEngine;
@@ -27,7 +29,13 @@ pub trait Engine: Send + Sync + 'static {
         work: &Work,
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
-    ) -> Result<TranscriptionResult, EngineError>;
+    ) -> Result<Transcribed, EngineError>;
+
+    /// The print of the one voice that a clip holds.
+    fn print(&self, source: Source) -> Result<Voiceprint, EngineError>;
+
+    /// Whether voices can be known here, or what is missing for it.
+    fn knows_voices(&self) -> Result<(), EngineError>;
 
     /// Begins to listen to live sound; calls `wake`, from any thread, when there is something to poll for.
     fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
@@ -37,6 +45,15 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What computes, such as `cpu (amx, 2 threads)`; none where nothing can.
     fn device(&self) -> Option<String>;
+}
+
+/// A recording as words.
+#[derive(Debug, Clone, Default)]
+pub struct Transcribed {
+    /// What was said, speakers by their labels.
+    pub result: TranscriptionResult,
+    /// Names of the speakers whose voices are known, by label.
+    pub names: BTreeMap<String, String>,
 }
 
 /// Called when a live session has something to say.
@@ -54,6 +71,11 @@ pub struct Work {
     pub diarize: bool,
     /// How many speakers there are; 0 finds out.
     pub speakers: u32,
+    /// Whether to name the speakers whose voices the account knows.
+    pub identify: bool,
+    /// Those voices, looked up when the work begins: a print is written down in one place only.
+    #[serde(skip)]
+    pub known: Vec<(String, Voiceprint)>,
     /// Whether to write English whatever is spoken.
     pub translate: bool,
     /// Whether every word gets its time.
@@ -73,6 +95,8 @@ impl Default for Work {
             language: None,
             diarize: true,
             speakers: 0,
+            identify: false,
+            known: Vec::new(),
             translate: false,
             word_timestamps: true,
             prompt: None,
@@ -112,9 +136,13 @@ impl From<SpeechError> for EngineError {
             SpeechError::Media(hark_media::MediaError::Io(_) | hark_media::MediaError::FfmpegMissing { .. }) => {
                 EngineError::Failed(error.to_string())
             }
-            SpeechError::Media(_) | SpeechError::Language(_) | SpeechError::EnglishOnly(_) => {
-                EngineError::Unusable(error.to_string())
-            }
+            SpeechError::Media(_)
+            | SpeechError::Language(_)
+            | SpeechError::EnglishOnly(_)
+            | SpeechError::NoSpeech
+            | SpeechError::TooLittleSpeech { .. }
+            | SpeechError::SeveralVoices { .. }
+            | SpeechError::ClipTooLong { .. } => EngineError::Unusable(error.to_string()),
             SpeechError::Model { .. }
             | SpeechError::Vad(_)
             | SpeechError::Speakers(_)

@@ -8,9 +8,9 @@ use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore};
 use hark_speech::live::{LiveOptions, LiveSession};
-use hark_speech::{CancelToken, Isa, LoadOptions, Request, Speakers, Task, Transcriber, Voices};
+use hark_speech::{CancelToken, Isa, LoadOptions, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
 
-use super::{Engine, EngineError, Wake, Work};
+use super::{Engine, EngineError, Transcribed, Wake, Work};
 
 /// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
 const PUBLIC: [(&str, &str, bool); 5] = [
@@ -195,13 +195,17 @@ impl Engine for SpeechEngine {
         work: &Work,
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
-    ) -> Result<TranscriptionResult, EngineError> {
+    ) -> Result<Transcribed, EngineError> {
+        if work.identify {
+            self.knows_voices()?;
+        }
         let mut request = Request {
             language: work.language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             words: work.word_timestamps,
             prompt: work.prompt.clone(),
             hotwords: work.hotwords.clone(),
+            known: work.known.clone(),
             cancel: cancel.clone(),
             ..Request::default()
         };
@@ -212,7 +216,7 @@ impl Engine for SpeechEngine {
         }
         let done = self.with_transcriber(&work.model, |transcriber| {
             request.speakers = match work.speakers {
-                _ if !work.diarize || !transcriber.tells_speakers_apart() => Speakers::Off,
+                _ if !(work.diarize || work.identify) || !transcriber.tells_speakers_apart() => Speakers::Off,
                 0 => Speakers::Auto,
                 count => Speakers::Exactly(count as usize),
             };
@@ -221,7 +225,18 @@ impl Engine for SpeechEngine {
         for warning in &done.warnings {
             tracing::info!(warning, "about the recording");
         }
-        Ok(TranscriptionResult { model: work.model.clone(), ..done.result })
+        let result = TranscriptionResult { model: work.model.clone(), ..done.result };
+        Ok(Transcribed { result, names: done.names })
+    }
+
+    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
+        self.knows_voices()?;
+        let voices = self.voices()?.ok_or_else(|| EngineError::ModelMissing(SPEAKERS[0].to_owned()))?;
+        Ok(voices.print(source, &hark_media::Options::default())?)
+    }
+
+    fn knows_voices(&self) -> Result<(), EngineError> {
+        SPEAKERS.iter().try_for_each(|name| self.folder(name).map(drop))
     }
 
     fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {

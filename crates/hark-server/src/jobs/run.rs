@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use hark_api::TranscriptionResult;
-use hark_speech::CancelToken;
-use hark_store::{Error as StoreError, Job, Lease, Owner};
+use hark_speech::{CancelToken, Voiceprint};
+use hark_store::{AccountId, Error as StoreError, Job, Lease, Owner};
 use tokio::time::MissedTickBehavior;
 
 use super::OUR_FAULT;
 use crate::app::App;
-use crate::engine::{EngineError, Work};
+use crate::engine::{EngineError, Transcribed, Work};
 use crate::probe;
 
 /// How often progress is written.
@@ -33,13 +32,13 @@ pub(crate) async fn run(app: &App, job: Job) {
     app.metrics.work_milliseconds.fetch_add(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     let transcript = lease.transcript;
     match outcome {
-        Ok(result) => {
-            let seconds = result.duration;
-            if complete(app, &lease, &result, keep_audio).await {
+        Ok(done) => {
+            let seconds = done.result.duration;
+            if complete(app, &lease, &done, keep_audio).await {
                 app.metrics.jobs_completed.fetch_add(1, Ordering::Relaxed);
                 app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
                 let took = begun.elapsed().as_secs_f64();
-                tracing::info!(%transcript, seconds, took, model = result.model, "transcribed");
+                tracing::info!(%transcript, seconds, took, model = done.result.model, "transcribed");
             }
         }
         // Whoever called it off has said in the store what becomes of it.
@@ -54,9 +53,12 @@ pub(crate) async fn run(app: &App, job: Job) {
     }
 }
 
-async fn work(app: &App, job: Job, cancel: &CancelToken) -> Result<TranscriptionResult, EngineError> {
+async fn work(app: &App, job: Job, cancel: &CancelToken) -> Result<Transcribed, EngineError> {
     let failed = |error: &dyn std::fmt::Display| EngineError::Failed(error.to_string());
-    let work: Work = serde_json::from_str(&job.request).map_err(|error| failed(&error))?;
+    let mut work: Work = serde_json::from_str(&job.request).map_err(|error| failed(&error))?;
+    if work.identify {
+        work.known = known(app, job.account).await.map_err(|error| failed(&error))?;
+    }
     let source = crate::recording::open(app, &job.blob).await.map_err(|error| failed(&error))?;
     let percent = Arc::new(AtomicI64::new(0));
     let mut hearing = {
@@ -100,11 +102,24 @@ async fn work(app: &App, job: Job, cancel: &CancelToken) -> Result<Transcription
     }
 }
 
+/// The voices that an account knows. One that another network printed is none here.
+async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String, Voiceprint)>> {
+    let kept = app.store.voiceprints(account).await?.into_iter();
+    let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
+        Some(print) => Some((voice.name, print)),
+        None => {
+            tracing::warn!(voice = %voice.id, "a voiceprint is not of the network that listens: it has to be learned again");
+            None
+        }
+    });
+    Ok(known.collect())
+}
+
 /// Writes the result; the store's answer says whether it counted.
-async fn complete(app: &App, lease: &Lease, result: &TranscriptionResult, keep_audio: bool) -> bool {
-    let used = probe::minutes(result.duration);
+async fn complete(app: &App, lease: &Lease, done: &Transcribed, keep_audio: bool) -> bool {
+    let used = probe::minutes(done.result.duration);
     for tried in 1.. {
-        match app.store.complete(lease, result, used, keep_audio).await {
+        match app.store.complete_named(lease, &done.result, &done.names, used, keep_audio).await {
             Ok(_) => return true,
             Err(StoreError::LeaseLost) => {
                 tracing::info!(transcript = %lease.transcript, "a result came too late: the recording is another's or gone");

@@ -15,6 +15,10 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let sent = owner.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
     let id = sent.headers()["x-transcript-id"].to_str().unwrap().to_owned();
     let key = json(owner.post("/v1/keys", value!({})).await, 201).await["id"].clone();
+    let voice = reqwest::multipart::Part::bytes(hum(5.0)).file_name("voice.wav");
+    let form = reqwest::multipart::Form::new().text("name", "Ann").part("file", voice);
+    let sent = owner.request(Method::POST, "/v1/speakers").multipart(form).send().await.unwrap();
+    let speaker = json(sent, 201).await["id"].clone();
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
     let with_ids = operations(&document).into_iter().filter(|operation| operation.path.contains('{'));
     let (mut closed, open): (Vec<Operation>, Vec<Operation>) = with_ids.partition(|operation| operation.is_closed);
@@ -22,13 +26,14 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let open: Vec<String> =
         open.into_iter().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
     assert_eq!(open, ["GET /v1/models/{id}", "GET /v1/shared/{token}", "GET /v1/transcripts/{id}/status"]);
-    assert!(closed.len() >= 9, "{closed:?}");
+    assert!(closed.len() >= 10, "{closed:?}");
     // What deletes comes last, or its owner would find nothing.
     closed.sort_by_key(|operation| (operation.method == "DELETE", operation.path.clone()));
     let send = async |client: &Client, operation: &Operation| {
         let path = match operation.path.split_once("{id}") {
             Some(("/v1/transcripts/", rest)) => format!("/v1/transcripts/{id}{}", rest.replace("{format}", "txt")),
             Some(("/v1/keys/", "")) => format!("/v1/keys/{key}"),
+            Some(("/v1/speakers/", "")) => format!("/v1/speakers/{speaker}"),
             _ => panic!("{}: say here what its ids are", operation.path),
         };
         let request = client.request(operation.method.parse::<Method>().unwrap(), &path);
@@ -43,6 +48,7 @@ async fn ids_of_another_account_look_absent_on_every_path() {
         refusal(send(&server.anonymous(), operation).await, 401).await;
     }
     assert_eq!(json(stranger.get("/v1/transcripts").await, 200).await["total"], 0);
+    assert_eq!(json(stranger.get("/v1/speakers").await, 200).await["speakers"], value!([]));
     // The same requests are possible for their owner, or the test would show nothing.
     for operation in &closed {
         let status = send(&owner, operation).await.status().as_u16();

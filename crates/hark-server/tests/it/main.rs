@@ -12,6 +12,7 @@ mod log;
 mod openai;
 mod recovery;
 mod server;
+mod speakers;
 mod speech;
 mod stream;
 mod transcribe;

@@ -139,7 +139,8 @@ async fn speakers_are_told_apart_counted_and_renamed() {
     server.stop().await;
 }
 
-fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+/// Every file below a folder.
+pub(crate) fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path() {

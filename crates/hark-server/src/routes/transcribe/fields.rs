@@ -40,6 +40,7 @@ pub(crate) struct Fields {
     language: Option<Option<String>>,
     diarize: Option<bool>,
     speakers: Option<u32>,
+    identify: Option<bool>,
     format: Option<ResponseFormat>,
     prompt: Option<String>,
     hotwords: Option<String>,
@@ -62,9 +63,8 @@ impl Form for Fields {
 
     fn longest(name: &str) -> Option<usize> {
         match name {
-            "model" | "language" | "diarize" | "speakers" | "response_format" | "translate" | "word_timestamps" => {
-                Some(200)
-            }
+            "model" | "language" | "diarize" | "speakers" | "identify" | "response_format" | "translate"
+            | "word_timestamps" => Some(200),
             // A character has at most four bytes.
             "prompt" | "hotwords" => Some(4 * MAX_PROMPT),
             "webhook_url" => Some(2000),
@@ -79,6 +79,7 @@ impl Form for Fields {
             "language" => put(&mut self.language, name, language(text)?),
             "diarize" => put(&mut self.diarize, name, boolean(name, text)?),
             "speakers" => put(&mut self.speakers, name, speakers(text)?),
+            "identify" => put(&mut self.identify, name, boolean(name, text)?),
             "response_format" => put(&mut self.format, name, format(text)?),
             "prompt" => put(&mut self.prompt, name, words(name, text)?),
             "hotwords" => put(&mut self.hotwords, name, words(name, text)?),
@@ -108,6 +109,8 @@ impl Form for Fields {
                 prompt: said(self.prompt),
                 hotwords: said(self.hotwords),
                 temperature: None,
+                identify: self.identify.unwrap_or(false),
+                known: Vec::new(),
             },
             layout: self.format.unwrap_or_default(),
             webhook_url: said(self.webhook_url),
@@ -204,6 +207,7 @@ mod tests {
         assert_eq!(wanted.work.model, "large-v3-turbo");
         assert_eq!(wanted.layout, ResponseFormat::Json);
         assert!(wanted.work.diarize && wanted.work.word_timestamps && !wanted.work.translate);
+        assert!(!wanted.work.identify, "nobody is named unless that is asked for");
         assert_eq!((wanted.work.language, wanted.work.speakers), (None, 0));
     }
 
@@ -213,6 +217,7 @@ mod tests {
             ("diarize", "maybe"),
             ("speakers", "-1"),
             ("speakers", "101"),
+            ("identify", "who"),
             ("language", "klingon"),
             ("response_format", "pdf"),
             ("webhook_url", "http://example.com"),

@@ -13,7 +13,7 @@ use hark_store::{Accepted, IdempotencyKey, Lane, NewJob, NewTranscript, Owner, T
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::App;
+use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::idempotent;
@@ -24,6 +24,7 @@ use receive::Received;
 
 pub(crate) use answer::{Wait, export};
 pub(crate) use fields::{DEFAULT_MODEL, Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
+pub(crate) use receive::{refuse_announced, store_file};
 
 /// The transcript that an answer is about.
 pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
@@ -175,6 +176,9 @@ async fn job<Layout>(
     let Received { wanted, title, recording, fingerprint } = received;
     let seconds = crate::recording::duration(app, &recording.blob).await?;
     let minutes = probe::minutes(seconds);
+    if wanted.work.identify {
+        check_identify(app, caller)?;
+    }
     let request = serde_json::to_string(&wanted.work).map_err(|error| {
         tracing::error!(%error, "a request can't be written");
         Failure::from(ErrorKind::Internal)
@@ -208,6 +212,18 @@ async fn job<Layout>(
         webhook,
         owner,
     })
+}
+
+/// Refuses to name speakers where no voices are known. A process without models leaves it to whoever takes the job whether it can.
+fn check_identify(app: &App, caller: &Caller) -> Result<(), Failure> {
+    if caller.identity().is_none() {
+        let message = "`identify` needs an account, whose known voices it names: send an API key";
+        return Err(Failure::new(ErrorKind::Unauthorized, message));
+    }
+    if app.role != Role::Account {
+        app.engine.knows_voices()?;
+    }
+    Ok(())
 }
 
 /// `Prefer: respond-async` (RFC 7240), alone or among others.

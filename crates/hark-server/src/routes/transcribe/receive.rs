@@ -40,11 +40,8 @@ pub(crate) async fn receive<F: Form>(
     body: Body,
 ) -> Result<Received<F::Layout>, Failure> {
     let plan = caller.plan();
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let mut form = Multipart::new(headers, body, app.config.idle_timeout.duration())?;
-    if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
-        return Err(too_large(plan));
-    }
+    refuse_announced(headers, plan)?;
     // Only a request that may be repeated is compared with its repeats.
     let is_named = idempotent::key(headers)?.is_some();
     let mut fields = F::default();
@@ -56,7 +53,7 @@ pub(crate) async fn receive<F: Form>(
             if !is_named {
                 upload = upload.without_hash();
             }
-            store(app, &mut form, &mut upload, plan).await?;
+            store_file(app, &mut form, &mut upload, plan).await?;
             file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
         } else if let Some(longest) = F::longest(&part.name) {
             let value = form.text(&part.name, longest).await?;
@@ -75,7 +72,22 @@ pub(crate) async fn receive<F: Form>(
     Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
 }
 
-async fn store(app: &App, form: &mut Multipart, upload: &mut Upload, plan: Plan) -> Result<(), Failure> {
+/// Refuses a form that says it is larger than the plan allows, before it is read.
+pub(crate) fn refuse_announced(headers: &HeaderMap, plan: Plan) -> Result<(), Failure> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
+        return Err(too_large(plan));
+    }
+    Ok(())
+}
+
+/// Stores the file that a form is at, as long as the plan allows it.
+pub(crate) async fn store_file(
+    app: &App,
+    form: &mut Multipart,
+    upload: &mut Upload,
+    plan: Plan,
+) -> Result<(), Failure> {
     while let Some(block) = form.chunk().await? {
         if upload.size() + block.len() as u64 > plan.max_upload() {
             return Err(too_large(plan));
