@@ -8,8 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
 
 pub(crate) use service::{
-    AccountArgs, AccountCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, TranscriptsArgs,
-    TranscriptsCommand,
+    AccountArgs, AccountCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, SpeakersArgs, SpeakersCommand,
+    TranscriptsArgs, TranscriptsCommand,
 };
 
 /// Speech to text that you own: audio and video to words, on this machine.
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Live(LiveArgs),
     /// Answer requests over HTTP: transcription, transcripts, accounts and keys
     Serve(ServeArgs),
+    /// Teach hark the voices of people, so that `transcribe --identify` names them
+    Speakers(SpeakersArgs),
     /// List, show, export and delete what a server has transcribed
     Transcripts(TranscriptsArgs),
     /// Make and manage the accounts of a service on this machine
@@ -117,6 +119,10 @@ pub(crate) struct TranscribeArgs {
     /// Tell speakers apart: auto finds out how many there are, a number says it, off leaves it [default: auto where its models are installed]
     #[arg(long, value_name = "auto|N|off", value_parser = parse_speakers)]
     pub(crate) speakers: Option<hark_speech::Speakers>,
+
+    /// Name the speakers whose voices are known, see `hark speakers`
+    #[arg(long)]
+    pub(crate) identify: bool,
 
     /// Let the text so far guide the next window: smoother, slower, may repeat itself
     #[arg(long)]

@@ -16,6 +16,7 @@ mod output;
 mod remote;
 mod seal;
 mod serve;
+mod speakers;
 mod table;
 mod transcribe;
 mod transcripts;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
         cli::Command::Live(args) => live::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
+        cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),
         cli::Command::Key(args) => key::run(args, &cli.common),

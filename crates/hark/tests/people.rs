@@ -29,6 +29,7 @@ fn hark(folder: &Path) -> Command {
     command
         .current_dir(folder)
         .env("XDG_CONFIG_HOME", folder.join("config"))
+        .env("XDG_DATA_HOME", folder.join("share"))
         .env("HARK_DATA", folder.join("data"))
         .env("HARK_MODELS", models())
         .stdin(Stdio::null());
@@ -372,4 +373,69 @@ fn ctrl_c_calls_off_what_the_server_works_on() {
     assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(listed()["total"], 0);
     assert_eq!(json(folder, &["account", "show", "admin@localhost"])["credits"], 1_000_000);
+}
+
+/// A stretch of one of the real meetings as a WAV file.
+fn cut_meeting(name: &str, from: f64, to: f64, path: &Path) {
+    use hark_media::{AudioStream, Options, Source};
+    let meeting = models().join("test-sounds-meetings").join(name);
+    let mut stream = AudioStream::open(Source::Path(meeting.clone()), &Options::default())
+        .unwrap_or_else(|error| panic!("{}: {error}: `./hark test` installs what tests need", meeting.display()));
+    let mut samples = Vec::new();
+    while stream.read(&mut samples).unwrap() > 0 {}
+    let sample = |seconds: f64| ((seconds * 16_000.0) as usize).min(samples.len());
+    let mut wav = Vec::new();
+    hark_media::write_wav(&mut wav, &samples[sample(from)..sample(to)], 16_000).unwrap();
+    std::fs::write(path, wav).unwrap();
+}
+
+#[test]
+fn a_voice_taught_here_or_to_a_server_is_named_where_that_is_asked_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    // By the reference MEE009 speaks alone in the first three, and in the last with one other.
+    cut_meeting("dev00.wav", 1.44, 7.0, &here.join("one.wav"));
+    cut_meeting("dev00.wav", 7.0, 13.1, &here.join("two.wav"));
+    cut_meeting("dev00.wav", 1.44, 13.1, &here.join("both.wav"));
+    cut_meeting("dev01.wav", 0.0, 30.0, &here.join("meeting.wav"));
+    cut_meeting("trn05.wav", 0.0, 30.0, &here.join("stranger.wav"));
+    let transcribe = ["transcribe", "meeting.wav", "-q", "-l", "en", "-f", "vtt", "--identify"];
+
+    let problem = fails(here, &transcribe, 1);
+    assert!(problem.contains("hark speakers enroll"), "{problem}");
+    let problem = fails(here, &[&transcribe[..], &["--speakers", "off"]].concat(), 2);
+    assert!(problem.contains("--speakers off"), "{problem}");
+    let problem = fails(here, &["speakers", "enroll", "Ann", "one.wav", "stranger.wav"], 1);
+    assert!(problem.contains("stranger.wav: is not the voice of one.wav"), "{problem}");
+    ok(here, &["speakers", "enroll", "Ann Lee", "one.wav", "two.wav"]);
+    fails(here, &["speakers", "enroll", "ann lee", "both.wav"], 1);
+    let kept = here.join("share/hark/voiceprints.json");
+    assert_eq!(std::fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(json(here, &["speakers", "list"])["speakers"][0]["name"], "Ann Lee");
+    let named = ok(here, &transcribe);
+    assert!(named.contains("<v Ann Lee>") && named.contains("<v SPEAKER_0"), "{named}");
+    let unasked = ok(here, &transcribe[..transcribe.len() - 1]);
+    assert!(unasked.contains("<v SPEAKER_00>") && !unasked.contains("Ann Lee"), "{unasked}");
+    ok(here, &["speakers", "remove", "ANN LEE"]);
+    assert_eq!(json(here, &["speakers", "list"])["speakers"], serde_json::json!([]));
+    assert!(!std::fs::read_to_string(kept).unwrap().contains("Ann"), "what was removed is gone");
+
+    let server = Server::start(here, &[]);
+    let key = server.key.clone().unwrap();
+    let remote = ["--server", &server.url, "--key", &key];
+    let there = |arguments: &[&str]| ok(here, &[arguments, &remote].concat());
+    there(&["speakers", "enroll", "Ann Lee", "both.wav"]);
+    assert!(there(&["speakers", "list"]).contains("Ann Lee"));
+    assert_eq!(
+        json(here, &["speakers", "list"])["speakers"],
+        serde_json::json!([]),
+        "the account's are not this machine's"
+    );
+    let named = there(&[&transcribe[..], &["-m", "base"]].concat());
+    assert!(named.contains("<v Ann Lee>"), "{named}");
+    there(&["speakers", "remove", "ann lee"]);
+    assert!(!there(&["speakers", "list"]).contains("Ann Lee"));
+    let problem = fails(here, &["speakers", "list", "--server", &server.url], 2);
+    assert!(problem.contains("--key"), "{problem}");
 }

@@ -32,6 +32,38 @@ pub(crate) struct RemoteArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SpeakersArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+
+    /// The answer as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: SpeakersCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SpeakersCommand {
+    /// Learn a voice from clips in which only that person speaks; ask the person first
+    Enroll {
+        /// Who speaks
+        name: String,
+        /// Audio or video: 3 seconds of speech at least, better 10 or more; a server takes one
+        #[arg(required = true, value_name = "CLIP")]
+        clips: Vec<PathBuf>,
+    },
+    /// Show whose voices are known
+    List,
+    /// Forget a voice
+    Remove {
+        /// Whose
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AccountArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,

@@ -98,6 +98,7 @@ impl Remote {
         };
         put("diarize", diarize);
         put("speakers", speakers.as_deref());
+        put("identify", args.identify.then_some("true"));
         put("translate", (args.task == Task::Translate).then_some("true"));
         let places = Mutex::new(places(&client)?);
         Ok(Some(Remote {
@@ -286,6 +287,17 @@ fn sleep(time: Duration) {
     while noticed().is_none() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50).min(until.saturating_duration_since(Instant::now())));
     }
+}
+
+/// Sends a recording with some fields and reads the answer; once, since not every path knows a repeat.
+pub(crate) fn send_form<T: serde::de::DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    input: &Input,
+    fields: &[(&'static str, String)],
+) -> Result<T, RemoteError> {
+    let mut form = Form::open(input, fields)?;
+    client::read_json(client.post_form(path, &client::random_name(), &mut form, &mut |_, _| {})?)
 }
 
 /// The server that a command needs.

@@ -124,7 +124,8 @@ fn master_keys(file: &Path) -> Result<MasterKeys, CliError> {
     keys.ok_or_else(|| wrong("holds no key; `hark seal init` makes one"))
 }
 
-fn default_data_dir() -> PathBuf {
+/// Hark's folder among the user's data.
+pub(crate) fn default_data_dir() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = set("XDG_DATA_HOME").or_else(|| Some(std::env::home_dir()?.join(".local").join("share")));
     data.unwrap_or_else(|| PathBuf::from(".")).join("hark")

@@ -1,5 +1,6 @@
 //! The one place where the command line meets the speech engine: the one on this machine, or a server's.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hark_api::TranscriptionResult;
@@ -31,12 +32,18 @@ pub(crate) struct Local {
 /// One recording, done.
 pub(crate) struct Transcribed {
     pub(crate) result: TranscriptionResult,
+    /// Names of speakers by label; a server has put them into the transcript already.
+    pub(crate) names: BTreeMap<String, String>,
     pub(crate) warnings: Vec<String>,
 }
 
 impl Engine {
     /// The server that the arguments name, or the installed models that they and the configuration name, loaded.
     pub(crate) fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
+        if args.identify && args.speakers == Some(Speakers::Off) {
+            let problem = "--identify names speakers, and --speakers off tells none apart: leave one of them out";
+            return Err(CliError::Usage(problem.to_owned()));
+        }
         match Remote::of(args, config, words)? {
             Some(remote) => Ok(Engine::There(remote)),
             None => Ok(Engine::Here(Box::new(Local::load(args, config, words)?))),
@@ -49,7 +56,7 @@ impl Engine {
             Engine::Here(local) => local.transcribe(input, &mut |done, total| bar.update(done, total)),
             Engine::There(remote) => {
                 let result = remote.transcribe(input, &mut |stage| bar.far_away(stage))?;
-                Ok(Transcribed { result, warnings: Vec::new() })
+                Ok(Transcribed { result, names: BTreeMap::new(), warnings: Vec::new() })
             }
         }
     }
@@ -73,6 +80,10 @@ impl Local {
         options.isa = args.isa;
         options.widest_beam = request.beam;
         request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&shelf));
+        if args.identify {
+            request.known = crate::speakers::known_here()?;
+            request.speakers = args.speakers.unwrap_or(Speakers::Auto);
+        }
         if request.speakers != Speakers::Off {
             let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&shelf, name));
             let voices = Voices::load(&segmentation?, &embedding?, options.threads, options.isa);
@@ -93,7 +104,7 @@ impl Local {
             .transcriber
             .transcribe(source, &self.request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
             .map_err(|error| error.to_string())?;
-        Ok(Transcribed { result: done.result, warnings: done.warnings })
+        Ok(Transcribed { result: done.result, names: done.names, warnings: done.warnings })
     }
 }
 

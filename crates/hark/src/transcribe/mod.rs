@@ -211,7 +211,7 @@ fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Sc
     let done = catch_unwind(AssertUnwindSafe(|| engine.transcribe(&job.input, &mut bar)));
     drop(bar);
     let done = done.map_err(|_| "a defect in hark was met on this file; please report it".to_owned())?;
-    let Transcribed { result, warnings } = done?;
+    let Transcribed { result, names, warnings } = done?;
     screen.aside(|| {
         for warning in &warnings {
             eprintln!("{name}: warning: {warning}");
@@ -222,7 +222,7 @@ fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Sc
     });
     let mut to_print = None;
     for (format, target) in &job.outputs {
-        let content = render(&result, *format, args, job, target)?;
+        let content = render(&result, &names, *format, args, job, target)?;
         match target {
             Target::File(path) => save(path, &content, args)?,
             Target::Stdout if headed => to_print = Some([format!("==> {name} <==\n").into_bytes(), content].concat()),
@@ -241,6 +241,7 @@ fn save(path: &Path, content: &[u8], args: &TranscribeArgs) -> Result<(), String
 
 fn render(
     result: &TranscriptionResult,
+    names: &BTreeMap<String, String>,
     format: Format,
     args: &TranscribeArgs,
     job: &Job,
@@ -258,7 +259,12 @@ fn render(
         pretty_json: args.files.len() == 1 || *target != Target::Stdout,
     };
     let language = hark_whisper::languages::find(&result.language).map(|language| language.native_name.to_owned());
-    let metadata = Metadata { title: job.input.title(), language_name: language, ..Metadata::default() };
+    let metadata = Metadata {
+        title: job.input.title(),
+        language_name: language,
+        speaker_names: names.clone(),
+        ..Metadata::default()
+    };
     hark_export::export(result, &metadata, format, &options, &FONTS).map_err(|error| error.to_string())
 }
 
