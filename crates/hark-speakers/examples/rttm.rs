@@ -1,5 +1,7 @@
 //! Who spoke when in WAV files, as RTTM: `rttm MODELS OUT FILE.wav …` writes `OUT/FILE.rttm` for each 16 kHz mono file.
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,6 +1,8 @@
 //! How alike voices are: `likeness MODELS FILE…` prints the cosines between clips of one person and between clips of two.
 //! The name of a file up to its first `-` says who speaks.
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::path::PathBuf;
 
 use hark_media::{Options, Source};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hark_server::{Config, Engine, EngineError, InstantEngine, Webhooks, Work};
+use hark_server::{Config, Engine, EngineError, InstantEngine, Transcribed, Webhooks, Work};
 use hark_store::{Clock, DAY, Plan};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -148,8 +148,16 @@ impl Engine for Deaf {
         _: &Work,
         _: &mut dyn FnMut(f64, Option<f64>),
         _: &hark_speech::CancelToken,
-    ) -> Result<hark_api::TranscriptionResult, EngineError> {
+    ) -> Result<Transcribed, EngineError> {
         Err(EngineError::Unusable("the recording is broken".into()))
+    }
+
+    fn print(&self, source: hark_media::Source) -> Result<hark_speech::Voiceprint, EngineError> {
+        self.0.print(source)
+    }
+
+    fn knows_voices(&self) -> Result<(), EngineError> {
+        self.0.knows_voices()
     }
 
     fn device(&self) -> Option<String> {
