@@ -24,7 +24,7 @@ pub use error::SpeakersError;
 pub use segmentation::{
     CLASSES, FRAME_FIELD, FRAME_STEP, FRAMES_PER_WINDOW, POWERSET, Segmenter, WINDOW_SAMPLES, frame_middle,
 };
-pub use turns::{Turn, speaker_of};
+pub use turns::Turn;
 
 pub use hark_whisper::cpu::{Compute, Isa};
 

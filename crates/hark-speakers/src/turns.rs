@@ -26,19 +26,6 @@ pub struct Turn {
     pub speaker: usize,
 }
 
-/// The speaker of a word: whose turn it overlaps most with, or the nearest turn's where it falls between two.
-///
-/// `turns` are in order of time and none overlaps another ([`Diarization::exclusive`](crate::Diarization::exclusive)).
-pub fn speaker_of(turns: &[Turn], start: f64, end: f64) -> Option<usize> {
-    // Turns before this one end before the word begins; the nearest of those is the last.
-    let first = turns.partition_point(|turn| turn.end <= start);
-    let shared = |turn: &Turn| turn.end.min(end) - turn.start.max(start);
-    let near = turns[first.saturating_sub(1)..].iter().take_while(|turn| turn.start < end);
-    let next = turns[first..].iter().find(|turn| turn.start >= end);
-    // A negative share is the distance: the largest is the overlap where there is one, else the nearest.
-    near.chain(next).max_by(|a, b| shared(a).total_cmp(&shared(b))).map(|turn| turn.speaker)
-}
-
 /// Who speaks in each frame: the first, and a second where two speak at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Labels {
@@ -317,19 +304,6 @@ mod tests {
         let told = labels(&frames, &[unit(1)], |_| unit(1));
         assert_eq!((told.first[250], told.second[250]), (Some(0), None));
         assert_eq!(told.overlaps(100.0), []);
-    }
-
-    #[test]
-    fn a_word_is_whose_turn_it_shares_most_time_with_or_is_nearest_to() {
-        let turn = |start, end, speaker| Turn { start, end, speaker };
-        let turns = [turn(1.0, 3.0, 0), turn(3.0, 4.0, 1), turn(6.0, 8.0, 0)];
-        assert_eq!(speaker_of(&turns, 2.5, 3.2), Some(0));
-        assert_eq!(speaker_of(&turns, 2.9, 3.4), Some(1));
-        assert_eq!(speaker_of(&turns, 4.2, 4.6), Some(1));
-        assert_eq!(speaker_of(&turns, 5.2, 5.8), Some(0));
-        assert_eq!((speaker_of(&turns, 0.1, 0.5), speaker_of(&turns, 9.0, 9.5)), (Some(0), Some(0)));
-        assert_eq!(speaker_of(&turns, 2.9, 7.5), Some(0), "1.5 s of the third turn against 1 s of the second");
-        assert_eq!(speaker_of(&[], 1.0, 2.0), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hark_media::Source;
-use hark_speakers::{Compute, Diarizer, Embedder, Isa, SAMPLE_RATE, Segmenter, Turn, speaker_of};
+use hark_speakers::{Compute, Diarization, Diarizer, Embedder, Isa, SAMPLE_RATE, Segmenter};
 use hark_speech::{LoadOptions, Transcriber};
 
 use super::super::{
@@ -16,11 +16,7 @@ use super::super::{
     protocol::{self, Answer, Done, Outcome, Ready, Request},
     systems,
 };
-use crate::models::VAD_MODEL;
-
-/// The networks' names in the models folder.
-const SEGMENTATION: &str = "pyannote-segmentation-3";
-const EMBEDDING: &str = "campplus-zh-en";
+use crate::models::{SPEAKER_MODELS, VAD_MODEL};
 
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
@@ -73,9 +69,10 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
     };
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let compute = Arc::new(Compute::new(threads, isa));
+    let [segmentation, embedding] = SPEAKER_MODELS;
     let networks = (
-        Segmenter::load(&systems::installed(SEGMENTATION)?, &compute).map_err(failed)?,
-        Embedder::load(&systems::installed(EMBEDDING)?, &compute).map_err(failed)?,
+        Segmenter::load(&systems::installed(segmentation)?, &compute).map_err(failed)?,
+        Embedder::load(&systems::installed(embedding)?, &compute).map_err(failed)?,
     );
     let transcriber = match &args.words {
         Some(model) => {
@@ -95,16 +92,22 @@ fn speech_failed(error: &hark_speech::SpeechError) -> BenchError {
     BenchError::System { system: "hark".to_owned(), error: error.to_string() }
 }
 
-/// Each word of a recording with its speaker.
-fn spoken_words(transcriber: &Transcriber, audio: &str, turns: &[Turn]) -> Result<Vec<(f64, f64, String)>, BenchError> {
+/// Each word of a recording with its speaker, by the rule of transcription.
+fn spoken_words(
+    transcriber: &Transcriber,
+    audio: &str,
+    told: &Diarization,
+) -> Result<Vec<(f64, f64, String)>, BenchError> {
     let wanted = hark_speech::Request { words: true, ..hark_speech::Request::default() };
     let heard = transcriber
         .transcribe(Source::Path(audio.into()), &wanted, &mut |_| {})
         .map_err(|error| speech_failed(&error))?;
-    let words = heard.result.segments.iter().flat_map(|segment| &segment.words);
-    let named =
-        |word: &hark_api::Word| Some((word.start, word.end, speaker_of(turns, word.start, word.end)?.to_string()));
-    Ok(words.filter_map(named).collect())
+    let mut words = Vec::new();
+    for segment in hark_speech::assign(heard.result.segments, told) {
+        let Some(speaker) = segment.speaker else { continue };
+        words.extend(segment.words.iter().map(|word| (word.start, word.end, speaker.clone())));
+    }
+    Ok(words)
 }
 
 fn diarize(hark: &mut Hark, request: &Request) -> Result<Done, BenchError> {
@@ -117,7 +120,7 @@ fn diarize(hark: &mut Hark, request: &Request) -> Result<Done, BenchError> {
         told.turns.iter().map(|turn| (turn.start, turn.end, turn.speaker.to_string())).collect();
     let seconds = started.elapsed().as_secs_f64();
     let spoken_words = match &hark.transcriber {
-        Some(transcriber) => spoken_words(transcriber, &request.audio, &told.exclusive)?,
+        Some(transcriber) => spoken_words(transcriber, &request.audio, &told)?,
         None => Vec::new(),
     };
     Ok(Done {
