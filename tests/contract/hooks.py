@@ -46,8 +46,10 @@ def silence(seconds):
 
 with open(os.environ["HARK_CONTRACT_TALK"], "rb") as file:
     TALK = file.read()
-# Silence is understood at once; a few recordings of speech show that words fit the document, too.
-schemathesis.openapi.format("binary", st.sampled_from([silence(0.1), silence(0.2), silence(0.3), TALK]))
+with open(os.environ["HARK_CONTRACT_VOICE"], "rb") as file:
+    VOICE = file.read()
+# Silence is understood at once; a few recordings of speech show that words fit the document, too, and a longer one that a voice can be known.
+schemathesis.openapi.format("binary", st.sampled_from([silence(0.1), silence(0.2), silence(0.3), TALK, VOICE]))
 # Passwords that nobody finds too simple.
 schemathesis.openapi.format("password", st.from_regex(r"[a-z]{4}-[A-Z]{4}-[0-9]{4}", fullmatch=True))
 
@@ -91,6 +93,9 @@ def before_call(context, case, kwargs):
         return
     if operation == "retrieveModel" and DICE.random() < 0.5:
         case.path_parameters["id"] = "whisper-tiny"
+    if operation == "forgetSpeaker" and DICE.random() < 0.5:
+        known = ask("GET", "/v1/speakers")[0]["speakers"]
+        case.path_parameters["id"] = known[0]["id"] if known else 0
     if operation == "showShared" and DICE.random() < 0.5:
         case.path_parameters["token"] = SHARED
     if case.path.startswith("/v1/transcripts/{id}") and operation != "deleteTranscript" and DICE.random() < 0.5:
