@@ -32,10 +32,15 @@ pub trait Engine: Send + Sync + 'static {
     ) -> Result<Transcribed, EngineError>;
 
     /// The print of the one voice that a clip holds.
-    fn print(&self, source: Source) -> Result<Voiceprint, EngineError>;
+    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
+        let _ = source;
+        Err(EngineError::NoVoices)
+    }
 
     /// Whether voices can be known here, or what is missing for it.
-    fn knows_voices(&self) -> Result<(), EngineError>;
+    fn knows_voices(&self) -> Result<(), EngineError> {
+        Err(EngineError::NoVoices)
+    }
 
     /// Begins to listen to live sound; calls `wake`, from any thread, when there is something to poll for.
     fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
@@ -118,6 +123,9 @@ pub enum EngineError {
     /// The engine only takes recordings.
     #[error("this server does not transcribe live sound")]
     NotLive,
+    /// The engine can't tell voices apart.
+    #[error("this server does not know voices")]
+    NoVoices,
     /// The recording or what was asked of it is at fault: another try ends the same.
     #[error("{0}")]
     Unusable(String),
@@ -156,7 +164,7 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let kind = match &error {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
-            EngineError::ModelMissing(_) | EngineError::NotLive => ErrorKind::ModelMissing,
+            EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::Cancelled | EngineError::Failed(_) => {
                 tracing::error!(%error, "the engine failed");

@@ -231,7 +231,7 @@ impl Engine for SpeechEngine {
 
     fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
         self.knows_voices()?;
-        let voices = self.voices()?.ok_or_else(|| EngineError::ModelMissing(SPEAKERS[0].to_owned()))?;
+        let voices = self.voices()?.ok_or(EngineError::NoVoices)?;
         Ok(voices.print(source, &hark_media::Options::default())?)
     }
 
