@@ -2,9 +2,7 @@
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use hark_api::{
-    OpenAiDiarized, OpenAiEvent, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose,
-};
+use hark_api::{OpenAiDiarized, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose};
 
 use super::events;
 use super::fields::{TranscriptionFields, TranslationFields};
@@ -27,7 +25,7 @@ use crate::routes::transcribe::{Form, TRANSCRIPT_ID, Wait, take};
             ("X-Model" = String, description = "the checkpoint that ran")), content(
             (AnyJson = "application/json"), (String = "text/plain; charset=utf-8"),
             (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"),
-            (OpenAiEvent = "text/event-stream; charset=utf-8"))),
+            (EventMessage = "text/event-stream; charset=utf-8"))),
         Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
     security((), ("bearer" = [])))]
 pub(crate) async fn transcriptions(
@@ -58,6 +56,17 @@ pub(crate) async fn translations(
     request: Request,
 ) -> Result<Response, Failure> {
     answer::<TranslationFields>(&app, &caller, request).await
+}
+
+/// An event as it travels.
+#[derive(utoipa::ToSchema)]
+#[schema(as = OpenAiEventMessage)]
+#[allow(dead_code, reason = "it exists for its documentation")]
+pub(crate) struct EventMessage {
+    /// A line of JSON: `{"type": "transcript.text.delta", "delta": …}` for more of the text, at the end
+    /// `{"type": "transcript.text.done", "text": …, "usage": …}`, or `{"error": …}` where it failed.
+    #[schema(content_media_type = "application/json")]
+    data: String,
 }
 
 /// The two layouts in JSON, the fuller one first: every short answer lacks what it requires.
