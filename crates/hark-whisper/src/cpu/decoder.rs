@@ -32,6 +32,8 @@ struct Layer {
 pub struct Decoder {
     width: usize,
     heads: usize,
+    /// Positions of the encoder.
+    frames: usize,
     vocabulary: usize,
     positions: usize,
     layers: Vec<Layer>,
@@ -40,7 +42,8 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories.
+    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories, which take their room when
+    /// they are first used: files need none.
     windows: Vec<Vec<FrameCache>>,
     /// Which of them each slot looks at.
     window_of: Vec<usize>,
@@ -159,12 +162,13 @@ impl Decoder {
             .collect::<Result<Vec<_>, WeightsError>>()?;
         // One row more than the slots have: alignment runs on it.
         let rows = slots * rows_a_slot + 1;
-        let windows = (0..slots + memories)
-            .map(|_| layers.iter().map(|_| FrameCache::new(dims.n_text_head, dims.n_audio_ctx)).collect())
-            .collect();
+        let layers_of = |window: usize| if window < slots { layers.len() } else { 0 };
+        let caches = |count: usize| (0..count).map(|_| FrameCache::new(dims.n_text_head, dims.n_audio_ctx)).collect();
+        let windows = (0..slots + memories).map(|window| caches(layers_of(window))).collect();
         Ok(Decoder {
             width,
             heads: dims.n_text_head,
+            frames: dims.n_audio_ctx,
             vocabulary: dims.n_vocab,
             positions: dims.n_text_ctx,
             embedding: load_linear(checkpoint, "decoder.token_embedding", weights)?,
@@ -198,6 +202,9 @@ impl Decoder {
     /// look at it.
     pub fn admit_again(&mut self, compute: &Compute, slot: usize, memory: usize, states: Rows, first: Option<usize>) {
         let window = self.window_of.len() + memory;
+        if self.windows[window].is_empty() {
+            self.windows[window] = self.layers.iter().map(|_| FrameCache::new(self.heads, self.frames)).collect();
+        }
         self.window_of[slot] = window;
         self.project(compute, window, states, first);
     }
