@@ -1,7 +1,7 @@
 //! The whole of it: sound comes in as a stream, who spoke when goes out.
 //!
 //! Of the sound only the last minutes are kept, however long the recording is: what stays is a byte a frame and an
-//! embedding for every 0.75 s of speech. Three hours of speech are 0.6 MB of frames and 11 MB of embeddings.
+//! embedding for every second of speech. Three hours of speech are 0.6 MB of frames and 8 MB of embeddings.
 
 use crate::cluster::{self, Online, OnlineOptions, Voice, centred, find_voices};
 use crate::frames::{Frame, HOP, Stitcher};
