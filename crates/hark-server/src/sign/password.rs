@@ -221,7 +221,10 @@ mod tests {
             times.fold(f64::INFINITY, f64::min)
         };
         let real = hash("correct horse").unwrap();
+        let fresh = PasswordHash::new(&real).unwrap();
+        assert_eq!((decoy.algorithm, decoy.version, &decoy.params), (fresh.algorithm, fresh.version, &fresh.params));
+        // A check that hashes nothing would be thousands of times as fast; how fast memory is at the moment must not matter.
         let (with, without) = (timed(Some(&real)), timed(None));
-        assert!((0.5..2.0).contains(&(with / without)), "{with} ns with an account, {without} ns without");
+        assert!(without > with / 20.0, "{with} ns with an account, {without} ns without");
     }
 }
