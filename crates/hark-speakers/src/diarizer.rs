@@ -3,7 +3,7 @@
 //! Of the sound only the last minutes are kept, however long the recording is: what stays is a byte a frame and an
 //! embedding for every second of speech. Three hours of speech are 0.6 MB of frames and 8 MB of embeddings.
 
-use crate::cluster::{self, Online, OnlineOptions, Voice, centred, find_voices};
+use crate::cluster::{self, Voice, centred, find_voices};
 use crate::frames::{Frame, HOP, Stitcher};
 use crate::pieces::{self, PIECE, Piece, Run, first_sample};
 use crate::segmentation::{CLASSES, FRAME_STEP, Segmenter, WINDOW_SAMPLES};
@@ -77,8 +77,6 @@ pub struct Diarizer<N> {
     runs: Vec<Run>,
     pieces: Vec<Piece>,
     vectors: Vec<Voice>,
-    live: Option<Online>,
-    live_turns: Vec<Turn>,
 }
 
 impl<N: Networks> Diarizer<N> {
@@ -98,15 +96,12 @@ impl<N: Networks> Diarizer<N> {
             runs: Vec::new(),
             pieces: Vec::new(),
             vectors: Vec::new(),
-            live: None,
-            live_turns: Vec::new(),
         }
     }
 
-    /// For people who speak now: every window is heard as soon as it is full, and [`Diarizer::live_turns`] tells what
-    /// it seems to be before the end is known.
-    pub fn live(networks: N, options: OnlineOptions) -> Self {
-        Diarizer { batch: 1, live: Some(Online::new(options)), ..Diarizer::new(networks) }
+    /// For people who speak now: every window is heard as soon as it is full, so that the work never comes all at once.
+    pub fn live(networks: N) -> Self {
+        Diarizer { batch: 1, ..Diarizer::new(networks) }
     }
 
     /// Takes the next samples of the recording, 16 kHz, of whatever length.
@@ -116,17 +111,6 @@ impl<N: Networks> Diarizer<N> {
         while self.total >= (self.windows + self.batch - 1) * HOP_SAMPLES + WINDOW_SAMPLES {
             self.listen(self.batch, false);
         }
-    }
-
-    /// Seconds of the recording that have been heard by both networks.
-    pub fn heard_seconds(&self) -> f64 {
-        (first_sample(self.done).min(self.total)) as f64 / SAMPLE_RATE as f64
-    }
-
-    /// The turns found since the last call in a live session: labels keep to their voices, and only [`Diarizer::finish`]
-    /// may call some of it otherwise.
-    pub fn live_turns(&mut self) -> Vec<Turn> {
-        std::mem::take(&mut self.live_turns)
     }
 
     /// Hears what is left and tells who spoke when; with `speakers` there are exactly so many, if they can be told apart.
@@ -184,15 +168,6 @@ impl<N: Networks> Diarizer<N> {
         let cut: Vec<&[f32]> = cut.iter().map(Vec::as_slice).collect();
         let vectors = self.networks.embed(&cut);
         self.vectors.extend(vectors.iter().map(centred));
-        if let Some(online) = &mut self.live {
-            for (piece, vector) in self.pieces[known..].iter().zip(&self.vectors[known..]) {
-                if let Some(speaker) = online.label(vector) {
-                    let time = |frame: usize| first_sample(frame) as f64 / SAMPLE_RATE as f64;
-                    let turn = Turn { start: time(piece.span.start), end: time(piece.span.end), speaker };
-                    extend_or_push(&mut self.live_turns, turn);
-                }
-            }
-        }
     }
 
     /// The sound of a span of frames, repeated up to the length of a piece, so that all are of one length.
@@ -230,19 +205,6 @@ impl<N: Networks> Diarizer<N> {
             overlaps: labels.overlaps(seconds),
             voices: order.iter().map(|&voice| voices[voice]).collect(),
         }
-    }
-}
-
-/// Adds a turn, or makes the last one longer where it is the same speaker's and they touch.
-fn extend_or_push(turns: &mut Vec<Turn>, turn: Turn) {
-    match turns.last_mut() {
-        Some(last) if last.speaker == turn.speaker && turn.start <= last.end => last.end = last.end.max(turn.end),
-        Some(last) if turn.start < last.end => {
-            last.end = f64::midpoint(turn.start, last.end);
-            let start = last.end;
-            turns.push(Turn { start, ..turn });
-        }
-        _ => turns.push(turn),
     }
 }
 
@@ -409,22 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn a_live_session_labels_turns_before_it_ends() {
+    fn windows_heard_one_by_one_tell_the_same() {
         let said: Vec<(f64, f64, usize)> =
             (0..20).map(|turn| (3.0 * f64::from(turn), 3.0 * f64::from(turn) + 2.5, turn as usize % 2)).collect();
-        let mut diarizer = Diarizer::live(Perfect::default(), OnlineOptions::default());
-        let mut live = Vec::new();
-        for samples in hum(60.0, &said).chunks(1_600) {
-            diarizer.push(samples);
-            live.extend(diarizer.live_turns());
-        }
-        assert!(live.len() >= 14, "{live:?}");
-        assert!(live.windows(2).all(|pair| pair[0].end <= pair[1].start), "{live:?}");
-        // Each voice needs two pieces before it has a label of its own.
-        for turn in live.iter().filter(|turn| turn.start > 5.5) {
-            assert_eq!(turn.speaker, (f64::midpoint(turn.start, turn.end) / 3.0) as usize % 2, "{turn:?}");
-        }
+        let sound = hum(60.0, &said);
+        let mut diarizer = Diarizer::live(Perfect::default());
+        sound.chunks(1_600).for_each(|samples| diarizer.push(samples));
         let told = diarizer.finish(None);
         assert_eq!((told.turns.len(), told.voices.len()), (20, 2));
+        assert_eq!(told, diarize(&sound, None));
     }
 }

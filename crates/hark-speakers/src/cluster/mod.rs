@@ -5,12 +5,10 @@
 
 mod blocks;
 mod linkage;
-mod online;
 mod voices;
 
 pub use blocks::{Blocks, Tree};
 pub use linkage::{Group, Merge, average_linkage, cut_at, cut_into, dot};
-pub use online::{Online, OnlineOptions};
 pub use voices::{Heard, find_voices};
 
 use crate::EMBEDDING_WIDTH;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use hark_api::{Segment, Word};
 use hark_media::SAMPLE_RATE;
-use hark_speakers::cluster::{Group, OnlineOptions, Voice, centred, dot, unit_length};
+use hark_speakers::cluster::{Group, Voice, centred, dot, unit_length};
 use hark_speakers::{
     Diarization, Diarizer, EMBEDDING_WIDTH, FRAME_STEP, Networks, POWERSET, WINDOW_SAMPLES, frame_middle,
 };
@@ -111,14 +111,13 @@ impl Drop for Bell {
 }
 
 fn listen(mut voices: Voices, messages: &Receiver<Message>, tell: &dyn Fn(Answer)) {
-    let mut whole = Diarizer::live(voices.clone(), OnlineOptions::default());
+    let mut whole = Diarizer::live(voices.clone());
     let mut known = Known::default();
     let (mut sound, mut first) = (Vec::new(), 0u64);
     for message in messages {
         match message {
             Message::Sound(samples) => {
                 whole.push(&samples);
-                drop(whole.live_turns());
                 sound.extend(samples);
                 let gone = sound.len().saturating_sub(KEPT);
                 // Not for every message: what is left must be moved.
