@@ -53,7 +53,7 @@ pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
 pub use plan::Plan;
-pub use queue::{Job, Lane, Lease, MAX_ATTEMPTS};
+pub use queue::{BULK_PATIENCE, Job, Lane, Lease, MAX_ATTEMPTS};
 pub use seal::{MasterKey, MasterKeys};
 pub use sweep::Swept;
 pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};

@@ -21,6 +21,9 @@ use crate::{Blob, Change, Store, anonymous, blob, key, random, segment, transcri
 /// How often a job is begun before it counts as failed.
 pub const MAX_ATTEMPTS: i64 = 3;
 
+/// A bulk job that waited for so long is claimed as if somebody waited for it: a steady stream of clips can delay long work, not keep it from ever beginning.
+pub const BULK_PATIENCE: Duration = Duration::from_secs(120);
+
 /// Claims look for ended leases, but not more often than this.
 const EXPIRY_STEP: Micros = 1_000_000;
 
@@ -85,7 +88,8 @@ pub struct Job {
 }
 
 impl Store {
-    /// Takes the next job: the lowest lane first, in it the owner with the fewest running jobs, then the oldest. `None` when none waits.
+    /// Takes the next job: the lowest lane first, in it the owner with the fewest running jobs, then the oldest. Bulk jobs count as interactive ones
+    /// after [`BULK_PATIENCE`]. `None` when none waits.
     pub async fn claim(&self, worker: &str, lease: Duration) -> Result<Option<Job>> {
         self.claim_up_to(worker, lease, Lane::Bulk).await
     }
@@ -107,11 +111,14 @@ impl Store {
              WHERE id = (
                  SELECT j.id FROM jobs j
                  LEFT JOIN (SELECT owner, count(*) AS running FROM jobs WHERE state = 'processing' GROUP BY owner) r ON r.owner = j.owner
-                 WHERE j.state = 'queued' AND j.lane <= $4 ORDER BY j.lane, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
+                 WHERE j.state = 'queued' AND j.lane <= $4
+                 ORDER BY {turn}, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
              )
-             RETURNING id, transcript_id, account_id, owner, lane, request, seconds, attempts"
+             RETURNING id, transcript_id, account_id, owner, lane, request, seconds, attempts",
+            turn = lane_by_age("$5")
         );
-        let row = tx.optional(&sql, args![worker, &token, now.saturating_add(micros(lease)), last.number()]).await?;
+        let until = now.saturating_add(micros(lease));
+        let row = tx.optional(&sql, args![worker, &token, until, last.number(), patient_since(now)]).await?;
         let Some(row) = row else { return Ok(None) };
         let transcript = TranscriptId(row.get("transcript_id")?);
         tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![transcript]).await?;
@@ -312,7 +319,7 @@ impl Store {
 
     /// A transcript's place in the queue from 1; `None` when it does not wait.
     pub async fn queue_position(&self, id: TranscriptId) -> Result<Option<i64>> {
-        position(&mut self.db().snapshot().await?, id).await
+        position(&mut self.db().snapshot().await?, id, self.now()).await
     }
 
     /// Jobs that wait.
@@ -336,18 +343,31 @@ pub(crate) fn request_place(id: TranscriptId) -> String {
     format!("jobs.request/{id}")
 }
 
+/// Bulk jobs queued at this time or before have waited long enough.
+fn patient_since(now: Micros) -> Micros {
+    now.saturating_sub(micros(BULK_PATIENCE))
+}
+
+/// The lane that a job `j` is claimed by; `since` stands for [`patient_since`].
+fn lane_by_age(since: &str) -> String {
+    let (bulk, interactive) = (Lane::Bulk.number(), Lane::Interactive.number());
+    format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {since} THEN {interactive} ELSE j.lane END")
+}
+
 /// A transcript's place in the queue by lane and age.
-pub(crate) async fn position(tx: &mut Tx, id: TranscriptId) -> Result<Option<i64>> {
-    let sql = "SELECT id, lane, queued_at FROM jobs WHERE transcript_id = $1 AND state = 'queued'";
-    let Some(row) = tx.optional(sql, args![id]).await? else { return Ok(None) };
-    let row = tx
-        .one(
-            "SELECT count(*) AS ahead FROM jobs WHERE state = 'queued'
-                 AND (lane < $1 OR (lane = $1 AND (queued_at < $2 OR (queued_at = $2 AND id < $3))))",
-            args![row.get::<i64>("lane")?, row.get::<i64>("queued_at")?, row.get::<i64>("id")?],
-        )
-        .await?;
-    Ok(Some(row.get::<i64>("ahead")? + 1))
+pub(crate) async fn position(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Option<i64>> {
+    let lane = lane_by_age("$1");
+    let since = patient_since(now);
+    let sql = format!(
+        "SELECT j.id, j.queued_at, {lane} AS turn FROM jobs j WHERE j.transcript_id = $2 AND j.state = 'queued'"
+    );
+    let Some(row) = tx.optional(&sql, args![since, id]).await? else { return Ok(None) };
+    let sql = format!(
+        "SELECT count(*) AS ahead FROM jobs j WHERE j.state = 'queued'
+             AND ({lane} < $2 OR ({lane} = $2 AND (j.queued_at < $3 OR (j.queued_at = $3 AND j.id < $4))))"
+    );
+    let mine = args![since, row.get::<i64>("turn")?, row.get::<i64>("queued_at")?, row.get::<i64>("id")?];
+    Ok(Some(tx.one(&sql, mine).await?.get::<i64>("ahead")? + 1))
 }
 
 /// What a job had counted, so that it can be taken back.

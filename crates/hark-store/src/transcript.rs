@@ -386,7 +386,8 @@ impl Store {
             .await?
             .ok_or(Error::NotFound("transcript"))?;
         let status = row.get::<String>("status")?.parse()?;
-        let queue_position = if status == Status::Queued { queue::position(&mut tx, id).await? } else { None };
+        let queue_position =
+            if status == Status::Queued { queue::position(&mut tx, id, self.now()).await? } else { None };
         Ok(StatusView {
             status,
             progress: row.get("progress")?,

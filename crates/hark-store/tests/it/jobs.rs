@@ -1,7 +1,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hark_store::{Accepted, Change, Error, IdempotencyKey, Lane, MAX_ATTEMPTS, Owner, Status, WebhookTarget};
+use hark_store::{
+    Accepted, BULK_PATIENCE, Change, Error, IdempotencyKey, Lane, MAX_ATTEMPTS, NewJob, Owner, Status, WebhookTarget,
+};
 
 use crate::accounts::count;
 use crate::support::{LEASE, accept, account, assert_balanced, claim, new_job, on_both, result};
@@ -88,10 +90,45 @@ on_both! {
         let id = account(&store, 0).await;
         for lane in [Lane::Bulk, Lane::Interactive, Lane::Live] {
             let job = new_job(&store, &Owner::Account(id), 0).await;
-            store.accept(hark_store::NewJob { lane, ..job }).await.unwrap();
+            store.accept(NewJob { lane, ..job }).await.unwrap();
         }
         assert_eq!(claim(&store).await.lane, Lane::Live);
         assert_eq!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().unwrap().lane, Lane::Interactive);
+        assert!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().is_none());
+        assert_eq!(claim(&store).await.lane, Lane::Bulk);
+    }
+
+    async fn long_work_begins_though_clips_never_end(place: Place) {
+        let store = place.open().await;
+        let (archive, clips) = (account(&store, 0).await, account(&store, 0).await);
+        let job = new_job(&store, &Owner::Account(archive), 0).await;
+        let Accepted::New { transcript, .. } = store.accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap() else {
+            panic!("there was no such job before");
+        };
+        accept(&store, clips, 0).await;
+        // Every second a clip comes and a job is done: there is always a clip that waits.
+        let mut clips_before = 0;
+        loop {
+            accept(&store, clips, 0).await;
+            place.clock.advance(Duration::from_secs(1));
+            let job = claim(&store).await;
+            if job.lane == Lane::Bulk {
+                break;
+            }
+            assert_eq!(store.queue_position(transcript).await.unwrap(), Some(2), "behind the clip that waits");
+            store.fail(&job.lease, "done", false).await.unwrap();
+            clips_before += 1;
+            assert!(clips_before < 200, "the long recording never begins");
+        }
+        assert_eq!(clips_before, BULK_PATIENCE.as_secs() - 1);
+    }
+
+    async fn a_place_kept_for_short_work_is_not_given_to_long_work_however_old(place: Place) {
+        let store = place.open().await;
+        let id = account(&store, 0).await;
+        let job = new_job(&store, &Owner::Account(id), 0).await;
+        store.accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap();
+        place.clock.advance(BULK_PATIENCE * 2);
         assert!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }
@@ -231,7 +268,7 @@ on_both! {
         let name = |print: &[u8]| IdempotencyKey { key: "k1".into(), fingerprint: print.into(), keep: Duration::from_secs(3600) };
         let send = async |owner: &Owner, print: &[u8]| {
             let job = new_job(&store, owner, 4).await;
-            store.accept(hark_store::NewJob { idempotency: Some(name(print)), ..job }).await
+            store.accept(NewJob { idempotency: Some(name(print)), ..job }).await
         };
         assert_eq!(store.repeated(&owner, &name(b"a")).await.unwrap(), None);
         let Accepted::New { transcript, .. } = send(&owner, b"a").await.unwrap() else { panic!("it is the first") };
@@ -255,7 +292,7 @@ on_both! {
             let job = new_job(&store, &Owner::Account(id), 5).await;
             let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], keep: Duration::from_secs(60) };
             let store = store.clone();
-            tasks.push(tokio::spawn(async move { store.accept(hark_store::NewJob { idempotency: Some(name), ..job }).await }));
+            tasks.push(tokio::spawn(async move { store.accept(NewJob { idempotency: Some(name), ..job }).await }));
         }
         let mut made = HashSet::new();
         let mut new = 0;
@@ -279,7 +316,7 @@ on_both! {
         let target = WebhookTarget { url: "https://example.org/hook".into(), secret: "hush".into() };
         assert!(!format!("{target:?}").contains("hush"));
         let job = new_job(&store, &Owner::Account(id), 0).await;
-        store.accept(hark_store::NewJob { webhook: Some(target.clone()), ..job }).await.unwrap();
+        store.accept(NewJob { webhook: Some(target.clone()), ..job }).await.unwrap();
         assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
         let job = claim(&store).await;
         store.complete(&job.lease, &result(), 0, true).await.unwrap();

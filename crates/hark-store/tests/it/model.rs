@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, AccountId, Error, JobId, Lane, Lease, MAX_ATTEMPTS, NewJob, Owner, Status, Store, TranscriptId,
+    Accepted, AccountId, BULK_PATIENCE, Error, JobId, Lane, Lease, MAX_ATTEMPTS, NewJob, Owner, Status, Store,
+    TranscriptId,
 };
 
 use crate::support::{LEASE, Place, account, assert_balanced, new_job, on_both, result};
@@ -50,10 +51,15 @@ struct Model {
 
 impl Model {
     /// The job that must be claimed next.
-    fn next(&self) -> Option<JobId> {
+    fn next(&self, now: i64) -> Option<JobId> {
         let running = |account| self.jobs.values().filter(|j| j.lease.is_some() && j.account == account).count();
         let waiting = self.jobs.iter().filter(|(_, job)| job.lease.is_none());
-        waiting.min_by_key(|(id, job)| (job.lane, running(job.account), job.queued_at, **id)).map(|(id, _)| *id)
+        let old = now - BULK_PATIENCE.as_micros() as i64;
+        let lane = |job: &ModelJob| match job.lane {
+            Lane::Bulk if job.queued_at <= old => Lane::Interactive,
+            lane => lane,
+        };
+        waiting.min_by_key(|(id, job)| (lane(job), running(job.account), job.queued_at, **id)).map(|(id, _)| *id)
     }
 
     fn release(&mut self, job: JobId) -> ModelJob {
@@ -133,7 +139,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         }
         6..=9 => {
             model.expire(store.now());
-            let expected = model.next();
+            let expected = model.next(store.now());
             store.expire_leases().await.unwrap();
             let claimed = store.claim("worker", LEASE).await.unwrap();
             assert_eq!(claimed.as_ref().map(|job| job.lease.job), expected);
