@@ -3,6 +3,7 @@
 mod accounts;
 mod blobs;
 mod crash;
+mod encrypted;
 mod jobs;
 mod keys;
 mod ledger;
