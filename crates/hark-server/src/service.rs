@@ -50,7 +50,7 @@ impl Service {
         let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
         let app = App::new(store, engine, config, role, clock);
         let (stop, stopped) = watch::channel(false);
-        let news = jobs::listen_to_changes(&app, stopped.clone());
+        let news = jobs::listen_to_changes(&app, stopped.clone()).await;
         let mut tasks = vec![jobs::keep_house(&app, stopped.clone())];
         // Whoever works on recordings may have no way out; the others call.
         if app.config.webhooks.enabled && role != Role::Gpu {

@@ -22,6 +22,7 @@ mod job;
 mod key;
 mod ledger;
 mod migrate;
+mod news;
 mod plan;
 mod queue;
 mod random;
@@ -63,6 +64,7 @@ pub use webhook::{WebhookDelivery, WebhookTarget};
 
 use blob::Blobs;
 use db::Db;
+use news::News;
 use seal::KeyCache;
 
 /// Where a store lives and how it behaves.
@@ -93,7 +95,7 @@ impl Options {
     }
 }
 
-/// Something that others in this process may wait for. Other processes see it when they ask the store.
+/// Something that others may wait for. Processes that share a PostgreSQL database hear of it if they asked to ([`Store::listen`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A job waits in the queue.
@@ -115,6 +117,7 @@ struct Inner {
     data_keys: KeyCache,
     clock: Clock,
     changes: broadcast::Sender<Change>,
+    news: Option<News>,
     anonymous: AccountId,
     last_expiry: std::sync::atomic::AtomicI64,
 }
@@ -135,8 +138,13 @@ impl Store {
         }
         migrate::migrate(&db, options.clock.now()).await?;
         let anonymous = account::anonymous_account(&db, options.clock.now()).await?;
+        let news = match &db {
+            Db::Postgres(pool) => Some(News::start(pool)?),
+            Db::Sqlite { .. } => None,
+        };
         Ok(Store(Arc::new(Inner {
             db,
+            news,
             blobs,
             master_keys: options.master_keys,
             data_keys: KeyCache::default(),
@@ -150,6 +158,9 @@ impl Store {
 
     /// Waits until everything is written and closes the connections.
     pub async fn close(&self) {
+        if let Some(news) = &self.0.news {
+            news.close().await;
+        }
         // Closing can't fail; what was committed is on disk already.
         let _ = self.0.db.close().await;
     }
@@ -159,7 +170,14 @@ impl Store {
         self.db().one("SELECT 1 AS one", &[]).await.map(drop)
     }
 
-    /// What happens in this process from now on.
+    /// Hears what other processes change, too, over a connection of its own: [`Store::changes`] tells of it. They are heard until the store is closed or nobody asks for changes.
+    pub async fn listen(&self) {
+        if let Some(news) = &self.0.news {
+            news.listen(self.0.changes.clone()).await;
+        }
+    }
+
+    /// What happens in this process from now on, and in others after [`Store::listen`].
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.0.changes.subscribe()
     }
@@ -201,6 +219,9 @@ impl Store {
     fn tell(&self, change: Change) {
         // Nobody may be listening, which is fine.
         let _ = self.0.changes.send(change);
+        if let Some(news) = &self.0.news {
+            news.tell(change);
+        }
     }
 }
 

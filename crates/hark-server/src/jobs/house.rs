@@ -19,10 +19,11 @@ const ABANDONED_UPLOAD: Duration = Duration::from_secs(24 * 3600);
 /// An anonymous transcript that a crash left behind is deleted this long after nobody can wait for it any more.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
 
-/// Passes changes of the store on to workers and to requests that wait.
-pub(crate) fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
+/// Passes changes of the store, made here or by other processes, on to workers and to requests that wait.
+pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
     let app = app.clone();
     let mut changes = app.store.changes();
+    app.store.listen().await;
     tokio::spawn(async move {
         loop {
             let change = tokio::select! {

@@ -6,7 +6,7 @@ use hark_store::{
 };
 
 use crate::accounts::count;
-use crate::support::{LEASE, accept, account, assert_balanced, claim, new_job, on_both, result};
+use crate::support::{LEASE, Place, accept, account, assert_balanced, claim, new_job, on_both, result};
 
 on_both! {
     async fn a_job_goes_from_queued_to_completed_and_is_charged_what_it_used(place: Place) {
@@ -336,4 +336,39 @@ on_both! {
         place.clock.advance(LEASE * 2);
         assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
     }
+}
+
+/// Waits for a change, but not forever.
+async fn heard(changes: &mut tokio::sync::broadcast::Receiver<Change>, wanted: Change) {
+    let look = async { while changes.recv().await.unwrap() != wanted {} };
+    tokio::time::timeout(Duration::from_secs(20), look).await.unwrap_or_else(|_| panic!("{wanted:?} was not heard"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_share_postgres_hear_of_each_others_changes() {
+    let place = Place::postgres().await;
+    // Two stores are two processes for each other: they share the database only.
+    let (web, worker) = (place.open().await, place.open().await);
+    let (mut at_web, mut at_worker) = (web.changes(), worker.changes());
+    web.listen().await;
+    worker.listen().await;
+    // Whoever begins to listen looks once.
+    heard(&mut at_worker, Change::Queued).await;
+    let id = account(&web, 10).await;
+    let (transcript, job) = accept(&web, id, 4).await;
+    heard(&mut at_worker, Change::Queued).await;
+    let claimed = worker.claim("worker", LEASE).await.unwrap().unwrap();
+    assert_eq!(claimed.lease.job, job);
+    worker.complete(&claimed.lease, &result(), 4, true).await.unwrap();
+    heard(&mut at_web, Change::Finished(transcript)).await;
+    let (transcript, job) = accept(&web, id, 4).await;
+    worker.claim("worker", LEASE).await.unwrap().unwrap();
+    web.cancel(id, transcript, "canceled").await.unwrap();
+    heard(&mut at_worker, Change::Stopped(job)).await;
+    // What a process does last is told before it is gone.
+    let third = place.open().await;
+    let (transcript, _) = accept(&third, id, 2).await;
+    third.delete_transcript(id, transcript).await.unwrap();
+    third.close().await;
+    heard(&mut at_web, Change::Finished(transcript)).await;
 }
