@@ -308,6 +308,9 @@ const VOTERS: usize = 5;
 /// Recordings up to this length count as clips that somebody waits for.
 const CLIP_SECONDS: f64 = 60.0;
 
+/// What the encoder takes: 30 s.
+const LONGEST_WINDOW: usize = 30 * SAMPLE_RATE as usize;
+
 /// A window that the engine has.
 struct Outstanding {
     window: Window,
@@ -484,7 +487,16 @@ impl<'a> Recording<'a> {
     }
 
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
-        let (mel, frames) = self.transcriber.spectrogram(&window.samples);
+        let lead = lead_of(window, self.request.windows.speech_pad);
+        let led: Vec<f32>;
+        let sound = match lead {
+            0 => &window.samples,
+            _ => {
+                led = [&vec![0.0; lead], window.samples.as_slice()].concat();
+                &led
+            }
+        };
+        let (mel, frames) = self.transcriber.spectrogram(sound);
         let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
         let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
         self.transcriber.scheduler.submit(WindowRequest {
@@ -556,7 +568,11 @@ impl<'a> Recording<'a> {
         let Some(Outstanding { window, is_second_look }) = self.outstanding.remove(&tag) else {
             return;
         };
-        if let Outcome::Decoded(decoded) = outcome {
+        if let Outcome::Decoded(mut decoded) = outcome {
+            let lead = lead_of(&window, self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
+            for word in &mut decoded.words {
+                (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
+            }
             self.keep(window, *decoded, is_second_look);
         }
         // Done is what lies before the first window that is not.
@@ -618,6 +634,18 @@ impl<'a> Recording<'a> {
     }
 }
 
+/// Samples of silence that the engine hears before a window: where a recording begins with speech at once, as much as there would be sound before it
+/// anywhere else (`pad`, in seconds). Without it the first word is more easily heard wrong ("Never tried" for "Ever tried").
+fn lead_of(window: &Window, pad: f32) -> usize {
+    match window.speech.first() {
+        Some(&(first, _)) if window.start == 0 => {
+            let pad = (pad * SAMPLE_RATE as f32) as usize;
+            pad.saturating_sub(first as usize).min(LONGEST_WINDOW.saturating_sub(window.samples.len()))
+        }
+        _ => 0,
+    }
+}
+
 /// The stretch of a window between two times, with a little sound around it.
 fn part_of(window: &Window, from: f64, to: f64) -> Window {
     const PAD: f64 = 0.2;
@@ -652,5 +680,26 @@ fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechEr
     match tokenizer.language_token(code) {
         Some(_) => Ok(code.to_owned()),
         None => Err(SpeechError::Language(given.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::windows::SpeechStats;
+
+    fn window(start: u64, first_speech: u64, length: usize) -> Window {
+        let stats = SpeechStats { speech_seconds: 1.0, mean_probability: 0.9, peak_probability: 1.0 };
+        Window { start, samples: vec![0.1; length], speech: vec![(first_speech, start + length as u64)], stats }
+    }
+
+    #[test]
+    fn only_a_recording_that_begins_with_speech_is_led_in() {
+        assert_eq!(lead_of(&window(0, 0, 50_000), 0.4), 6400);
+        assert_eq!(lead_of(&window(0, 1000, 50_000), 0.4), 5400);
+        assert_eq!(lead_of(&window(0, 6400, 50_000), 0.4), 0);
+        assert_eq!(lead_of(&window(48_000, 48_000, 50_000), 0.4), 0);
+        assert_eq!(lead_of(&window(0, 0, LONGEST_WINDOW - 10), 0.4), 10);
+        assert_eq!(lead_of(&window(0, 0, LONGEST_WINDOW), 0.4), 0);
     }
 }

@@ -92,6 +92,32 @@ fn stdin_becomes_json_with_word_times_that_run_forwards() {
 }
 
 #[test]
+fn a_recording_that_begins_with_speech_has_the_same_word_times_as_one_with_silence_before_it() {
+    let folder = folder_with_talk();
+    let cut = |filter: &str, name: &str| {
+        let mut ffmpeg = Command::new("ffmpeg");
+        let ffmpeg = ffmpeg.current_dir(folder.path()).args(["-v", "error", "-i", "talk.wav", "-af", filter, name]);
+        assert!(ffmpeg.status().expect("ffmpeg is not there: `./hark test` installs what tests need").success());
+    };
+    // The first loud sample is the first sample.
+    cut("silenceremove=start_periods=1:start_threshold=-30dB", "at-once.wav");
+    cut("silenceremove=start_periods=1:start_threshold=-30dB,adelay=1000", "later.wav");
+    let words = |name: &str| {
+        let output = hark(folder.path()).args(["transcribe", name, "-f", "json", "-q"]).output().unwrap();
+        let result: TranscriptionResult = serde_json::from_str(&stdout(&output)).unwrap();
+        result.segments.into_iter().flat_map(|segment| segment.words).collect::<Vec<_>>()
+    };
+    let (at_once, later) = (words("at-once.wav"), words("later.wav"));
+    for word in ["we", "are", "going", "market", "apples", "bread."] {
+        let end = |words: &[hark_api::Word]| {
+            words.iter().find(|one| one.word == word).unwrap_or_else(|| panic!("no {word} in {words:?}")).end
+        };
+        let moved = end(&later) - end(&at_once);
+        assert!((moved - 1.0).abs() < 0.13, "{word} moved by {moved}");
+    }
+}
+
+#[test]
 fn several_files_are_written_to_a_folder_and_a_bad_one_fails_alone() {
     let folder = folder_with_talk();
     std::fs::copy(folder.path().join("talk.wav"), folder.path().join("again.wav")).unwrap();
