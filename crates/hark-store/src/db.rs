@@ -229,10 +229,10 @@ impl Db {
         Box::pin(async move {
             match self {
                 Db::Sqlite { writer, readers } => {
-                    readers.close().await;
-                    writer.close().await;
+                    close(readers).await;
+                    close(writer).await;
                 }
-                Db::Postgres(pool) => pool.close().await,
+                Db::Postgres(pool) => close(pool).await,
             }
             Ok(())
         })
@@ -307,6 +307,17 @@ impl Tx {
             }
             Ok(())
         })
+    }
+}
+
+/// Closes all connections of a pool. sqlx 0.8 forgets one that is on its way back to the pool at that moment: it stays open for as long as the pool lives.
+async fn close<T: sqlx::Database>(pool: &sqlx::Pool<T>) {
+    for _ in 0..200 {
+        pool.close().await;
+        if pool.size() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
