@@ -2,6 +2,7 @@
 
 use crate::Store;
 use crate::clock::{Micros, day_of};
+use crate::columns::{self, Place};
 use crate::db::args;
 use crate::derived::check_owner;
 use crate::error::{Error, Limit, Result};
@@ -38,8 +39,8 @@ pub struct ChatTurn {
     pub at: Micros,
 }
 
-fn place(session: &str, position: i64) -> String {
-    format!("chat_turns.body/{session}/{position}")
+fn place(session: &str, position: i64) -> Place {
+    columns::CHAT_TURN.at(&[&session, &position])
 }
 
 impl Store {

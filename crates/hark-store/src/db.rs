@@ -129,7 +129,8 @@ impl Db {
     }
 
     /// Connects; a SQLite database is created when it does not exist.
-    pub(crate) fn connect(url: &str, connections: u32) -> Boxed<'_, Db> {
+    /// On PostgreSQL others see who is connected by `name`.
+    pub(crate) fn connect<'a>(url: &'a str, connections: u32, name: &'a str) -> Boxed<'a, Db> {
         Box::pin(async move {
             if let Some(path) = sqlite_path(url) {
                 return connect_sqlite(&path, connections).await;
@@ -138,7 +139,7 @@ impl Db {
                 // The parse error may quote the address and with it the password, so it is not passed on.
                 let options = PgConnectOptions::from_str(url)
                     .map_err(|_| Error::Setup("the address of the PostgreSQL database is not a valid URL".into()))?
-                    .application_name("hark");
+                    .application_name(name);
                 let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE);
                 return Ok(Db::Postgres(pool.connect_with(options).await?));
             }
@@ -222,6 +223,33 @@ impl Db {
             let touched = tx.execute(sql, args).await?;
             tx.commit().await?;
             Ok(touched)
+        })
+    }
+
+    /// Brings what was replaced out of the database's files, as far as that goes while others use it: the journal of SQLite is emptied.
+    pub(crate) fn empty_journal(&self) -> Boxed<'_, ()> {
+        Box::pin(async move {
+            if let Db::Sqlite { writer, .. } = self {
+                sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_all(writer).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes these tables anew, so that nothing of what was replaced is left in their files. Others wait meanwhile.
+    pub(crate) fn rewrite<'a>(&'a self, tables: &'a [&'a str]) -> Boxed<'a, ()> {
+        Box::pin(async move {
+            match self {
+                Db::Sqlite { writer, .. } => {
+                    sqlx::query("VACUUM").execute(writer).await?;
+                }
+                Db::Postgres(pool) => {
+                    for table in tables {
+                        sqlx::query(&format!("VACUUM (FULL) {table}")).execute(pool).await?;
+                    }
+                }
+            }
+            self.empty_journal().await
         })
     }
 

@@ -1,13 +1,14 @@
 //! What was made of a transcript and need not be made again.
 
 use crate::Store;
+use crate::columns::{self, Place};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::transcript::summary_place;
 
-fn place(id: TranscriptId, kind: &str) -> String {
-    format!("derived.body/{id}/{kind}")
+fn place(id: TranscriptId, kind: &str) -> Place {
+    columns::DERIVED.at(&[&id, &kind])
 }
 
 /// Fails unless the transcript is the account's; holds it until the transaction ends, so that it isn't deleted meanwhile.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::Store;
 use crate::clock::{Micros, micros};
+use crate::columns::{self, Place};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, Owner, TranscriptId};
@@ -35,8 +36,8 @@ pub enum Idempotency {
     Done(StoredAnswer),
 }
 
-fn place(owner: &str, key: &str) -> String {
-    format!("idempotency.answer/{owner}/{key}")
+fn place(owner: &str, key: &str) -> Place {
+    columns::ANSWER.at(&[&owner, &key])
 }
 
 impl Store {

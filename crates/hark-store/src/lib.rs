@@ -12,6 +12,7 @@ mod blob;
 mod chat;
 mod clock;
 mod cloud;
+mod columns;
 mod db;
 mod derived;
 mod edit;
@@ -24,6 +25,7 @@ mod ledger;
 mod migrate;
 mod news;
 mod plan;
+mod presence;
 mod queue;
 mod random;
 mod seal;
@@ -31,6 +33,7 @@ mod secret;
 mod segment;
 mod sweep;
 mod transcript;
+mod unsealed;
 mod usage;
 mod voiceprint;
 mod webhook;
@@ -58,6 +61,7 @@ pub use queue::{BULK_PATIENCE, Job, Lane, Lease, MAX_ATTEMPTS};
 pub use seal::{MasterKey, MasterKeys};
 pub use sweep::Swept;
 pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
+pub use unsealed::{Amount, SealedAll};
 pub use usage::{UsageDay, UsageSummary};
 pub use voiceprint::{MOST_VOICEPRINTS, Voiceprint};
 pub use webhook::{WebhookDelivery, WebhookTarget};
@@ -65,6 +69,7 @@ pub use webhook::{WebhookDelivery, WebhookTarget};
 use blob::Blobs;
 use db::Db;
 use news::News;
+use presence::Presence;
 use seal::KeyCache;
 
 /// Where a store lives and how it behaves.
@@ -118,6 +123,7 @@ struct Inner {
     clock: Clock,
     changes: broadcast::Sender<Change>,
     news: Option<News>,
+    presence: Presence,
     anonymous: AccountId,
     last_expiry: std::sync::atomic::AtomicI64,
 }
@@ -131,7 +137,8 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens the store, creating or updating its tables.
     pub async fn open(options: Options) -> Result<Store> {
-        let db = Db::connect(&options.database, options.connections).await?;
+        let db = Db::connect(&options.database, options.connections, &presence::name(&options.master_keys)).await?;
+        let presence = Presence::of(&options.database, &options.master_keys)?;
         let blobs = Blobs::open(&options.blobs)?;
         if let Db::Postgres(_) = db {
             follow_database(&db, &options.clock).await?;
@@ -145,6 +152,7 @@ impl Store {
         Ok(Store(Arc::new(Inner {
             db,
             news,
+            presence,
             blobs,
             master_keys: options.master_keys,
             data_keys: KeyCache::default(),
@@ -163,6 +171,7 @@ impl Store {
         }
         // Closing can't fail; what was committed is on disk already.
         let _ = self.0.db.close().await;
+        self.0.presence.leave();
     }
 
     /// Whether the database answers.

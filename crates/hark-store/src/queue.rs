@@ -12,6 +12,7 @@ use std::time::Duration;
 use hark_api::TranscriptionResult;
 
 use crate::clock::{Micros, micros};
+use crate::columns::{self, Place};
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
@@ -339,8 +340,8 @@ fn gone(error: Error) -> Error {
     if matches!(error, Error::NotFound(_)) { Error::LeaseLost } else { error }
 }
 
-pub(crate) fn request_place(id: TranscriptId) -> String {
-    format!("jobs.request/{id}")
+pub(crate) fn request_place(id: TranscriptId) -> Place {
+    columns::REQUEST.at(&[&id])
 }
 
 /// Bulk jobs queued at this time or before have waited long enough.

@@ -13,13 +13,14 @@ use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::Store;
+use crate::columns::Place;
 use crate::db::{Row, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
 use crate::random;
 
 /// First byte of a stored value: text as it is, or sealed.
-const PLAIN: u8 = 0;
+pub(crate) const PLAIN: u8 = 0;
 const SEALED: u8 = 1;
 const NONCE: usize = 24;
 
@@ -86,7 +87,12 @@ impl MasterKeys {
         self
     }
 
-    fn current(&self) -> Option<&MasterKey> {
+    /// The names of the keys, the current one first.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.0.iter().map(MasterKey::id).collect()
+    }
+
+    pub(crate) fn current(&self) -> Option<&MasterKey> {
         self.0.first()
     }
 
@@ -128,11 +134,11 @@ impl Sealer {
     }
 
     /// The value as it is stored at `place`.
-    pub(crate) fn seal(&self, place: &str, value: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn seal(&self, place: &Place, value: &[u8]) -> Result<Vec<u8>> {
         match &self.0 {
             Some(key) => {
                 let mut out = vec![SEALED];
-                out.extend(encrypt(&key.cipher(), place, value)?);
+                out.extend(encrypt(&key.cipher(), place.as_str(), value)?);
                 Ok(out)
             }
             None => Ok([&[PLAIN], value].concat()),
@@ -140,17 +146,17 @@ impl Sealer {
     }
 
     /// The value that was stored at `place`.
-    pub(crate) fn open(&self, place: &str, stored: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn open(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
         match (stored.split_first(), &self.0) {
             (Some((&PLAIN, value)), _) => Ok(value.to_vec()),
-            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place, sealed),
+            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place.as_str(), sealed),
             (Some((&SEALED, _)), None) => Err(Error::Sealed("no master key is configured")),
             _ => Err(Error::Damaged(format!("{place} has no valid first byte"))),
         }
     }
 
     /// [`Sealer::open`] for text.
-    pub(crate) fn open_text(&self, place: &str, stored: &[u8]) -> Result<String> {
+    pub(crate) fn open_text(&self, place: &Place, stored: &[u8]) -> Result<String> {
         String::from_utf8(self.open(place, stored)?).map_err(|_| Error::Damaged(format!("{place} is not text")))
     }
 }

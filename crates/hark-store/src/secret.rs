@@ -4,6 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::Store;
 use crate::clock::Micros;
+use crate::columns;
 use crate::db::args;
 use crate::error::{Error, Result};
 use crate::random;
@@ -13,7 +14,7 @@ impl Store {
     /// was hashed with them says nothing any more.
     pub async fn secret(&self, name: &str, until: Option<Micros>) -> Result<Zeroizing<[u8; 32]>> {
         let sealer = self.sealer(self.anonymous_account()).await?;
-        let place = format!("secrets.value/{name}");
+        let place = columns::SECRET.at(&[&name]);
         let select = "SELECT value FROM secrets WHERE name = $1 AND (expires_at IS NULL OR expires_at > $2)";
         let now = self.now();
         let mut found = self.db().optional(select, args![name, now]).await?;

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use hark_api::{Segment, TranscriptionResult, Word};
 use serde::{Deserialize, Serialize};
 
+use crate::columns::{self, Place};
 use crate::db::{Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::TranscriptId;
@@ -32,8 +33,8 @@ pub(crate) struct SealedSegment {
     body: Vec<u8>,
 }
 
-fn place(id: TranscriptId, position: i64) -> String {
-    format!("segments.body/{id}/{position}")
+fn place(id: TranscriptId, position: i64) -> Place {
+    columns::SEGMENT.at(&[&id, &position])
 }
 
 /// Seals the text and the words of a segment at its position.

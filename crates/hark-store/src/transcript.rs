@@ -7,6 +7,7 @@ use std::str::FromStr;
 use hark_api::TranscriptionResult;
 
 use crate::clock::Micros;
+use crate::columns::{self, Place};
 use crate::db::{Kind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, TranscriptId};
@@ -213,16 +214,16 @@ const COLUMNS: &str =
     "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
     summary, is_encrypted, share_token, is_shared, error, created_at, completed_at";
 
-pub(crate) fn title_place(id: TranscriptId) -> String {
-    format!("transcripts.title/{id}")
+pub(crate) fn title_place(id: TranscriptId) -> Place {
+    columns::TITLE.at(&[&id])
 }
 
-pub(crate) fn summary_place(id: TranscriptId) -> String {
-    format!("transcripts.summary/{id}")
+pub(crate) fn summary_place(id: TranscriptId) -> Place {
+    columns::SUMMARY.at(&[&id])
 }
 
-fn name_place(id: TranscriptId, label: &str) -> String {
-    format!("speaker_names.name/{id}/{label}")
+fn name_place(id: TranscriptId, label: &str) -> Place {
+    columns::SPEAKER_NAME.at(&[&id, &label])
 }
 
 fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::Store;
 use crate::clock::Micros;
+use crate::columns::{self, Place};
 use crate::db::{Row, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, VoiceprintId};
@@ -33,12 +34,12 @@ impl fmt::Debug for Voiceprint {
     }
 }
 
-fn name_place(id: VoiceprintId) -> String {
-    format!("voiceprints.name/{id}")
+fn name_place(id: VoiceprintId) -> Place {
+    columns::VOICE_NAME.at(&[&id])
 }
 
-fn print_place(id: VoiceprintId) -> String {
-    format!("voiceprints.print/{id}")
+fn print_place(id: VoiceprintId) -> Place {
+    columns::VOICE_PRINT.at(&[&id])
 }
 
 const SELECT: &str = "SELECT id, name, print, created_at FROM voiceprints WHERE account_id = $1 ORDER BY id";

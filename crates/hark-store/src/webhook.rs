@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Store;
 use crate::clock::{Micros, micros};
+use crate::columns::{self, Place};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId, WebhookId};
@@ -43,8 +44,8 @@ pub struct WebhookDelivery {
     lease: String,
 }
 
-fn place(id: TranscriptId) -> String {
-    format!("webhooks.target/{id}")
+fn place(id: TranscriptId) -> Place {
+    columns::WEBHOOK.at(&[&id])
 }
 
 /// Notes a call to make once the transcript is done.

@@ -207,6 +207,42 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
 }
 
 #[test]
+fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    speak("Apples and bread.", &folder.join("talk.wav"));
+    let server = Server::start(folder, &[]);
+    let key = server.key.clone().unwrap();
+    let here = ["--server", &server.url, "--key", &key];
+    ok(folder, &[&["transcribe", "talk.wav", "-m", "whisper-base", "-q"], &here[..]].concat());
+    let list = json(folder, &[&["transcripts", "list"], &here[..]].concat());
+    let id = list["transcripts"][0]["id"].to_string();
+    let before = ok(folder, &[&["transcripts", "show", &id], &here[..]].concat());
+    assert!(before.contains("bread"), "{before}");
+    ok(folder, &["seal", "init", "--key-file", "master"]);
+    // The server has no key: it could no longer read what it stored.
+    let refused = fails(folder, &["seal", "all", "--key-file", "master"], 1);
+    assert!(refused.contains("master_key_file"), "{refused}");
+    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    drop(server);
+
+    std::fs::write(folder.join("hark.toml"), "[server]\nmaster_key_file = \"master\"\n").unwrap();
+    let server = Server::start(folder, &[]);
+    let here = ["--server", &server.url, "--key", &key];
+    let open = json(folder, &["seal", "status"]);
+    assert!(open["open"]["values"].as_i64().unwrap() >= 2, "{open}");
+    let sealed = json(folder, &["seal", "all"]);
+    assert_eq!((&sealed["sealed"], sealed["left"]["values"].as_i64()), (&open["open"], Some(0)), "{sealed}");
+    assert_eq!(ok(folder, &["seal", "status"]), "everything that is stored is sealed\n");
+    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    let shown = json(folder, &[&["transcripts", "show", &id], &here[..]].concat());
+    assert_eq!(shown["is_encrypted"], true, "{shown}");
+    // Nothing is left to seal, and the tables can be written anew beside the server.
+    assert!(ok(folder, &["seal", "all", "--rewrite"]).starts_with("0 texts and 0 recordings"));
+    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+}
+
+#[test]
 fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -125,7 +125,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T>
     }
 }
 
-fn blob(row: &Row) -> Result<Blob> {
+pub(crate) fn blob(row: &Row) -> Result<Blob> {
     let key: String = row.get("key")?;
     Ok(Blob {
         key: BlobKey::parse(&key).ok_or_else(|| Error::Damaged(format!("{key:?} is no recording's name")))?,

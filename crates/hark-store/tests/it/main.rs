@@ -13,4 +13,5 @@ mod sealing;
 mod secrets;
 mod support;
 mod transcripts;
+mod unsealed;
 mod voiceprints;

@@ -9,10 +9,10 @@ use hark_store::{
 use crate::accounts::{count, run_sql};
 use crate::support::{Place, account, claim, completed, new_job, on_both, result};
 
-const KEY: [u8; 32] = [7; 32];
+pub const KEY: [u8; 32] = [7; 32];
 
 /// Fills every sealed column with a word that can be looked for.
-async fn fill(store: &Store) -> (AccountId, TranscriptId) {
+pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     let account = account(store, 0).await;
     let owner = Owner::Account(account);
     let mut job = new_job(store, &owner, 0).await;
@@ -47,7 +47,7 @@ async fn fill(store: &Store) -> (AccountId, TranscriptId) {
 }
 
 /// How often the word lies open in the database or in a file.
-async fn found_open(place: &Place) -> usize {
+pub async fn found_open(place: &Place) -> usize {
     let mut found = 0;
     if !place.database.starts_with("sqlite:") {
         for (table, column) in SEALED {

@@ -200,6 +200,14 @@ pub(crate) struct SealArgs {
 pub(crate) enum SealCommand {
     /// Make a file with a new master key; it must not exist
     Init,
+    /// Seal what was stored before there was a master key, also while servers that have the key run; a run that was stopped goes on where it was
+    All {
+        /// Afterwards write the database's tables anew, so that nothing of what was replaced is left in its files; servers wait meanwhile
+        #[arg(long)]
+        rewrite: bool,
+    },
+    /// Show how much is stored that is not sealed
+    Status,
     /// Seal every account's key with a new master key; the old ones stay in the file
     Rotate {
         /// Use the first key of the file instead of making a new one

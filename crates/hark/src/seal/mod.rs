@@ -1,5 +1,7 @@
 //! `hark seal`: the master key that seals what accounts keep.
 
+mod all;
+
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +20,10 @@ pub(crate) fn run(args: SealArgs, common: &Common) -> Result<(), CliError> {
     if let Some(file) = &args.key_file {
         config.server.master_key_file = Some(file.clone());
     }
+    let data = args.data.data.as_deref();
+    if let SealCommand::Status = args.command {
+        return all::status(data, config, args.data.json);
+    }
     let Some(file) = config.server.master_key_file.clone() else {
         return Err(CliError::Usage(
             "say where the master key is: --key-file FILE, HARK_MASTER_KEY_FILE, or `master_key_file` under [server]"
@@ -26,8 +32,10 @@ pub(crate) fn run(args: SealArgs, common: &Common) -> Result<(), CliError> {
     };
     match args.command {
         SealCommand::Init => init(&file, args.data.json),
+        SealCommand::All { rewrite } => all::run(&read(&file)?[0], data, config, rewrite, args.data.json),
+        SealCommand::Status => all::status(data, config, args.data.json),
         SealCommand::Rotate { no_new_key, forget_old } => {
-            rotate(&file, args.data.data.as_deref(), config, !no_new_key, forget_old, args.data.json)
+            rotate(&file, data, config, !no_new_key, forget_old, args.data.json)
         }
     }
 }
