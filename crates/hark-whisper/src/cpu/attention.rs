@@ -8,11 +8,17 @@ use super::Compute;
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::kernels::math::{from_bf16, to_bf16};
-use super::kernels::{BLOCK, Block, DEPTH, Finish, HEAD, PANEL, SoftmaxBlock, TILE};
+use super::kernels::{BLOCK, Block, DEPTH, Finish, FramesAttention, HEAD, PANEL, SCORE_UNIT, SoftmaxBlock, TILE};
 use super::linear::Rows;
+use super::times::{Part, Times};
 
 /// Scores are base-2 exponents: 1/sqrt(64) · log2(e).
 pub const SCALE: f32 = 0.125 * std::f32::consts::LOG2_E;
+/// What the encoder's queries are multiplied by, once and for all in their weights.
+pub const QUERY_SCALE: f32 = SCALE * SCORE_UNIT;
+
+/// Pairs of frames in the order in which a tile of values holds them, unless kernels want another.
+pub const IN_ORDER: [usize; DEPTH / 2] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// Keys of one chunk: 32 query rows × 128 scores and their weights are 28 KB.
 const CHUNK: usize = 128;
@@ -85,8 +91,12 @@ impl KeyValues {
         }
     }
 
-    /// Where a finished block of the value projection goes.
-    pub fn value_writer(&mut self, compute: &Compute) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
+    /// Where a finished block of the value projection goes, pairs of frames in the order of `pairs`.
+    pub fn value_writer(
+        &mut self,
+        compute: &Compute,
+        pairs: &'static [usize; DEPTH / 2],
+    ) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
         let (values, a_head, padded) = (self.values.shared(), self.a_head(), self.padded());
         let finish_bf16 = compute.kernels.finish_bf16;
         move |done, row, column| {
@@ -98,10 +108,10 @@ impl KeyValues {
                     let column = column + half * PANEL;
                     let panel = values.at(column / HEAD * a_head + column % HEAD / PANEL * PANEL * padded);
                     let out = &mut *panel.add(row / DEPTH * TILE).cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>();
-                    for pair in 0..DEPTH / 2 {
+                    for (line, pair) in out.iter_mut().zip(pairs) {
                         for dim in 0..PANEL {
                             let dim_in_block = half * PANEL + dim;
-                            out[pair][dim] = [block[2 * pair][dim_in_block], block[2 * pair + 1][dim_in_block]];
+                            line[dim] = [block[2 * pair][dim_in_block], block[2 * pair + 1][dim_in_block]];
                         }
                     }
                 }
@@ -340,6 +350,7 @@ unsafe fn attend_interleaved(
     let steps = padded.div_ceil(STEP);
     let mut softmax = new_softmax(rows);
     (softmax.scores_stride, softmax.weights_stride) = (STEP_SCORES_STRIDE, STEP_WEIGHTS_STRIDE);
+    softmax.scale = 1.0 / SCORE_UNIT;
     (0..width(0) / BLOCK).for_each(|block| score(0, block));
     for step in 0..steps {
         (softmax.width, softmax.is_first) = (width(step), step == 0);
@@ -373,10 +384,16 @@ unsafe fn attend_interleaved(
     }
 }
 
+/// The order in which the encoder's attention wants pairs of frames in its values.
+pub fn frame_pairs(compute: &Compute) -> &'static [usize; DEPTH / 2] {
+    compute.kernels.attend_frames.map_or(&IN_ORDER, |kernel| kernel.pairs)
+}
+
 /// Query rows that one member takes at a time in the encoder; a head's keys and values stay in its second-level cache.
 const ENCODER_ROWS: usize = 12 * BLOCK;
 
-/// The encoder's attention: every frame looks at every frame, `heads` heads.
+/// The encoder's attention: every frame looks at every frame, `heads` heads. Queries come multiplied by
+/// [`QUERY_SCALE`], values in the order of [`frame_pairs`].
 pub fn attend_frames(
     compute: &Compute,
     query: Rows,
@@ -384,9 +401,11 @@ pub fn attend_frames(
     heads: usize,
     out: SharedMut<u16>,
     out_stride: usize,
+    times: &Times,
 ) {
     let chunks = query.count.div_ceil(ENCODER_ROWS);
     compute.each(heads * chunks, |piece, _| {
+        let mut watch = times.watch();
         let (head, chunk) = (piece / chunks, piece % chunks);
         let last = ((chunk + 1) * ENCODER_ROWS).min(query.count);
         for row in (chunk * ENCODER_ROWS..last).step_by(BLOCK) {
@@ -394,9 +413,22 @@ pub fn attend_frames(
             // SAFETY: rows and columns of this piece belong to it alone; buffers are padded to 32 rows.
             unsafe {
                 let out = out.at(row * out_stride + head * HEAD);
-                attend_interleaved(compute, block, frames, head, out, out_stride);
+                match compute.kernels.attend_frames {
+                    Some(kernel) => (kernel.attend)(&FramesAttention {
+                        query: block.start,
+                        query_stride: block.stride,
+                        rows: block.count,
+                        keys: frames.keys_of(head).as_ptr(),
+                        values: frames.values_of(head).as_ptr(),
+                        frames: frames.frames,
+                        out,
+                        out_stride,
+                    }),
+                    None => attend_interleaved(compute, block, frames, head, out, out_stride),
+                }
             }
         }
+        watch.lap(Part::Attention);
     });
 }
 
@@ -404,5 +436,93 @@ pub fn attend_frames(
 pub fn round_to_bf16(input: &[f32], out: &mut [u16]) {
     for (out, &x) in out.iter_mut().zip(input) {
         *out = to_bf16(x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::Isa;
+
+    /// The same numbers in every run, in -1..1.
+    fn noise(seed: u32) -> impl FnMut() -> f32 {
+        let mut state = seed;
+        move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        }
+    }
+
+    /// Softmax of the scores times the values, by the definition.
+    fn plain(query: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>]) -> Vec<f64> {
+        let dot = |key: &Vec<f32>| query.iter().zip(key).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        let exponents: Vec<f64> = keys.iter().map(|key| dot(key) / f64::from(SCORE_UNIT)).collect();
+        let top = exponents.iter().copied().fold(f64::MIN, f64::max);
+        let weights: Vec<f64> = exponents.iter().map(|exponent| (exponent - top).exp2()).collect();
+        let total: f64 = weights.iter().sum();
+        let element = |e: usize| weights.iter().zip(values).map(|(w, v)| w * f64::from(v[e])).sum::<f64>() / total;
+        (0..HEAD).map(element).collect()
+    }
+
+    #[test]
+    fn every_frame_looks_at_every_frame_as_the_definition_says() {
+        let heads = 2;
+        let mut next = noise(7);
+        let mut row =
+            |scale: f32| -> Vec<f32> { (0..heads * HEAD).map(|_| from_bf16(to_bf16(next() * scale))).collect() };
+        // Exponents of a few, of hundreds, and of thousands; whole and broken pairs of panels, and a single one.
+        for (frames, size) in [(224, 0.7), (97, 0.7), (64, 3.0), (28, 3.0), (160, 12.0), (70, 40.0)] {
+            let queries: Vec<Vec<f32>> = (0..frames).map(|_| row(size * QUERY_SCALE)).collect();
+            let keys: Vec<Vec<f32>> = (0..frames).map(|_| row(size)).collect();
+            let values: Vec<Vec<f32>> = (0..frames).map(|_| row(1.0)).collect();
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                let compute = Compute::new(2, isa);
+                let mut key_values = KeyValues::new(heads, frames);
+                let (write_keys, write_values) =
+                    (key_values.key_writer(&compute), key_values.value_writer(&compute, frame_pairs(&compute)));
+                let bias = [0f32; BLOCK];
+                for first in (0..frames).step_by(BLOCK) {
+                    let rows = BLOCK.min(frames - first);
+                    for column in (0..heads * HEAD).step_by(BLOCK) {
+                        let part = |all: &[Vec<f32>]| -> Vec<f32> {
+                            all[first..first + rows]
+                                .iter()
+                                .flat_map(|row| row[column..column + BLOCK].to_vec())
+                                .collect()
+                        };
+                        for (sums, writer) in [
+                            (part(&keys), &write_keys as &dyn Fn(&Finish, usize, usize)),
+                            (part(&values), &write_values),
+                        ] {
+                            let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
+                            writer(&done, first, column);
+                        }
+                    }
+                }
+                let stride = heads * HEAD + 32;
+                let mut query = Buffer::<u16>::zeroed(frames.next_multiple_of(BLOCK) * stride);
+                for (frame, from) in queries.iter().enumerate() {
+                    round_to_bf16(from, &mut query[frame * stride..]);
+                }
+                let mut out = Buffer::<u16>::zeroed(frames.next_multiple_of(BLOCK) * stride);
+                let rows = Rows { start: query.as_ptr(), stride, count: frames };
+                attend_frames(&compute, rows, &key_values, heads, out.shared(), stride, &Times::default());
+                for frame in (0..frames).step_by(7).chain([frames - 1]) {
+                    for head in 0..heads {
+                        let of_head = |all: &[Vec<f32>]| -> Vec<Vec<f32>> {
+                            all.iter().map(|row| row[head * HEAD..(head + 1) * HEAD].to_vec()).collect()
+                        };
+                        let query = &queries[frame][head * HEAD..(head + 1) * HEAD];
+                        let expected = plain(query, &of_head(&keys), &of_head(&values));
+                        for (element, expected) in expected.into_iter().enumerate() {
+                            let got = f64::from(from_bf16(out[frame * stride + head * HEAD + element]));
+                            let message =
+                                format!("{}, {frames} frames, size {size}: {got}, not {expected}", isa.name());
+                            assert!((got - expected).abs() < 0.006, "{message}");
+                        }
+                    }
+                }
+            }
+        }
     }
 }

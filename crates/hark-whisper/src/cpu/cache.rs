@@ -192,6 +192,7 @@ unsafe fn round(from: &[u16], period: usize, out: *mut i8, units: *mut f32, elem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::attention::IN_ORDER;
     use crate::cpu::kernels::Finish;
     use crate::cpu::{Compute, Isa};
 
@@ -210,7 +211,7 @@ mod tests {
                     (0..rows * 32).map(|index| number(first + index / 32, column + index % 32)).collect();
                 let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
                 whole.key_writer(&compute)(&done, first, column);
-                whole.value_writer(&compute)(&done, first, column);
+                whole.value_writer(&compute, &IN_ORDER)(&done, first, column);
             }
         }
         let mut cache = FrameCache::new(heads, frames);

@@ -1,6 +1,6 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
-use super::attention::{KeyValues, SCALE, ScoreTap, attend_block};
+use super::attention::{IN_ORDER, KeyValues, SCALE, ScoreTap, attend_block};
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
@@ -142,7 +142,7 @@ impl Decoder {
                     norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
                     query_key_value: load_stacked(
                         checkpoint,
-                        &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                        &[(&name("attn.query"), 1.0), (&name("attn.key"), 1.0), (&name("attn.value"), 1.0)],
                         weights,
                     )?,
                     out: linear("attn.out")?,
@@ -150,7 +150,7 @@ impl Decoder {
                     cross_query: linear("cross_attn.query")?,
                     cross_key_value: load_stacked(
                         checkpoint,
-                        &[&name("cross_attn.key"), &name("cross_attn.value")],
+                        &[(&name("cross_attn.key"), 1.0), (&name("cross_attn.value"), 1.0)],
                         weights,
                     )?,
                     cross_out: linear("cross_attn.out")?,
@@ -214,7 +214,7 @@ impl Decoder {
         let first = part.unwrap_or(0);
         for (layer, cache) in self.layers.iter().zip(&mut self.windows[window]) {
             let keys = self.projected.key_writer(compute);
-            let values = self.projected.value_writer(compute);
+            let values = self.projected.value_writer(compute, &IN_ORDER);
             apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
                 0 => keys(done, first + row, column),
                 _ => values(done, first + row, column - width),

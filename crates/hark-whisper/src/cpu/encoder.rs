@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::Compute;
-use super::attention::{KeyValues, attend_frames, round_to_bf16};
+use super::attention::{KeyValues, QUERY_SCALE, attend_frames, frame_pairs, round_to_bf16};
 use super::buffer::{Buffer, SharedMut};
 use super::kernels::{BLOCK, Finish};
 use super::linear::{CHUNK, Linear, Rows, Weights, apply, apply_chunk};
+use super::times::{Part, Times};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 
 /// Mel frames of a window.
@@ -61,19 +62,19 @@ impl LayerNorm {
 
 /// Reads `name.weight [outputs][inputs]` and its bias, where it has one.
 pub fn load_linear(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Result<Linear, WeightsError> {
-    load_stacked(checkpoint, &[name], kept)
+    load_stacked(checkpoint, &[(name, 1.0)], kept)
 }
 
-/// Reads several layers with the same input as one, their outputs side by side.
-pub fn load_stacked(checkpoint: &Checkpoint, names: &[&str], kept: Weights) -> Result<Linear, WeightsError> {
+/// Reads several layers with the same input as one, their outputs side by side, each multiplied by its factor.
+pub fn load_stacked(checkpoint: &Checkpoint, names: &[(&str, f32)], kept: Weights) -> Result<Linear, WeightsError> {
     let (mut weights, mut bias, mut inputs) = (Vec::new(), Vec::new(), 0);
-    for name in names {
+    for &(name, factor) in names {
         let shape = checkpoint.shape(&format!("{name}.weight"))?;
         inputs = shape[1];
-        weights.extend(checkpoint.tensor(&format!("{name}.weight"))?);
+        weights.extend(checkpoint.tensor(&format!("{name}.weight"))?.iter().map(|weight| weight * factor));
         let bias_name = format!("{name}.bias");
         if checkpoint.has(&bias_name) {
-            bias.extend(checkpoint.tensor(&bias_name)?);
+            bias.extend(checkpoint.tensor(&bias_name)?.iter().map(|bias| bias * factor));
         } else {
             bias.resize(bias.len() + shape[0], 0.0);
         }
@@ -159,6 +160,8 @@ pub struct Encoder {
     /// A chunk of rows for each member.
     hidden: Buffer<u16>,
     members: usize,
+    /// What the members spent where.
+    pub times: Times,
 }
 
 /// Every layer's keys and values of a window, so that a part of it can be encoded again.
@@ -176,7 +179,7 @@ impl Encoder {
                     attention_norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
                     query_key_value: load_stacked(
                         checkpoint,
-                        &[&name("attn.query"), &name("attn.key"), &name("attn.value")],
+                        &[(&name("attn.query"), QUERY_SCALE), (&name("attn.key"), 1.0), (&name("attn.value"), 1.0)],
                         weights,
                     )?,
                     out: load_linear(checkpoint, &name("attn.out"), weights)?,
@@ -212,6 +215,7 @@ impl Encoder {
             attended: Buffer::zeroed(rows * stride),
             hidden: Buffer::zeroed(members * CHUNK * hidden_stride),
             members,
+            times: Times::default(),
         })
     }
 
@@ -246,6 +250,7 @@ impl Encoder {
             "whole blocks of rows"
         );
         let (width, stride, mels) = (self.width, self.stride, self.mels);
+        let mut watch = self.times.watch();
         // A row of the second convolution sees three of the first, and such a row three frames.
         let convolved = (2 * fresh.start).saturating_sub(2)..2 * fresh.end;
         let seen = convolved.start.saturating_sub(1)..(convolved.end + 1).min(MEL_FRAMES);
@@ -262,13 +267,14 @@ impl Encoder {
         let rows = Rows { start, stride: 2 * width, count: fresh.len() };
         let out = SharedMut::new(self.stream.shared().at(places.start));
         apply(compute, rows, &self.convolutions[1], &add_to(compute, out, width, true));
+        watch.lap_of(self.members, Part::Convolutions);
 
         let last = key_values.len() - 1;
         self.project(compute, None, &fresh, &mut key_values[0]);
         for index in 0..self.layers.len() {
             let queries = Rows { start: self.query[fresh.start * stride..].as_ptr(), stride, count: fresh.len() };
             let out = SharedMut::new(self.attended.shared().at(fresh.start * stride));
-            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride);
+            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride, &self.times);
             self.project(compute, Some(index), &fresh, &mut key_values[(index + 1).min(last)]);
         }
     }
@@ -284,8 +290,8 @@ impl Encoder {
         let hidden = self.hidden.shared();
         let attended = Rows { start: self.attended.as_ptr(), stride, count: self.frames };
         let keys = key_values.key_writer(compute);
-        let values = key_values.value_writer(compute);
-        let (layers, last_norm) = (&self.layers, &self.last_norm);
+        let values = key_values.value_writer(compute, frame_pairs(compute));
+        let (layers, last_norm, times) = (&self.layers, &self.last_norm, &self.times);
         let next = after.map_or(0, |layer| layer + 1);
         // Few rows are shared out evenly; many go in chunks as large as fit.
         let chunk = fresh.len().div_ceil(self.members).next_multiple_of(BLOCK).min(CHUNK);
@@ -299,20 +305,27 @@ impl Encoder {
             let normed_rows = Rows { start: normed.at(first * stride), stride, count };
             let norm =
                 |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+            let mut watch = times.watch();
             if let Some(layer) = after.map(|index| &layers[index]) {
                 let add = add_to(compute, stream, width, false);
                 apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add);
+                watch.lap(Part::Out);
                 norm(&layer.mlp_norm);
+                watch.lap(Part::Norm);
                 let store = store_bf16(compute, hidden, hidden_stride, true);
                 apply_chunk(compute, normed_rows, &layer.up, &store);
+                watch.lap(Part::Up);
                 let hidden_rows = Rows { start: hidden.at(0), stride: hidden_stride, count };
                 apply_chunk(compute, hidden_rows, &layer.down, &add);
+                watch.lap(Part::Down);
             }
             let Some(layer) = layers.get(next) else {
                 norm(last_norm);
+                watch.lap(Part::Norm);
                 return;
             };
             norm(&layer.attention_norm);
+            watch.lap(Part::Norm);
             let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
             let projections = &layer.query_key_value;
             apply_chunk(compute, normed_rows, projections, &|done, row, column| match column / width {
@@ -320,6 +333,7 @@ impl Encoder {
                 1 => keys(done, first + row, column - width),
                 _ => values(done, first + row, column - 2 * width),
             });
+            watch.lap(Part::QueryKeyValue);
         });
     }
 

@@ -38,7 +38,7 @@ impl Isa {
             let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
             let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             match self {
-                Isa::Amx => bf16 && amx_permitted(),
+                Isa::Amx => bf16 && is_x86_feature_detected!("avx512vbmi") && amx_permitted(),
                 Isa::Avx512Bf16 => bf16,
                 Isa::Avx512Vnni => vnni,
                 Isa::Avx512 => avx512,

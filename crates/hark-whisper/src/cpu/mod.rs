@@ -9,6 +9,7 @@ pub mod isa;
 pub mod kernels;
 pub mod linear;
 pub mod team;
+pub mod times;
 
 pub use isa::Isa;
 pub use linear::Weights;
@@ -18,6 +19,8 @@ use crate::backend::{Again, AlignmentScores, Answer, Backend, Entry, TokenMap};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 use kernels::bytes::ByteKernels;
 use kernels::{BLOCK, Kernels};
+use std::time::Duration;
+use times::Part;
 
 /// What every layer needs to run: a team and the kernels it uses.
 pub struct Compute {
@@ -120,6 +123,13 @@ impl CpuBackend {
     pub fn encoder_states(&mut self, mel: &[f32]) -> Vec<u16> {
         self.encoder.encode(&self.compute, mel);
         self.encoder.states()
+    }
+
+    /// Encodes one window and says what the members spent in each part, added up.
+    pub fn time_encoder(&mut self, mel: &[f32]) -> [Duration; Part::ALL.len()] {
+        self.encoder.times.take();
+        self.encoder.encode(&self.compute, mel);
+        self.encoder.times.take()
     }
 }
 

@@ -8,7 +8,7 @@
 use std::arch::asm;
 
 use super::avx512;
-use super::{Block, Isa, Kernels};
+use super::{Block, FramesKernel, Isa, Kernels};
 
 /// The AMX set.
 pub static KERNELS: Kernels = Kernels {
@@ -21,6 +21,7 @@ pub static KERNELS: Kernels = Kernels {
     softmax_block: avx512::softmax_block_native,
     scale_to_bf16: avx512::scale_to_bf16_native,
     attend_rounded: Some(super::vnni::attend_rounded),
+    attend_frames: Some(FramesKernel { attend: super::amx_attention::attend, pairs: &super::amx_attention::PAIRS }),
     widen: avx512::widen_native,
     attend_past: avx512::KERNELS_BF16.attend_past,
     log_sum: avx512::KERNELS_BF16.log_sum,
@@ -48,7 +49,10 @@ unsafe fn load_tile_shapes() {
     unsafe { asm!("ldtilecfg [{}]", in(reg) TILE_SHAPES.0.as_ptr(), options(nostack, readonly)) }
 }
 
-unsafe fn block(block: &Block) {
+/// Sums begin with this line, sixteen times: `tilezero` would wait until all products before it are done.
+static ZERO: TileShapes = TileShapes([0; 64]);
+
+pub(super) unsafe fn block(block: &Block) {
     // SAFETY: the caller vouches for the shapes and has called `load_tile_shapes` on this thread.
     unsafe {
         if block.rows <= 16 {
@@ -75,10 +79,10 @@ unsafe fn full_block(block: &Block) {
             "tileloadd tmm3, [{c1} + {c_bytes}*1 + 64]",
             "jmp 2f",
             "3:",
-            "tilezero tmm0",
-            "tilezero tmm1",
-            "tilezero tmm2",
-            "tilezero tmm3",
+            "tileloadd tmm0, [{zero} + {none}*1]",
+            "tileloadd tmm1, [{zero} + {none}*1]",
+            "tileloadd tmm2, [{zero} + {none}*1]",
+            "tileloadd tmm3, [{zero} + {none}*1]",
             "2:",
             "tileloadd tmm6, [{left} + {line}*1]",
             "tileloadd tmm4, [{a0} + {a_bytes}*1]",
@@ -99,6 +103,8 @@ unsafe fn full_block(block: &Block) {
             "tilestored [{c1} + {c_bytes}*1], tmm2",
             "tilestored [{c1} + {c_bytes}*1 + 64], tmm3",
             accumulate = in(reg) i32::from(block.accumulate),
+            zero = in(reg) ZERO.0.as_ptr(),
+            none = in(reg) 0usize,
             a0 = inout(reg) block.a => _,
             a1 = inout(reg) block.a.add(16 * block.a_stride) => _,
             a_bytes = in(reg) a_bytes,
@@ -130,8 +136,8 @@ unsafe fn half_block(block: &Block) {
             "tileloadd tmm1, [{c} + {c_bytes}*1 + 64]",
             "jmp 2f",
             "3:",
-            "tilezero tmm0",
-            "tilezero tmm1",
+            "tileloadd tmm0, [{zero} + {none}*1]",
+            "tileloadd tmm1, [{zero} + {none}*1]",
             "2:",
             "tileloadd tmm4, [{a} + {a_bytes}*1]",
             "tileloadd tmm6, [{left} + {line}*1]",
@@ -146,6 +152,8 @@ unsafe fn half_block(block: &Block) {
             "tilestored [{c} + {c_bytes}*1], tmm0",
             "tilestored [{c} + {c_bytes}*1 + 64], tmm1",
             accumulate = in(reg) i32::from(block.accumulate),
+            zero = in(reg) ZERO.0.as_ptr(),
+            none = in(reg) 0usize,
             a = inout(reg) block.a => _,
             a_bytes = in(reg) a_bytes,
             left = inout(reg) block.left => _,

@@ -16,6 +16,7 @@ pub static KERNELS: Kernels = Kernels {
     softmax_block,
     scale_to_bf16,
     attend_rounded: None,
+    attend_frames: None,
     widen,
     attend_past,
     log_sum,

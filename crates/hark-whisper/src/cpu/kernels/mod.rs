@@ -14,6 +14,8 @@ use super::isa::Isa;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
+mod amx_attention;
+#[cfg(target_arch = "x86_64")]
 mod amx_int8;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -101,6 +103,8 @@ pub struct Kernels {
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
     /// Attention of at most [`FEW_ROWS`] rows over a window rounded to 8 bits, where the set has a way of its own.
     pub attend_rounded: Option<unsafe fn(&mut RoundedAttention)>,
+    /// The encoder's attention, where the set has a way of its own.
+    pub attend_frames: Option<FramesKernel>,
     /// Whole numbers as bf16, exactly: `(numbers, how many, out)`, a multiple of 32.
     pub widen: unsafe fn(*const i8, usize, *mut u16),
     /// Attention of one row over its own past: see [`PastAttention`].
@@ -193,6 +197,38 @@ pub struct RoundedAttention<'a> {
     pub out_stride: usize,
     /// Hears `(row, scores)`.
     pub tap: Option<RowTap<'a>>,
+}
+
+/// The encoder's queries are multiplied by this many times the base-2 exponent that a score stands for.
+pub const SCORE_UNIT: f32 = 128.0;
+
+/// A set's own way through the encoder's attention.
+#[derive(Clone, Copy)]
+pub struct FramesKernel {
+    /// Attends.
+    pub attend: unsafe fn(&FramesAttention),
+    /// Which pair of frames each line of a tile of values holds.
+    pub pairs: &'static [usize; DEPTH / 2],
+}
+
+/// Attention of up to 32 query rows of one head over all frames of the encoder's window.
+pub struct FramesAttention {
+    /// The query rows, bf16, 64 elements each; 32 can be read.
+    pub query: *const u16,
+    /// Elements between query rows.
+    pub query_stride: usize,
+    /// Rows that matter, 1 to 32.
+    pub rows: usize,
+    /// The head's panels of keys.
+    pub keys: *const u16,
+    /// The head's panels of values.
+    pub values: *const u16,
+    /// Frames that count; keys and values are padded to 32 with finite numbers.
+    pub frames: usize,
+    /// Where the bf16 result rows go.
+    pub out: *mut u16,
+    /// Elements between result rows.
+    pub out_stride: usize,
 }
 
 /// Elements of an attention head: 64 in every Whisper.

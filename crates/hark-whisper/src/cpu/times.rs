@@ -1,0 +1,66 @@
+//! Where an encoder's time goes: what the members spent in each part of the work, added up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A part of the encoder's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Both convolutions with their rounding.
+    Convolutions,
+    /// Layer norms.
+    Norm,
+    /// Queries, keys and values.
+    QueryKeyValue,
+    /// Attention of the frames to each other.
+    Attention,
+    /// The output projection of attention.
+    Out,
+    /// The first half of the MLP, with GELU.
+    Up,
+    /// The second half of the MLP.
+    Down,
+}
+
+impl Part {
+    /// Every part, in the order of the work.
+    pub const ALL: [Part; 7] =
+        [Part::Convolutions, Part::Norm, Part::QueryKeyValue, Part::Attention, Part::Out, Part::Up, Part::Down];
+}
+
+/// Nanoseconds of all members, part by part.
+#[derive(Default)]
+pub struct Times([AtomicU64; Part::ALL.len()]);
+
+impl Times {
+    /// Starts a member's watch; some forty laps a layer cost nothing beside the work between them.
+    pub fn watch(&self) -> Watch<'_> {
+        Watch { times: self, since: Instant::now() }
+    }
+
+    /// What the members spent in each part since the last call, added up.
+    pub fn take(&self) -> [Duration; Part::ALL.len()] {
+        Part::ALL.map(|part| Duration::from_nanos(self.0[part as usize].swap(0, Ordering::Relaxed)))
+    }
+}
+
+/// A member's own watch.
+pub struct Watch<'a> {
+    times: &'a Times,
+    since: Instant,
+}
+
+impl Watch<'_> {
+    /// The time since the last lap went into `part`.
+    pub fn lap(&mut self, part: Part) {
+        self.lap_of(1, part);
+    }
+
+    /// The time since the last lap of `members`, who worked together, went into `part`.
+    pub fn lap_of(&mut self, members: usize, part: Part) {
+        let now = Instant::now();
+        let nanos = (now - self.since).as_nanos() as u64 * members as u64;
+        self.times.0[part as usize].fetch_add(nanos, Ordering::Relaxed);
+        self.since = now;
+    }
+}
