@@ -1,8 +1,12 @@
 //! Who spoke when in WAV files, as RTTM: `rttm MODELS OUT FILE.wav …` writes `OUT/FILE.rttm` for each 16 kHz mono file.
+//!
+//! Files are read as they are heard, so the memory told every ten minutes of a long one is what hearing it takes.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,13 +24,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let (mut seconds, mut spent) = (0.0, 0.0);
     for path in arguments {
-        let samples = samples(&path)?;
+        let mut file = BufReader::new(File::open(&path)?);
+        // A 16-bit WAV file whose header has the usual 44 bytes.
+        file.read_exact(&mut [0; 44])?;
         let started = Instant::now();
         let mut diarizer = Diarizer::new(&mut networks);
-        samples.chunks(SAMPLE_RATE).for_each(|samples| diarizer.push(samples));
+        let mut heard = 0;
+        loop {
+            let mut bytes = Vec::new();
+            file.by_ref().take(2 * SAMPLE_RATE as u64).read_to_end(&mut bytes)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0;
+            let samples: Vec<f32> = bytes.chunks_exact(2).map(sample).collect();
+            diarizer.push(&samples);
+            heard += samples.len();
+            if heard % (600 * SAMPLE_RATE) == 0 {
+                let minutes = heard / 60 / SAMPLE_RATE;
+                println!("{minutes} min: {:.1} s, {} kB", started.elapsed().as_secs_f64(), memory());
+            }
+        }
+        let last = Instant::now();
         let told = diarizer.finish(None);
         spent += started.elapsed().as_secs_f64();
-        seconds += samples.len() as f64 / SAMPLE_RATE as f64;
+        seconds += heard as f64 / SAMPLE_RATE as f64;
+        if heard >= 600 * SAMPLE_RATE {
+            println!("{} voices found in {:.1} s, {} kB", told.voices.len(), last.elapsed().as_secs_f64(), memory());
+        }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let line = |turn: &hark_speakers::Turn| {
             let length = turn.end - turn.start;
@@ -38,9 +63,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The samples of a 16-bit WAV file whose header has the usual 44 bytes.
-fn samples(path: &Path) -> Result<Vec<f32>, std::io::Error> {
-    let bytes = std::fs::read(path)?;
-    let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0;
-    Ok(bytes[44.min(bytes.len())..].chunks_exact(2).map(sample).collect())
+/// The memory in use, where the system tells it: `VmRSS` and the most so far, `VmHWM`.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let number = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_whitespace().nth(1).unwrap_or("?").to_owned()
+    };
+    format!("{} of at most {}", number("VmRSS:"), number("VmHWM:"))
 }
