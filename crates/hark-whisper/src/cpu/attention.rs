@@ -69,23 +69,17 @@ impl KeyValues {
 
     /// Where a finished block of the key projection goes: frames `row..`, columns `column..`.
     pub fn key_writer(&mut self, compute: &Compute) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-        let (keys, a_head, finish_bf16) = (self.keys.shared(), self.a_head(), compute.kernels.finish_bf16);
+        let (keys, a_head, kernels) = (self.keys.shared(), self.a_head(), compute.kernels);
         move |done, row, column| {
             let mut block = [[0u16; BLOCK]; BLOCK];
             // SAFETY: the block has 32 rows of 32; each block of the projection is finished once, and different
             // blocks go to different tiles.
             unsafe {
-                finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+                (kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
                 let panel = keys.at(column / HEAD * a_head + row / PANEL * PANEL * HEAD);
                 let tile = panel.add(column % HEAD / DEPTH * TILE);
                 for half in 0..done.rows.div_ceil(PANEL) {
-                    let out = &mut *tile.add(half * PANEL * HEAD).cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>();
-                    for frame in 0..PANEL {
-                        let key = &block[half * PANEL + frame];
-                        for pair in 0..DEPTH / 2 {
-                            out[pair][frame] = [key[2 * pair], key[2 * pair + 1]];
-                        }
-                    }
+                    (kernels.turn_keys)(block[half * PANEL..].as_ptr().cast(), tile.add(half * PANEL * HEAD));
                 }
             }
         }
@@ -97,23 +91,17 @@ impl KeyValues {
         compute: &Compute,
         pairs: &'static [usize; DEPTH / 2],
     ) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-        let (values, a_head, padded) = (self.values.shared(), self.a_head(), self.padded());
-        let finish_bf16 = compute.kernels.finish_bf16;
+        let (values, a_head, padded, kernels) = (self.values.shared(), self.a_head(), self.padded(), compute.kernels);
         move |done, row, column| {
             let mut block = [[0u16; BLOCK]; BLOCK];
             // SAFETY: as for the keys.
             unsafe {
-                finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+                (kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
                 for half in 0..2 {
                     let column = column + half * PANEL;
                     let panel = values.at(column / HEAD * a_head + column % HEAD / PANEL * PANEL * padded);
-                    let out = &mut *panel.add(row / DEPTH * TILE).cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>();
-                    for (line, pair) in out.iter_mut().zip(pairs) {
-                        for dim in 0..PANEL {
-                            let dim_in_block = half * PANEL + dim;
-                            line[dim] = [block[2 * pair][dim_in_block], block[2 * pair + 1][dim_in_block]];
-                        }
-                    }
+                    let from = block.as_ptr().cast::<u16>().add(half * PANEL);
+                    (kernels.pair_values)(from, pairs, panel.add(row / DEPTH * TILE));
                 }
             }
         }
@@ -404,9 +392,14 @@ pub fn attend_frames(
     times: &Times,
 ) {
     let chunks = query.count.div_ceil(ENCODER_ROWS);
+    let members = compute.team.members();
     compute.each(heads * chunks, |piece, _| {
         let mut watch = times.watch();
-        let (head, chunk) = (piece / chunks, piece % chunks);
+        // As many heads as members are done side by side, so that a member mostly stays with one head's keys and values.
+        let group = piece / (chunks * members) * members;
+        let beside = members.min(heads - group);
+        let place = piece - group * chunks;
+        let (head, chunk) = (group + place % beside, place / beside);
         let last = ((chunk + 1) * ENCODER_ROWS).min(query.count);
         for row in (chunk * ENCODER_ROWS..last).step_by(BLOCK) {
             let block = query.part(row, BLOCK.min(last - row), head * HEAD);

@@ -308,15 +308,15 @@ impl Encoder {
             let mut watch = times.watch();
             if let Some(layer) = after.map(|index| &layers[index]) {
                 let add = add_to(compute, stream, width, false);
-                apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add);
+                apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add, true);
                 watch.lap(Part::Out);
                 norm(&layer.mlp_norm);
                 watch.lap(Part::Norm);
                 let store = store_bf16(compute, hidden, hidden_stride, true);
-                apply_chunk(compute, normed_rows, &layer.up, &store);
+                apply_chunk(compute, normed_rows, &layer.up, &store, true);
                 watch.lap(Part::Up);
                 let hidden_rows = Rows { start: hidden.at(0), stride: hidden_stride, count };
-                apply_chunk(compute, hidden_rows, &layer.down, &add);
+                apply_chunk(compute, hidden_rows, &layer.down, &add, true);
                 watch.lap(Part::Down);
             }
             let Some(layer) = layers.get(next) else {
@@ -328,11 +328,13 @@ impl Encoder {
             watch.lap(Part::Norm);
             let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
             let projections = &layer.query_key_value;
-            apply_chunk(compute, normed_rows, projections, &|done, row, column| match column / width {
+            let shared_out = |done: &Finish, row: usize, column: usize| match column / width {
                 0 => query(done, row, column),
                 1 => keys(done, first + row, column - width),
                 _ => values(done, first + row, column - 2 * width),
-            });
+            };
+            // Keys and values are turned block by block.
+            apply_chunk(compute, normed_rows, projections, &shared_out, false);
             watch.lap(Part::QueryKeyValue);
         });
     }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::Compute;
 use super::buffer::Buffer;
-use super::kernels::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock};
+use super::kernels::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteChunk};
 use super::kernels::math::{from_bf16, to_bf16};
 use super::kernels::{BLOCK, Block, DEPTH, Finish, PANEL, TILE};
 
@@ -275,9 +275,8 @@ pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Fi
             let rounded = ByteRows { start: numbers.at(0), stride, units: units.at(0), count: rows.count };
             share_out(compute, rows.count, layer, |first, count, blocks| {
                 let part = rounded.part(first, count);
-                chunk_of_bytes(compute, part, layer, panels, blocks, &|done, row, column| {
-                    finish(done, first + row, column);
-                });
+                let finish = |done: &Finish, row: usize, column: usize| finish(done, first + row, column);
+                chunk_of_bytes(compute, part, layer, panels, blocks, &finish, false);
             });
         }),
     }
@@ -298,8 +297,9 @@ fn share_out(compute: &Compute, rows: usize, layer: &Linear, work: impl Fn(usize
     });
 }
 
-/// The calling member's own product: up to [`CHUNK`] rows, all columns.
-pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: FinishBlock) {
+/// The calling member's own product: up to [`CHUNK`] rows, all columns. `by_rows` says whether `finish` may get a block a
+/// few rows at a time.
+pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: FinishBlock, by_rows: bool) {
     match &layer.panels {
         Panels::Halves(panels) => chunk_of_halves(compute, rows, layer, panels, 0..layer.blocks(), finish),
         Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
@@ -307,7 +307,7 @@ pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: Finish
             let (numbers, units) = (rounding.numbers.as_mut_ptr(), rounding.units.as_mut_ptr());
             round_rows(compute, rows, layer.inputs, numbers, stride, units);
             let rounded = ByteRows { start: numbers, stride, units, count: rows.count };
-            chunk_of_bytes(compute, rounded, layer, panels, 0..layer.blocks(), finish);
+            chunk_of_bytes(compute, rounded, layer, panels, 0..layer.blocks(), finish, by_rows);
         }),
     }
 }
@@ -350,8 +350,32 @@ fn chunk_of_bytes(
     panels: &BytePanels,
     blocks: Range<usize>,
     finish: FinishBlock,
+    by_rows: bool,
 ) {
     let whole_depth = layer.inputs.div_ceil(BYTE_DEPTH);
+    if let Some(chunk) = compute.bytes.chunk
+        && (rows.count.is_multiple_of(BLOCK) || rows.count % BLOCK > BLOCK / 2)
+    {
+        assert!(rows.count <= CHUNK && blocks.end <= layer.blocks(), "a chunk of the product");
+        // SAFETY: `rows` and the panels have the stated shapes and padding.
+        unsafe {
+            chunk(&ByteChunk {
+                a: rows.start,
+                a_stride: rows.stride,
+                row_units: rows.units,
+                rows: rows.count,
+                panels: panels.numbers.as_ptr(),
+                depth: whole_depth,
+                starts: panels.starts.as_ptr(),
+                column_units: panels.units.as_ptr(),
+                bias: layer.bias.as_ptr(),
+                blocks,
+                finish,
+                by_rows,
+            });
+        }
+        return;
+    }
     in_parts(layer, rows.count, whole_depth, blocks, finish, |block, tile, depth, sums| {
         let panel = |index: usize| panels.numbers[index * whole_depth * BYTE_TILE..].as_ptr();
         let (left, right) = (panel(block * 2), panel(block * 2 + 1));
@@ -403,6 +427,59 @@ fn in_parts(
                 gelu: false,
             };
             finish(&done, row, block * BLOCK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::Isa;
+    use std::cell::RefCell;
+
+    #[test]
+    fn chunks_of_bytes_are_the_same_on_every_set_however_they_are_finished() {
+        let mut state = 5u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        };
+        // One tile, a few, as many as are taken at once, and more; blocks of rows that are whole, long and short.
+        for (inputs, count) in [(64, 32usize), (240, 192), (512, 156), (1024, 60), (1280, 33), (2048, 192), (2048, 28)]
+        {
+            let outputs = 96;
+            let weights: Vec<f32> = (0..outputs * inputs).map(|_| next()).collect();
+            let bias: Vec<f32> = (0..outputs).map(|_| next()).collect();
+            let layer = Linear::pack(&weights, outputs, inputs, Some(&bias), Weights::Int8);
+            let stride = inputs + 32;
+            let mut input = Buffer::<u16>::zeroed(count.next_multiple_of(BLOCK) * stride);
+            input.iter_mut().for_each(|x| *x = to_bf16(next()));
+            let run = |isa: Isa, by_rows: bool| {
+                let compute = Compute::new(1, isa);
+                let out = RefCell::new(vec![f32::NAN; count * outputs]);
+                let rows = Rows { start: input.as_ptr(), stride, count };
+                let finish = |done: &Finish, row: usize, column: usize| {
+                    for beside in 0..done.rows * BLOCK {
+                        // SAFETY: the sums have `rows` rows of 32, and there are as many biases.
+                        let sum = unsafe { *done.sums.add(beside) + *done.bias.add(beside % BLOCK) };
+                        let place = &mut out.borrow_mut()[(row + beside / BLOCK) * outputs + column + beside % BLOCK];
+                        assert!(place.is_nan(), "a sum is finished once");
+                        *place = sum;
+                    }
+                };
+                // SAFETY: the set is available.
+                unsafe { (compute.kernels.prepare)() };
+                apply_chunk(&compute, rows, &layer, &finish, by_rows);
+                out.into_inner()
+            };
+            let expected = run(Isa::Portable, false);
+            assert!(expected.iter().all(|sum| sum.is_finite()), "all sums are made");
+            for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+                for by_rows in [false, true] {
+                    let message = format!("{}, {count} rows of {inputs}, by rows: {by_rows}", isa.name());
+                    assert_eq!(run(isa, by_rows), expected, "{message}");
+                }
+            }
         }
     }
 }

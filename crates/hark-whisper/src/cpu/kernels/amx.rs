@@ -17,6 +17,8 @@ pub static KERNELS: Kernels = Kernels {
     block,
     finish_bf16: avx512::finish_bf16_native,
     finish_add: avx512::KERNELS_BF16.finish_add,
+    turn_keys: avx512::KERNELS_BF16.turn_keys,
+    pair_values: avx512::KERNELS_BF16.pair_values,
     layer_norm: avx512::KERNELS_BF16.layer_norm,
     softmax_block: avx512::softmax_block_native,
     scale_to_bf16: avx512::scale_to_bf16_native,

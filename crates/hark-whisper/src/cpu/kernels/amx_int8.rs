@@ -5,12 +5,12 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::PANEL;
-use super::bytes::{ByteBlock, ByteKernels};
+use super::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteChunk, ByteKernels};
 use super::bytes_avx512::{round_row, worth};
+use super::{BLOCK, Finish, PANEL};
 
 /// AMX tiles of bytes.
-pub static KERNELS: ByteKernels = ByteKernels { block, round_row };
+pub static KERNELS: ByteKernels = ByteKernels { block, chunk: Some(chunk), round_row };
 
 /// Bytes from one row of sums to the next.
 const SUMS_BYTES: usize = 32 * 4;
@@ -130,6 +130,196 @@ unsafe fn half_block(block: &ByteBlock) {
             depth = inout(reg) block.depth => _,
             out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
+        );
+    }
+}
+
+/// Sums of a block of 32 × 32.
+const SUMS: usize = BLOCK * BLOCK;
+/// Most tiles along `k` taken at once: two panels are then 32 KB and stay in the first-level cache.
+const PART: usize = 16;
+/// Most blocks of rows whose sums are kept between two parts of the depth.
+const ROW_BLOCKS: usize = 6;
+
+#[repr(C, align(64))]
+struct Room(std::mem::MaybeUninit<[i32; ROW_BLOCKS * SUMS]>);
+
+/// A block whose sums have been made and not yet finished.
+#[derive(Clone, Copy)]
+struct Done {
+    sums: *mut i32,
+    row: usize,
+    block: usize,
+    is_last: bool,
+}
+
+/// See [`ByteKernels::chunk`].
+///
+/// Sums are finished beside the products of the next block, a few rows at each step along `k`: tiles and vectors are
+/// different parts of a core. A block's sums are stored when the next one's first operands have been loaded, since
+/// loads wait for stores before them and stores for their products.
+#[target_feature(enable = "avx512f")]
+unsafe fn chunk(chunk: &ByteChunk) {
+    let mut room = Room(std::mem::MaybeUninit::uninit());
+    let room = room.0.as_mut_ptr().cast::<i32>();
+    let row_blocks = chunk.rows.div_ceil(BLOCK);
+    let is_whole = chunk.depth <= PART;
+    // With one part, two slots are enough: what is finished and what is being made.
+    assert!(is_whole || row_blocks <= ROW_BLOCKS, "room for the sums of all rows");
+    let (mut pending, mut finishing): (Option<Done>, Option<Done>) = (None, None);
+    let mut slot = 0;
+    for block in chunk.blocks.clone() {
+        for part in (0..chunk.depth).step_by(PART) {
+            let depth = PART.min(chunk.depth - part);
+            let rows_a_step = BLOCK.div_ceil(depth);
+            for row_block in 0..row_blocks {
+                let row = row_block * BLOCK;
+                slot = if is_whole { (slot + 1) % 2 } else { row_block };
+                // SAFETY: the caller vouches for the shapes and has given this thread its tile shapes.
+                unsafe {
+                    let sums = room.add(slot * SUMS);
+                    let mut a = chunk.a.add(row * chunk.a_stride + part * BYTE_DEPTH);
+                    let mut b = chunk.panels.add((block * 2 * chunk.depth + part) * BYTE_TILE);
+                    let (a_half, b_half) = (16 * chunk.a_stride, chunk.depth * BYTE_TILE);
+                    load_operands(a, a_half, chunk.a_stride, b, b_half);
+                    // The last rows of the block before, while the products of this one's forerunner end.
+                    if let Some(done) = finishing.take() {
+                        finish_rows(chunk, &done, (depth - 1) * rows_a_step, BLOCK);
+                    }
+                    if let Some(done) = pending.take() {
+                        store_sums(done.sums);
+                        finishing = Some(done).filter(|done| done.is_last);
+                    }
+                    match part {
+                        0 => load_sums(chunk.starts.add(block * BLOCK), 0, 0),
+                        _ => load_sums(sums, 16 * BLOCK, SUMS_BYTES),
+                    }
+                    multiply();
+                    for step in 1..depth {
+                        (a, b) = (a.add(BYTE_DEPTH), b.add(BYTE_TILE));
+                        load_operands(a, a_half, chunk.a_stride, b, b_half);
+                        multiply();
+                        if let Some(done) = &finishing {
+                            match chunk.by_rows {
+                                true => finish_rows(chunk, done, (step - 1) * rows_a_step, step * rows_a_step),
+                                false => {
+                                    finish_rows(chunk, done, 0, BLOCK);
+                                    finishing = None;
+                                }
+                            }
+                        }
+                    }
+                    pending = Some(Done { sums, row, block, is_last: part + depth == chunk.depth });
+                }
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        if let Some(done) = finishing {
+            let depth = PART.min(chunk.depth - (chunk.depth - 1) / PART * PART);
+            finish_rows(chunk, &done, (depth - 1) * BLOCK.div_ceil(depth), BLOCK);
+        }
+        if let Some(done) = pending {
+            store_sums(done.sums);
+            finish_rows(chunk, &done, 0, BLOCK);
+        }
+    }
+}
+
+/// Finishes rows `from..to` of a block, or as many of them as there are.
+#[target_feature(enable = "avx512f")]
+unsafe fn finish_rows(chunk: &ByteChunk, done: &Done, from: usize, to: usize) {
+    let to = to.min(chunk.rows - done.row).min(BLOCK);
+    if from >= to {
+        return;
+    }
+    // SAFETY: the caller vouches for the shapes.
+    unsafe {
+        let sums = done.sums.add(from * BLOCK);
+        let first_column = done.block * BLOCK;
+        let columns: [__m512; 2] =
+            std::array::from_fn(|half| _mm512_loadu_ps(chunk.column_units.add(first_column + half * PANEL)));
+        for row in 0..to - from {
+            let row_unit = _mm512_set1_ps(*chunk.row_units.add(done.row + from + row));
+            for half in 0..2 {
+                let place = sums.add(row * BLOCK + half * PANEL);
+                let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(place.cast()));
+                _mm512_storeu_ps(place.cast(), _mm512_mul_ps(sum, _mm512_mul_ps(row_unit, columns[half])));
+            }
+        }
+        let finish = Finish { sums: sums.cast(), rows: to - from, bias: chunk.bias.add(first_column), gelu: false };
+        (chunk.finish)(&finish, done.row + from, first_column);
+    }
+}
+
+/// Two tiles of activations to tiles 4 and 5, two of weights to 6 and 7.
+#[inline(always)]
+unsafe fn load_operands(a: *const u8, a_half: usize, a_stride: usize, b: *const i8, b_half: usize) {
+    // SAFETY: the caller vouches for the shapes.
+    unsafe {
+        asm!(
+            "tileloadd tmm6, [{left} + {line}*1]",
+            "tileloadd tmm4, [{a0} + {a_stride}*1]",
+            "tileloadd tmm7, [{right} + {line}*1]",
+            "tileloadd tmm5, [{a1} + {a_stride}*1]",
+            left = in(reg) b,
+            right = in(reg) b.add(b_half),
+            line = in(reg) 64usize,
+            a0 = in(reg) a,
+            a1 = in(reg) a.add(a_half),
+            a_stride = in(reg) a_stride,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Four products into tiles 0 to 3.
+#[inline(always)]
+unsafe fn multiply() {
+    // SAFETY: tiles only; the compiler uses none.
+    unsafe {
+        asm!(
+            "tdpbusd tmm0, tmm4, tmm6",
+            "tdpbusd tmm1, tmm4, tmm7",
+            "tdpbusd tmm2, tmm5, tmm6",
+            "tdpbusd tmm3, tmm5, tmm7",
+            options(nostack, nomem, preserves_flags),
+        );
+    }
+}
+
+/// Tiles 0 to 3 from two lines or from 32 rows, `below` numbers from the upper tiles to the lower ones.
+#[inline(always)]
+unsafe fn load_sums(from: *const i32, below: usize, stride: usize) {
+    // SAFETY: the caller vouches for the shapes; with a stride of 0 all four tiles begin with the same two lines.
+    unsafe {
+        asm!(
+            "tileloadd tmm0, [{upper} + {stride}*1]",
+            "tileloadd tmm1, [{upper} + {stride}*1 + 64]",
+            "tileloadd tmm2, [{lower} + {stride}*1]",
+            "tileloadd tmm3, [{lower} + {stride}*1 + 64]",
+            upper = in(reg) from,
+            lower = in(reg) from.add(below),
+            stride = in(reg) stride,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Tiles 0 to 3 to 32 rows of 32.
+#[inline(always)]
+unsafe fn store_sums(to: *mut i32) {
+    // SAFETY: the caller vouches for the room.
+    unsafe {
+        asm!(
+            "tilestored [{sums} + {stride}*1], tmm0",
+            "tilestored [{sums} + {stride}*1 + 64], tmm1",
+            "tilestored [{sums} + {stride}*1 + 2048], tmm2",
+            "tilestored [{sums} + {stride}*1 + 2112], tmm3",
+            sums = in(reg) to,
+            stride = in(reg) SUMS_BYTES,
+            options(nostack, preserves_flags),
         );
     }
 }

@@ -12,6 +12,8 @@ pub static KERNELS: Kernels = Kernels {
     block,
     finish_bf16,
     finish_add,
+    turn_keys,
+    pair_values,
     layer_norm,
     softmax_block,
     scale_to_bf16,

@@ -11,8 +11,8 @@
 //! `q` holding `b[4q..4q+4][n]` for its 16 columns:
 //! `index(k, n) = (n/16) * 16*K + (k/64) * 1024 + ((k%64)/4) * 64 + (n%16) * 4 + k%4`.
 
-use super::PANEL;
 use super::math::from_bf16;
+use super::{Finish, PANEL};
 #[cfg(target_arch = "x86_64")]
 use super::{amx_int8, bytes_avx2, bytes_avx512};
 use crate::cpu::Isa;
@@ -57,15 +57,45 @@ pub struct ByteBlock {
     pub column_units: *const f32,
 }
 
+/// A product of many rows with many columns in whole numbers, finished as it comes.
+pub struct ByteChunk<'a> {
+    /// First activation row; rows up to a multiple of 32 can be read.
+    pub a: *const u8,
+    /// Bytes between activation rows.
+    pub a_stride: usize,
+    /// What a unit of each row is worth.
+    pub row_units: *const f32,
+    /// Number of rows.
+    pub rows: usize,
+    /// All panels of the weights.
+    pub panels: *const i8,
+    /// Number of tiles along `k`.
+    pub depth: usize,
+    /// For each column what its sums begin with.
+    pub starts: *const i32,
+    /// For each column what a unit is worth.
+    pub column_units: *const f32,
+    /// For each column its bias.
+    pub bias: *const f32,
+    /// Blocks of 32 columns to do.
+    pub blocks: std::ops::Range<usize>,
+    /// Gets the sums of up to 32 rows, its first row and its first column.
+    pub finish: &'a dyn Fn(&Finish, usize, usize),
+    /// Whether a block may be finished a few rows at a time.
+    pub by_rows: bool,
+}
+
 /// The kernels for whole numbers of one instruction set.
 pub struct ByteKernels {
     /// A product block.
     pub block: unsafe fn(&ByteBlock),
+    /// A whole chunk, where the set has a way of its own: more than 16 rows in the last block.
+    pub chunk: Option<unsafe fn(&ByteChunk)>,
     /// Rounds a bf16 row: `(row, how many, out)`; returns what a unit is worth.
     pub round_row: unsafe fn(*const u16, usize, *mut u8) -> f32,
 }
 
-static PORTABLE: ByteKernels = ByteKernels { block, round_row };
+static PORTABLE: ByteKernels = ByteKernels { block, chunk: None, round_row };
 
 impl ByteKernels {
     /// The kernels for `isa`, which this machine must have.

@@ -11,10 +11,10 @@ use super::PANEL;
 use super::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteKernels};
 
 /// AVX2 with AVX-VNNI.
-pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, round_row };
+pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, chunk: None, round_row };
 
 /// AVX2.
-pub static KERNELS: ByteKernels = ByteKernels { block, round_row };
+pub static KERNELS: ByteKernels = ByteKernels { block, chunk: None, round_row };
 
 #[target_feature(enable = "avx2,fma")]
 unsafe fn round_row(row: *const u16, n: usize, out: *mut u8) -> f32 {

@@ -13,10 +13,10 @@ use super::PANEL;
 use super::bytes::{ByteBlock, ByteKernels, LARGEST, ZERO, inverse_unit};
 
 /// AVX-512 with VNNI.
-pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, round_row };
+pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, chunk: None, round_row };
 
 /// AVX-512 without.
-pub static KERNELS: ByteKernels = ByteKernels { block, round_row };
+pub static KERNELS: ByteKernels = ByteKernels { block, chunk: None, round_row };
 
 /// Rows done together with VNNI.
 const ROWS: usize = 8;

@@ -68,7 +68,7 @@ pub fn exp2(x: f32) -> f32 {
 /// Whisper's layer norm epsilon.
 pub const EPSILON: f32 = 1e-5;
 
-use super::{Finish, HEAD, MOST_EXPONENT, PastAttention, SoftmaxBlock};
+use super::{BLOCK, DEPTH, Finish, HEAD, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock};
 
 /// Lanes of partial sums: enough for one AVX-512 register twice over, so that reductions vectorize.
 const LANES: usize = 32;
@@ -118,6 +118,42 @@ pub unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
                 for column in 0..32 {
                     out[column] += sums[column] + bias[column];
                 }
+            }
+        }
+    }
+}
+
+/// Body of [`super::Kernels::turn_keys`].
+///
+/// # Safety
+/// Both sides are 512 elements.
+#[inline(always)]
+pub unsafe fn turn_keys(frames: *const u16, out: *mut u16) {
+    // SAFETY: the caller vouches for the lengths; both are pairs of 16 bits.
+    let (frames, out) = unsafe {
+        (&*frames.cast::<[[[u16; 2]; DEPTH / 2]; PANEL]>(), &mut *out.cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>())
+    };
+    for (frame, pairs) in frames.iter().enumerate() {
+        for (line, pair) in out.iter_mut().zip(pairs) {
+            line[frame] = *pair;
+        }
+    }
+}
+
+/// Body of [`super::Kernels::pair_values`].
+///
+/// # Safety
+/// `frames` reaches 31 · 32 + 16 elements, `out` 512.
+#[inline(always)]
+pub unsafe fn pair_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
+    for (line, pair) in pairs.iter().enumerate() {
+        // SAFETY: the caller vouches for the lengths.
+        unsafe {
+            let first = &*frames.add(2 * pair * BLOCK).cast::<[u16; PANEL]>();
+            let second = &*frames.add((2 * pair + 1) * BLOCK).cast::<[u16; PANEL]>();
+            let out = &mut *out.add(line * 2 * PANEL).cast::<[[u16; 2]; PANEL]>();
+            for dim in 0..PANEL {
+                out[dim] = [first[dim], second[dim]];
             }
         }
     }

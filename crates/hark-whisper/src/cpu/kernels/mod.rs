@@ -95,6 +95,11 @@ pub struct Kernels {
     pub finish_bf16: unsafe fn(&Finish, out: *mut u16, stride: usize),
     /// Bias, GELU, and added to float32 `out[r*stride + c]`.
     pub finish_add: unsafe fn(&Finish, out: *mut f32, stride: usize),
+    /// A tile of keys from 16 frames of 32 elements: `(frames, out)`.
+    pub turn_keys: unsafe fn(*const u16, *mut u16),
+    /// A tile of values from 32 frames, 32 elements apart, of which 16 are taken: `(frames, pairs, out)`. Line by line, the
+    /// tile holds the pairs of frames that `pairs` names.
+    pub pair_values: unsafe fn(*const u16, &[usize; DEPTH / 2], *mut u16),
     /// Layer norm of one float32 row to bf16: `(row, gain, bias, width, out)`.
     pub layer_norm: unsafe fn(*const f32, *const f32, *const f32, usize, *mut u16),
     /// The exponentials of a block of scores: see [`SoftmaxBlock`].

@@ -9,6 +9,8 @@ pub static KERNELS: Kernels = Kernels {
     block,
     finish_bf16,
     finish_add,
+    turn_keys,
+    pair_values,
     layer_norm,
     softmax_block,
     scale_to_bf16,
@@ -64,6 +66,16 @@ macro_rules! bodies {
         unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
             // SAFETY: same contract as the body.
             unsafe { math::finish_add(finish, out, stride) }
+        }
+        $(#[$attribute])*
+        unsafe fn turn_keys(frames: *const u16, out: *mut u16) {
+            // SAFETY: same contract as the body.
+            unsafe { math::turn_keys(frames, out) }
+        }
+        $(#[$attribute])*
+        unsafe fn pair_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
+            // SAFETY: same contract as the body.
+            unsafe { math::pair_values(frames, pairs, out) }
         }
         $(#[$attribute])*
         unsafe fn layer_norm(row: *const f32, gain: *const f32, bias: *const f32, width: usize, out: *mut u16) {

@@ -146,9 +146,36 @@ fn finishes_agree() {
                 let tolerance = 2e-4 + expected.1[index].abs() * 1e-5;
                 assert_close("finish_add", set.isa, got.1[index], expected.1[index], tolerance);
                 let (half, plain) = (from_bf16(got.0[index]), from_bf16(expected.0[index]));
-                assert_close("finish_bf16", set.isa, half, plain, 2e-4 + plain.abs() / 128.0);
+                // Some sets take a shorter polynomial for what is rounded to bf16 anyway: 4e-4 of arguments up to 7.
+                let tolerance = if finish.gelu { 2.8e-3 } else { 2e-4 };
+                assert_close("finish_bf16", set.isa, half, plain, tolerance + plain.abs() / 128.0);
             }
         }
+    }
+}
+
+#[test]
+fn tiles_of_keys_and_values_agree() {
+    let mut numbers = Numbers(11);
+    let frames = numbers.halves(32 * 32, 1.0);
+    let pairs: [usize; 16] = std::array::from_fn(|line| (line * 5 + 3) % 16);
+    let run = |set: &Kernels| {
+        let mut tiles = [[0u16; TILE]; 2];
+        // SAFETY: 32 frames of 32 elements, and two tiles.
+        unsafe {
+            (set.turn_keys)(frames.as_ptr(), tiles[0].as_mut_ptr());
+            (set.pair_values)(frames.as_ptr(), &pairs, tiles[1].as_mut_ptr());
+        }
+        tiles
+    };
+    let [keys, values] = run(&portable::KERNELS);
+    for (index, (key, value)) in keys.iter().zip(&values).enumerate() {
+        let (line, column, beside) = (index / 32, index % 32 / 2, index % 2);
+        assert_eq!(*key, frames[column * 32 + 2 * line + beside]);
+        assert_eq!(*value, frames[(2 * pairs[line] + beside) * 32 + column]);
+    }
+    for set in fast_sets() {
+        assert_eq!(run(set), [keys, values], "{}", set.isa.name());
     }
 }
 
