@@ -1,6 +1,7 @@
 //! Who spoke when in WAV files, as RTTM: `rttm MODELS OUT FILE.wav …` writes `OUT/FILE.rttm` for each 16 kHz mono file.
 //!
 //! Files are read as they are heard, so the memory told every ten minutes of a long one is what hearing it takes.
+//! `HARK_ISA` picks the kernels.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
@@ -17,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(models), Some(out)) = (arguments.next(), arguments.next()) else {
         return Err("usage: rttm MODELS OUT FILE.wav …".into());
     };
-    let compute = Arc::new(Compute::new(2, Isa::best()));
+    let isa = std::env::var("HARK_ISA").map_or(Ok(Isa::best()), |name| name.parse())?;
+    let compute = Arc::new(Compute::new(2, isa));
     let mut networks = (
         Segmenter::load(&models.join("pyannote-segmentation-3"), &compute)?,
         Embedder::load(&models.join("campplus-zh-en"), &compute)?,

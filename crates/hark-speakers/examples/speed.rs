@@ -1,7 +1,7 @@
 //! How fast both networks are: `cargo run --release -p hark-speakers --example speed -- [SECONDS] [THREADS]`.
 //!
-//! Ten-second windows every five seconds and pieces of 1.5 s every 0.75 s, over made sound: so every second is heard
-//! twice by both. Prints times real time, best and median of several rounds, for each network and for both together.
+//! Ten-second windows every five seconds and pieces of 1.5 s every second, over made sound: what a recording without a
+//! pause takes. Prints times real time, best and median of several rounds, for each network and for both together.
 //! `HARK_ISA` picks the kernels, `HARK_MODELS` the folder of the models.
 
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let samples: Vec<f32> = (0..seconds * SAMPLE_RATE).map(made).collect();
     let windows: Vec<&[f32]> = samples.windows(WINDOW_SAMPLES).step_by(WINDOW_SAMPLES / 2).collect();
-    let starts = (0..).map(|index| index * 12_000).take_while(|start| start + 24_000 <= samples.len());
+    let starts = (0..).map(|index| index * SAMPLE_RATE).take_while(|start| start + 24_000 <= samples.len());
     let spans: Vec<_> = starts.map(|start| start..start + 24_000).collect();
 
     let mut times: [Vec<f64>; 3] = Default::default();

@@ -2,16 +2,17 @@
 //! the largest of three neighbours, a normalization over the window, and a bend.
 //!
 //! All three convolutions are products whose rows overlap in memory. A window costs 0.5 G multiply-adds; the sound
-//! itself is multiplied in two parts, because the loud low sounds of a voice would otherwise leave their rounding in the
-//! quiet high filters, which the normalization then raises.
+//! itself is multiplied in float32 or in two parts of bf16, because the loud low sounds of a voice would otherwise leave
+//! their rounding in the quiet high filters, which the normalization then raises.
 
-use hark_whisper::cpu::Compute;
 use hark_whisper::cpu::buffer::Buffer;
 use hark_whisper::cpu::kernels::BLOCK;
 use hark_whisper::cpu::kernels::math::{from_bf16, to_bf16};
+use hark_whisper::cpu::{Compute, Isa};
 
 use super::weights::{CHANNELS, FILTER_STEP, FILTER_TAPS, FILTERS, Norm, TAPS, Weights};
 use super::{FRAMES_PER_WINDOW, WINDOW_SAMPLES};
+use crate::bank::{self, Bank};
 use crate::lanes::{Columns, Lanes};
 use crate::panels::{Panels, rest_of};
 
@@ -31,31 +32,45 @@ const ROWS: usize = 3 * BLOCK;
 const BEYOND: usize = 4096;
 
 const _: () = assert!(POOLED[2] == FRAMES_PER_WINDOW);
+// The last rows of a window are done in whole groups, which must not reach beyond the sums.
+const _: () = assert!(ROWS.is_multiple_of(bank::ROWS));
 
 /// The packed front.
 pub(super) struct Front {
     wave_gain: f32,
     wave_shift: f32,
-    /// The filters, and what bf16 leaves of them.
-    filters: [Panels; 2],
+    filters: Filters,
     convolutions: [Panels; 2],
     /// Padded to the columns.
     norms: [Norm; 3],
 }
 
+enum Filters {
+    /// In float32.
+    Plain(Bank),
+    /// As bf16, and what bf16 leaves of them.
+    Parts([Panels; 2]),
+}
+
 /// Where one thread works on one window.
 pub(super) struct Room {
-    /// The samples in two parts.
-    wave: [Buffer<u16>; 2],
+    /// The samples as float32, or in two parts of bf16: what the filters take, the other is empty.
+    wave: Buffer<f32>,
+    parts: [Buffer<u16>; 2],
     sums: Buffer<f32>,
     pooled: Buffer<f32>,
     between: [Buffer<u16>; 2],
 }
 
 impl Room {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(front: &Front) -> Self {
+        let (plain, parts) = match front.filters {
+            Filters::Plain(_) => (WINDOW_SAMPLES + BEYOND, 0),
+            Filters::Parts(_) => (0, WINDOW_SAMPLES + BEYOND),
+        };
         Room {
-            wave: [Buffer::zeroed(WINDOW_SAMPLES + BEYOND), Buffer::zeroed(WINDOW_SAMPLES + BEYOND)],
+            wave: Buffer::zeroed(plain),
+            parts: [Buffer::zeroed(parts), Buffer::zeroed(parts)],
             sums: Buffer::zeroed(ROWS * BLOCK),
             pooled: Buffer::zeroed((POOLED[0] + BLOCK) * COLUMNS[0]),
             between: [
@@ -67,7 +82,7 @@ impl Room {
 }
 
 impl Front {
-    pub(super) fn pack(weights: &Weights) -> Self {
+    pub(super) fn pack(weights: &Weights, isa: Isa) -> Self {
         let convolution = |index: usize, channels: usize, width: usize| {
             let numbers = &weights.convolutions[index];
             Panels::pack(CHANNELS, TAPS * width, |output, input| {
@@ -81,13 +96,14 @@ impl Front {
             Norm { gain: pad(&norm.gain), shift: pad(&norm.shift) }
         };
         let [first, second, third] = &weights.norms;
+        let in_parts = || {
+            let rest = |output, input| rest_of(filter(output, input));
+            Filters::Parts([Panels::pack(FILTERS, FILTER_TAPS, filter), Panels::pack(FILTERS, FILTER_TAPS, rest)])
+        };
         Front {
             wave_gain: weights.wave_norm.gain[0],
             wave_shift: weights.wave_norm.shift[0],
-            filters: [
-                Panels::pack(FILTERS, FILTER_TAPS, filter),
-                Panels::pack(FILTERS, FILTER_TAPS, |output, input| rest_of(filter(output, input))),
-            ],
+            filters: Bank::pack(isa, FILTERS, FILTER_TAPS, filter).map_or_else(in_parts, Filters::Plain),
             convolutions: [convolution(0, FILTERS, FILTERS), convolution(1, CHANNELS, FRAME_WIDTH)],
             norms: [padded(first, COLUMNS[0]), padded(second, COLUMNS[1]), padded(third, COLUMNS[2])],
         }
@@ -108,8 +124,7 @@ impl Front {
         stride: usize,
     ) {
         self.take_in(room, samples);
-        let Room { wave, sums, pooled, between } = room;
-        let [filters, rests] = &self.filters;
+        let Room { wave, parts, sums, pooled, between } = room;
         let kernels = compute.kernels;
         let sums = sums.as_mut_ptr();
         for layer in 0..3 {
@@ -121,9 +136,12 @@ impl Front {
                     // SAFETY: rows, their overlap and the padding lie within the room's buffers; the pooled rows have
                     // `columns` numbers each.
                     unsafe {
-                        match layer {
-                            0 => {
-                                let [wave, rest] = [0, 1].map(|part| wave[part].as_ptr().add(row * FILTER_STEP));
+                        match (layer, &self.filters) {
+                            (0, Filters::Plain(bank)) => {
+                                bank.multiply(wave.as_ptr().add(row * FILTER_STEP), FILTER_STEP, rows, block, sums);
+                            }
+                            (0, Filters::Parts([filters, rests])) => {
+                                let [wave, rest] = [0, 1].map(|part| parts[part].as_ptr().add(row * FILTER_STEP));
                                 filters.multiply(kernels, wave, FILTER_STEP, rows, block, sums, BLOCK, false);
                                 filters.multiply(kernels, rest, FILTER_STEP, rows, block, sums, BLOCK, true);
                                 rests.multiply(kernels, wave, FILTER_STEP, rows, block, sums, BLOCK, true);
@@ -162,23 +180,32 @@ impl Front {
         }
     }
 
-    /// Normalizes the samples, silence behind them included, and parts them in two.
+    /// Normalizes the samples, silence behind them included, into what the filters take.
     fn take_in(&self, room: &mut Room, samples: &[f32]) {
         let samples = &samples[..samples.len().min(WINDOW_SAMPLES)];
         let count = WINDOW_SAMPLES as f64;
         let (mean, variance) = moments(samples, count);
         let factor = self.wave_gain / ((variance as f32) + 1e-5).sqrt();
         let shift = self.wave_shift - mean as f32 * factor;
-        let [wave, rest] = &mut room.wave;
-        let (sounding, silent) = wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
-        let (sounding_rest, silent_rest) = rest[..WINDOW_SAMPLES].split_at_mut(samples.len());
-        for ((out, rest), sample) in sounding.iter_mut().zip(sounding_rest).zip(samples) {
-            let x = sample * factor + shift;
-            *out = to_bf16(x);
-            *rest = to_bf16(x - from_bf16(*out));
+        match self.filters {
+            Filters::Plain(_) => {
+                let (sounding, silent) = room.wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                sounding.iter_mut().zip(samples).for_each(|(out, sample)| *out = sample * factor + shift);
+                silent.fill(shift);
+            }
+            Filters::Parts(_) => {
+                let [wave, rest] = &mut room.parts;
+                let (sounding, silent) = wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                let (sounding_rest, silent_rest) = rest[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                for ((out, rest), sample) in sounding.iter_mut().zip(sounding_rest).zip(samples) {
+                    let x = sample * factor + shift;
+                    *out = to_bf16(x);
+                    *rest = to_bf16(x - from_bf16(*out));
+                }
+                silent.fill(to_bf16(shift));
+                silent_rest.fill(to_bf16(rest_of(shift)));
+            }
         }
-        silent.fill(to_bf16(shift));
-        silent_rest.fill(to_bf16(rest_of(shift)));
     }
 }
 

@@ -67,16 +67,18 @@ impl Segmenter {
             bias.resize(outputs.next_multiple_of(BLOCK), 0.0);
             (Panels::pack(outputs, inputs, |output, input| linear.weights[input * outputs + output]), bias)
         };
+        let front = Front::pack(&weights, compute.kernels.isa);
+        let rooms = (0..compute.team.members()).map(|_| Room::new(&front)).collect();
         Ok(Segmenter {
             compute: Arc::clone(compute),
             lanes: Lanes::of(compute.kernels.isa),
-            front: Front::pack(&weights),
+            front,
             layers: weights.layers.iter().map(Layer::pack).collect(),
             linears: [linear(&weights.linears[0], 2 * UNITS, WIDTH), linear(&weights.linears[1], WIDTH, WIDTH)],
             classifier: linear(&weights.classifier, WIDTH, CLASSES),
             frames: Buffer::zeroed(0),
             states: [Buffer::zeroed(0), Buffer::zeroed(0)],
-            rooms: (0..compute.team.members()).map(|_| Room::new()).collect(),
+            rooms,
         })
     }
 
