@@ -233,7 +233,7 @@ fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_
     assert!(open["open"]["values"].as_i64().unwrap() >= 2, "{open}");
     let sealed = json(folder, &["seal", "all"]);
     assert_eq!((&sealed["sealed"], sealed["left"]["values"].as_i64()), (&open["open"], Some(0)), "{sealed}");
-    assert_eq!(ok(folder, &["seal", "status"]), "everything that is stored is sealed\n");
+    assert_eq!(ok(folder, &["seal", "status"]), "nothing is stored that is not sealed\n");
     assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
     let shown = json(folder, &[&["transcripts", "show", &id], &here[..]].concat());
     assert_eq!(shown["is_encrypted"], true, "{shown}");

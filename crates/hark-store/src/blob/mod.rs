@@ -3,6 +3,7 @@
 //! The name of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
 
 mod chunks;
+mod hash;
 mod local;
 mod read;
 #[cfg(feature = "object-store")]

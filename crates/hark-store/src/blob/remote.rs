@@ -156,15 +156,11 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn without_hash(&mut self) {
-        self.stream.without_hash();
-    }
-
-    pub(super) async fn finish(mut self) -> Result<Option<[u8; 32]>> {
-        let (last, hash) = self.stream.finish()?;
+    pub(super) async fn finish(mut self) -> Result<()> {
+        let last = self.stream.finish()?;
         self.parts.write(&last);
         self.parts.finish().await.map_err(failed)?;
-        Ok(hash)
+        Ok(())
     }
 
     pub(super) async fn abort(self) {

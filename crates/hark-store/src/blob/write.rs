@@ -1,10 +1,10 @@
 //! A recording that comes.
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 use tokio::task::JoinHandle;
 
 use super::chunks::{Chunks, Sealing};
+use super::hash::Hashing;
 use super::local::Incoming;
 use super::{Blob, BlobKey, Blobs};
 use crate::Store;
@@ -24,6 +24,8 @@ pub struct Upload {
     is_sealed: bool,
     batch: Vec<Bytes>,
     batched: usize,
+    /// None when nobody asks for the recording's hash.
+    hashing: Option<Hashing>,
     /// `None` only while an error or the end has taken it away.
     state: Option<State>,
     finished: bool,
@@ -37,7 +39,7 @@ enum State {
     Remote(Box<super::remote::Writer>),
 }
 
-/// Hashes, seals and writes; lives on blocking threads.
+/// Seals and writes; lives on blocking threads.
 struct Writer {
     file: Incoming,
     stream: Stream,
@@ -45,39 +47,30 @@ struct Writer {
 
 /// What happens to bytes before they are written.
 pub(super) struct Stream {
-    /// None when nobody asks for it.
-    hash: Option<Sha256>,
     sealing: Option<Sealing>,
     buffer: Vec<u8>,
 }
 
 impl Stream {
     fn new(sealing: Option<Sealing>) -> Stream {
-        Stream { hash: Some(Sha256::new()), sealing, buffer: Vec::new() }
-    }
-
-    pub(super) fn without_hash(&mut self) {
-        self.hash = None;
+        Stream { sealing, buffer: Vec::new() }
     }
 
     /// What to write for these bytes.
     pub(super) fn push<'a>(&'a mut self, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        if let Some(hash) = &mut self.hash {
-            hash.update(bytes);
-        }
         let Some(sealing) = &mut self.sealing else { return Ok(bytes) };
         self.buffer.clear();
         sealing.push(bytes, &mut self.buffer)?;
         Ok(&self.buffer)
     }
 
-    /// What to write last, and the hash of all that was pushed, where it was wanted.
-    pub(super) fn finish(self) -> Result<(Vec<u8>, Option<[u8; 32]>)> {
+    /// What to write last.
+    pub(super) fn finish(self) -> Result<Vec<u8>> {
         let mut last = Vec::new();
         if let Some(sealing) = self.sealing {
             sealing.finish(&mut last)?;
         }
-        Ok((last, self.hash.map(|hash| hash.finalize().into())))
+        Ok(last)
     }
 }
 
@@ -89,11 +82,10 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Option<[u8; 32]>> {
-        let (last, hash) = self.stream.finish()?;
+    fn finish(mut self) -> Result<()> {
+        let last = self.stream.finish()?;
         self.file.write(&last)?;
-        self.file.finish()?;
-        Ok(hash)
+        self.file.finish()
     }
 }
 
@@ -128,6 +120,7 @@ impl Store {
             is_sealed: sealer.is_sealing(),
             batch: Vec::new(),
             batched: 0,
+            hashing: Some(Hashing::new()),
             state: Some(state),
             finished: false,
         })
@@ -145,15 +138,9 @@ impl Upload {
         self.size
     }
 
-    /// Does without the recording's hash, a third of the work of an upload. Only before the first piece.
+    /// Does without the recording's hash, a third of the work of an upload.
     pub fn without_hash(mut self) -> Self {
-        debug_assert_eq!(self.size, 0, "nothing was written yet");
-        match &mut self.state {
-            Some(State::Idle(writer)) => writer.stream.without_hash(),
-            #[cfg(feature = "object-store")]
-            Some(State::Remote(writer)) => writer.without_hash(),
-            Some(State::Writing(_)) | None => {}
-        }
+        self.hashing = None;
         self
     }
 
@@ -168,6 +155,9 @@ impl Upload {
     async fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.batched = 0;
+        if let Some(hashing) = &mut self.hashing {
+            hashing.push(&batch).await?;
+        }
         let state = match self.idle().await? {
             State::Idle(mut writer) => State::Writing(tokio::task::spawn_blocking(move || {
                 writer.write(&batch)?;
@@ -199,20 +189,18 @@ impl Upload {
     /// Makes the recording durable. Until a job is accepted with it, the sweep may take it.
     pub async fn finish(mut self) -> Result<Blob> {
         self.flush().await?;
-        let hash = match self.idle().await? {
+        match self.idle().await? {
             State::Idle(writer) => super::blocking(move || writer.finish()).await?,
             #[cfg(feature = "object-store")]
             State::Remote(writer) => writer.finish().await?,
             State::Writing(_) => return Err(Error::Blob("the upload is still being written".into())),
+        }
+        let sha256 = match self.hashing.take() {
+            Some(hashing) => Some(hashing.finish().await?),
+            None => None,
         };
         self.finished = true;
-        Ok(Blob {
-            key: self.key.clone(),
-            account: self.account,
-            size: self.size,
-            is_sealed: self.is_sealed,
-            sha256: hash,
-        })
+        Ok(Blob { key: self.key.clone(), account: self.account, size: self.size, is_sealed: self.is_sealed, sha256 })
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) fn status(data: Option<&Path>, config: Config, json: bool) -> Result<
         return output::print(format!("{:#}\n", json!({ "open": value(&open) })));
     }
     if open.is_nothing() {
-        return output::print("everything that is stored is sealed\n");
+        return output::print("nothing is stored that is not sealed\n");
     }
     let advice = if has_key { "`hark seal all` seals it" } else { "`hark seal init` makes a key to seal it with" };
     output::print(format!("{} not sealed: {advice}\n", in_words(&open)))
