@@ -30,11 +30,12 @@ pub(super) fn overhead(lines: &[overhead::Line]) -> String {
 /// An upload.
 pub(super) fn upload(report: &upload::Report) -> String {
     format!(
-        "upload of {} MB, on disk (fsync)\n  cat     {:.0} MB/s\n  upload  {:.0} MB/s\n  share   {:.2}\n  server  {:.2} s of a processor, {:.0} MB of memory at most\n\n",
+        "upload of {} MB, on disk (fsync)\n  cat     {:.0} MB/s\n  upload  {:.0} MB/s\n  share   {:.2}, with an Idempotency-Key {:.2}\n  server  {:.2} s of a processor, {:.0} MB of memory at most\n\n",
         report.megabytes,
         report.cat_mb_per_second,
         report.upload_mb_per_second,
         report.share,
+        report.share_with_key,
         report.server_cpu_seconds,
         report.peak_memory_mb
     )

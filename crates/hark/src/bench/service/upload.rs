@@ -23,6 +23,8 @@ pub(super) struct Report {
     pub(super) upload_mb_per_second: Spread,
     /// Of each round: the upload's speed over `cat`'s.
     pub(super) share: Spread,
+    /// The same for an upload with an `Idempotency-Key`, which is hashed, too.
+    pub(super) share_with_key: Spread,
     /// Processor time that the server spent on one upload.
     pub(super) server_cpu_seconds: Spread,
     pub(super) peak_memory_mb: f64,
@@ -38,14 +40,15 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
     make(&source, megabytes * 1_000_000)?;
     let server = Server::start(&setting, &folder.join("log"))?;
     let (mut cat, mut uploaded, mut share, mut spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut share_with_key = Vec::new();
     for round in 0..rounds.max(1) {
         let before = server.cpu_seconds();
         // Whoever goes second finds what the first left to the disk; so they take turns.
         let (copied, sent) = if round % 2 == 0 {
             let copied = copy(&source, &folder.join("copy"))?;
-            (copied, send(server.address, &caller.key, &source)?)
+            (copied, send(server.address, &caller.key, &source, None)?)
         } else {
-            let sent = send(server.address, &caller.key, &source)?;
+            let sent = send(server.address, &caller.key, &source, None)?;
             (copy(&source, &folder.join("copy"))?, sent)
         };
         let speed = |seconds: f64| megabytes as f64 / seconds;
@@ -53,6 +56,8 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
         uploaded.push(speed(sent));
         share.push(copied / sent);
         spent.push(server.cpu_seconds() - before);
+        let sent = send(server.address, &caller.key, &source, Some(&format!("round {round}")))?;
+        share_with_key.push(copied / sent);
     }
     let spread = |rounds| Spread::of(rounds).ok_or(BenchError::NoRounds);
     Ok(Report {
@@ -60,6 +65,7 @@ pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<
         cat_mb_per_second: spread(cat)?,
         upload_mb_per_second: spread(uploaded)?,
         share: spread(share)?,
+        share_with_key: spread(share_with_key)?,
         server_cpu_seconds: spread(spent)?,
         peak_memory_mb: server.memory("VmHWM:") as f64 / 1e6,
     })
@@ -107,7 +113,7 @@ fn copy(source: &Path, to: &Path) -> Result<f64, BenchError> {
 }
 
 /// Seconds of an upload, up to the answer that promises its transcript.
-fn send(address: SocketAddr, key: &str, source: &Path) -> Result<f64, BenchError> {
+fn send(address: SocketAddr, key: &str, source: &Path, idempotency: Option<&str>) -> Result<f64, BenchError> {
     settle()?;
     let at = |error| BenchError::File { path: source.to_owned(), source: error };
     let mut file = File::open(source).map_err(at)?;
@@ -115,7 +121,9 @@ fn send(address: SocketAddr, key: &str, source: &Path) -> Result<f64, BenchError
     let (before, after) = around("recording.wav");
     let total = (before.len() + after.len()) as u64 + length;
     let (kind, total) = (form_type(), total.to_string());
-    let headers = [("content-type", kind.as_str()), ("content-length", total.as_str()), ("connection", "close")];
+    let mut headers =
+        vec![("content-type", kind.as_str()), ("content-length", total.as_str()), ("connection", "close")];
+    headers.extend(idempotency.map(|name| ("idempotency-key", name)));
     // As a request without a body: its length is one of the headers.
     let head = request("GET", "/v1/transcribe?async=true", key, &headers, &[]);
     let head = [b"POST".as_slice(), &head[3..]].concat();
