@@ -528,9 +528,18 @@ impl LiveSession {
         }
     }
 
-    /// Tells the settled words; `ends_utterance` where the speaker paused behind them.
+    /// Tells the settled words, each sentence by itself; `ends_utterance` where the speaker paused behind them.
     fn tell_settled(&mut self, ends_utterance: bool) {
-        let told = &self.settled[self.told_words..];
+        while self.told_words < self.settled.len() {
+            let rest = &self.settled[self.told_words..];
+            let sentence = rest.iter().position(|word| ends_sentence(&word.text)).map_or(rest.len(), |last| last + 1);
+            self.tell_words(sentence, ends_utterance && sentence == rest.len());
+        }
+    }
+
+    /// Tells the next `count` settled words.
+    fn tell_words(&mut self, count: usize, ends_utterance: bool) {
+        let told = &self.settled[self.told_words..][..count];
         let (Some(first), Some(last)) = (told.first(), told.last()) else { return };
         let raw: String = told.iter().map(|word| word.text.as_str()).collect();
         let mut words: Vec<Word> = Vec::new();
@@ -556,7 +565,7 @@ impl LiveSession {
             speaker: None,
             ends_utterance,
         };
-        self.told_words = self.settled.len();
+        self.told_words += count;
         // Punctuation that comes after its word was told is too late.
         if text.text.chars().any(char::is_alphanumeric) {
             self.told.push((text.clone(), raw));
