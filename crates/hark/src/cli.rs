@@ -66,20 +66,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
 }
 
+/// What is said, and what hears it.
 #[derive(Debug, Args)]
-pub(crate) struct TranscribeArgs {
-    /// Audio or video files; `-` reads from stdin
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-
-    /// Formats to write, several with commas: txt, srt, vtt, json, csv, docx, pdf [env: HARK_FORMAT] [default: txt]
-    #[arg(short, long, value_delimiter = ',', value_name = "FORMAT", value_parser = parse_format)]
-    pub(crate) format: Vec<Format>,
-
-    /// File or folder to write to; ends with `/` or has no extension: a folder [default: stdout]
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) output: Option<PathBuf>,
-
+pub(crate) struct SpeechArgs {
     /// Language spoken, as a code such as `en`, or `auto` [env: HARK_LANGUAGE] [default: auto]
     #[arg(short, long, value_name = "CODE")]
     pub(crate) language: Option<String>,
@@ -99,6 +88,28 @@ pub(crate) struct TranscribeArgs {
     /// Words to expect, with commas
     #[arg(long, value_name = "WORDS")]
     pub(crate) hotwords: Option<String>,
+
+    /// CPU threads [env: HARK_THREADS] [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TranscribeArgs {
+    /// Audio or video files; `-` reads from stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Formats to write, several with commas: txt, srt, vtt, json, csv, docx, pdf [env: HARK_FORMAT] [default: txt]
+    #[arg(short, long, value_delimiter = ',', value_name = "FORMAT", value_parser = parse_format)]
+    pub(crate) format: Vec<Format>,
+
+    /// File or folder to write to; ends with `/` or has no extension: a folder [default: stdout]
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) speech: SpeechArgs,
 
     /// Hypotheses kept while decoding; 1 is greedy and fastest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]
@@ -139,10 +150,6 @@ pub(crate) struct TranscribeArgs {
     /// Audio track to use, counted from 0 [default: the first]
     #[arg(long, value_name = "N")]
     pub(crate) track: Option<u16>,
-
-    /// CPU threads [env: HARK_THREADS] [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
 
     /// Kernels to use instead of the fastest this machine has: amx, avx512-bf16, avx512-vnni, avx512, avx-vnni, avx2, portable
     #[arg(long, value_name = "NAME", env = "HARK_ISA", value_parser = parse_isa)]
@@ -193,29 +200,12 @@ pub(crate) struct LiveArgs {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// Language spoken, as a code such as `en`, or `auto` [env: HARK_LANGUAGE] [default: auto]
-    #[arg(short, long, value_name = "CODE")]
-    pub(crate) language: Option<String>,
+    #[command(flatten)]
+    pub(crate) speech: SpeechArgs,
 
-    /// Model or alias to use, see `hark models` [env: HARK_MODEL] [default: whisper-base]
-    #[arg(short, long, value_name = "NAME")]
-    pub(crate) model: Option<String>,
-
-    /// Write what was said, or its translation into English
-    #[arg(long, value_enum, default_value_t = Task::Transcribe)]
-    pub(crate) task: Task,
-
-    /// Text that comes before the audio: names, spelling and style follow it
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) prompt: Option<String>,
-
-    /// Words to expect, with commas
-    #[arg(long, value_name = "WORDS")]
-    pub(crate) hotwords: Option<String>,
-
-    /// CPU threads [env: HARK_THREADS] [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
+    /// Say who speaks: a label before each line
+    #[arg(long)]
+    pub(crate) speakers: bool,
 
     /// Only the words: nothing about the microphone and the length
     #[arg(short, long)]
@@ -259,6 +249,15 @@ pub(crate) enum Task {
     Transcribe,
     /// Write it in English.
     Translate,
+}
+
+impl From<Task> for hark_speech::Task {
+    fn from(task: Task) -> Self {
+        match task {
+            Task::Transcribe => hark_speech::Task::Transcribe,
+            Task::Translate => hark_speech::Task::Translate,
+        }
+    }
 }
 
 /// When words get times of their own.

@@ -150,6 +150,20 @@ fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_to
     assert!(is_sentence(&String::from_utf8_lossy(&from_pipe.stdout)));
     assert!(from_pipe.stderr.is_empty(), "{}", String::from_utf8_lossy(&from_pipe.stderr));
 
+    let call = models().join("test-sounds-meetings/sample.wav");
+    let with_speakers = hark(folder)
+        .args(["live", "-q", "--speakers", "-l", "en", "-m", "base", "-o", "call.json", "--server", &server.url])
+        .arg(call)
+        .env("HARK_KEY", &server.key)
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&with_speakers.stdout);
+    assert!(words.contains("SPEAKER_00: ") && words.contains("SPEAKER_01: "), "{words}");
+    let written: Value = serde_json::from_slice(&std::fs::read(folder.join("call.json")).unwrap()).unwrap();
+    assert_eq!(written["speakers"].as_array().map(Vec::len), Some(2), "{written}");
+    let worded = written["segments"].as_array().unwrap().iter().all(|segment| segment["words"][0]["word"].is_string());
+    assert!(worded, "every segment has its words: {written}");
+
     let refused =
         hark(folder).args(["live", "talk.wav", "--server", &server.url, "--key", "svc_wrong"]).output().unwrap();
     let problem = String::from_utf8_lossy(&refused.stderr);

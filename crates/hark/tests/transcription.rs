@@ -303,6 +303,31 @@ fn two_people_on_the_telephone_are_told_apart_word_by_word() {
 }
 
 #[test]
+fn a_live_call_has_a_label_before_each_line_and_both_speakers_in_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (call, turns) = telephone_call();
+    let options = ["live", "-q", "-l", "en", "--speakers", "-o", "call.json"];
+    let output = hark(folder.path()).args(options).arg(&call).output().unwrap();
+    let text = stdout(&output);
+    assert!(text.lines().count() > 4 && text.lines().all(|line| line.starts_with("SPEAKER_0")), "{text}");
+    assert!(text.contains("SPEAKER_00: ") && text.contains("SPEAKER_01: "), "{text}");
+    let kept = std::fs::read_to_string(folder.path().join("call.json")).unwrap();
+    let result: TranscriptionResult = serde_json::from_str(&kept).unwrap();
+    assert_eq!(result.speakers.len(), 2, "{kept}");
+    let words = result.segments.iter().flat_map(|segment| segment.words.iter().map(move |word| (segment, word)));
+    let heard: Vec<(&str, &str)> = words
+        .filter_map(|(segment, word)| {
+            Some((segment.speaker.as_deref()?, speaker_at(&turns, (word.start + word.end) / 2.0)?))
+        })
+        .collect();
+    // Which of the two labels is whose does not matter, but it must be the same all along.
+    let first = result.speakers[0].as_str();
+    let right = heard.iter().filter(|(label, person)| (*label == first) == (*person == "speaker90")).count();
+    let right = right.max(heard.len() - right);
+    assert!(heard.len() >= 40 && right * 10 >= heard.len() * 9, "{right} of {} words: {text}", heard.len());
+}
+
+#[test]
 fn speakers_can_be_given_or_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (call, _) = telephone_call();

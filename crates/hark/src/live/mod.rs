@@ -13,14 +13,14 @@ use hark_export::{Fonts, Format, Metadata, Options};
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
 use hark_speech::{LoadOptions, Transcriber};
 
-use crate::cli::{Common, LiveArgs, Task};
+use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
 use crate::models::{Shelf, VAD_MODEL};
 use crate::remote::Client;
-use crate::transcribe::{installed, noticed, speech_model, watch};
+use crate::transcribe::{installed, noticed, speech_model, voices, watch};
 use crate::{CliError, output};
 use ear::{Ear, Heard};
-use screen::Screen;
+use screen::{Said, Screen};
 
 /// Seconds of sound that may wait for the engine before the source must wait, too.
 const MOST_BACKLOG: f64 = 30.0;
@@ -105,9 +105,16 @@ fn listen(
             for event in session.poll().map_err(|error| CliError::Failed(error.to_string()))? {
                 match event {
                     LiveEvent::Partial { text, .. } => screen.partial(&text)?,
-                    LiveEvent::Text(text) => screen.line(&text.text)?,
+                    LiveEvent::Text(text) => {
+                        let said =
+                            Said { text: &text.text, times: (text.start, text.end), speaker: text.speaker.as_deref() };
+                        screen.text(&said)?;
+                        if text.ends_utterance {
+                            screen.end_line()?;
+                        }
+                    }
                     LiveEvent::Final(result) => {
-                        screen.partial("")?;
+                        screen.end_line()?;
                         return Ok((*result, broken));
                     }
                 }
@@ -121,9 +128,12 @@ fn listen(
 
 fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
     let shelf = Shelf::open(config)?;
-    let model = speech_model(&shelf, args.model.as_deref(), config)?;
+    let model = speech_model(&shelf, args.speech.model.as_deref(), config)?;
     let mut options = LoadOptions::new(model, installed(&shelf, VAD_MODEL)?);
-    options.threads = args.threads.map(usize::from).or(config.threads);
+    options.threads = args.speech.threads.map(usize::from).or(config.threads);
+    if args.speakers {
+        options.voices = Some(voices(&shelf, options.threads, None)?);
+    }
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 
@@ -134,13 +144,11 @@ fn session(
     bell: Sender<()>,
 ) -> Result<LiveSession, CliError> {
     let options = LiveOptions {
-        language: args.language.clone().or_else(|| config.language.clone()),
-        task: match args.task {
-            Task::Transcribe => hark_speech::Task::Transcribe,
-            Task::Translate => hark_speech::Task::Translate,
-        },
-        prompt: args.prompt.clone(),
-        hotwords: args.hotwords.clone(),
+        language: args.speech.language.clone().or_else(|| config.language.clone()),
+        task: args.speech.task.into(),
+        prompt: args.speech.prompt.clone(),
+        hotwords: args.speech.hotwords.clone(),
+        speakers: args.speakers,
         ..LiveOptions::default()
     };
     let wake = move || {

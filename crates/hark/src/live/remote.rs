@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::ear::{Ear, Heard};
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use crate::CliError;
 use crate::cli::{LiveArgs, Task};
 use crate::config::Config;
@@ -59,9 +59,22 @@ struct Told {
     end: f64,
     words: Vec<Word>,
     language: String,
+    speaker: Option<String>,
     is_final: bool,
     duration: f64,
+    /// Who said what, where that was asked for, in the last message.
+    segments: Vec<Said>,
     error: Option<String>,
+}
+
+/// A stretch of one speaker, as the last message has it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Said {
+    start: f64,
+    end: f64,
+    text: String,
+    speaker: Option<String>,
 }
 
 /// What was heard so far.
@@ -139,14 +152,15 @@ async fn stream_to(request: &Request) -> Result<Box<dyn Bytes>, CliError> {
 /// Says what is wanted and waits until the server listens.
 async fn greet(socket: &mut Socket, args: &LiveArgs, config: &Config) -> Result<(), CliError> {
     let mut hello = json!({
-        "language": args.language.as_ref().or(config.language.as_ref()),
-        "model": args.model,
-        "prompt": args.prompt,
-        "hotwords": args.hotwords,
-        "task": match args.task {
+        "language": args.speech.language.as_ref().or(config.language.as_ref()),
+        "model": args.speech.model,
+        "prompt": args.speech.prompt,
+        "hotwords": args.speech.hotwords,
+        "task": match args.speech.task {
             Task::Transcribe => "transcribe",
             Task::Translate => "translate",
         },
+        "diarize": args.speakers.then_some(true),
     });
     if let Some(fields) = hello.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -221,18 +235,19 @@ async fn talk(
         if let Some(problem) = told.error {
             broken = Some(problem);
         } else if told.is_final {
-            screen.partial("")?;
+            screen.end_line()?;
             sender.abort();
+            transcript.put_right(told.segments);
             return Ok((transcript.result(told.language, told.duration, args), broken));
         } else if let Some(partial) = told.partial {
             screen.partial(&partial)?;
         } else if let Some(text) = &told.text {
-            screen.line(text)?;
+            screen.text(&screen::Said { text, times: (told.start, told.end), speaker: told.speaker.as_deref() })?;
             transcript.add(told);
         }
     }
     sender.abort();
-    screen.partial("")?;
+    screen.end_line()?;
     Ok((transcript.result(String::new(), 0.0, args), broken))
 }
 
@@ -276,7 +291,8 @@ impl Transcript {
     fn add(&mut self, told: Told) {
         let text = told.text.unwrap_or_default();
         let ends = text.trim_end().ends_with(['.', '!', '?', '…', '。', '！', '？']);
-        match self.segments.last_mut().filter(|_| self.goes_on) {
+        let goes_on = |segment: &&mut Segment| self.goes_on && segment.speaker == told.speaker;
+        match self.segments.last_mut().filter(goes_on) {
             Some(segment) => {
                 segment.text.push(' ');
                 segment.text.push_str(&text);
@@ -288,10 +304,31 @@ impl Transcript {
                 end: told.end,
                 text,
                 words: told.words,
+                speaker: told.speaker,
                 ..Segment::default()
             }),
         }
         self.goes_on = !ends;
+    }
+
+    /// Takes who said what from the last message, which knows better than the texts did; words keep their times.
+    fn put_right(&mut self, said: Vec<Said>) {
+        if said.is_empty() {
+            return;
+        }
+        let words: Vec<Word> = self.segments.drain(..).flat_map(|segment| segment.words).collect();
+        let in_time = |word: &&Word, said: &Said| (said.start..=said.end).contains(&((word.start + word.end) / 2.0));
+        self.segments = said
+            .into_iter()
+            .map(|said| Segment {
+                start: said.start,
+                end: said.end,
+                words: words.iter().filter(|word| in_time(word, &said)).cloned().collect(),
+                text: said.text,
+                speaker: said.speaker,
+                ..Segment::default()
+            })
+            .collect();
     }
 
     fn result(self, language: String, duration: f64, args: &LiveArgs) -> TranscriptionResult {
@@ -300,13 +337,19 @@ impl Transcript {
             let sum: f32 = segment.words.iter().map(|word| word.confidence).sum();
             segment.confidence = sum / segment.words.len().max(1) as f32;
         }
+        let mut speakers: Vec<String> = Vec::new();
+        for speaker in segments.iter().filter_map(|segment| segment.speaker.as_ref()) {
+            if !speakers.contains(speaker) {
+                speakers.push(speaker.clone());
+            }
+        }
         TranscriptionResult {
             text: segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
             language,
             duration: duration.max(segments.last().map_or(0.0, |segment| segment.end)),
             segments,
-            speakers: Vec::new(),
-            model: args.model.clone().unwrap_or_else(|| "the server's model".to_owned()),
+            speakers,
+            model: args.speech.model.clone().unwrap_or_else(|| "the server's model".to_owned()),
         }
     }
 }
@@ -332,5 +375,29 @@ mod tests {
         assert_eq!(segments.len(), 2);
         assert_eq!((segments[0].text.as_str(), segments[0].end), ("Good morning everybody.", 1.5));
         assert_eq!((segments[1].start, segments[0].words.len()), (3.0, 2));
+    }
+
+    #[test]
+    fn the_last_message_says_who_said_what_and_words_keep_their_times() {
+        let word = |text: &str, start: f64| Word { word: text.to_owned(), start, end: start + 0.4, confidence: 0.5 };
+        let mut transcript = Transcript::default();
+        transcript.add(Told {
+            text: Some("Yes. No.".to_owned()),
+            end: 1.4,
+            words: vec![word("Yes.", 0.0), word("No.", 1.0)],
+            speaker: Some("SPEAKER_00".to_owned()),
+            ..Told::default()
+        });
+        let said = |text: &str, start: f64, speaker: &str| Said {
+            start,
+            end: start + 0.4,
+            text: text.to_owned(),
+            speaker: Some(speaker.to_owned()),
+        };
+        transcript.put_right(vec![said("Yes.", 0.0, "SPEAKER_00"), said("No.", 1.0, "SPEAKER_01")]);
+        assert_eq!(transcript.segments.len(), 2);
+        let second = &transcript.segments[1];
+        assert_eq!((second.speaker.as_deref(), second.words.len()), (Some("SPEAKER_01"), 1));
+        assert_eq!(second.words[0].word, "No.");
     }
 }

@@ -1,4 +1,5 @@
-//! What the user sees: lines that stay, and on a terminal the words behind them that may still change.
+//! What the user sees: a line for each sentence that grows as its words are settled, and on a terminal the words behind
+//! them that may still change.
 
 use std::io::{IsTerminal, stdout};
 
@@ -6,38 +7,108 @@ use crate::{CliError, output};
 
 /// Shown where the terminal does not say how wide it is.
 const USUAL_WIDTH: usize = 80;
+/// A longer pause begins a new line, in seconds.
+const PAUSE: f64 = 1.0;
+
+/// A text that stays.
+pub(crate) struct Said<'a> {
+    pub(crate) text: &'a str,
+    /// Its beginning and its end, in seconds.
+    pub(crate) times: (f64, f64),
+    pub(crate) speaker: Option<&'a str>,
+}
 
 pub(crate) struct Screen {
-    is_terminal: bool,
+    /// How wide the terminal is, where there is one.
+    width: Option<usize>,
     is_partial_shown: bool,
+    /// What stands in the row of the cursor and stays.
+    row: String,
+    /// Whether a line has begun that has not ended, and who says it up to when.
+    is_open: bool,
+    speaker: Option<String>,
+    until: f64,
 }
 
 impl Screen {
     pub(crate) fn new() -> Self {
-        Screen { is_terminal: stdout().is_terminal(), is_partial_shown: false }
+        Screen::of(stdout().is_terminal().then(width))
     }
 
-    /// A text that stays.
-    pub(crate) fn line(&mut self, text: &str) -> Result<(), CliError> {
-        self.clear()?;
-        output::print(format!("{text}\n"))
+    fn of(width: Option<usize>) -> Self {
+        Screen { width, is_partial_shown: false, row: String::new(), is_open: false, speaker: None, until: 0.0 }
+    }
+
+    /// A text that stays: it goes on with its line, or begins one.
+    pub(crate) fn text(&mut self, said: &Said<'_>) -> Result<(), CliError> {
+        output::print(self.shown(said))
+    }
+
+    fn shown(&mut self, said: &Said<'_>) -> String {
+        let mut out = self.cleared();
+        let is_other = self.speaker.as_deref() != said.speaker;
+        if self.is_open && (is_other || said.times.0 - self.until > PAUSE) {
+            out += &self.ended();
+        }
+        let label = said.speaker.filter(|_| !self.is_open).map(|label| format!("{label}: "));
+        let text = format!("{}{}", label.unwrap_or_default(), said.text);
+        for word in text.split(' ').filter(|word| !word.is_empty()) {
+            let is_full = self.width.is_some_and(|width| columns(&self.row) + 1 + columns(word) >= width);
+            if is_full && !self.row.is_empty() {
+                out.push('\n');
+                self.row.clear();
+            }
+            // A row that is gone on with, and a line that goes on in a row of its own.
+            let space = if self.row.is_empty() { "" } else { " " };
+            out += &format!("{space}{word}");
+            self.row += &format!("{space}{word}");
+        }
+        self.is_open = true;
+        self.speaker = said.speaker.map(str::to_owned);
+        self.until = said.times.1;
+        if said.text.trim_end().ends_with(['.', '!', '?', '…', '。', '！', '？']) {
+            out += &self.ended();
+        }
+        out
+    }
+
+    /// Nothing more belongs to the line.
+    pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
+        let text = self.cleared() + &self.ended();
+        if text.is_empty() { Ok(()) } else { output::print(text) }
+    }
+
+    fn ended(&mut self) -> String {
+        self.row.clear();
+        if std::mem::take(&mut self.is_open) { "\n".to_owned() } else { String::new() }
     }
 
     /// What may still change; nobody but a person at a terminal wants to see it.
     pub(crate) fn partial(&mut self, text: &str) -> Result<(), CliError> {
-        if !self.is_terminal {
-            return Ok(());
-        }
-        self.clear()?;
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.is_partial_shown = true;
-        output::print(format!("\x1b[2m{}\x1b[0m", tail(text, width())))
+        let text = self.shown_partial(text);
+        if text.is_empty() { Ok(()) } else { output::print(text) }
     }
 
-    fn clear(&mut self) -> Result<(), CliError> {
-        if std::mem::take(&mut self.is_partial_shown) { output::print("\r\x1b[K") } else { Ok(()) }
+    fn shown_partial(&mut self, text: &str) -> String {
+        let Some(width) = self.width else { return String::new() };
+        let mut out = self.cleared();
+        if text.is_empty() {
+            return out;
+        }
+        if columns(&self.row) > width * 2 / 3 {
+            // Too little of it would be seen behind what stands there.
+            out.push('\n');
+            self.row.clear();
+        }
+        let space = if self.row.is_empty() { "" } else { " " };
+        let room = width - columns(&self.row) - space.len();
+        self.is_partial_shown = true;
+        out + &format!("\x1b[2m{space}{}\x1b[0m", tail(text, room))
+    }
+
+    /// Takes the partial away and leaves what stays.
+    fn cleared(&mut self) -> String {
+        if std::mem::take(&mut self.is_partial_shown) { format!("\r\x1b[K{}", self.row) } else { String::new() }
     }
 }
 
@@ -50,21 +121,38 @@ fn width() -> usize {
     if size == 0 { USUAL_WIDTH } else { usize::from(size) }
 }
 
+/// At most so many columns: of a script that has wide characters every character counts for two.
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c < '\u{1100}' { 1 } else { 2 }).sum()
+}
+
 /// The end of a text that fits into a line: what was said last is what people look for.
 fn tail(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    // Wide characters take two columns; half of the line is enough for any script that has them.
-    let most = if text.is_ascii() { width.saturating_sub(1) } else { width / 2 };
-    if count <= most {
+    let most = width.saturating_sub(1);
+    if columns(text) <= most {
         return text.to_owned();
     }
-    let end: String = text.chars().skip(count - most.saturating_sub(1)).collect();
-    format!("…{end}")
+    let mut room = most.saturating_sub(1);
+    let end: Vec<char> = text
+        .chars()
+        .rev()
+        .take_while(|c| {
+            let takes = columns(c.encode_utf8(&mut [0; 4]));
+            let fits = takes <= room;
+            room = room.saturating_sub(takes);
+            fits
+        })
+        .collect();
+    format!("…{}", end.into_iter().rev().collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn said<'a>(text: &'a str, times: (f64, f64), speaker: Option<&'a str>) -> Said<'a> {
+        Said { text, times, speaker }
+    }
 
     #[test]
     fn a_long_partial_shows_its_end_within_the_line() {
@@ -72,5 +160,31 @@ mod tests {
         let shown = tail(&"word ".repeat(100), 20);
         assert_eq!((shown.chars().count(), shown.starts_with('…')), (19, true), "{shown}");
         assert!(tail(&"語".repeat(100), 20).chars().count() <= 10);
+    }
+
+    #[test]
+    fn texts_of_a_sentence_stand_in_one_line_and_a_pause_or_another_speaker_begins_the_next() {
+        let mut screen = Screen::of(None);
+        let mut out = screen.shown(&said("It is", (0.0, 0.5), None));
+        out += &screen.shown(&said("late.", (0.5, 1.0), None));
+        out += &screen.shown(&said("Go", (1.2, 1.5), None));
+        out += &screen.shown(&said("home", (4.0, 4.5), None));
+        assert_eq!(out, "It is late.\nGo\nhome");
+        let mut screen = Screen::of(None);
+        let mut out = screen.shown(&said("Is", (0.0, 0.5), Some("SPEAKER_00")));
+        out += &screen.shown(&said("it", (0.5, 0.6), Some("SPEAKER_00")));
+        out += &screen.shown(&said("Yes.", (0.7, 1.0), Some("SPEAKER_01")));
+        assert_eq!(out, "SPEAKER_00: Is it\nSPEAKER_01: Yes.\n");
+    }
+
+    #[test]
+    fn a_terminal_keeps_what_stays_when_the_partial_goes() {
+        let mut screen = Screen::of(Some(20));
+        screen.shown(&said("one two", (0.0, 1.0), None));
+        assert_eq!(screen.shown_partial("three"), "\x1b[2m three\x1b[0m");
+        assert_eq!(screen.shown(&said("three", (1.0, 1.5), None)), "\r\x1b[Kone two three");
+        // No row grows over the edge, where the terminal would break it and it could not be taken back.
+        assert_eq!(screen.shown(&said("four five", (1.5, 2.0), None)), " four\nfive");
+        assert_eq!(screen.shown_partial(&"word ".repeat(9)).chars().filter(|c| *c == '…').count(), 1);
     }
 }

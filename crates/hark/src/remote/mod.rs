@@ -86,10 +86,10 @@ impl Remote {
                 fields.push((name, value.to_owned()));
             }
         };
-        put("model", args.model.as_deref().or(config.model.as_deref()));
-        put("language", args.language.as_deref().or(config.language.as_deref()));
-        put("prompt", args.prompt.as_deref());
-        put("hotwords", args.hotwords.as_deref());
+        put("model", args.speech.model.as_deref().or(config.model.as_deref()));
+        put("language", args.speech.language.as_deref().or(config.language.as_deref()));
+        put("prompt", args.speech.prompt.as_deref());
+        put("hotwords", args.speech.hotwords.as_deref());
         let (diarize, speakers) = match args.speakers {
             None => (None, None),
             Some(Speakers::Off) => (Some("false"), None),
@@ -99,7 +99,7 @@ impl Remote {
         put("diarize", diarize);
         put("speakers", speakers.as_deref());
         put("identify", args.identify.then_some("true"));
-        put("translate", (args.task == Task::Translate).then_some("true"));
+        put("translate", (args.speech.task == Task::Translate).then_some("true"));
         let places = Mutex::new(places(&client)?);
         Ok(Some(Remote {
             client,

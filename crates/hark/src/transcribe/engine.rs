@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_speech::{LoadOptions, Request, Speakers, Transcriber, Voices};
+use hark_speech::{Isa, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
 use crate::CliError;
-use crate::cli::{Task, TranscribeArgs};
+use crate::cli::TranscribeArgs;
 use crate::config::{Config, DEFAULT_MODEL};
 use crate::models::{SPEAKER_MODELS, Shelf, VAD_MODEL};
 use crate::remote::Remote;
@@ -73,10 +73,10 @@ impl Local {
     fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
         let mut request = request(args, config, words)?;
         let shelf = Shelf::open(config)?;
-        let model = speech_model(&shelf, args.model.as_deref(), config)?;
+        let model = speech_model(&shelf, args.speech.model.as_deref(), config)?;
         let vad = installed(&shelf, VAD_MODEL)?;
         let mut options = LoadOptions::new(model, vad);
-        options.threads = args.threads.map(usize::from).or(config.threads);
+        options.threads = args.speech.threads.map(usize::from).or(config.threads);
         options.isa = args.isa;
         options.widest_beam = request.beam;
         request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&shelf));
@@ -85,9 +85,7 @@ impl Local {
             request.speakers = args.speakers.unwrap_or(Speakers::Auto);
         }
         if request.speakers != Speakers::Off {
-            let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&shelf, name));
-            let voices = Voices::load(&segmentation?, &embedding?, options.threads, options.isa);
-            options.voices = Some(voices.map_err(|error| CliError::Failed(error.to_string()))?);
+            options.voices = Some(voices(&shelf, options.threads, options.isa)?);
         }
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!("engine: {}", transcriber.backend_name());
@@ -108,6 +106,12 @@ impl Local {
     }
 }
 
+/// What tells voices apart, loaded.
+pub(crate) fn voices(shelf: &Shelf, threads: Option<usize>, isa: Option<Isa>) -> Result<Voices, CliError> {
+    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(shelf, name));
+    Voices::load(&segmentation?, &embedding?, threads, isa).map_err(|error| CliError::Failed(error.to_string()))
+}
+
 /// Speakers are told apart where the models for it are installed.
 fn default_speakers(shelf: &Shelf) -> Speakers {
     let can = SPEAKER_MODELS.iter().all(|name| shelf.store.installed(name).is_some());
@@ -117,25 +121,22 @@ fn default_speakers(shelf: &Shelf) -> Speakers {
 /// What is wanted of every recording of this run.
 fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Request, CliError> {
     let mut request = Request { words, ..Request::default() };
-    let language = args.language.as_deref().or(config.language.as_deref());
+    let language = args.speech.language.as_deref().or(config.language.as_deref());
     if let Some(given) = language.map(str::trim).filter(|given| *given != "auto") {
         let known = hark_whisper::languages::find(given).ok_or_else(|| {
             CliError::Usage(format!("unknown language {given:?}: give a code such as en, es or zh, or auto"))
         })?;
         request.language = Some(known.code.to_owned());
     }
-    request.task = match args.task {
-        Task::Transcribe => hark_speech::Task::Transcribe,
-        Task::Translate => hark_speech::Task::Translate,
-    };
+    request.task = args.speech.task.into();
     if let Some(beam) = args.beam {
         request.beam = usize::from(beam);
     }
     if !args.temperature.is_empty() {
         request.temperatures = args.temperature.clone();
     }
-    request.prompt = args.prompt.clone();
-    request.hotwords = args.hotwords.clone();
+    request.prompt = args.speech.prompt.clone();
+    request.hotwords = args.speech.hotwords.clone();
     request.condition_on_previous = args.condition;
     request.media.track = args.track.map(usize::from);
     Ok(request)
