@@ -445,8 +445,17 @@ mod tests {
             (state >> 8) as f32 / (1 << 23) as f32 - 1.0
         };
         // One tile, a few, as many as are taken at once, and more; blocks of rows that are whole, long and short.
-        for (inputs, count) in [(64, 32usize), (240, 192), (512, 156), (1024, 60), (1280, 33), (2048, 192), (2048, 28)]
-        {
+        for (inputs, count) in [
+            (64, 32usize),
+            (240, 192),
+            (512, 156),
+            (1024, 60),
+            (1280, 64),
+            (1536, 192),
+            (1280, 33),
+            (2048, 192),
+            (2048, 28),
+        ] {
             let outputs = 96;
             let weights: Vec<f32> = (0..outputs * inputs).map(|_| next()).collect();
             let bias: Vec<f32> = (0..outputs).map(|_| next()).collect();

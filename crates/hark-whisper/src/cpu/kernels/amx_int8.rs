@@ -151,6 +151,8 @@ struct Done {
     row: usize,
     block: usize,
     is_last: bool,
+    /// Rows that have been finished.
+    finished: usize,
 }
 
 /// See [`ByteKernels::chunk`].
@@ -183,8 +185,8 @@ unsafe fn chunk(chunk: &ByteChunk) {
                     let (a_half, b_half) = (16 * chunk.a_stride, chunk.depth * BYTE_TILE);
                     load_operands(a, a_half, chunk.a_stride, b, b_half);
                     // The last rows of the block before, while the products of this one's forerunner end.
-                    if let Some(done) = finishing.take() {
-                        finish_rows(chunk, &done, (depth - 1) * rows_a_step, BLOCK);
+                    if let Some(mut done) = finishing.take() {
+                        finish_rows(chunk, &mut done, BLOCK);
                     }
                     if let Some(done) = pending.take() {
                         store_sums(done.sums);
@@ -195,45 +197,41 @@ unsafe fn chunk(chunk: &ByteChunk) {
                         _ => load_sums(sums, 16 * BLOCK, SUMS_BYTES),
                     }
                     multiply();
-                    for step in 1..depth {
+                    for _ in 1..depth {
                         (a, b) = (a.add(BYTE_DEPTH), b.add(BYTE_TILE));
                         load_operands(a, a_half, chunk.a_stride, b, b_half);
                         multiply();
-                        if let Some(done) = &finishing {
-                            match chunk.by_rows {
-                                true => finish_rows(chunk, done, (step - 1) * rows_a_step, step * rows_a_step),
-                                false => {
-                                    finish_rows(chunk, done, 0, BLOCK);
-                                    finishing = None;
-                                }
-                            }
+                        if let Some(done) = &mut finishing {
+                            let rows = if chunk.by_rows { rows_a_step } else { BLOCK };
+                            finish_rows(chunk, done, rows);
                         }
                     }
-                    pending = Some(Done { sums, row, block, is_last: part + depth == chunk.depth });
+                    pending = Some(Done { sums, row, block, is_last: part + depth == chunk.depth, finished: 0 });
                 }
             }
         }
     }
     // SAFETY: as above.
     unsafe {
-        if let Some(done) = finishing {
-            let depth = PART.min(chunk.depth - (chunk.depth - 1) / PART * PART);
-            finish_rows(chunk, &done, (depth - 1) * BLOCK.div_ceil(depth), BLOCK);
+        if let Some(mut done) = finishing {
+            finish_rows(chunk, &mut done, BLOCK);
         }
-        if let Some(done) = pending {
+        if let Some(mut done) = pending {
             store_sums(done.sums);
-            finish_rows(chunk, &done, 0, BLOCK);
+            finish_rows(chunk, &mut done, BLOCK);
         }
     }
 }
 
-/// Finishes rows `from..to` of a block, or as many of them as there are.
+/// Finishes the next `count` rows of a block, or as many of them as are left.
 #[target_feature(enable = "avx512f")]
-unsafe fn finish_rows(chunk: &ByteChunk, done: &Done, from: usize, to: usize) {
-    let to = to.min(chunk.rows - done.row).min(BLOCK);
+unsafe fn finish_rows(chunk: &ByteChunk, done: &mut Done, count: usize) {
+    let from = done.finished;
+    let to = (from + count).min(chunk.rows - done.row).min(BLOCK);
     if from >= to {
         return;
     }
+    done.finished = to;
     // SAFETY: the caller vouches for the shapes.
     unsafe {
         let sums = done.sums.add(from * BLOCK);

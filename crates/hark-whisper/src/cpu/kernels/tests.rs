@@ -146,9 +146,7 @@ fn finishes_agree() {
                 let tolerance = 2e-4 + expected.1[index].abs() * 1e-5;
                 assert_close("finish_add", set.isa, got.1[index], expected.1[index], tolerance);
                 let (half, plain) = (from_bf16(got.0[index]), from_bf16(expected.0[index]));
-                // Some sets take a shorter polynomial for what is rounded to bf16 anyway: 4e-4 of arguments up to 7.
-                let tolerance = if finish.gelu { 2.8e-3 } else { 2e-4 };
-                assert_close("finish_bf16", set.isa, half, plain, tolerance + plain.abs() / 128.0);
+                assert_close("finish_bf16", set.isa, half, plain, 2e-4 + plain.abs() / 128.0);
             }
         }
     }
