@@ -7,9 +7,10 @@ use std::process::{Command, Output, Stdio};
 
 use hark_api::TranscriptionResult;
 
-/// What the voice says, and words of it that whisper-base must hear from a synthetic voice.
+/// What the voice says, and words of it that whisper-base must hear. The first sentence of this synthetic voice lies between texts for the model
+/// ("The weather is ice today", "But wherever is ice tonight"): rounding settles which, so no test stands on it.
 const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
-const WORDS: [&str; 6] = ["weather", "today", "market", "apples", "bread", "going"];
+const WORDS: [&str; 5] = ["going", "market", "buy", "apples", "bread"];
 
 /// Models where users have them; without them the tests fail, since they could show nothing.
 fn models() -> PathBuf {
@@ -59,7 +60,7 @@ fn stdout(output: &Output) -> String {
 fn assert_heard(text: &str) {
     let heard = text.to_lowercase();
     let missing: Vec<_> = WORDS.iter().filter(|word| !heard.contains(*word)).collect();
-    assert!(missing.len() <= 1, "{missing:?} not heard in: {text}");
+    assert!(missing.is_empty(), "{missing:?} not heard in: {text}");
 }
 
 #[test]

@@ -7,9 +7,10 @@ use hark_store::Plan;
 
 fn assert_heard(text: &str) {
     let heard = text.to_lowercase();
-    let words = ["weather", "today", "market", "apples", "bread", "going"];
+    // The first sentence of this synthetic voice lies between texts for the model; rounding settles which.
+    let words = ["going", "market", "buy", "apples", "bread"];
     let missing: Vec<_> = words.iter().filter(|word| !heard.contains(*word)).collect();
-    assert!(missing.len() <= 1, "{missing:?} not heard in: {text}");
+    assert!(missing.is_empty(), "{missing:?} not heard in: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
