@@ -8,8 +8,8 @@
 //!
 //! Voice activity opens an utterance and ends it. While it lasts, the sound since its beginning is decoded again and again,
 //! one pass at a time, and each pass is told the words that are settled already, so it only writes what is new. A word is
-//! settled when it lies far enough behind the end of the sound, and the pass before heard it too. When an utterance grows
-//! long its settled beginning is cut off and becomes the prompt of the passes that follow.
+//! settled when it lies far enough behind the end of the sound. When an utterance grows long its settled beginning is cut
+//! off and becomes the prompt of the passes that follow.
 
 mod endpoint;
 mod policy;
