@@ -119,6 +119,15 @@ impl CpuBackend {
         })
     }
 
+    /// Computes with the kernels of `isa` from now on, for comparisons: the weights are packed alike for all of them. What
+    /// was encoded before is forgotten.
+    pub fn use_kernels(&mut self, isa: Isa) {
+        self.options.isa = isa;
+        self.compute = Compute::new(self.options.threads, isa);
+        // Kernels differ in the order in which they keep a window's values.
+        self.memories.iter_mut().for_each(|memory| *memory = Remembered::default());
+    }
+
     /// The encoder's states of one window, rounded to bf16, for comparison with a reference.
     pub fn encoder_states(&mut self, mel: &[f32]) -> Vec<u16> {
         self.encoder.encode(&self.compute, mel);
