@@ -7,24 +7,35 @@ mod weights_installed;
 
 use std::path::Path;
 
-use hark_whisper::weights::{Checkpoint, Format, WeightsError, canonical_tensors};
+use hark_whisper::tokenizer::Tokenizer;
+use hark_whisper::weights::{Checkpoint, Dims, Format, WeightsError, canonical_tensors};
 use weights_formats::{DIMS, onnx, value_of};
 
 type Writer = fn(&Path);
 
 /// Every format, its writer, and the file whose damage is tried.
 const FORMATS: [(&str, Format, Writer, &str); 13] = [
-    ("ct2 f32", Format::CTranslate2, |f| weights_formats::ct2(f, 0), "model.bin"),
-    ("ct2 f16", Format::CTranslate2, |f| weights_formats::ct2(f, 4), "model.bin"),
-    ("ct2 int8", Format::CTranslate2, |f| weights_formats::ct2(f, 1), "model.bin"),
-    ("safetensors f32", Format::Safetensors, |f| weights_formats::safetensors(f, "F32", 1), "model.safetensors"),
-    ("safetensors bf16", Format::Safetensors, |f| weights_formats::safetensors(f, "BF16", 1), "model.safetensors"),
-    ("safetensors sharded", Format::Safetensors, |f| weights_formats::safetensors(f, "F16", 3), "model-1.safetensors"),
-    ("ggml f32", Format::Ggml, |f| weights_formats::ggml(f, 0), "ggml-model.bin"),
-    ("ggml f16", Format::Ggml, |f| weights_formats::ggml(f, 1), "ggml-model.bin"),
-    ("ggml q4_0", Format::Ggml, |f| weights_formats::ggml(f, 2), "ggml-model.bin"),
-    ("ggml q5_1", Format::Ggml, |f| weights_formats::ggml(f, 7), "ggml-model.bin"),
-    ("ggml q8_0", Format::Ggml, |f| weights_formats::ggml(f, 8), "ggml-model.bin"),
+    ("ct2 f32", Format::CTranslate2, |f| weights_formats::ct2(f, &DIMS, 0), "model.bin"),
+    ("ct2 f16", Format::CTranslate2, |f| weights_formats::ct2(f, &DIMS, 4), "model.bin"),
+    ("ct2 int8", Format::CTranslate2, |f| weights_formats::ct2(f, &DIMS, 1), "model.bin"),
+    ("safetensors f32", Format::Safetensors, |f| weights_formats::safetensors(f, &DIMS, "F32", 1), "model.safetensors"),
+    (
+        "safetensors bf16",
+        Format::Safetensors,
+        |f| weights_formats::safetensors(f, &DIMS, "BF16", 1),
+        "model.safetensors",
+    ),
+    (
+        "safetensors sharded",
+        Format::Safetensors,
+        |f| weights_formats::safetensors(f, &DIMS, "F16", 3),
+        "model-1.safetensors",
+    ),
+    ("ggml f32", Format::Ggml, |f| weights_formats::ggml(f, &DIMS, 0), "ggml-model.bin"),
+    ("ggml f16", Format::Ggml, |f| weights_formats::ggml(f, &DIMS, 1), "ggml-model.bin"),
+    ("ggml q4_0", Format::Ggml, |f| weights_formats::ggml(f, &DIMS, 2), "ggml-model.bin"),
+    ("ggml q5_1", Format::Ggml, |f| weights_formats::ggml(f, &DIMS, 7), "ggml-model.bin"),
+    ("ggml q8_0", Format::Ggml, |f| weights_formats::ggml(f, &DIMS, 8), "ggml-model.bin"),
     ("onnx u8", Format::Onnx, |f| onnx(f, false), "decoder_model_merged_quantized.onnx"),
     ("onnx i8 by channel", Format::Onnx, |f| onnx(f, true), "encoder_model_quantized.onnx"),
 ];
@@ -48,6 +59,84 @@ fn every_format_gives_the_same_network() {
         }
         assert!(!checkpoint.has("encoder.blocks.0.attn.key.bias") && !checkpoint.has("nonsense"));
         assert_eq!(checkpoint.vocabulary.bytes(0), b"!", "{name}");
+    }
+}
+
+/// Of large-v3 everything but the widths: 128 mels, 32 layers (and turbo's 4), 51,866 tokens.
+fn narrow(decoder_layers: usize) -> Dims {
+    Dims {
+        n_mels: 128,
+        n_audio_head: 1,
+        n_audio_layer: 32,
+        n_text_ctx: 448,
+        n_text_head: 1,
+        n_text_layer: decoder_layers,
+        n_vocab: 51_866,
+        ..DIMS
+    }
+}
+
+#[test]
+fn the_depths_and_the_vocabulary_of_large_v3_and_turbo_load_from_every_format() {
+    let writers: [(&str, Format, fn(&Path, &Dims)); 5] = [
+        ("ct2 f16", Format::CTranslate2, |f, dims| weights_formats::ct2(f, dims, 4)),
+        ("ct2 int8", Format::CTranslate2, |f, dims| weights_formats::ct2(f, dims, 1)),
+        ("safetensors", Format::Safetensors, |f, dims| weights_formats::safetensors(f, dims, "F16", 1)),
+        ("sharded", Format::Safetensors, |f, dims| weights_formats::safetensors(f, dims, "F32", 2)),
+        ("ggml q5_1", Format::Ggml, |f, dims| weights_formats::ggml(f, dims, 7)),
+    ];
+    for (name, format, write) in writers {
+        for dims in [narrow(32), narrow(4)] {
+            let folder = tempfile::tempdir().expect("a folder for the test");
+            write(folder.path(), &dims);
+            let checkpoint = Checkpoint::open(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!((checkpoint.format, checkpoint.dims), (format, dims), "{name}");
+            for (tensor, shape) in canonical_tensors(&dims) {
+                let values = checkpoint.tensor(&tensor).expect("listed");
+                let wrong = (0..values.len()).find(|i| values[*i] != value_of(&tensor, *i));
+                assert_eq!(wrong, None, "{name}: {tensor} {shape:?} differs");
+            }
+            let tokenizer = Tokenizer::new(&checkpoint.vocabulary);
+            assert_eq!(tokenizer.decode(&[50_256]), "w50256", "{name}");
+            let cantonese = tokenizer.language_token("yue");
+            assert_eq!((tokenizer.eot, cantonese, tokenizer.timestamp_begin), (50_257, Some(50_358), 50_365), "{name}");
+        }
+    }
+}
+
+#[test]
+fn large_checkpoints_have_their_alignment_heads_where_the_files_tell_none() {
+    let of_shape = |width: usize, n_mels: usize, layers: (usize, usize), n_vocab: usize| Dims {
+        n_mels,
+        n_audio_state: width,
+        n_audio_head: width / 64,
+        n_audio_layer: layers.0,
+        n_text_ctx: 448,
+        n_text_state: width,
+        n_text_head: width / 64,
+        n_text_layer: layers.1,
+        n_vocab,
+        ..DIMS
+    };
+    // As OpenAI published them.
+    let medium: &[(usize, usize)] = &[(13, 15), (15, 4), (15, 15), (16, 1), (20, 0), (23, 4)];
+    let large_v3: &[(usize, usize)] =
+        &[(7, 0), (10, 17), (12, 18), (13, 12), (16, 1), (17, 14), (19, 11), (21, 4), (24, 1), (25, 6)];
+    let turbo: &[(usize, usize)] = &[(2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14)];
+    for (dims, heads) in [
+        (of_shape(1024, 80, (24, 24), 51_865), medium),
+        (of_shape(1280, 128, (32, 32), 51_866), large_v3),
+        (of_shape(1280, 128, (32, 4), 51_866), turbo),
+    ] {
+        for write in [weights_formats::ct2_of_zeros, weights_formats::ggml_of_zeros] {
+            let folder = tempfile::tempdir().expect("a folder for the test");
+            write(folder.path(), &dims);
+            let checkpoint = Checkpoint::open(folder.path()).expect("it opens");
+            assert_eq!(checkpoint.dims, dims, "{:?}", checkpoint.format);
+            assert_eq!(checkpoint.alignment_heads, heads, "{:?}", checkpoint.format);
+            let last = format!("decoder.blocks.{}.mlp.2.weight", dims.n_text_layer - 1);
+            assert_eq!(checkpoint.tensor(&last).expect("listed").len(), 4 * dims.n_text_state * dims.n_text_state);
+        }
     }
 }
 
@@ -140,7 +229,7 @@ fn a_missing_tensor_or_a_wrong_vocabulary_is_named() {
     let error = Checkpoint::open(folder.path()).expect_err("incomplete").to_string();
     assert!(error.contains("decoder.blocks.1.cross_attn.value.bias"), "{error}");
 
-    weights_formats::ct2(folder.path(), 0);
+    weights_formats::ct2(folder.path(), &DIMS, 0);
     std::fs::remove_file(folder.path().join("model.safetensors")).expect("removed");
     std::fs::write(folder.path().join("vocabulary.txt"), "a\nb\n").expect("written");
     let error = Checkpoint::open(folder.path()).expect_err("wrong vocabulary").to_string();

@@ -1,6 +1,8 @@
 //! Writers of one small random network in every weights format, from the formats' descriptions.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use hark_whisper::weights::{Dims, canonical_tensors};
@@ -57,57 +59,33 @@ fn byte_letters() -> Vec<char> {
     plain.chain(0x100..0x100 + 68).filter_map(char::from_u32).collect()
 }
 
-fn write_vocabulary(folder: &Path) {
-    let mut lines: String = byte_letters().iter().flat_map(|letter| [*letter, '\n']).collect();
-    lines.push_str("<|endoftext|>\n");
+/// Tokens that are no bytes, up to those of the whole vocabulary that stand for text.
+fn words(dims: &Dims) -> impl Iterator<Item = String> {
+    let languages = if dims.n_vocab == 51_866 { 100 } else { 99 };
+    (256..dims.n_vocab - 1509 - languages).map(|number| format!("w{number}"))
+}
+
+fn write_vocabulary(folder: &Path, dims: &Dims) {
+    let tokens = byte_letters().into_iter().map(String::from).chain(words(dims)).chain(["<|endoftext|>".to_owned()]);
+    let lines: String = tokens.flat_map(|token| [token, "\n".to_owned()]).collect();
     std::fs::write(folder.join("vocabulary.txt"), lines).expect("written");
 }
 
-fn write_config(folder: &Path) {
-    let config = r#"{"encoder_attention_heads": 2, "decoder_attention_heads": 2, "alignment_heads": [[0, 1], [1, 0]]}"#;
+fn write_config(folder: &Path, dims: &Dims) {
+    let config = format!(
+        r#"{{"encoder_attention_heads": {}, "decoder_attention_heads": {}, "alignment_heads": [[0, 1], [1, 0]]}}"#,
+        dims.n_audio_head, dims.n_text_head
+    );
     std::fs::write(folder.join("config.json"), config).expect("written");
 }
 
-/// CTranslate2 with linears as the given type (0 f32, 4 f16, 1 i8 with scales) and the rest in floats.
-pub fn ct2(folder: &Path, kind: u8) {
-    fn string(out: &mut Vec<u8>, text: &str) {
-        out.extend((text.len() as u16 + 1).to_le_bytes());
-        out.extend(text.as_bytes());
-        out.push(0);
-    }
-    let mut variables: Vec<(String, Vec<usize>, u8, Vec<u8>)> = Vec::new();
-    let mut add = |name: &str, shape: Vec<usize>, data: Vec<f32>| {
-        let is_weight = name.ends_with("weight");
-        match kind {
-            1 if is_weight => {
-                let scale = 64.0f32;
-                let data = data.iter().map(|v| (v * scale) as i8 as u8).collect();
-                let scales = floats(&vec![scale; shape[0]]);
-                variables.push((format!("{name}_scale"), vec![shape[0]], 0, scales));
-                variables.push((name.into(), shape, 1, data));
-            }
-            4 => variables.push((name.into(), shape, 4, halves(&data))),
-            _ => variables.push((name.into(), shape, 0, floats(&data))),
-        }
-    };
-    let shapes: HashMap<String, Vec<usize>> = canonical_tensors(&DIMS).into_iter().collect();
-    let stacked = |parts: &[String]| -> (Vec<usize>, Vec<f32>) {
-        let mut data = Vec::new();
-        let mut shape = Vec::new();
-        for part in parts {
-            // Keys have no bias: stacked biases hold zeros there.
-            match shapes.get(part) {
-                Some(of_part) => {
-                    data.extend(values(part, of_part));
-                    shape = of_part.clone();
-                }
-                None => data.extend(vec![0.0; DIMS.n_text_state]),
-            }
-        }
-        shape[0] *= parts.len();
-        (shape, data)
-    };
-    for (side, layers) in [("encoder", DIMS.n_audio_layer), ("decoder", DIMS.n_text_layer)] {
+/// A CTranslate2 variable: its name, its shape and the canonical tensors stacked in it.
+type Variable = (String, Vec<usize>, Vec<String>);
+
+fn ct2_variables(dims: &Dims) -> Vec<Variable> {
+    let shapes: HashMap<String, Vec<usize>> = canonical_tensors(dims).into_iter().collect();
+    let mut variables: Vec<Variable> = Vec::new();
+    for (side, layers) in [("encoder", dims.n_audio_layer), ("decoder", dims.n_text_layer)] {
         let mut plain = vec![(format!("{side}.positional_embedding"), format!("{side}/position_encodings/encodings"))];
         let ln = if side == "encoder" { "ln_post" } else { "ln" };
         let mut norms = vec![(format!("{side}.{ln}"), format!("{side}/layer_norm"))];
@@ -140,42 +118,117 @@ pub fn ct2(folder: &Path, kind: u8) {
             for (module, variable, parts) in linears {
                 for what in ["weight", "bias"] {
                     let parts: Vec<String> = parts.iter().map(|p| format!("{block}.{module}.{p}.{what}")).collect();
-                    let (shape, data) = stacked(&parts);
-                    add(&format!("{layer}/{variable}/{what}"), shape, data);
+                    // Keys have no bias of their own.
+                    let mut shape = parts.iter().find_map(|part| shapes.get(part)).expect("a canonical tensor").clone();
+                    shape[0] *= parts.len();
+                    variables.push((format!("{layer}/{variable}/{what}"), shape, parts));
                 }
             }
         }
         for (name, variable) in norms {
             for (what, ct2) in [("weight", "gamma"), ("bias", "beta")] {
-                let name = format!("{name}.{what}");
-                add(&format!("{variable}/{ct2}"), shapes[&name].clone(), values(&name, &shapes[&name]));
+                plain.push((format!("{name}.{what}"), format!("{variable}/{ct2}")));
             }
         }
         for (name, variable) in plain {
-            add(&variable, shapes[&name].clone(), values(&name, &shapes[&name]));
+            variables.push((variable, shapes[&name].clone(), vec![name]));
         }
     }
-    for side in ["encoder", "decoder"] {
-        variables.push((format!("{side}/num_heads"), vec![], 2, 2i16.to_le_bytes().to_vec()));
+    variables
+}
+
+/// What a file is written through: bytes, and zeros that take no room on the disk.
+struct Holes {
+    file: File,
+    end: u64,
+}
+
+impl Holes {
+    fn create(path: &Path) -> Self {
+        Holes { file: File::create(path).expect("created"), end: 0 }
     }
 
-    let mut out = 6u32.to_le_bytes().to_vec();
-    string(&mut out, "WhisperSpec");
-    out.extend(3u32.to_le_bytes());
-    out.extend((variables.len() as u32).to_le_bytes());
+    fn put(&mut self, bytes: &[u8]) {
+        self.file.seek(SeekFrom::Start(self.end)).and_then(|_| self.file.write_all(bytes)).expect("written");
+        self.end += bytes.len() as u64;
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.end += bytes as u64;
+        self.file.set_len(self.end).expect("grown");
+    }
+}
+
+fn ct2_string(text: &str) -> Vec<u8> {
+    [&(text.len() as u16 + 1).to_le_bytes(), text.as_bytes(), &[0]].concat()
+}
+
+fn ct2_start(variables: usize) -> Vec<u8> {
+    [&6u32.to_le_bytes()[..], &ct2_string("WhisperSpec"), &3u32.to_le_bytes(), &(variables as u32).to_le_bytes()]
+        .concat()
+}
+
+/// What stands before a variable's data.
+fn ct2_head(name: &str, shape: &[usize], kind: u8, bytes: usize) -> Vec<u8> {
+    let mut out = ct2_string(name);
+    out.push(shape.len() as u8);
+    shape.iter().for_each(|n| out.extend((*n as u32).to_le_bytes()));
+    out.push(kind);
+    out.extend((bytes as u32).to_le_bytes());
+    out
+}
+
+/// CTranslate2 with linears as the given type (0 f32, 4 f16, 1 i8 with scales) and the rest in floats.
+pub fn ct2(folder: &Path, dims: &Dims, kind: u8) {
+    let shapes: HashMap<String, Vec<usize>> = canonical_tensors(dims).into_iter().collect();
+    let mut variables: Vec<(String, Vec<usize>, u8, Vec<u8>)> = Vec::new();
+    for (name, shape, parts) in ct2_variables(dims) {
+        let of_part = |part: &String| match shapes.get(part) {
+            Some(shape) => values(part, shape),
+            // Keys have no bias: stacked biases hold zeros there.
+            None => vec![0.0; shape[0] / parts.len()],
+        };
+        let data: Vec<f32> = parts.iter().flat_map(of_part).collect();
+        match kind {
+            1 if name.ends_with("weight") => {
+                let scale = 64.0f32;
+                let data = data.iter().map(|v| (v * scale) as i8 as u8).collect();
+                let scales = floats(&vec![scale; shape[0]]);
+                variables.push((format!("{name}_scale"), vec![shape[0]], 0, scales));
+                variables.push((name, shape, 1, data));
+            }
+            4 => variables.push((name, shape, 4, halves(&data))),
+            _ => variables.push((name, shape, 0, floats(&data))),
+        }
+    }
+    for (side, heads) in [("encoder", dims.n_audio_head), ("decoder", dims.n_text_head)] {
+        variables.push((format!("{side}/num_heads"), vec![], 2, (heads as i16).to_le_bytes().to_vec()));
+    }
+
+    let mut out = ct2_start(variables.len());
     for (name, shape, kind, data) in variables {
-        string(&mut out, &name);
-        out.push(shape.len() as u8);
-        shape.iter().for_each(|n| out.extend((*n as u32).to_le_bytes()));
-        out.push(kind);
-        out.extend((data.len() as u32).to_le_bytes());
+        out.extend(ct2_head(&name, &shape, kind, data.len()));
         out.extend(data);
     }
     out.extend(1u32.to_le_bytes());
-    string(&mut out, "decoder/projection/weight");
-    string(&mut out, "decoder/embeddings/weight");
+    out.extend(ct2_string("decoder/projection/weight"));
+    out.extend(ct2_string("decoder/embeddings/weight"));
     std::fs::write(folder.join("model.bin"), out).expect("written");
-    write_vocabulary(folder);
+    write_vocabulary(folder, dims);
+}
+
+/// CTranslate2 in halves that are all zero and no configuration, of any size.
+pub fn ct2_of_zeros(folder: &Path, dims: &Dims) {
+    let variables = ct2_variables(dims);
+    let mut out = Holes::create(&folder.join("model.bin"));
+    out.put(&ct2_start(variables.len()));
+    for (name, shape, _) in variables {
+        let bytes = 2 * shape.iter().product::<usize>();
+        out.put(&ct2_head(&name, &shape, 4, bytes));
+        out.skip(bytes);
+    }
+    out.put(&0u32.to_le_bytes());
+    write_vocabulary(folder, dims);
 }
 
 /// Hugging Face's name of a canonical tensor.
@@ -201,22 +254,22 @@ fn hugging_face(name: &str) -> String {
 }
 
 /// Safetensors of a type, in one file or several with an index.
-pub fn safetensors(folder: &Path, kind: &str, shards: usize) {
-    write_safetensors(folder, kind, shards, "");
+pub fn safetensors(folder: &Path, dims: &Dims, kind: &str, shards: usize) {
+    write_safetensors(folder, dims, kind, shards, "");
 }
 
 /// Safetensors with one tensor left out.
 pub fn safetensors_without(folder: &Path, left_out: &str) {
-    write_safetensors(folder, "F32", 1, left_out);
+    write_safetensors(folder, &DIMS, "F32", 1, left_out);
 }
 
-fn write_safetensors(folder: &Path, kind: &str, shards: usize, left_out: &str) {
+fn write_safetensors(folder: &Path, dims: &Dims, kind: &str, shards: usize, left_out: &str) {
     let mut index = Vec::new();
     for shard in 0..shards {
         let file = if shards == 1 { "model.safetensors".into() } else { format!("model-{shard}.safetensors") };
         let mut table = vec![r#""__metadata__":{"format":"pt"}"#.to_string()];
         let mut data = Vec::new();
-        for (i, (name, shape)) in canonical_tensors(&DIMS).into_iter().enumerate() {
+        for (i, (name, shape)) in canonical_tensors(dims).into_iter().enumerate() {
             if i % shards != shard || name == left_out {
                 continue;
             }
@@ -244,13 +297,12 @@ fn write_safetensors(folder: &Path, kind: &str, shards: usize, left_out: &str) {
         let index = format!(r#"{{"weight_map":{{{}}}}}"#, index.join(","));
         std::fs::write(folder.join("model.safetensors.index.json"), index).expect("written");
     }
-    write_vocabulary(folder);
-    write_config(folder);
+    write_vocabulary(folder, dims);
+    write_config(folder, dims);
 }
 
-/// ggml with matrices of the given ggml type and the rest in f32.
-pub fn ggml(folder: &Path, kind: u32) {
-    let d = DIMS;
+/// Magic, sizes, filterbank and vocabulary of a ggml file.
+fn ggml_start(d: &Dims, kind: u32) -> Vec<u8> {
     let mut out = b"lmgg".to_vec();
     for size in [
         d.n_vocab,
@@ -271,23 +323,36 @@ pub fn ggml(folder: &Path, kind: u32) {
     }
     out.extend(floats(&vec![0.0; d.n_mels * 3]));
     let letters = byte_letters();
-    out.extend(257u32.to_le_bytes());
     let unprintable = (0..=255u8).filter(|b| !letters[..188].contains(&char::from(*b)));
-    let bytes = letters[..188].iter().map(|letter| u32::from(*letter) as u8).chain(unprintable);
-    for token in bytes.map(|b| vec![b]).chain([b"<|endoftext|>".to_vec()]) {
+    let bytes = letters[..188].iter().map(|letter| u32::from(*letter) as u8).chain(unprintable).map(|b| vec![b]);
+    let tokens: Vec<Vec<u8>> =
+        bytes.chain(words(d).map(String::into_bytes)).chain([b"<|endoftext|>".to_vec()]).collect();
+    out.extend((tokens.len() as u32).to_le_bytes());
+    for token in tokens {
         out.extend((token.len() as u32).to_le_bytes());
         out.extend(token);
     }
-    for (name, shape) in canonical_tensors(&d) {
+    out
+}
+
+/// What stands before a tensor's data.
+fn ggml_head(name: &str, shape: &[usize], kind: u32) -> Vec<u8> {
+    // whisper.cpp keeps the biases of convolutions as columns.
+    let shape = if name.contains("conv") && shape.len() == 1 { vec![shape[0], 1] } else { shape.to_vec() };
+    let numbers = [shape.len() as u32, name.len() as u32, kind];
+    let sizes = shape.iter().rev().map(|n| *n as u32);
+    let mut out: Vec<u8> = numbers.into_iter().chain(sizes).flat_map(u32::to_le_bytes).collect();
+    out.extend(name.as_bytes());
+    out
+}
+
+/// ggml with matrices of the given ggml type and the rest in f32.
+pub fn ggml(folder: &Path, dims: &Dims, kind: u32) {
+    let mut out = ggml_start(dims, kind);
+    for (name, shape) in canonical_tensors(dims) {
         let values = values(&name, &shape);
         let kind = if shape.len() == 2 { kind } else { 0 };
-        // whisper.cpp keeps the biases of convolutions as columns.
-        let shape = if name.contains("conv") && shape.len() == 1 { vec![shape[0], 1] } else { shape };
-        for number in [shape.len() as u32, name.len() as u32, kind] {
-            out.extend(number.to_le_bytes());
-        }
-        shape.iter().rev().for_each(|n| out.extend((*n as u32).to_le_bytes()));
-        out.extend(name.as_bytes());
+        out.extend(ggml_head(&name, &shape, kind));
         match kind {
             0 => out.extend(floats(&values)),
             1 => out.extend(halves(&values)),
@@ -295,6 +360,16 @@ pub fn ggml(folder: &Path, kind: u32) {
         }
     }
     std::fs::write(folder.join("ggml-model.bin"), out).expect("written");
+}
+
+/// ggml in halves that are all zero, of any size.
+pub fn ggml_of_zeros(folder: &Path, dims: &Dims) {
+    let mut out = Holes::create(&folder.join("ggml-model.bin"));
+    out.put(&ggml_start(dims, 1));
+    for (name, shape) in canonical_tensors(dims) {
+        out.put(&ggml_head(&name, &shape, 1));
+        out.skip(2 * shape.iter().product::<usize>());
+    }
 }
 
 fn ggml_block(kind: u32, values: &[f32]) -> Vec<u8> {
@@ -417,8 +492,8 @@ pub fn onnx(folder: &Path, by_channel: bool) {
         let name = if side == "encoder" { "encoder_model" } else { "decoder_model_merged" };
         std::fs::write(folder.join(format!("{name}_quantized.onnx")), model).expect("written");
     }
-    write_vocabulary(folder);
-    write_config(folder);
+    write_vocabulary(folder, &DIMS);
+    write_config(folder, &DIMS);
 }
 
 /// A model whose graph holds a node that holds a graph that holds a node, and so on.
