@@ -12,8 +12,8 @@ use crate::pick;
 use crate::weights::{Checkpoint, WeightsError};
 
 /// Most positions and heads of any Whisper, for arrays on the stack.
-const MAX_POSITIONS: usize = 448;
-const MAX_HEADS: usize = 20;
+pub const MAX_POSITIONS: usize = 448;
+pub const MAX_HEADS: usize = 20;
 
 struct Layer {
     norm: LayerNorm,

@@ -17,8 +17,10 @@ pub use team::Team;
 
 use crate::backend::{Again, AlignmentScores, Answer, Backend, Entry, TokenMap};
 use crate::weights::{Checkpoint, Dims, WeightsError};
+use decoder::{MAX_HEADS, MAX_POSITIONS};
+use encoder::MEL_FRAMES;
 use kernels::bytes::ByteKernels;
-use kernels::{BLOCK, Kernels};
+use kernels::{BLOCK, HEAD, Kernels};
 use std::time::Duration;
 use times::Part;
 
@@ -92,6 +94,7 @@ struct Remembered {
 impl CpuBackend {
     /// Packs the weights of `checkpoint`.
     pub fn load(checkpoint: &Checkpoint, tokens: TokenMap, options: CpuOptions) -> Result<Self, WeightsError> {
+        fits(&checkpoint.dims).map_err(|what| checkpoint.unsupported(what))?;
         Ok(CpuBackend {
             dims: checkpoint.dims,
             options,
@@ -140,6 +143,27 @@ impl CpuBackend {
         self.encoder.encode(&self.compute, mel);
         self.encoder.times.take()
     }
+}
+
+/// Whether the kernels can run a network of these sizes, as they can every Whisper: a file may say anything.
+fn fits(dims: &Dims) -> Result<(), String> {
+    for (side, width, heads) in
+        [("encoder", dims.n_audio_state, dims.n_audio_head), ("decoder", dims.n_text_state, dims.n_text_head)]
+    {
+        if width != heads * HEAD {
+            return Err(format!("its {side} has {heads} heads on a width of {width}, where each must be {HEAD} wide"));
+        }
+    }
+    for (what, value, most) in [
+        ("decoder heads", dims.n_text_head, MAX_HEADS),
+        ("text positions", dims.n_text_ctx, MAX_POSITIONS),
+        ("audio positions", dims.n_audio_ctx, MEL_FRAMES / 2),
+    ] {
+        if value > most {
+            return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
+        }
+    }
+    Ok(())
 }
 
 impl Backend for CpuBackend {
@@ -196,5 +220,45 @@ impl Backend for CpuBackend {
 
     fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores {
         self.decoder.align(&self.compute, slot, tokens, first, frames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::weights::Vocabulary;
+
+    #[test]
+    fn sizes_that_kernels_cannot_run_are_refused() {
+        let dims = Dims {
+            n_mels: 80,
+            n_audio_ctx: 8,
+            n_audio_state: 64,
+            n_audio_head: 1,
+            n_audio_layer: 1,
+            n_text_ctx: 8,
+            n_text_state: 64,
+            n_text_head: 1,
+            n_text_layer: 1,
+            n_vocab: 2000,
+        };
+        let load = |dims: Dims| {
+            let zeros = |_: &str, shape: &[usize]| vec![0.0; shape.iter().product()];
+            let checkpoint = Checkpoint::generated(dims, Vocabulary::bytes_only(dims.n_vocab), zeros);
+            let weights = Weights::default();
+            let options = CpuOptions { threads: 1, isa: Isa::Portable, weights, slots: 1, rows: 1, memories: 0 };
+            CpuBackend::load(&checkpoint, TokenMap::default(), options).map(drop)
+        };
+        load(dims).expect("a small Whisper");
+        for (dims, what) in [
+            (Dims { n_audio_head: 2, ..dims }, "encoder has 2 heads"),
+            (Dims { n_text_head: 2, ..dims }, "decoder has 2 heads"),
+            (Dims { n_text_state: 24 * 64, n_text_head: 24, ..dims }, "24 decoder heads"),
+            (Dims { n_text_ctx: 449, ..dims }, "449 text positions"),
+            (Dims { n_audio_ctx: 1501, ..dims }, "1501 audio positions"),
+        ] {
+            let error = load(dims).expect_err(what).to_string();
+            assert!(error.contains(what), "{error}");
+        }
     }
 }

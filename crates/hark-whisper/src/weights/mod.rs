@@ -169,6 +169,11 @@ impl Checkpoint {
         Ok(())
     }
 
+    /// The error that this checkpoint is sound, but not of a kind that can be run.
+    pub(crate) fn unsupported(&self, what: impl Into<String>) -> WeightsError {
+        WeightsError::unsupported(self.files.first().map_or(Path::new("the model"), |file| &file.path), what)
+    }
+
     fn find(&self, name: &str) -> Result<&Tensor, WeightsError> {
         self.tensors.get(name).ok_or_else(|| WeightsError::MissingTensor {
             path: self.files.first().map(|f| f.path.clone()).unwrap_or_default(),
