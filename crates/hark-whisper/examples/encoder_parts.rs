@@ -7,6 +7,8 @@
 //! as the fastest.
 #![allow(clippy::print_stdout)]
 
+mod shapes;
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use hark_whisper::cpu::buffer::Buffer;
 use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH};
 use hark_whisper::cpu::times::Part;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
-use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
+use hark_whisper::weights::Dims;
 
 /// A ceiling this near to the best one is the machine's full speed.
 const UNDISTURBED: f64 = 0.93;
@@ -27,46 +29,6 @@ struct Round {
     parts: [f64; Part::ALL.len()],
     /// The lower of the two ceilings, operations a second.
     ceiling: f64,
-}
-
-fn dims_of(shape: &str) -> Dims {
-    let (width, layers, mels) = match shape {
-        "tiny" => (384, 4, 80),
-        "base" => (512, 6, 80),
-        "small" => (768, 12, 80),
-        "medium" => (1024, 24, 80),
-        "large-v3" => (1280, 32, 128),
-        other => panic!("unknown shape '{other}': use tiny, base, small, medium or large-v3"),
-    };
-    Dims {
-        n_mels: mels,
-        n_audio_ctx: 1500,
-        n_audio_state: width,
-        n_audio_head: width / 64,
-        n_audio_layer: layers,
-        n_text_ctx: 448,
-        n_text_state: width,
-        n_text_head: width / 64,
-        // The decoder is not timed here.
-        n_text_layer: 1,
-        n_vocab: 51_865,
-    }
-}
-
-/// Numbers that look random, the same in every run, as large as a trained layer's.
-fn generated(dims: Dims) -> Checkpoint {
-    Checkpoint::generated(dims, Vocabulary::bytes_only(dims.n_vocab), |name, shape| {
-        let mut state = name.bytes().fold(0x9e37_79b9_u32, |state, byte| state.rotate_left(5) ^ u32::from(byte)) | 1;
-        let scale = 1.5 / (shape.iter().skip(1).product::<usize>() as f32).sqrt();
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            (state >> 8) as f32 / (1 << 24) as f32 - 0.5
-        };
-        let is_gain = name.contains("ln") && name.ends_with("weight");
-        (0..shape.iter().product()).map(|_| if is_gain { 1.0 } else { 2.0 * scale * next() }).collect()
-    })
 }
 
 /// Operations a second of bf16 products on all threads at once, operands in the first-level cache.
@@ -128,11 +90,12 @@ fn main() {
     let isa: Isa = args.next().map_or_else(Isa::best, |text| text.parse().expect("an instruction set"));
     let weights: Weights = args.next().map_or(Weights::Int8, |text| text.parse().expect("bf16 or int8"));
     let threads: usize = args.next().map_or(2, |text| text.parse().expect("threads are a number"));
-    let dims = dims_of(&args.next().unwrap_or_else(|| "base".to_owned()));
+    // The decoder is not timed here.
+    let dims = Dims { n_text_layer: 1, ..shapes::dims_of(args.next().as_deref().unwrap_or("base")) };
 
     let options = CpuOptions { threads, isa, weights, slots: 1, rows: 1, memories: 0 };
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let mut backend = CpuBackend::load(&generated(dims), tokens, options).expect("all tensors are generated");
+    let mut backend = CpuBackend::load(&shapes::generated(dims), tokens, options).expect("all tensors are generated");
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
     let compute = Compute::new(threads, isa);
     let mut room: Vec<Buffer<f32>> = (0..threads).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();

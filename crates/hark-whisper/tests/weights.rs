@@ -78,7 +78,8 @@ fn narrow(decoder_layers: usize) -> Dims {
 
 #[test]
 fn the_depths_and_the_vocabulary_of_large_v3_and_turbo_load_from_every_format() {
-    let writers: [(&str, Format, fn(&Path, &Dims)); 5] = [
+    type OfSize = fn(&Path, &Dims);
+    let writers: [(&str, Format, OfSize); 5] = [
         ("ct2 f16", Format::CTranslate2, |f, dims| weights_formats::ct2(f, dims, 4)),
         ("ct2 int8", Format::CTranslate2, |f, dims| weights_formats::ct2(f, dims, 1)),
         ("safetensors", Format::Safetensors, |f, dims| weights_formats::safetensors(f, dims, "F16", 1)),
