@@ -42,8 +42,8 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories, which take their room when
-    /// they are first used: files need none.
+    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories. They take their room when
+    /// they are first used: with large-v3 that is 123 MB each.
     windows: Vec<Vec<FrameCache>>,
     /// Which of them each slot looks at.
     window_of: Vec<usize>,
@@ -54,21 +54,39 @@ pub struct Decoder {
     room: Room,
 }
 
-/// Self-attention keys and values of all rows: `[position][layer][row][key, value][width]`.
+/// Self-attention keys and values of all rows: `[slot][position][layer][row of the slot][key, value][width]`, and behind
+/// the slots those of the row that alignment runs on.
 ///
-/// Positions come first so that memory is touched only as far as the longest row reaches. A row's past is a list of
-/// which row wrote each position, so following another hypothesis copies a list of numbers and no keys.
+/// Slots and positions come first so that memory is touched only for slots in use, and only as far as their longest row
+/// reaches. A row's past is a list of which row wrote each position, so following another hypothesis copies a list of
+/// numbers and no keys.
 struct Past {
     cache: Buffer<u16>,
-    rows: usize,
+    rows_a_slot: usize,
+    positions: usize,
     layers: usize,
     width: usize,
+    /// By row, counted over all slots; the last one is alignment's.
     lineage: Vec<Vec<u16>>,
 }
 
 impl Past {
+    fn new(slots: usize, rows_a_slot: usize, positions: usize, layers: usize, width: usize) -> Self {
+        let rows = slots * rows_a_slot + 1;
+        let cache = Buffer::zeroed(rows * positions * layers * 2 * width);
+        Past { cache, rows_a_slot, positions, layers, width, lineage: vec![Vec::new(); rows] }
+    }
+
+    /// The row that belongs to no slot.
+    fn spare_row(&self) -> usize {
+        self.lineage.len() - 1
+    }
+
     fn offset(&self, position: usize, layer: usize, row: usize) -> usize {
-        ((position * self.layers + layer) * self.rows + row) * 2 * self.width
+        let first = row / self.rows_a_slot * self.rows_a_slot;
+        let beside = if row == self.spare_row() { 1 } else { self.rows_a_slot };
+        let place = first * self.positions * self.layers + (position * self.layers + layer) * beside;
+        (place + row - first) * 2 * self.width
     }
 
     /// Lets every entry's row follow its parent and own its position.
@@ -160,11 +178,6 @@ impl Decoder {
                 })
             })
             .collect::<Result<Vec<_>, WeightsError>>()?;
-        // One row more than the slots have: alignment runs on it.
-        let rows = slots * rows_a_slot + 1;
-        let layers_of = |window: usize| if window < slots { layers.len() } else { 0 };
-        let caches = |count: usize| (0..count).map(|_| FrameCache::new(dims.n_text_head, dims.n_audio_ctx)).collect();
-        let windows = (0..slots + memories).map(|window| caches(layers_of(window))).collect();
         Ok(Decoder {
             width,
             heads: dims.n_text_head,
@@ -176,17 +189,11 @@ impl Decoder {
             last_norm: LayerNorm::load(checkpoint, "decoder.ln")?,
             alignment_heads: checkpoint.alignment_heads.clone(),
             tokens,
-            windows,
+            windows: (0..slots + memories).map(|_| Vec::new()).collect(),
             window_of: (0..slots).collect(),
             projected: KeyValues::new(dims.n_text_head, dims.n_audio_ctx),
             rows_a_slot,
-            past: Past {
-                cache: Buffer::zeroed(dims.n_text_ctx * layers.len() * rows * 2 * width),
-                rows,
-                layers: layers.len(),
-                width,
-                lineage: vec![Vec::new(); rows],
-            },
+            past: Past::new(slots, rows_a_slot, dims.n_text_ctx, layers.len(), width),
             room: Room::new(BLOCK, width),
             layers,
         })
@@ -202,9 +209,6 @@ impl Decoder {
     /// look at it.
     pub fn admit_again(&mut self, compute: &Compute, slot: usize, memory: usize, states: Rows, first: Option<usize>) {
         let window = self.window_of.len() + memory;
-        if self.windows[window].is_empty() {
-            self.windows[window] = self.layers.iter().map(|_| FrameCache::new(self.heads, self.frames)).collect();
-        }
         self.window_of[slot] = window;
         self.project(compute, window, states, first);
     }
@@ -212,6 +216,9 @@ impl Decoder {
     fn project(&mut self, compute: &Compute, window: usize, states: Rows, part: Option<usize>) {
         let width = self.width;
         let first = part.unwrap_or(0);
+        if self.windows[window].is_empty() {
+            self.windows[window] = self.layers.iter().map(|_| FrameCache::new(self.heads, self.frames)).collect();
+        }
         for (layer, cache) in self.layers.iter().zip(&mut self.windows[window]) {
             let keys = self.projected.key_writer(compute);
             let values = self.projected.value_writer(compute, &IN_ORDER);
@@ -288,7 +295,7 @@ impl Decoder {
         first: usize,
         frames: usize,
     ) -> AlignmentScores {
-        let row = self.past.rows - 1;
+        let row = self.past.spare_row();
         let steps: Vec<Step> = tokens
             .iter()
             .enumerate()
@@ -499,4 +506,27 @@ fn attend_past(
             });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_a_place_of_its_own_and_slots_lie_apart() {
+        let (slots, rows_a_slot, positions, layers, width) = (3, 5, 7, 4, 64);
+        let past = Past::new(slots, rows_a_slot, positions, layers, width);
+        let mut taken = vec![false; past.cache.len() / (2 * width)];
+        for row in 0..=past.spare_row() {
+            for position in 0..positions {
+                for layer in 0..layers {
+                    let place = past.offset(position, layer, row) / (2 * width);
+                    assert!(!std::mem::replace(&mut taken[place], true), "row {row} writes over another");
+                    let a_slot = rows_a_slot * positions * layers;
+                    assert_eq!(place / a_slot, row / rows_a_slot, "a slot's rows lie together");
+                }
+            }
+        }
+        assert!(taken.iter().all(|taken| *taken), "no room is left over");
+    }
 }
