@@ -40,8 +40,8 @@ pub struct LoadOptions {
     pub isa: Option<Isa>,
     /// How the linear layers are kept; in bytes when not given.
     pub weights: Option<Weights>,
-    /// Windows decoded at once.
-    pub slots: usize,
+    /// Windows decoded at once; as many as the size of the model allows when not given.
+    pub slots: Option<usize>,
     /// The widest beam that a request may ask for.
     pub widest_beam: usize,
 }
@@ -56,15 +56,18 @@ impl LoadOptions {
             threads: None,
             isa: None,
             weights: None,
-            slots: DEFAULT_SLOTS,
+            slots: None,
             widest_beam: 5,
         }
     }
 }
 
-/// The more windows a step takes, the fewer times the weights are read; a window takes 9 MB with whisper-base. Two of
-/// the slots are kept free for clips.
-const DEFAULT_SLOTS: usize = 34;
+/// The more windows a step takes, the fewer times the weights are read. Two of the slots are kept free for clips.
+const MOST_SLOTS: usize = 34;
+/// Two slots that are kept free for clips, and one for everything else.
+const FEWEST_SLOTS: usize = 3;
+/// Memory for the windows that are being decoded and their texts; it is touched only as far as slots are used.
+const MOST_SLOT_BYTES: usize = 2560 << 20;
 /// Memory for what live sessions look at again and again; a session takes 28 MB of it with whisper-base. It is touched
 /// only as sessions come.
 const MOST_REMEMBERED_BYTES: usize = 768 << 20;
@@ -189,12 +192,13 @@ impl Transcriber {
         let checkpoint = Checkpoint::open(&options.model_dir).map_err(in_model)?;
         let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
         let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let rows = options.widest_beam.max(1);
         let cpu = CpuOptions {
             threads,
             isa: options.isa.unwrap_or_else(Isa::best),
             weights: options.weights.unwrap_or_default(),
-            slots: options.slots.max(3),
-            rows: options.widest_beam.max(1),
+            slots: options.slots.unwrap_or_else(|| slots(&checkpoint.dims, rows)).max(FEWEST_SLOTS),
+            rows,
             memories: memories(&checkpoint.dims),
         };
         let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu).map_err(in_model)?;
@@ -272,6 +276,17 @@ impl Transcriber {
     }
 }
 
+/// How many windows are decoded at once, `rows` hypotheses each: [`MOST_SLOTS`], or with large models as many as fit
+/// [`MOST_SLOT_BYTES`].
+fn slots(dims: &Dims, rows: usize) -> usize {
+    let keys_and_values = 2 * dims.n_text_layer * dims.n_text_state;
+    // One byte each for the window; two for every token of every hypothesis, and a text without a prompt is at most
+    // half of the context.
+    let window = dims.n_audio_ctx.next_multiple_of(32) * keys_and_values;
+    let texts = rows * dims.n_text_ctx / 2 * keys_and_values * 2;
+    (MOST_SLOT_BYTES / (window + texts)).clamp(FEWEST_SLOTS, MOST_SLOTS)
+}
+
 /// How many live windows the engine may remember between two looks: most of what live sessions need, within
 /// [`MOST_REMEMBERED_BYTES`].
 fn memories(dims: &Dims) -> usize {
@@ -300,7 +315,7 @@ fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
 
 /// Windows of one recording that may wait or be decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
-const MOST_OUTSTANDING: usize = DEFAULT_SLOTS + 6;
+const MOST_OUTSTANDING: usize = MOST_SLOTS + 6;
 /// A language is settled by its first window if that is this sure…
 const SURE: f32 = 0.7;
 /// …or else by this many windows together.
@@ -691,6 +706,32 @@ mod tests {
     fn window(start: u64, first_speech: u64, length: usize) -> Window {
         let stats = SpeechStats { speech_seconds: 1.0, mean_probability: 0.9, peak_probability: 1.0 };
         Window { start, samples: vec![0.1; length], speech: vec![(first_speech, start + length as u64)], stats }
+    }
+
+    #[test]
+    fn large_models_decode_fewer_windows_at_once_and_stay_within_their_memory() {
+        let dims = |width: usize, encoder: usize, decoder: usize| Dims {
+            n_mels: 80,
+            n_audio_ctx: 1500,
+            n_audio_state: width,
+            n_audio_head: width / 64,
+            n_audio_layer: encoder,
+            n_text_ctx: 448,
+            n_text_state: width,
+            n_text_head: width / 64,
+            n_text_layer: decoder,
+            n_vocab: 51_866,
+        };
+        let (base, small, medium) = (dims(512, 6, 6), dims(768, 12, 12), dims(1024, 24, 24));
+        let (large, turbo) = (dims(1280, 32, 32), dims(1280, 32, 4));
+        assert_eq!([base, small, turbo].map(|dims| slots(&dims, 5)), [34; 3]);
+        assert_eq!([medium, large].map(|dims| slots(&dims, 5)), [14, 8]);
+        // A wider beam takes more; however large the model, a clip finds its place beside a file.
+        assert!(slots(&large, 10) < slots(&large, 5) && slots(&large, 5) < slots(&large, 1));
+        assert_eq!(slots(&dims(1 << 14, 32, 256), 5), FEWEST_SLOTS);
+        // A live window of large-v3 is 370 MB: two fit, one of a network without bounds does.
+        assert_eq!([base, medium, large, turbo].map(|dims| memories(&dims)), [29, 3, 2, 3]);
+        assert_eq!(memories(&dims(1 << 14, 256, 256)), 1);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn generated(dims: Dims) -> Checkpoint {
         };
         // Loud positions and small biases: a text that says the same at every position is taken for a loop and ended.
         let scale = match name {
-            "decoder.positional_embedding" => 20.0 * scale,
+            "decoder.positional_embedding" => 1000.0 * scale,
             _ if name.ends_with("bias") => 0.05 * scale,
             _ => scale,
         };
