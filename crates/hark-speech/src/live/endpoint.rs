@@ -59,6 +59,11 @@ impl Endpointer {
         self.ended
     }
 
+    /// Samples of the utterance between two samples: a pause before it is none of it.
+    pub fn spoken_between(&self, from: u64, until: u64) -> u64 {
+        self.ended.min(until).saturating_sub(from.max(self.began()))
+    }
+
     /// Samples of silence since the last speech.
     pub fn silence(&self) -> u64 {
         self.heard.saturating_sub(self.ended)
@@ -100,5 +105,19 @@ mod tests {
         ends.push(&[0.9; 10]);
         assert!(ends.is_open());
         assert_eq!(ends.began(), 40 * CHUNK);
+    }
+    #[test]
+    fn a_pause_is_not_spoken() {
+        let mut ends = Endpointer::default();
+        ends.push(&[0.9; 10]);
+        ends.push(&[0.0; 30]);
+        ends.close();
+        ends.push(&[0.9; 20]);
+        ends.push(&[0.0; 5]);
+        // The last word ended with the first utterance; then it was silent for 30 chunks.
+        assert_eq!(ends.spoken_between(10 * CHUNK, 65 * CHUNK), 20 * CHUNK);
+        assert_eq!(ends.spoken_between(10 * CHUNK, 50 * CHUNK), 10 * CHUNK);
+        assert_eq!(ends.spoken_between(45 * CHUNK, 65 * CHUNK), 15 * CHUNK);
+        assert_eq!(ends.spoken_between(63 * CHUNK, 65 * CHUNK), 0);
     }
 }

@@ -11,6 +11,7 @@
 //! settled when it lies far enough behind the end of the sound. When an utterance grows long its settled beginning is cut
 //! off and becomes the prompt of the passes that follow.
 
+mod circles;
 mod endpoint;
 mod policy;
 mod session;

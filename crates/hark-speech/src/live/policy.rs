@@ -19,6 +19,9 @@ pub struct LivePolicy {
     pub trim_from: f64,
     /// …and from this one on at any settled word.
     pub trim_anywhere_from: f64,
+    /// Sound that a cut leaves, with its text, before what is new, where a sentence begins early enough: words are heard
+    /// better behind others.
+    pub keep_back: f64,
     /// Most tokens of the text before that a pass is told.
     pub most_prompt: usize,
     /// Hypotheses followed.
@@ -40,6 +43,7 @@ impl Default for LivePolicy {
             longest_pause: 3.0,
             trim_from: 20.0,
             trim_anywhere_from: 25.0,
+            keep_back: 8.0,
             most_prompt: 60,
             beam: 5,
             encode_back: 2.0,

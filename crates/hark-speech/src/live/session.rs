@@ -12,6 +12,7 @@ use hark_speakers::Diarization;
 use hark_whisper::backend::Again;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
+use super::circles::first_round;
 use super::endpoint::Endpointer;
 use super::speakers::{Answer, LiveSpeakers, relabel};
 use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
@@ -30,10 +31,10 @@ const TAIL: u64 = SAMPLE_RATE as u64 / 5;
 const SAMPLES_A_FRAME: u64 = SAMPLE_RATE as u64 / 50;
 /// The longest stretch of sound that a pass looks at.
 const MOST_SOUND: u64 = SAMPLE_RATE as u64 * 28;
-/// Speech behind the last word of an utterance's text that is taken for passed over, in seconds…
+/// Seconds of speech behind the last word of an utterance's text that are taken for passed over…
 const PASSED_OVER_AT_END: f64 = 1.2;
 /// …and while the utterance goes on.
-const PASSED_OVER: f64 = 3.5;
+const PASSED_OVER: f64 = 2.5;
 /// A language is settled by a pass that is this sure, or by the end of an utterance.
 const SURE: f32 = 0.8;
 
@@ -402,6 +403,9 @@ impl LiveSession {
         if decoded.compression <= self.options.most_compression || pass.is_last || pass.is_cut {
             self.settle(&pass, &decoded);
         }
+        if self.leave_circle() {
+            return;
+        }
         if pass.is_cut {
             // The sound goes on before the word that may have been cut in two.
             let halved = if self.loose.len() > 1 { self.loose.pop() } else { None };
@@ -415,6 +419,23 @@ impl LiveSession {
             self.trim();
         }
         self.tell_partial();
+    }
+
+    /// A text that goes round in a circle has lost the sound: what was said behind the first round is looked at by itself,
+    /// without the text that led into it. Says whether it was so.
+    fn leave_circle(&mut self) -> bool {
+        let heard = || self.settled.iter().chain(&self.loose);
+        let Some(round) = first_round(heard().map(|word| word.text.as_str())) else { return false };
+        let end = heard().take(round.end).last().map_or(0, |word| samples(word.end));
+        self.loose.truncate(round.end.saturating_sub(self.settled.len()));
+        self.settle_loose();
+        self.tell_settled(false);
+        // Times of such words are little worth: some sound is left behind in any case.
+        self.cut(end.max(self.first + LEAD), self.settled.len());
+        self.before.clear();
+        self.looked_until = self.first;
+        self.tell_partial();
+        true
     }
 
     /// Takes a pass's words: settles those that are far enough behind the end of its sound.
@@ -466,11 +487,11 @@ impl LiveSession {
     fn look_behind_the_text(&mut self) -> bool {
         let over = self.ends.silence() >= samples(self.policy.end_silence) || self.flushing || self.finishing;
         let Some(last) = self.loose.last().or(self.settled.last()) else { return false };
-        let unheard = seconds(self.ends.ended().min(self.looked_until)) - last.end;
-        if unheard < if over { PASSED_OVER_AT_END } else { PASSED_OVER } {
+        let unheard = self.ends.spoken_between(samples(last.end), self.looked_until);
+        if unheard < samples(if over { PASSED_OVER_AT_END } else { PASSED_OVER }) {
             return false;
         }
-        let cut = samples(last.end + 0.1);
+        let cut = samples(last.end + 0.1).max(self.ends.began().saturating_sub(LEAD));
         self.settle_loose();
         self.tell_settled(true);
         self.cut(cut, self.settled.len());
@@ -513,7 +534,10 @@ impl LiveSession {
             next.map_or(self.settled[index].end, |next| next.start)
         };
         let told = self.told_words;
-        let sentence = (0..told).rfind(|&index| ends_sentence(&self.settled[index].text));
+        let keep_from = seconds(self.looked_until) - self.policy.keep_back;
+        let ends = |index: &usize| ends_sentence(&self.settled[*index].text);
+        let early = (0..told).rfind(|index| ends(index) && self.settled[*index].end <= keep_from);
+        let sentence = early.or_else(|| (0..told).rfind(ends));
         // Without a sentence's end: at the longest pause of the later half.
         let anywhere = || {
             (told / 2..told).max_by(|&a, &b| {
