@@ -323,9 +323,6 @@ const VOTERS: usize = 5;
 /// Recordings up to this length count as clips that somebody waits for.
 const CLIP_SECONDS: f64 = 60.0;
 
-/// What the encoder takes: 30 s.
-const LONGEST_WINDOW: usize = 30 * SAMPLE_RATE as usize;
-
 /// A window that the engine has.
 struct Outstanding {
     window: Window,
@@ -502,7 +499,7 @@ impl<'a> Recording<'a> {
     }
 
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
-        let lead = lead_of(window, self.request.windows.speech_pad);
+        let lead = window.lead(self.request.windows.speech_pad);
         let led: Vec<f32>;
         let sound = match lead {
             0 => &window.samples,
@@ -584,7 +581,7 @@ impl<'a> Recording<'a> {
             return;
         };
         if let Outcome::Decoded(mut decoded) = outcome {
-            let lead = lead_of(&window, self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
+            let lead = window.lead(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
                 (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
             }
@@ -610,7 +607,7 @@ impl<'a> Recording<'a> {
         let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
         let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
         for &(from, to) in &gaps {
-            let second_look = part_of(&window, from, to);
+            let second_look = window.part(from, to);
             self.start(second_look, true);
         }
         self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
@@ -649,33 +646,6 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Samples of silence that the engine hears before a window: where a recording begins with speech at once, as much as there would be sound before it
-/// anywhere else (`pad`, in seconds). Without it the first word is more easily heard wrong ("Never tried" for "Ever tried").
-fn lead_of(window: &Window, pad: f32) -> usize {
-    match window.speech.first() {
-        Some(&(first, _)) if window.start == 0 => {
-            let pad = (pad * SAMPLE_RATE as f32) as usize;
-            pad.saturating_sub(first as usize).min(LONGEST_WINDOW.saturating_sub(window.samples.len()))
-        }
-        _ => 0,
-    }
-}
-
-/// The stretch of a window between two times, with a little sound around it.
-fn part_of(window: &Window, from: f64, to: f64) -> Window {
-    const PAD: f64 = 0.2;
-    let sample = |seconds: f64| ((seconds.max(0.0) * f64::from(SAMPLE_RATE)) as usize).min(window.samples.len());
-    let (first, last) = (sample(from - PAD), sample(to + PAD));
-    let (start, end) = (window.start + first as u64, window.start + last as u64);
-    let clip = |span: &(u64, u64)| (span.0.max(start), span.1.min(end));
-    Window {
-        start,
-        samples: window.samples[first..last].to_vec(),
-        speech: window.speech.iter().map(clip).filter(|span| span.0 < span.1).collect(),
-        stats: window.stats,
-    }
-}
-
 /// A text found on a second look must be at least this likely, mean log-probability a token.
 const LEAST_LOG_PROB_OF_A_SECOND_LOOK: f32 = -1.0;
 
@@ -701,12 +671,6 @@ fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::windows::SpeechStats;
-
-    fn window(start: u64, first_speech: u64, length: usize) -> Window {
-        let stats = SpeechStats { speech_seconds: 1.0, mean_probability: 0.9, peak_probability: 1.0 };
-        Window { start, samples: vec![0.1; length], speech: vec![(first_speech, start + length as u64)], stats }
-    }
 
     #[test]
     fn large_models_decode_fewer_windows_at_once_and_stay_within_their_memory() {
@@ -732,15 +696,5 @@ mod tests {
         // A live window of large-v3 is 370 MB: two fit, one of a network without bounds does.
         assert_eq!([base, medium, large, turbo].map(|dims| memories(&dims)), [29, 3, 2, 3]);
         assert_eq!(memories(&dims(1 << 14, 256, 256)), 1);
-    }
-
-    #[test]
-    fn only_a_recording_that_begins_with_speech_is_led_in() {
-        assert_eq!(lead_of(&window(0, 0, 50_000), 0.4), 6400);
-        assert_eq!(lead_of(&window(0, 1000, 50_000), 0.4), 5400);
-        assert_eq!(lead_of(&window(0, 6400, 50_000), 0.4), 0);
-        assert_eq!(lead_of(&window(48_000, 48_000, 50_000), 0.4), 0);
-        assert_eq!(lead_of(&window(0, 0, LONGEST_WINDOW - 10), 0.4), 10);
-        assert_eq!(lead_of(&window(0, 0, LONGEST_WINDOW), 0.4), 0);
     }
 }

@@ -15,6 +15,8 @@ use crate::vad::SAMPLES_PER_PROBABILITY;
 
 const CHUNK: u64 = SAMPLES_PER_PROBABILITY as u64;
 const SAMPLE_RATE: f32 = 16_000.0;
+/// What the encoder takes, in seconds.
+const LONGEST: f32 = 30.0;
 
 /// Samples taken in at a time, so that one large block does not become one large buffer.
 const BLOCK: usize = 16_384;
@@ -57,7 +59,7 @@ impl Default for WindowOptions {
             max_gap: 3.0,
             full_from: 20.0,
             full_gap: 1.0,
-            max_window: 30.0,
+            max_window: LONGEST,
         }
     }
 }
@@ -90,6 +92,34 @@ impl Window {
     /// Index in the recording of the sample after the last.
     pub fn end(&self) -> u64 {
         self.start + self.samples.len() as u64
+    }
+
+    /// Samples of silence that the engine hears before the window: where a recording begins with speech at once, as much
+    /// as there would be sound before it anywhere else (`pad`, in seconds). Without it the first word is more easily
+    /// heard wrong ("Never tried" for "Ever tried").
+    pub(crate) fn lead(&self, pad: f32) -> usize {
+        match self.speech.first() {
+            Some(&(first, _)) if self.start == 0 => {
+                let room = ((LONGEST * SAMPLE_RATE) as usize).saturating_sub(self.samples.len());
+                ((pad * SAMPLE_RATE) as usize).saturating_sub(first as usize).min(room)
+            }
+            _ => 0,
+        }
+    }
+
+    /// The stretch between two times, in seconds from the window's beginning, with a little sound around it.
+    pub(crate) fn part(&self, from: f64, to: f64) -> Window {
+        const PAD: f64 = 0.2;
+        let sample = |seconds: f64| ((seconds.max(0.0) * f64::from(SAMPLE_RATE)) as usize).min(self.samples.len());
+        let (first, last) = (sample(from - PAD), sample(to + PAD));
+        let (start, end) = (self.start + first as u64, self.start + last as u64);
+        let clip = |span: &(u64, u64)| (span.0.max(start), span.1.min(end));
+        Window {
+            start,
+            samples: self.samples[first..last].to_vec(),
+            speech: self.speech.iter().map(clip).filter(|span| span.0 < span.1).collect(),
+            stats: self.stats,
+        }
     }
 }
 
@@ -138,8 +168,8 @@ impl WindowCutter {
     /// A cutter at the beginning of a recording.
     pub fn new(options: &WindowOptions) -> Self {
         let samples = |seconds: f32| (seconds.max(0.0) * SAMPLE_RATE).round() as u64;
-        // Below 2 s there is no second half to look for a cut in; above 30 s no encoder.
-        let max_window = samples(options.max_window.clamp(2.0, 30.0));
+        // Below 2 s there is no second half to look for a cut in; above the longest no encoder.
+        let max_window = samples(options.max_window.clamp(2.0, LONGEST));
         WindowCutter {
             limits: Limits {
                 threshold: options.threshold,
@@ -360,5 +390,39 @@ impl WindowCutter {
             self.probabilities.drain(..drop);
             self.kept = chunk;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(start: u64, first_speech: u64, length: usize) -> Window {
+        let stats = SpeechStats { speech_seconds: 1.0, mean_probability: 0.9, peak_probability: 1.0 };
+        Window { start, samples: vec![0.1; length], speech: vec![(first_speech, start + length as u64)], stats }
+    }
+
+    #[test]
+    fn only_a_recording_that_begins_with_speech_is_led_in() {
+        assert_eq!(window(0, 0, 50_000).lead(0.4), 6400);
+        assert_eq!(window(0, 1000, 50_000).lead(0.4), 5400);
+        assert_eq!(window(0, 6400, 50_000).lead(0.4), 0);
+        assert_eq!(window(48_000, 48_000, 50_000).lead(0.4), 0);
+        assert_eq!(window(0, 0, 480_000 - 10).lead(0.4), 10);
+        assert_eq!(window(0, 0, 480_000).lead(0.4), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_window_keeps_its_place_in_the_recording_and_the_speech_inside_it() {
+        let mut whole = window(32_000, 32_000, 160_000);
+        whole.samples = (0..160_000).map(|sample| sample as f32).collect();
+        whole.speech = vec![(32_000, 40_000), (50_000, 90_000), (120_000, 130_000)];
+        // From 1.8 s to 4.2 s of the window: a fifth of a second more on both sides.
+        let part = whole.part(2.0, 4.0);
+        assert_eq!((part.start, part.end()), (60_800, 99_200));
+        assert_eq!((part.samples[0], part.samples.last()), (28_800.0, Some(&67_199.0)));
+        assert_eq!(part.speech, [(60_800, 90_000)]);
+        // There is no sound around what lies at the ends.
+        assert_eq!(whole.part(0.1, 99.0), whole);
     }
 }
