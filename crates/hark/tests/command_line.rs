@@ -1,21 +1,14 @@
 //! The real binary as a user and a script meet it.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+mod support;
 
-/// A command that sees nothing of the user's own settings.
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A command on a machine without models.
 fn hark(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hark"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("HARK_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .current_dir(folder)
-        .env("XDG_CONFIG_HOME", folder.join("config"))
-        .env("HARK_MODELS", folder.join("models"))
-        .stdin(Stdio::null());
+    let mut command = support::hark(folder);
+    command.env("HARK_MODELS", folder.join("models"));
     command
 }
 

@@ -1,40 +1,19 @@
 //! Accounts and keys on the command line beside a running server, and a server used from afar. Real binaries, real HTTP;
 //! words are heard by whisper-base.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+mod server;
+mod support;
+mod voice;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
-
-fn models() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("HARK_MODELS").unwrap_or_else(|| {
-        let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
-        cache.expect("a home folder").join("hark").join("models")
-    })
-}
-
-/// A command that sees nothing of the user's own settings.
-fn hark(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hark"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("HARK_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .current_dir(folder)
-        .env("XDG_CONFIG_HOME", folder.join("config"))
-        .env("XDG_DATA_HOME", folder.join("share"))
-        .env("HARK_DATA", folder.join("data"))
-        .env("HARK_MODELS", models())
-        .stdin(Stdio::null());
-    command
-}
+use server::Server;
+use support::{hark, models};
+use voice::{SENTENCE, speak};
 
 fn run(folder: &Path, arguments: &[&str]) -> Output {
     hark(folder).args(arguments).output().expect("the binary starts")
@@ -66,41 +45,6 @@ fn with_stdin(folder: &Path, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// A server of its own on the folder's data; ends with the test.
-struct Server {
-    child: Child,
-    url: String,
-    /// The admin key of a first start.
-    key: Option<String>,
-}
-
-impl Server {
-    fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let mut command = hark(folder);
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut key = None;
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if line.trim().starts_with("svc_") {
-                key = Some(line.trim().to_owned());
-            }
-            if let Some(url) = line.strip_prefix("hark listens on ") {
-                return Server { child, url: url.to_owned(), key };
-            }
-        }
-        let ended = child.wait();
-        panic!("the server ended before it listened: {ended:?}");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// What a URL answers to a key: the status and the body.
 fn ask(url: &str, key: &str, body: Option<Value>) -> (u16, Value) {
     let config = ureq::Agent::config_builder().http_status_as_error(false).build();
@@ -115,9 +59,26 @@ fn ask(url: &str, key: &str, body: Option<Value>) -> (u16, Value) {
     (status, serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap())
 }
 
-fn speak(text: &str, path: &Path) {
-    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
-    assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
+/// Where and as who a command works.
+fn at<'a>(server: &'a Server, key: &'a str) -> [&'a str; 4] {
+    ["--server", &server.url, "--key", key]
+}
+
+/// What a server shows of a transcript.
+fn shown(folder: &Path, server: &Server, key: &str, id: &str) -> String {
+    ok(folder, &[&["transcripts", "show", id], &at(server, key)[..]].concat())
+}
+
+/// Has a server hear a few words of the folder's `talk.wav`, its first recording: the transcript's id, and what is shown of it.
+fn heard(folder: &Path, server: &Server) -> (String, String) {
+    speak("Apples and bread.", &folder.join("talk.wav"));
+    let here = at(server, &server.key);
+    ok(folder, &[&["transcribe", "talk.wav", "-m", "whisper-base", "-q"], &here[..]].concat());
+    let list = json(folder, &[&["transcripts", "list"], &here[..]].concat());
+    let id = list["transcripts"][0]["id"].to_string();
+    let text = shown(folder, server, &server.key, &id);
+    assert!(text.contains("bread"), "{text}");
+    (id, text)
 }
 
 #[test]
@@ -168,7 +129,7 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
     let folder = folder.path();
     let server = Server::start(folder, &["--role", "account"]);
     let account = format!("{}/v1/account", server.url);
-    assert_eq!(ask(&account, server.key.as_ref().unwrap(), None).0, 200);
+    assert_eq!(ask(&account, &server.key, None).0, 200);
     ok(folder, &["account", "create", "ann@example.com"]);
     let key = ok(folder, &["key", "create", "ann@example.com", "--name", "laptop", "--rate-limit", "7"]);
     let key = key.trim();
@@ -210,55 +171,42 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
 fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    speak("Apples and bread.", &folder.join("talk.wav"));
     let server = Server::start(folder, &[]);
-    let key = server.key.clone().unwrap();
-    let here = ["--server", &server.url, "--key", &key];
-    ok(folder, &[&["transcribe", "talk.wav", "-m", "whisper-base", "-q"], &here[..]].concat());
-    let list = json(folder, &[&["transcripts", "list"], &here[..]].concat());
-    let id = list["transcripts"][0]["id"].to_string();
-    let before = ok(folder, &[&["transcripts", "show", &id], &here[..]].concat());
-    assert!(before.contains("bread"), "{before}");
+    let key = server.key.clone();
+    let (id, before) = heard(folder, &server);
     ok(folder, &["seal", "init", "--key-file", "master"]);
     // The server has no key: it could no longer read what it stored.
     let refused = fails(folder, &["seal", "all", "--key-file", "master"], 1);
     assert!(refused.contains("master_key_file"), "{refused}");
-    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    assert_eq!(shown(folder, &server, &key, &id), before);
     drop(server);
 
     std::fs::write(folder.join("hark.toml"), "[server]\nmaster_key_file = \"master\"\n").unwrap();
     let server = Server::start(folder, &[]);
-    let here = ["--server", &server.url, "--key", &key];
     let open = json(folder, &["seal", "status"]);
     assert!(open["open"]["values"].as_i64().unwrap() >= 2, "{open}");
     let sealed = json(folder, &["seal", "all"]);
     assert_eq!((&sealed["sealed"], sealed["left"]["values"].as_i64()), (&open["open"], Some(0)), "{sealed}");
     assert_eq!(ok(folder, &["seal", "status"]), "nothing is stored that is not sealed\n");
-    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
-    let shown = json(folder, &[&["transcripts", "show", &id], &here[..]].concat());
-    assert_eq!(shown["is_encrypted"], true, "{shown}");
+    assert_eq!(shown(folder, &server, &key, &id), before);
+    let whole = json(folder, &[&["transcripts", "show", &id], &at(&server, &key)[..]].concat());
+    assert_eq!(whole["is_encrypted"], true, "{whole}");
     // Nothing is left to seal, and the tables can be written anew beside the server.
     assert!(ok(folder, &["seal", "all", "--rewrite"]).starts_with("0 texts and 0 recordings"));
-    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    assert_eq!(shown(folder, &server, &key, &id), before);
 }
 
 #[test]
 fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let talk = folder.join("talk.wav");
-    speak("Apples and bread.", &talk);
     assert!(fails(folder, &["seal", "init"], 2).contains("--key-file"));
     ok(folder, &["seal", "init", "--key-file", "master"]);
     assert!(fails(folder, &["seal", "init", "--key-file", "master"], 1).contains("exists"));
     std::fs::write(folder.join("hark.toml"), "[server]\nmaster_key_file = \"master\"\n").unwrap();
     let server = Server::start(folder, &[]);
-    let key = server.key.clone().unwrap();
-    let here = ["--server", &server.url, "--key", &key];
-    ok(folder, &[&["transcribe", "talk.wav", "-m", "whisper-base", "-q"], &here[..]].concat());
-    let list = json(folder, &[&["transcripts", "list"], &here[..]].concat());
-    let id = list["transcripts"][0]["id"].to_string();
-    let before = ok(folder, &[&["transcripts", "show", &id], &here[..]].concat());
+    let key = server.key.clone();
+    let (id, before) = heard(folder, &server);
     drop(server);
 
     let old = std::fs::read_to_string(folder.join("master")).unwrap();
@@ -266,8 +214,7 @@ fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
     assert!(rotated["accounts"].as_i64().unwrap() >= 1, "{rotated}");
     assert_eq!(rotated["keys"], 2);
     let server = Server::start(folder, &[]);
-    let here = ["--server", &server.url, "--key", &key];
-    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    assert_eq!(shown(folder, &server, &key, &id), before);
     drop(server);
     let forgotten = json(folder, &["seal", "rotate", "--no-new-key", "--forget-old"]);
     assert_eq!(
@@ -275,14 +222,12 @@ fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
         (&0.into(), &1.into(), &1.into())
     );
     let server = Server::start(folder, &[]);
-    let here = ["--server", &server.url, "--key", &key];
-    assert_eq!(ok(folder, &[&["transcripts", "show", &id], &here[..]].concat()), before);
+    assert_eq!(shown(folder, &server, &key, &id), before);
     drop(server);
     // With the old key alone nothing opens.
     std::fs::write(folder.join("master"), old).unwrap();
     let server = Server::start(folder, &[]);
-    let here = ["--server", &server.url, "--key", &key];
-    fails(folder, &[&["transcripts", "show", &id], &here[..]].concat(), 1);
+    fails(folder, &[&["transcripts", "show", &id], &at(&server, &key)[..]].concat(), 1);
 }
 
 #[test]
@@ -354,7 +299,7 @@ fn what_goes_wrong_with_a_server_is_said_and_costs_nothing() {
     speak("Apples and bread.", &folder.join("talk.wav"));
     std::fs::write(folder.join("noise.mp3"), vec![7u8; 5000]).unwrap();
     let server = Server::start(folder, &[]);
-    let key = server.key.clone().unwrap();
+    let key = server.key.clone();
     let here = |arguments: &[&str], key: &str, code: i32| {
         fails(folder, &[arguments, &["--server", &server.url, "--key", key]].concat(), code)
     };
@@ -389,7 +334,7 @@ fn ctrl_c_calls_off_what_the_server_works_on() {
         .status();
     assert!(loops.expect("ffmpeg is not there: `./hark test` installs what tests need").success());
     let server = Server::start(folder, &["--threads", "1"]);
-    let key = server.key.clone().unwrap();
+    let key = server.key.clone();
     let mut command = hark(folder);
     command.args(["transcribe", "long.wav", "-m", "whisper-base", "--server", &server.url, "--key", &key]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -458,8 +403,7 @@ fn a_voice_taught_here_or_to_a_server_is_named_where_that_is_asked_for() {
     assert!(!std::fs::read_to_string(kept).unwrap().contains("Ann"), "what was removed is gone");
 
     let server = Server::start(here, &[]);
-    let key = server.key.clone().unwrap();
-    let remote = ["--server", &server.url, "--key", &key];
+    let remote = at(&server, &server.key);
     let there = |arguments: &[&str]| ok(here, &[arguments, &remote].concat());
     there(&["speakers", "enroll", "Ann Lee", "both.wav"]);
     assert!(there(&["speakers", "list"]).contains("Ann Lee"));

@@ -1,75 +1,30 @@
 //! Live sound against the real server: the binary as a client of itself, and a crowd that comes and goes. Words are heard
 //! by whisper-base.
 
-use std::io::{BufRead, BufReader};
+mod server;
+mod support;
+mod voice;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use server::Server;
+use support::{hark, models};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use voice::{SENTENCE, speak};
 
-const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
-
-fn models() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("HARK_MODELS").unwrap_or_else(|| {
-        let cache = set("XDG_CACHE_HOME").or_else(|| Some(std::env::home_dir()?.join(".cache")));
-        cache.expect("a home folder").join("hark").join("models")
-    })
-}
-
-/// A command that sees nothing of the user's own settings.
-fn hark(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hark"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("HARK_") {
-            command.env_remove(name);
-        }
-    }
-    command
-        .current_dir(folder)
-        .env("XDG_CONFIG_HOME", folder.join("config"))
-        .env("HARK_DATA", folder.join("data"))
-        .env("HARK_MODELS", models())
-        .stdin(Stdio::null());
-    command
-}
-
-/// A server of its own on the folder's data; ends with the test.
-struct Server {
-    child: Child,
-    url: String,
-    /// The key of the account that a first start makes.
-    key: String,
+/// A server that soon gives up those who are gone or say nothing.
+fn start(folder: &Path) -> Server {
+    let settings = "[server.stream]\nresume = 0.2\nfirst_message = 2\n";
+    std::fs::write(folder.join("hark.toml"), settings).unwrap();
+    Server::start(folder, &[])
 }
 
 impl Server {
-    fn start(folder: &Path) -> Self {
-        std::fs::write(folder.join("hark.toml"), "[server.stream]\nresume = 0.2\nfirst_message = 2\n").unwrap();
-        let mut command = hark(folder);
-        let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut key = String::new();
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if line.trim().starts_with("svc_") {
-                key = line.trim().to_owned();
-            }
-            if let Some(url) = line.strip_prefix("hark listens on ") {
-                return Server { child, url: url.to_owned(), key };
-            }
-        }
-        panic!("the server ended before it listened: {:?}", child.wait());
-    }
-
     fn proc(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.child.id()))
     }
@@ -106,18 +61,6 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn speak(text: &str, path: &Path) {
-    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
-    assert!(spoken.expect("espeak-ng is not there: `./hark test` installs what tests need").success());
-}
-
 fn is_sentence(text: &str) -> bool {
     let heard = text.to_lowercase();
     ["weather", "today", "market", "apples", "bread", "going"].iter().filter(|word| heard.contains(*word)).count() >= 4
@@ -127,7 +70,7 @@ fn is_sentence(text: &str) -> bool {
 fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let server = Server::start(folder);
+    let server = start(folder);
     let recording = folder.join("talk.wav");
     speak(SENTENCE, &recording);
     let from_file = hark(folder)
@@ -173,7 +116,7 @@ fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_to
 #[test]
 fn a_thousand_connections_that_come_and_go_leave_no_memory_files_or_credits_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path());
+    let server = start(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // The first loads the model, which stays.

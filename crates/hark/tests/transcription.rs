@@ -1,15 +1,16 @@
 //! Real speech through the real binary. Needs whisper-base, silero-vad, the models that tell voices apart, a recorded
 //! conversation, and espeak-ng for a voice.
 
+mod voice;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use hark_api::TranscriptionResult;
+use voice::{SENTENCE, speak};
 
-/// What the voice says, and words of it that whisper-base must hear. The first sentence of this synthetic voice lies between texts for the model
-/// ("The weather is ice today", "But wherever is ice tonight"): rounding settles which, so no test stands on it.
-const SENTENCE: &str = "The weather is nice today. We are going to the market to buy some apples and bread.";
+/// Words of [`SENTENCE`] that whisper-base must hear.
 const WORDS: [&str; 5] = ["going", "market", "buy", "apples", "bread"];
 
 /// Models where users have them; without them the tests fail, since they could show nothing.
@@ -44,12 +45,6 @@ fn folder_with_talk() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     speak(SENTENCE, &folder.path().join("talk.wav"));
     folder
-}
-
-fn speak(text: &str, path: &Path) {
-    let spoken = Command::new("espeak-ng").args(["-s", "140", "-w"]).arg(path).arg(text).status();
-    let spoken = spoken.expect("espeak-ng is not there: `./hark test` installs what tests need");
-    assert!(spoken.success());
 }
 
 fn stdout(output: &Output) -> String {
