@@ -28,7 +28,7 @@ pub struct Config {
     pub workers: usize,
     /// Transcriptions that may wait before new ones are refused.
     pub max_queue: u64,
-    /// Models kept in memory.
+    /// Models kept in memory; more only while more are in use.
     pub loaded_models: usize,
     /// Seconds a transcription request waits for its result.
     pub transcribe_timeout: Seconds,

@@ -1,5 +1,5 @@
-//! Live sound against the real server: the binary as a client of itself, and a crowd that comes and goes. Words are heard
-//! by whisper-base.
+//! Live sound against the real server: the binary as a client of itself, a crowd that comes and goes, and what that leaves in
+//! memory. Words are heard by whisper-base.
 
 mod server;
 mod support;
@@ -17,11 +17,11 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use voice::{SENTENCE, speak};
 
-/// A server that soon gives up those who are gone or say nothing.
-fn start(folder: &Path) -> Server {
-    let settings = "[server.stream]\nresume = 0.2\nfirst_message = 2\n";
+/// A server that soon gives up those who are gone or say nothing, and keeps one model in memory.
+fn start(folder: &Path, arguments: &[&str]) -> Server {
+    let settings = "[server]\nloaded_models = 1\n[server.stream]\nresume = 0.2\nfirst_message = 2\n";
     std::fs::write(folder.join("hark.toml"), settings).unwrap();
-    Server::start(folder, &[])
+    Server::start(folder, arguments)
 }
 
 impl Server {
@@ -37,6 +37,24 @@ impl Server {
         let status = std::fs::read_to_string(self.proc("status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
+    /// Models in memory, whoever holds them: each computes on a thread of its own.
+    fn models_in_memory(&self) -> usize {
+        let tasks = std::fs::read_dir(self.proc("task")).unwrap().flatten();
+        // A thread may end before its name is read.
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.trim() == "hark-engine").count()
+    }
+
+    /// Waits until so many models are in memory, and makes sure that it stays at that.
+    fn assert_models_in_memory(&self, wanted: usize, when: &str) {
+        let begun = Instant::now();
+        while self.models_in_memory() != wanted && begun.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(self.models_in_memory(), wanted, "models in memory {when}");
     }
 
     /// What the account's credits and holds are.
@@ -70,7 +88,7 @@ fn is_sentence(text: &str) -> bool {
 fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let server = start(folder);
+    let server = start(folder, &[]);
     let recording = folder.join("talk.wav");
     speak(SENTENCE, &recording);
     let from_file = hark(folder)
@@ -116,7 +134,7 @@ fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_to
 #[test]
 fn a_thousand_connections_that_come_and_go_leave_no_memory_files_or_credits_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let server = start(folder.path());
+    let server = start(folder.path(), &[]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         // The first loads the model, which stays.
@@ -138,6 +156,61 @@ fn a_thousand_connections_that_come_and_go_leave_no_memory_files_or_credits_behi
     assert!(memory_after <= memory + 60, "{memory} MB before, {memory_after} MB after");
     // Nobody sent sound: nothing is charged, and nothing stays held.
     assert_eq!(server.credits(), credits);
+}
+
+#[test]
+fn a_live_session_and_files_share_one_model_in_memory_and_what_is_over_the_limit_goes_when_its_use_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let own = folder.join("models");
+    std::fs::create_dir(&own).unwrap();
+    for (name, model) in [("first", "whisper-tiny"), ("second", "whisper-tiny"), ("silero-vad", "silero-vad")] {
+        std::os::unix::fs::symlink(models().join(model), own.join(name)).unwrap();
+    }
+    let server = start(folder, &["--models-dir", own.to_str().unwrap(), "--threads", "1"]);
+    speak(SENTENCE, &folder.join("talk.wav"));
+    let transcribe = |model: &str| {
+        let output = hark(folder)
+            .args(["transcribe", "talk.wav", "-q", "-l", "en", "-m", model, "--server", &server.url])
+            .env("HARK_KEY", &server.key)
+            .output()
+            .unwrap();
+        let (words, problem) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && !words.trim().is_empty(), "{words} {problem}");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listen = |model: &str| {
+        runtime.block_on(async {
+            let mut socket = server.connect(true).await;
+            let hello = json!({"language": "en", "model": model}).to_string();
+            socket.send(Message::Text(hello.into())).await.unwrap();
+            let ready = socket.next().await.unwrap().unwrap().into_text().unwrap();
+            assert!(ready.contains("ready"), "{ready}");
+            socket
+        })
+    };
+    server.assert_models_in_memory(0, "before anybody asks");
+    let session = listen("first");
+    let another = listen("first");
+    server.assert_models_in_memory(1, "with two sessions of one model");
+    transcribe("first");
+    server.assert_models_in_memory(1, "after a file of the sessions' model");
+    transcribe("second");
+    server.assert_models_in_memory(1, "after a file of another model: the sessions' one is in use, so that one goes");
+    transcribe("first");
+    server.assert_models_in_memory(1, "after a file of the sessions' model, which has not been loaded again");
+
+    let other = listen("second");
+    server.assert_models_in_memory(2, "with sessions of two models");
+    drop(session);
+    server.assert_models_in_memory(2, "while one session of each model is left");
+    drop(another);
+    server.assert_models_in_memory(1, "when only the second model is in use");
+    transcribe("second");
+    drop(other);
+    server.assert_models_in_memory(1, "when nobody uses any: as many as may stay");
+    transcribe("first");
+    server.assert_models_in_memory(1, "after a file of the other model");
 }
 
 /// The number of open files once it does not fall any more, or is as low as it was.

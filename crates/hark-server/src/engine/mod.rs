@@ -1,9 +1,11 @@
 //! What turns recordings into words, as the service sees it.
 
 mod instant;
+mod loaded;
 mod speech;
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use hark_api::{ApiError, ErrorKind, TranscriptionResult};
 use hark_media::Source;
@@ -43,7 +45,7 @@ pub trait Engine: Send + Sync + 'static {
     }
 
     /// Begins to listen to live sound; calls `wake`, from any thread, when there is something to poll for.
-    fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
+    fn live(&self, work: &Work, wake: Wake) -> Result<Live, EngineError> {
         let _ = (work, wake);
         Err(EngineError::NotLive)
     }
@@ -59,6 +61,34 @@ pub struct Transcribed {
     pub result: TranscriptionResult,
     /// Names of the speakers whose voices are known, by label.
     pub names: BTreeMap<String, String>,
+}
+
+/// A live session, with what must be there as long as it is: the model that it listens with.
+pub struct Live {
+    // Goes first.
+    session: LiveSession,
+    _needs: Box<dyn Send>,
+}
+
+impl Live {
+    /// A session that holds on to what it needs until it ends.
+    pub fn new(session: LiveSession, needs: impl Send + 'static) -> Self {
+        Live { session, _needs: Box::new(needs) }
+    }
+}
+
+impl Deref for Live {
+    type Target = LiveSession;
+
+    fn deref(&self) -> &LiveSession {
+        &self.session
+    }
+}
+
+impl DerefMut for Live {
+    fn deref_mut(&mut self) -> &mut LiveSession {
+        &mut self.session
+    }
 }
 
 /// Called when a live session has something to say.

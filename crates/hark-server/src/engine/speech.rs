@@ -1,16 +1,18 @@
-//! The real engine: installed Whisper checkpoints, each loaded once and shared by all recordings.
+//! The real engine: installed Whisper checkpoints, each loaded once and shared by all recordings and live
+//! sessions.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore};
 use hark_speech::live::{LiveOptions, LiveSession};
-use hark_speech::{CancelToken, Isa, LoadOptions, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
+use hark_speech::{CancelToken, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
 
-use super::{Engine, EngineError, Transcribed, Wake, Work};
+use super::loaded::{InUse, Loaded};
+use super::{Engine, EngineError, Live, Transcribed, Wake, Work};
 
 /// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
 const PUBLIC: [(&str, &str, bool); 5] = [
@@ -38,35 +40,28 @@ pub struct SpeechOptions {
     pub threads: Option<usize>,
     /// Kernels to use; the machine's best when not given.
     pub isa: Option<Isa>,
-    /// Models kept in memory.
+    /// Models kept in memory; more only while more are in use.
     pub loaded: usize,
 }
 
 /// Whisper checkpoints behind [`Engine`].
 pub struct SpeechEngine {
     options: SpeechOptions,
-    /// Most recently used last.
-    loaded: Mutex<Vec<Loaded>>,
+    loaded: Arc<Loaded<Transcriber>>,
     /// Loaded when first asked for.
     voices: Mutex<Option<Voices>>,
-}
-
-struct Loaded {
-    checkpoint: String,
-    /// Its own lock, so that loading one model keeps no recording of another waiting.
-    transcriber: Arc<Mutex<Option<Transcriber>>>,
 }
 
 impl SpeechEngine {
     /// An engine over the installed models; they are loaded when first asked for.
     pub fn new(options: SpeechOptions) -> Self {
-        SpeechEngine { options, loaded: Mutex::default(), voices: Mutex::default() }
+        SpeechEngine { loaded: Loaded::new(options.loaded), options, voices: Mutex::default() }
     }
 
     /// Loads a model before the first request asks for it.
     pub fn warm_up(&self, model: &str) -> Result<(), EngineError> {
         let checkpoint = self.resolve(model)?;
-        self.with_transcriber(&checkpoint, |_| ())
+        self.transcriber(&checkpoint).map(drop)
     }
 
     /// Installed checkpoints; what the catalogue does not know is taken for one that somebody copied there.
@@ -107,39 +102,9 @@ impl SpeechEngine {
         Ok(transcriber)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Loaded>> {
-        self.loaded.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Runs `work` with the loaded checkpoint, which stays in memory at least as long.
-    fn with_transcriber<T>(&self, checkpoint: &str, work: impl FnOnce(&Transcriber) -> T) -> Result<T, EngineError> {
-        let cell = self.cell(checkpoint);
-        let transcriber = {
-            let mut cell = cell.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            match &*cell {
-                Some(transcriber) => transcriber.clone(),
-                None => cell.insert(self.load(checkpoint)?).clone(),
-            }
-        };
-        Ok(work(&transcriber))
-    }
-
-    /// The place of a checkpoint; the least recently used models that nobody works with make room for it.
-    fn cell(&self, checkpoint: &str) -> Arc<Mutex<Option<Transcriber>>> {
-        let mut loaded = self.lock();
-        let entry = match loaded.iter().position(|entry| entry.checkpoint == checkpoint) {
-            Some(index) => loaded.remove(index),
-            None => Loaded { checkpoint: checkpoint.to_owned(), transcriber: Arc::default() },
-        };
-        let cell = Arc::clone(&entry.transcriber);
-        let mut excess = (loaded.len() + 1).saturating_sub(self.options.loaded.max(1));
-        loaded.retain(|entry| {
-            let goes = excess > 0 && Arc::strong_count(&entry.transcriber) == 1;
-            excess -= usize::from(goes);
-            !goes
-        });
-        loaded.push(entry);
-        cell
+    /// The loaded checkpoint, for files and live sessions alike.
+    fn transcriber(&self, checkpoint: &str) -> Result<InUse<Transcriber>, EngineError> {
+        self.loaded.get(checkpoint, || self.load(checkpoint))
     }
 }
 
@@ -214,14 +179,14 @@ impl Engine for SpeechEngine {
             request.temperatures.retain(|&warmer| warmer > temperature);
             request.temperatures.insert(0, temperature);
         }
-        let done = self.with_transcriber(&work.model, |transcriber| {
-            request.speakers = match work.speakers {
-                _ if !(work.diarize || work.identify) || !transcriber.tells_speakers_apart() => Speakers::Off,
-                0 => Speakers::Auto,
-                count => Speakers::Exactly(count as usize),
-            };
-            transcriber.transcribe(source, &request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
-        })??;
+        let transcriber = self.transcriber(&work.model)?;
+        request.speakers = match work.speakers {
+            _ if !(work.diarize || work.identify) || !transcriber.tells_speakers_apart() => Speakers::Off,
+            0 => Speakers::Auto,
+            count => Speakers::Exactly(count as usize),
+        };
+        let mut tell = |so_far: Progress| progress(so_far.audio_done, so_far.audio_total);
+        let done = transcriber.transcribe(source, &request, &mut tell)?;
         for warning in &done.warnings {
             tracing::info!(warning, "about the recording");
         }
@@ -239,18 +204,18 @@ impl Engine for SpeechEngine {
         SPEAKERS.iter().try_for_each(|name| self.folder(name).map(drop))
     }
 
-    fn live(&self, work: &Work, wake: Wake) -> Result<LiveSession, EngineError> {
+    fn live(&self, work: &Work, wake: Wake) -> Result<Live, EngineError> {
+        let transcriber = self.transcriber(&work.model)?;
         let options = LiveOptions {
             language: work.language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             prompt: work.prompt.clone(),
             hotwords: work.hotwords.clone(),
+            speakers: work.diarize && transcriber.tells_speakers_apart(),
             ..LiveOptions::default()
         };
-        Ok(self.with_transcriber(&work.model, |transcriber| {
-            let speakers = work.diarize && transcriber.tells_speakers_apart();
-            LiveSession::new(transcriber, &LiveOptions { speakers, ..options }, wake)
-        })??)
+        let session = LiveSession::new(&transcriber, &options, wake)?;
+        Ok(Live::new(session, transcriber))
     }
 
     fn device(&self) -> Option<String> {

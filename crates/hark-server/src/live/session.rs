@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hark_api::{ApiError, ErrorKind, TranscriptionResult};
 use hark_media::SAMPLE_RATE;
-use hark_speech::live::{LiveEvent, LiveSession};
+use hark_speech::live::LiveEvent;
 use hark_store::Owner;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -20,7 +20,7 @@ use super::registry::{Registration, Streams};
 use super::socket::{Connection, Incoming, Line, refuse};
 use super::{FINISH_WITHIN, MOST_BACKLOG, PAUSE, UNANSWERED_PINGS};
 use crate::app::App;
-use crate::engine::Work;
+use crate::engine::{Live, Work};
 use crate::error::Failure;
 use crate::limits::Place;
 use crate::middleware::Caller;
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// How the two ends talk.
     dialect: Dialect,
     /// The engine's side; away while it is worked with, for good if that failed.
-    live: Option<Box<LiveSession>>,
+    live: Option<Box<Live>>,
     /// Rung by the engine.
     wake: Arc<Notify>,
     outbox: Arc<Outbox>,
