@@ -95,9 +95,9 @@ def package_meetings(folder):
             yield path.stem.encode("ascii", "ignore").decode(), samples
 
 
-def decode(path):
+def decode(path, *before):
     """Any file to 16 kHz mono 16-bit samples, through ffmpeg."""
-    command = ["ffmpeg", "-nostdin", "-v", "error", "-i", str(path), "-ac", "1", "-ar", str(RATE), "-f", "s16le", "-"]
+    command = ["ffmpeg", "-nostdin", "-v", "error", *before, "-i", str(path), "-ac", "1", "-ar", str(RATE), "-f", "s16le", "-"]
     samples = array.array("h")
     samples.frombytes(subprocess.run(command, check=True, capture_output=True).stdout)
     return samples
