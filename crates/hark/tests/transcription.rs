@@ -237,6 +237,37 @@ fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
 }
 
 #[test]
+fn a_microphone_is_heard_through_alsa_until_an_interrupt() {
+    use std::io::BufRead as _;
+    let folder = folder_with_talk();
+    // A device of ALSA's that hears a file; behind its end it hears silence for long enough.
+    let sound = [bare_talk(folder.path()), vec![0; 32_000 * 600]].concat();
+    std::fs::write(folder.path().join("heard.raw"), sound).unwrap();
+    let device = "</usr/share/alsa/alsa.conf>\npcm.desk { type file slave.pcm null file /dev/null infile heard.raw format raw }\n";
+    std::fs::write(folder.path().join("asound.conf"), device).unwrap();
+    let mut child = hark(folder.path())
+        .env("ALSA_CONFIG_PATH", folder.path().join("asound.conf"))
+        .args(["live", "--device", "desk", "-l", "en", "-o", "talk.txt"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut heard = String::new();
+    while !heard.contains("bread") {
+        let line = lines.next().expect("arecord is not there: `./hark test` installs what tests need");
+        heard.push_str(&line.unwrap().to_lowercase());
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("listening to the microphone (arecord)"), "{said}");
+    let kept = std::fs::read_to_string(folder.path().join("talk.txt")).unwrap();
+    assert!(kept.to_lowercase().contains("apples"), "{kept}");
+}
+
+#[test]
 fn a_live_file_of_any_format_is_heard_and_an_output_that_exists_is_refused_before_anything_is_said() {
     let folder = folder_with_talk();
     let output = hark(folder.path()).args(["live", "talk.wav", "-l", "en", "-q"]).output().unwrap();
