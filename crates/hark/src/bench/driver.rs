@@ -130,6 +130,7 @@ fn serve(engine: &dyn Engine, requests: impl BufRead, answers: impl Write + Send
                         peak_rss: super::process::memory_of(std::process::id(), "VmHWM:").unwrap_or(0),
                         turns: Vec::new(),
                         spoken_words: Vec::new(),
+                        live: None,
                     }),
                     Err(error) => Outcome::Failed { error },
                 };

@@ -88,6 +88,18 @@ pub struct Done {
     /// Start, end and speaker of each word, where that was asked too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spoken_words: Vec<(f64, f64, String)>,
+    /// The same of a live session, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveWords>,
+}
+
+/// Start, end and speaker of the words of a live session; the speaker is empty where none was told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveWords {
+    /// As they were told while people spoke.
+    pub told: Vec<(f64, f64, String)>,
+    /// As the result at the end has them.
+    pub finally: Vec<(f64, f64, String)>,
 }
 
 /// Reads one line of the protocol, naming the system that broke it.

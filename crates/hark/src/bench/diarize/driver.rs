@@ -9,13 +9,14 @@ use std::{
 
 use hark_media::Source;
 use hark_speakers::{Compute, Diarization, Diarizer, Embedder, Isa, SAMPLE_RATE, Segmenter};
-use hark_speech::{LoadOptions, Transcriber};
+use hark_speech::{LoadOptions, Transcriber, Voices};
 
 use super::super::{
     BenchError, audio,
     protocol::{self, Answer, Done, Outcome, Ready, Request},
     systems,
 };
+use super::live;
 use crate::models::{SPEAKER_MODELS, VAD_MODEL};
 
 /// What the driver is told on its command line.
@@ -30,12 +31,16 @@ pub struct DiarizeDriverArgs {
     /// Also transcribe with this model and tell who said each word
     #[arg(long, value_name = "MODEL")]
     words: Option<String>,
+    /// Also hear every recording in a live session of this model
+    #[arg(long, value_name = "MODEL")]
+    live: Option<String>,
 }
 
-/// What hears: the networks, and a transcriber where words are asked for.
+/// What hears: the networks, and transcribers where words are asked for, of files and of live sessions.
 struct Hark {
     networks: (Segmenter, Embedder),
     transcriber: Option<Transcriber>,
+    live: Option<Transcriber>,
 }
 
 /// Loads the networks, then answers requests from standard input until it ends.
@@ -74,21 +79,28 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
         Segmenter::load(&systems::installed(segmentation)?, &compute).map_err(failed)?,
         Embedder::load(&systems::installed(embedding)?, &compute).map_err(failed)?,
     );
-    let transcriber = match &args.words {
+    let speech = |model: &str, voices: Option<Voices>| {
+        let options = LoadOptions {
+            threads: Some(threads),
+            isa: args.isa,
+            voices,
+            ..LoadOptions::new(systems::installed(model)?, systems::installed(VAD_MODEL)?)
+        };
+        Transcriber::load(&options).map_err(|error| speech_failed(&error))
+    };
+    let transcriber = args.words.as_ref().map(|model| speech(model, None)).transpose()?;
+    let live = match &args.live {
         Some(model) => {
-            let options = LoadOptions {
-                threads: Some(threads),
-                isa: args.isa,
-                ..LoadOptions::new(systems::installed(model)?, systems::installed(VAD_MODEL)?)
-            };
-            Some(Transcriber::load(&options).map_err(|error| speech_failed(&error))?)
+            let (segmentation, embedding) = (systems::installed(segmentation)?, systems::installed(embedding)?);
+            let voices = Voices::load(&segmentation, &embedding, Some(threads), args.isa);
+            Some(speech(model, Some(voices.map_err(|error| speech_failed(&error))?))?)
         }
         None => None,
     };
-    Ok(Hark { networks, transcriber })
+    Ok(Hark { networks, transcriber, live })
 }
 
-fn speech_failed(error: &hark_speech::SpeechError) -> BenchError {
+pub(super) fn speech_failed(error: &hark_speech::SpeechError) -> BenchError {
     BenchError::System { system: "hark".to_owned(), error: error.to_string() }
 }
 
@@ -123,6 +135,7 @@ fn diarize(hark: &mut Hark, request: &Request) -> Result<Done, BenchError> {
         Some(transcriber) => spoken_words(transcriber, &request.audio, &told)?,
         None => Vec::new(),
     };
+    let live = hark.live.as_ref().map(|transcriber| live::replay(transcriber, &samples)).transpose()?;
     Ok(Done {
         text: String::new(),
         seconds,
@@ -131,6 +144,7 @@ fn diarize(hark: &mut Hark, request: &Request) -> Result<Done, BenchError> {
         peak_rss: super::super::process::memory_of(std::process::id(), "VmHWM:").unwrap_or(0),
         turns,
         spoken_words,
+        live,
     })
 }
 

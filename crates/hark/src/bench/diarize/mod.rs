@@ -4,6 +4,7 @@
 //! folder and the first part of their name (`heldout/talk`, `meetings`), since they differ in kind.
 
 mod driver;
+mod live;
 mod reference;
 mod report;
 mod score;
@@ -45,6 +46,10 @@ pub struct DiarizeArgs {
     /// Also transcribe with this model and count the words under the right speaker (Hark only)
     #[arg(long, value_name = "MODEL")]
     words: Option<String>,
+
+    /// Also hear every recording in a live session of this model and count the words under the right speaker, as told and at the end (Hark only)
+    #[arg(long, value_name = "MODEL")]
+    live: Option<String>,
 
     /// Times that everything is measured; the speed is the best of them
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -106,6 +111,9 @@ fn contestants(
     if let Some(model) = &args.words {
         command.args(["--words", model]);
     }
+    if let Some(model) = &args.live {
+        command.args(["--live", model]);
+    }
     let mut contestants = vec![Contestant { name: "hark".to_owned(), is_hark: true, command }];
     let mut not_run = Vec::new();
     match args.peers.as_str() {
@@ -148,8 +156,8 @@ fn measure(
         interactive: false,
         speakers: (args.given && contestant.is_hark).then(|| score::count(&conversations[id].turns)),
     };
-    // What is loaded on first use is loaded before anything is timed.
-    if !conversations.is_empty() {
+    // What is loaded on first use is loaded before anything is timed. A live session takes minutes: not twice.
+    if !conversations.is_empty() && args.live.is_none() {
         process.transcribe(&request(0))?;
     }
     let mut kinds: BTreeMap<String, Figures> = BTreeMap::new();
@@ -164,6 +172,9 @@ fn measure(
                 let figures = kinds.entry(conversation.kind.clone()).or_default();
                 figures.count(&conversation.turns, &spans(done.turns), conversation.seconds);
                 figures.count_words(&conversation.turns, &spans(done.spoken_words));
+                if let Some(live) = done.live {
+                    figures.live.count(&conversation.turns, &spans(live.told), &spans(live.finally));
+                }
             }
         }
         speeds.push(seconds / spent);

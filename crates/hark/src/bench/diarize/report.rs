@@ -29,6 +29,8 @@ pub struct Figures {
     pub words_right: usize,
     /// Words in whose middle one voice of the reference speaks.
     pub words: usize,
+    /// The same in live sessions.
+    pub live: LiveFigures,
 }
 
 impl Figures {
@@ -47,6 +49,53 @@ impl Figures {
         let (right, counted) = score::words_right(reference, words);
         self.words_right += right;
         self.words += counted;
+    }
+}
+
+/// Up to this second a session counts as just begun.
+const BEGINNING: f64 = 30.0;
+
+/// Words under the right speaker in live sessions; only those in whose middle one voice of the reference speaks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct LiveFigures {
+    /// How many sessions.
+    pub files: usize,
+    /// Words that were told.
+    pub words: usize,
+    /// Those under the right speaker when they were told, names paired once for the whole session.
+    pub told_right: usize,
+    /// Words told that were said in the first 30 s.
+    pub first_words: usize,
+    /// Those of them under another speaker, or none.
+    pub first_wrong: usize,
+    /// Words of the result at the end.
+    pub final_words: usize,
+    /// Those under the right speaker.
+    pub final_right: usize,
+    /// People of the references.
+    pub voices: usize,
+    /// Labels told.
+    pub told_labels: usize,
+    /// Labels of the results at the end.
+    pub final_labels: usize,
+}
+
+impl LiveFigures {
+    /// Adds one session: its words as told, and at the end.
+    pub fn count(&mut self, reference: &[Span], told: &[Span], finally: &[Span]) {
+        let labels = |words: &[Span]| score::count(words) - usize::from(words.iter().any(|word| word.voice.is_empty()));
+        let judged = score::judged_words(reference, told);
+        self.files += 1;
+        self.words += judged.len();
+        self.told_right += judged.iter().filter(|(_, right)| *right).count();
+        self.first_words += judged.iter().filter(|(middle, _)| *middle < BEGINNING).count();
+        self.first_wrong += judged.iter().filter(|(middle, right)| *middle < BEGINNING && !right).count();
+        let (right, counted) = score::words_right(reference, finally);
+        self.final_words += counted;
+        self.final_right += right;
+        self.voices += score::count(reference);
+        self.told_labels += labels(told);
+        self.final_labels += labels(finally);
     }
 }
 
@@ -124,6 +173,7 @@ impl DiarizeReport {
         }
         let mut out = aligned(&rows);
         out.push('\n');
+        out.push_str(&self.live_table());
         for system in &self.systems {
             let best = system.speeds.iter().copied().fold(0.0, f64::max);
             let memory = system.peak_memory_bytes.map_or(String::new(), |bytes| format!(", {}", megabytes(bytes)));
@@ -137,6 +187,42 @@ impl DiarizeReport {
             let _ = writeln!(out, "{} not run: {}", peer.name, peer.why);
         }
         out
+    }
+
+    /// What live sessions told; empty where there were none.
+    fn live_table(&self) -> String {
+        let head = [
+            "live",
+            "system",
+            "words",
+            "right as told %",
+            "at the end %",
+            "wrong in the first 30 s",
+            "voices",
+            "labels told",
+            "at the end",
+        ];
+        let mut rows = vec![head.map(str::to_owned)];
+        for system in &self.systems {
+            for (kind, figures) in &system.kinds {
+                let live = &figures.live;
+                let percent = |right: usize, of: usize| format!("{:.1}", 100.0 * right as f64 / of.max(1) as f64);
+                if live.files > 0 {
+                    rows.push([
+                        format!("{kind} ({})", live.files),
+                        system.name.clone(),
+                        live.words.to_string(),
+                        percent(live.told_right, live.words),
+                        percent(live.final_right, live.final_words),
+                        format!("{} of {}", live.first_wrong, live.first_words),
+                        live.voices.to_string(),
+                        live.told_labels.to_string(),
+                        live.final_labels.to_string(),
+                    ]);
+                }
+            }
+        }
+        if rows.len() > 1 { aligned(&rows) + "\n" } else { String::new() }
     }
 }
 
@@ -177,5 +263,43 @@ mod tests {
         );
         assert_eq!(lines[3], "hark: 310 × real time on 2 threads, 50 MB (hark 1)");
         assert_eq!(lines[4], "senko not run: not installed");
+    }
+
+    #[test]
+    fn live_words_are_counted_as_told_at_the_end_and_in_the_beginning() {
+        let span = |start, end, voice: &str| Span { start, end, voice: voice.to_owned() };
+        let reference = [span(0.0, 40.0, "ann"), span(40.0, 60.0, "bob")];
+        // Ann's first word goes to a third label, and one of bob's has none.
+        let told = [
+            span(1.0, 2.0, "c"),
+            span(3.0, 9.0, "a"),
+            span(35.0, 36.0, "a"),
+            span(45.0, 46.0, "b"),
+            span(50.0, 51.0, ""),
+        ];
+        let finally = [
+            span(1.0, 2.0, "a"),
+            span(3.0, 9.0, "a"),
+            span(35.0, 36.0, "a"),
+            span(45.0, 46.0, "b"),
+            span(50.0, 51.0, "b"),
+        ];
+        let mut figures = Figures::default();
+        figures.live.count(&reference, &told, &finally);
+        let live = &figures.live;
+        assert_eq!((live.told_right, live.words, live.first_wrong, live.first_words), (3, 5, 1, 2));
+        assert_eq!((live.final_right, live.final_words), (5, 5));
+        assert_eq!((live.voices, live.told_labels, live.final_labels), (2, 3, 2));
+        let measured = Measured {
+            name: "hark".into(),
+            version: "hark 1".into(),
+            is_hark: true,
+            speeds: vec![300.0],
+            peak_memory_bytes: None,
+            kinds: [("heldout/talk".to_owned(), figures)].into(),
+        };
+        let table = DiarizeReport { threads: 2, rounds: 1, systems: vec![measured], not_run: vec![] }.table();
+        let row = table.lines().find(|line| line.contains("1 of 2")).expect("a row of live figures");
+        assert!(row.contains("60.0") && row.contains("100.0"), "{table}");
     }
 }

@@ -95,9 +95,17 @@ pub fn count(spans: &[Span]) -> usize {
 
 /// Words under the right name, and words that were counted: those in whose middle exactly one voice of the reference speaks.
 pub fn words_right(reference: &[Span], words: &[Span]) -> (usize, usize) {
-    let (_, pairs) = compared(reference, words, 0.0);
-    let (names, given) = (voices(reference), voices(words));
-    let (mut right, mut counted) = (0, 0);
+    let judged = judged_words(reference, words);
+    (judged.iter().filter(|(_, right)| *right).count(), judged.len())
+}
+
+/// The words in whose middle exactly one voice of the reference speaks: when that is, and whether the name is right. One
+/// without a name is wrong.
+pub fn judged_words(reference: &[Span], words: &[Span]) -> Vec<(f64, bool)> {
+    let named: Vec<Span> = words.iter().filter(|word| !word.voice.is_empty()).cloned().collect();
+    let (_, pairs) = compared(reference, &named, 0.0);
+    let (names, given) = (voices(reference), voices(&named));
+    let mut judged = Vec::new();
     for word in words {
         let middle = f64::midpoint(word.start, word.end);
         let mut speaking: Vec<&str> = reference
@@ -107,11 +115,11 @@ pub fn words_right(reference: &[Span], words: &[Span]) -> (usize, usize) {
             .collect();
         speaking.dedup();
         if let [voice] = speaking[..] {
-            counted += 1;
-            right += usize::from(pairs[names[voice]] == Some(given[word.voice.as_str()]));
+            let right = pairs[names[voice]].is_some_and(|pair| given.get(word.voice.as_str()) == Some(&pair));
+            judged.push((middle, right));
         }
     }
-    (right, counted)
+    judged
 }
 
 fn is_named(pairs: &[Option<usize>], voice: usize, answer: &[usize]) -> bool {
@@ -342,6 +350,14 @@ mod tests {
         let words = spans(&[(0.5, 1.0, "0"), (3.2, 3.6, "1"), (5.0, 5.5, "1"), (6.0, 6.4, "0"), (9.0, 9.5, "1")]);
         // The second falls on both, the last on nobody; of the three left, one has the wrong name.
         assert_eq!(words_right(&reference, &words), (2, 3));
+    }
+
+    #[test]
+    fn a_word_without_a_name_is_wrong_and_names_nobody() {
+        let reference = spans(&[(0.0, 4.0, "ann"), (4.0, 8.0, "bob")]);
+        let words = spans(&[(0.5, 1.0, ""), (1.0, 3.0, ""), (3.0, 3.5, "0"), (5.0, 5.5, "1")]);
+        let verdicts: Vec<bool> = judged_words(&reference, &words).iter().map(|&(_, right)| right).collect();
+        assert_eq!(verdicts, [false, false, true, true]);
     }
 
     #[test]
