@@ -29,8 +29,8 @@ const LEAST: usize = SAMPLE_RATE as usize * 3 / 10;
 /// …and from this on it says much: the cosines that are asked for to be a known voice, below and above.
 const MUCH: usize = SAMPLE_RATE as usize * 2;
 const SAME: (f32, f32) = (0.25, 0.40);
-/// Sound behind a text that helps to hear who said it.
-const BEHIND: u64 = SAMPLE_RATE as u64 / 2;
+/// Sound behind a text that helps to hear who said it; most of it is there when a text is told, and none is waited for.
+const BEHIND: u64 = SAMPLE_RATE as u64 * 3 / 2;
 /// Sound that is kept to be asked about: texts come a few seconds late, more when the machine lags.
 const KEPT: usize = SAMPLE_RATE as usize * 120;
 
