@@ -183,6 +183,30 @@ fn words_come_while_they_are_spoken_and_the_whole_comes_last_and_once() {
 }
 
 #[test]
+fn a_session_that_begins_with_speech_hears_it_at_its_true_time() {
+    let (sound, pause, _) = two_utterances();
+    let first = &sound[..(pause * RATE as f64) as usize];
+    let silent = first.iter().take_while(|sample| sample.abs() < 0.01).count();
+    let heard = |sound: &[f32]| {
+        let mut session = Session::new(&english());
+        session.send(sound);
+        session.finish();
+        let Some((_, LiveEvent::Final(result))) = session.events.pop() else { panic!("the last event is the whole") };
+        result
+    };
+    let (late, at_once) = (heard(first), heard(&first[silent..]));
+    assert!(missing(FIRST, &at_once.text) <= 2, "{}", at_once.text);
+    let ends = |result: &hark_api::TranscriptionResult| -> Vec<f64> {
+        result.segments.iter().flat_map(|segment| &segment.words).map(|word| word.end).collect()
+    };
+    let (late, at_once) = (ends(&late), ends(&at_once));
+    let before = silent as f64 / RATE as f64;
+    for (late, at_once) in late.iter().zip(&at_once).take(6) {
+        assert!((late - before - at_once).abs() < 0.15, "{late} and {at_once}, {before} s apart");
+    }
+}
+
+#[test]
 fn silence_and_noise_say_nothing() {
     let mut session = Session::new(&english());
     session.send(&vec![0.0; 5 * RATE]);

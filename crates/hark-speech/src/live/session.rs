@@ -53,6 +53,8 @@ pub struct LiveSession {
     /// The sound that is not done with, and the session's number of its first sample.
     sound: Vec<f32>,
     first: u64,
+    /// Samples of silence that the engine hears before the session's beginning.
+    lead: Option<u64>,
     pass: Option<Pass>,
     /// What the engine has encoded last: the first sample and the one after the last.
     encoded: Option<(u64, u64)>,
@@ -89,6 +91,8 @@ pub struct LiveSession {
 struct Pass {
     /// First sample and the one after the last.
     samples: (u64, u64),
+    /// Samples of silence before them.
+    lead: u64,
     /// Whether the utterance ends with it.
     is_last: bool,
     /// Whether the sound was cut at [`MOST_SOUND`], not at its end.
@@ -147,6 +151,7 @@ impl LiveSession {
             ends: Endpointer::default(),
             sound: Vec::new(),
             first: 0,
+            lead: None,
             pass: None,
             encoded: None,
             looked_until: 0,
@@ -349,8 +354,24 @@ impl LiveSession {
         }
     }
 
+    /// Samples of silence before the sound: a session that begins with speech at once is given as much as there is before
+    /// any other speech, as a file is.
+    fn lead(&mut self) -> u64 {
+        let lead = *self.lead.get_or_insert(LEAD.saturating_sub(self.ends.began()));
+        if self.first == 0 { lead } else { 0 }
+    }
+
     fn start_pass(&mut self, until: u64, is_last: bool, is_cut: bool) {
-        let (mel, frames) = self.transcriber.spectrogram(&self.sound[..(until - self.first) as usize]);
+        let lead = self.lead();
+        let led: Vec<f32>;
+        let sound = match (&self.sound[..(until - self.first) as usize], lead) {
+            (sound, 0) => sound,
+            (sound, lead) => {
+                led = [&vec![0.0; lead as usize], sound].concat();
+                &led
+            }
+        };
+        let (mel, frames) = self.transcriber.spectrogram(sound);
         let language = match &self.language {
             Some(code) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
@@ -363,7 +384,7 @@ impl LiveSession {
             // Nothing comes after it that could put a doubtful text right.
             options.temperatures = DecodeOptions::default().temperatures;
         }
-        let changed = self.changed(until);
+        let changed = self.changed(until, lead);
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane: Lane::Live,
@@ -375,13 +396,13 @@ impl LiveSession {
             tag: 0,
             reply: Arc::clone(&self.reply_to),
         });
-        self.pass = Some(Pass { samples: (self.first, until), is_last, is_cut });
+        self.pass = Some(Pass { samples: (self.first, until), lead, is_last, is_cut });
     }
 
     /// Frames that a pass over the sound up to `until` must encode again; none for all of them, where the sound begins
     /// elsewhere than that of the last pass.
-    fn changed(&mut self, until: u64) -> Option<Range<usize>> {
-        let frame = |sample: u64| (sample.saturating_sub(self.first) / SAMPLES_A_FRAME) as usize;
+    fn changed(&mut self, until: u64, lead: u64) -> Option<Range<usize>> {
+        let frame = |sample: u64| ((sample + lead).saturating_sub(self.first) / SAMPLES_A_FRAME) as usize;
         let known = self.encoded.filter(|&(first, before)| first == self.first && before <= until);
         self.encoded = Some((self.first, until));
         known.map(|(_, before)| {
@@ -459,7 +480,7 @@ impl LiveSession {
     /// The words behind the settled ones.
     fn new_words(&self, pass: &Pass, decoded: &Decoded) -> Vec<TimedWord> {
         let known: usize = self.settled.iter().map(|word| word.tokens.len()).sum();
-        let start = seconds(pass.samples.0);
+        let at = |time: f64| (seconds(pass.samples.0) + time - seconds(pass.lead)).max(0.0);
         let mut words = Vec::new();
         for word in decoded.words.iter().filter(|word| word.tokens.end > known) {
             let tokens = word.tokens.start.max(known)..word.tokens.end;
@@ -469,8 +490,8 @@ impl LiveSession {
             words.push(TimedWord {
                 text: if is_rest { self.transcriber.tokenizer.decode(&tokens) } else { word.text.clone() },
                 tokens,
-                start: start + if is_rest { word.end } else { word.start },
-                end: start + word.end,
+                start: at(if is_rest { word.end } else { word.start }),
+                end: at(word.end),
                 confidence: word.probability,
             });
         }
