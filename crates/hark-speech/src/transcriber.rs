@@ -251,8 +251,17 @@ impl Transcriber {
         texts.flat_map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).collect()
     }
 
-    /// The log-mel values of a window, and how many positions of the encoder hold sound.
-    pub(crate) fn spectrogram(&self, samples: &[f32]) -> (Vec<f32>, usize) {
+    /// The log-mel values of a window with `lead` samples of silence before it, and how many positions of the encoder hold
+    /// sound.
+    pub(crate) fn spectrogram(&self, lead: usize, samples: &[f32]) -> (Vec<f32>, usize) {
+        let led: Vec<f32>;
+        let samples = match lead {
+            0 => samples,
+            _ => {
+                led = [&vec![0.0; lead], samples].concat();
+                &led
+            }
+        };
         let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * self.mel.n_mels()];
         self.mel.window(samples, &mut mel);
         (mel, samples.len().div_ceil(SAMPLES_A_FRAME).min(1500))
@@ -500,15 +509,7 @@ impl<'a> Recording<'a> {
 
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
         let lead = window.lead(self.request.windows.speech_pad);
-        let led: Vec<f32>;
-        let sound = match lead {
-            0 => &window.samples,
-            _ => {
-                led = [&vec![0.0; lead], window.samples.as_slice()].concat();
-                &led
-            }
-        };
-        let (mel, frames) = self.transcriber.spectrogram(sound);
+        let (mel, frames) = self.transcriber.spectrogram(lead, &window.samples);
         let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
         let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
         self.transcriber.scheduler.submit(WindowRequest {

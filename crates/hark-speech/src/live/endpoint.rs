@@ -106,6 +106,7 @@ mod tests {
         assert!(ends.is_open());
         assert_eq!(ends.began(), 40 * CHUNK);
     }
+
     #[test]
     fn a_pause_is_not_spoken() {
         let mut ends = Endpointer::default();

@@ -363,15 +363,7 @@ impl LiveSession {
 
     fn start_pass(&mut self, until: u64, is_last: bool, is_cut: bool) {
         let lead = self.lead();
-        let led: Vec<f32>;
-        let sound = match (&self.sound[..(until - self.first) as usize], lead) {
-            (sound, 0) => sound,
-            (sound, lead) => {
-                led = [&vec![0.0; lead as usize], sound].concat();
-                &led
-            }
-        };
-        let (mel, frames) = self.transcriber.spectrogram(sound);
+        let (mel, frames) = self.transcriber.spectrogram(lead as usize, &self.sound[..(until - self.first) as usize]);
         let language = match &self.language {
             Some(code) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
