@@ -143,6 +143,9 @@ pub trait Backend: Send {
 
     /// Puts all entries through the decoder and answers those that ask, in their order.
     ///
+    /// What a row remembers stays when its slot gets another window, until its positions are written again: entries may
+    /// follow tokens that were put through over an earlier look at the window.
+    ///
     /// Entries of one slot stand together; entries of one row stand in the order of their positions.
     fn step(&mut self, entries: &[Entry]) -> Vec<Answer>;
 

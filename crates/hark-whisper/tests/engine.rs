@@ -3,15 +3,16 @@
 mod weights_installed;
 
 use std::f64::consts::PI;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use hark_whisper::backend::{Again, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Again, AlignmentScores, Answer, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
 use hark_whisper::reference::ReferenceModel;
 use hark_whisper::tokenizer::Tokenizer;
-use hark_whisper::weights::Checkpoint;
+use hark_whisper::weights::{Checkpoint, Dims};
 
 /// What all tests share: the network in float32 and what it makes of one window.
 struct Truth {
@@ -310,4 +311,144 @@ fn a_window_that_is_being_decoded_is_never_written_over() {
         backend.release(1);
         assert_eq!(heard(&mut backend, 0), before, "window {key} disturbs the first");
     }
+}
+
+/// A backend that notes how many entries each step had.
+struct Noting {
+    backend: CpuBackend,
+    entries: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Backend for Noting {
+    fn dims(&self) -> &Dims {
+        self.backend.dims()
+    }
+
+    fn slots(&self) -> usize {
+        self.backend.slots()
+    }
+
+    fn rows(&self) -> usize {
+        self.backend.rows()
+    }
+
+    fn name(&self) -> String {
+        self.backend.name()
+    }
+
+    fn encode(&mut self, windows: &[(usize, &[f32])]) {
+        self.backend.encode(windows);
+    }
+
+    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
+        self.backend.encode_again(slot, mel, again);
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.backend.release(slot);
+    }
+
+    fn step(&mut self, entries: &[Entry]) -> Vec<Answer> {
+        self.entries.lock().expect("no test panics with it").push(entries.len());
+        self.backend.step(entries)
+    }
+
+    fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores {
+        self.backend.align(slot, tokens, first, frames)
+    }
+}
+
+/// An engine whose steps are noted.
+struct Looks {
+    engine: Engine<Noting>,
+    entries: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Looks {
+    fn new() -> Self {
+        let entries = Arc::new(Mutex::new(Vec::new()));
+        let noting = Noting { backend: backend(Isa::best(), Weights::Bf16, 5), entries: Arc::clone(&entries) };
+        Looks { engine: Engine::new(noting, Arc::new(Tokenizer::new(&truth().checkpoint.vocabulary))), entries }
+    }
+
+    /// Looks at the window `key`, with a text before it and its own beginning given; returns what was heard, and how many
+    /// entries the first step had.
+    fn look(&mut self, key: u64, whole: bool, before: &str, beginning: &str) -> (Decoded, usize) {
+        let encode = |text: &str| truth().tokenizer.encode(text);
+        let options = DecodeOptions {
+            language: Language::Known("en".to_owned()),
+            prompt: encode(before),
+            prefix: encode(beginning),
+            temperatures: vec![0.0],
+            most_tokens: 24,
+            // What a network makes of this sound is nothing to go by: it counts in any case.
+            most_no_speech: 1.0,
+            ..DecodeOptions::default()
+        };
+        let again = Again { key, changed: if whole { None } else { Some(0..64) } };
+        let mel = truth().mel.clone();
+        let job = Job { id: key, mel, frames: 750, options: Arc::new(options), lane: 0, again: Some(again) };
+        self.entries.lock().expect("no test panics with it").clear();
+        self.engine.admit(job);
+        let outcome = loop {
+            if let Some((_, outcome)) = self.engine.step(0).pop() {
+                break outcome;
+            }
+        };
+        let Outcome::Decoded(decoded) = outcome else { panic!("the language is given") };
+        (*decoded, self.entries.lock().expect("no test panics with it")[0])
+    }
+}
+
+#[test]
+fn a_second_look_puts_only_the_new_part_of_its_prompt_through() {
+    const BEFORE: &str = " What was said before";
+    const BEGINNING: &str = " The people of this town";
+    const MORE: &str = " The people of this town have always";
+    let tokens = |text: &str| truth().tokenizer.encode(text).len();
+    let whole = |before: &str, beginning: &str| {
+        (if before.is_empty() { 0 } else { 1 + tokens(before) }) + 4 + tokens(beginning)
+    };
+    // Looks that nothing is remembered for.
+    let fresh = |before: &str, beginning: &str| {
+        let (decoded, entries) = Looks::new().look(1, true, before, beginning);
+        assert_eq!(entries, whole(before, beginning));
+        decoded
+    };
+    let same = |one: &Decoded, other: &Decoded, when: &str| {
+        assert_eq!(one.tokens, other.tokens, "{when}");
+        assert!((one.no_speech - other.no_speech).abs() < 0.01, "{when}: {} {}", one.no_speech, other.no_speech);
+        for (one, other) in one.log_probs.iter().zip(&other.log_probs) {
+            assert!((one - other).abs() < 0.05, "{when}: {one} {other}");
+        }
+    };
+    let (beginning, more) = (fresh(BEFORE, BEGINNING), fresh(BEFORE, MORE));
+
+    let mut looks = Looks::new();
+    let (heard, _) = looks.look(1, true, BEFORE, BEGINNING);
+    same(&heard, &beginning, "the first look");
+    let (heard, entries) = looks.look(1, false, BEFORE, BEGINNING);
+    same(&heard, &beginning, "the same again");
+    assert_eq!(entries, 1, "the last token is what the first new one follows");
+    let (heard, entries) = looks.look(1, false, BEFORE, MORE);
+    same(&heard, &more, "more is given");
+    assert_eq!(entries, tokens(MORE) - tokens(BEGINNING), "what is more");
+    let (heard, entries) = looks.look(1, false, BEFORE, BEGINNING);
+    same(&heard, &beginning, "less is given");
+    assert_eq!(entries, 1);
+
+    // Another window has a slot of its own; a third one takes that of the window that was looked at longest ago.
+    same(&looks.look(2, true, "", MORE).0, &fresh("", MORE), "another window");
+    assert_eq!(looks.look(1, false, BEFORE, BEGINNING).1, 1, "both are remembered");
+    same(&looks.look(3, true, "", BEGINNING).0, &fresh("", BEGINNING), "a third window");
+    assert_eq!(looks.look(1, false, BEFORE, BEGINNING).1, 1, "the first is still remembered");
+    let (heard, entries) = looks.look(2, false, "", MORE);
+    same(&heard, &fresh("", MORE), "a window that was forgotten");
+    assert_eq!(entries, whole("", MORE));
+
+    // Other sound, or another text before it, has other keys and values.
+    assert_eq!(looks.look(1, true, BEFORE, BEGINNING).1, whole(BEFORE, BEGINNING), "a window that is new as a whole");
+    let (heard, entries) = looks.look(1, false, "", BEGINNING);
+    same(&heard, &fresh("", BEGINNING), "without the text before");
+    assert_eq!(entries, whole("", BEGINNING));
 }

@@ -53,7 +53,19 @@ pub struct Engine<B: Backend> {
     backend: B,
     tokenizer: Arc<Tokenizer>,
     windows: Vec<Option<Window>>,
+    /// What the first row of each slot remembers of a window that may be looked at again.
+    traces: Vec<Option<Trace>>,
+    looks: u64,
     spent: Spent,
+}
+
+/// The prompt of the last look at a window: its keys and values stay in the slot's first row.
+struct Trace {
+    key: u64,
+    /// Which look it was.
+    look: u64,
+    prompt: Vec<u32>,
+    no_speech: f32,
 }
 
 /// Adds a piece of work that began at `since`.
@@ -74,6 +86,8 @@ struct Window {
     temperature: f32,
     /// The best refused result so far.
     refused: Option<Decoded>,
+    /// How many tokens of the prompt the slot's first row remembers from the look before.
+    known: usize,
 }
 
 enum Phase {
@@ -88,7 +102,8 @@ impl<B: Backend> Engine<B> {
     /// An engine over `backend`.
     pub fn new(backend: B, tokenizer: Arc<Tokenizer>) -> Self {
         let windows = (0..backend.slots()).map(|_| None).collect();
-        Engine { backend, tokenizer, windows, spent: Spent::default() }
+        let traces = (0..backend.slots()).map(|_| None).collect();
+        Engine { backend, tokenizer, windows, traces, looks: 0, spent: Spent::default() }
     }
 
     /// The backend, for its name and sizes.
@@ -126,7 +141,8 @@ impl<B: Backend> Engine<B> {
     /// # Panics
     /// When no slot is free.
     pub fn admit(&mut self, job: Job) {
-        let slot = self.windows.iter().position(Option::is_none).expect("a free slot");
+        let slot = self.free_slot(&job).expect("a free slot");
+        let trace = self.traces[slot].take();
         let begun = Instant::now();
         match &job.again {
             Some(again) => self.backend.encode_again(slot, &job.mel, again),
@@ -142,6 +158,7 @@ impl<B: Backend> Engine<B> {
             temperatures,
             temperature: 0.0,
             refused: None,
+            known: 0,
             // The values have done their work; what is kept of the job is small.
             job: Job { mel: Vec::new(), ..job },
         };
@@ -153,8 +170,24 @@ impl<B: Backend> Engine<B> {
         if let Some(code) = known {
             window.language = code;
             window.next_attempt(&self.tokenizer, self.backend.rows());
+            if let Some(trace) = trace.filter(|trace| window.goes_on_from(trace)) {
+                window.known = window.known_of(&trace.prompt, &self.tokenizer);
+                window.no_speech = trace.no_speech;
+            }
         }
         self.windows[slot] = Some(window);
+    }
+
+    /// Where a window goes: to the slot that remembers it, or else to the first that remembers nothing that is likely to be
+    /// looked at again. Every slot in use takes memory.
+    fn free_slot(&self, job: &Job) -> Option<usize> {
+        let free = || (0..self.windows.len()).filter(|&slot| self.windows[slot].is_none());
+        let look_of = |slot: usize| self.traces[slot].as_ref().map(|trace| trace.look);
+        let is_recent = |look: &u64| look + 4 * self.windows.len() as u64 > self.looks;
+        let known = job.again.as_ref().and_then(|again| {
+            free().find(|&slot| self.traces[slot].as_ref().is_some_and(|trace| trace.key == again.key))
+        });
+        known.or_else(|| free().min_by_key(|&slot| look_of(slot).filter(is_recent)))
     }
 
     /// Drops the windows that `unwanted` names.
@@ -201,9 +234,18 @@ impl<B: Backend> Engine<B> {
             let Some(window) = &mut self.windows[slot] else {
                 continue;
             };
-            let Some(outcome) = window.absorb(mine, &self.tokenizer, self.backend.rows()) else {
-                continue;
-            };
+            let is_prompted = matches!(window.phase, Phase::Prompting(_));
+            let outcome = window.absorb(mine, &self.tokenizer, self.backend.rows());
+            if let Some(again) = window.job.again.as_ref().filter(|_| is_prompted) {
+                self.looks += 1;
+                self.traces[slot] = Some(Trace {
+                    key: again.key,
+                    look: self.looks,
+                    prompt: window.prompt(&self.tokenizer),
+                    no_speech: window.no_speech,
+                });
+            }
+            let Some(outcome) = outcome else { continue };
             let outcome = match outcome {
                 Outcome::Decoded(mut decoded) => {
                     if window.job.options.words && !decoded.tokens.is_empty() {
@@ -268,6 +310,20 @@ impl Window {
         tokens
     }
 
+    /// Whether this is another look at the window of `trace`, which has only grown since.
+    fn goes_on_from(&self, trace: &Trace) -> bool {
+        self.job.again.as_ref().is_some_and(|again| again.key == trace.key && again.changed.is_some())
+    }
+
+    /// How many tokens of the prompt need not be put through the decoder again after `before`. The last one is: it is what
+    /// the first new token follows. So is a prompt of which not even the start is known.
+    fn known_of(&self, before: &[u32], tokenizer: &Tokenizer) -> usize {
+        let prompt = self.prompt(tokenizer);
+        let same = prompt.iter().zip(before).take_while(|(token, before)| token == before).count();
+        let known = same.min(prompt.len() - 1);
+        if prompt[..known].contains(&tokenizer.sot) { known } else { 0 }
+    }
+
     /// Starts over with the next temperature; false when none is left.
     fn next_attempt(&mut self, tokenizer: &Tokenizer, rows: usize) -> bool {
         let Some(temperature) = self.temperatures.pop_front() else {
@@ -286,6 +342,7 @@ impl Window {
         };
         let seed = self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
         self.temperature = temperature;
+        self.known = 0;
         self.phase = Phase::Prompting(Search::new(plan, prompt_len, seed));
         true
     }
@@ -310,7 +367,7 @@ impl Window {
             Phase::Prompting(search) => {
                 let asks = search.first_asks(tokenizer);
                 let spreads = asks.len() > 1;
-                for position in 0..last + usize::from(!spreads) {
+                for position in self.known..last + usize::from(!spreads) {
                     let is_start = prompt[position] == tokenizer.sot;
                     let ask = if position == last { Some(asks[0]) } else { is_start.then_some(nothing) };
                     out.push(entry(0, position, ask));
@@ -347,10 +404,15 @@ impl Window {
                 None
             }
             Phase::Prompting(mut search) => {
-                // The first answer is the start token's, the last one the prompt's end (unless it is asked anew).
-                self.no_speech = answers[0].no_speech;
-                if answers.len() > 1 {
-                    search.begin(&answers[1..], tokenizer);
+                // The first answer is the start token's, unless it is known; the last one the prompt's end, unless it is
+                // asked anew.
+                let mut answers = answers;
+                if let Some((start, rest)) = answers.split_first().filter(|_| self.known == 0) {
+                    self.no_speech = start.no_speech;
+                    answers = rest;
+                }
+                if !answers.is_empty() {
+                    search.begin(answers, tokenizer);
                     self.settle(search, tokenizer, rows)
                 } else {
                     self.phase = Phase::Spreading(search);
