@@ -5,7 +5,7 @@ mod voice;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use hark_api::TranscriptionResult;
 use voice::{SENTENCE, speak};
@@ -50,6 +50,13 @@ fn folder_with_talk() -> tempfile::TempDir {
 fn stdout(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("stdout is UTF-8")
+}
+
+/// What Ctrl-C sends. A small system has no `kill` program.
+fn interrupt(child: &Child) {
+    // SAFETY: a signal to a child of ours that has not been waited for.
+    let sent = unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
 }
 
 fn assert_heard(text: &str) {
@@ -167,8 +174,7 @@ fn an_interrupt_leaves_no_half_written_file() {
         assert!(child.try_wait().unwrap().is_none(), "ended before the signal");
     }
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+    interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
 }
@@ -228,7 +234,7 @@ fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
     while !heard.contains("bread") {
         heard.push_str(&lines.next().unwrap().unwrap().to_lowercase());
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    interrupt(&child);
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(stdin);
     let kept = std::fs::read_to_string(folder.path().join("talk.json")).unwrap();
@@ -258,7 +264,7 @@ fn a_microphone_is_heard_through_alsa_until_an_interrupt() {
         let line = lines.next().expect("arecord is not there: `./hark test` installs what tests need");
         heard.push_str(&line.unwrap().to_lowercase());
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
