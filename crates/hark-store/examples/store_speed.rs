@@ -1,4 +1,4 @@
-//! What the store costs: `cargo run --release -p hark-store --example speed -- FOLDER [GIGABYTES [BUCKET]]`.
+//! What the store costs: `cargo run --release -p hark-store --example store_speed -- FOLDER [GIGABYTES [BUCKET]]`.
 //!
 //! Prints how fast a recording is taken compared with a plain copy to the same disk, and how many requests and jobs a second SQLite carries.
 

@@ -1,4 +1,4 @@
-//! How fast both networks are: `cargo run --release -p hark-speakers --example speed -- [SECONDS] [THREADS]`.
+//! How fast both networks are: `cargo run --release -p hark-speakers --example network_speed -- [SECONDS] [THREADS]`.
 //!
 //! Ten-second windows every five seconds and pieces of 1.5 s every second, over made sound: what a recording without a
 //! pause takes. Prints times real time, best and median of several rounds, for each network and for both together.
