@@ -36,7 +36,7 @@ impl Default for LivePolicy {
     fn default() -> Self {
         LivePolicy {
             interval: 0.4,
-            tell_within: 2.25,
+            tell_within: 2.3,
             least_hold: 1.2,
             most_hold: 2.0,
             end_silence: 0.6,

@@ -68,6 +68,9 @@ struct Trace {
     no_speech: f32,
 }
 
+/// The tokens at the end of a prompt that are put through the decoder in every look: some seconds of speech.
+const PUT_AGAIN: usize = 12;
+
 /// Adds a piece of work that began at `since`.
 fn add_up(work: &mut (u64, Duration), since: Instant) {
     work.0 += 1;
@@ -315,12 +318,12 @@ impl Window {
         self.job.again.as_ref().is_some_and(|again| again.key == trace.key && again.changed.is_some())
     }
 
-    /// How many tokens of the prompt need not be put through the decoder again after `before`. The last one is: it is what
-    /// the first new token follows. So is a prompt of which not even the start is known.
+    /// How many tokens of the prompt need not be put through the decoder again after `before`. The last few are: the sound
+    /// that they were heard in has changed since. So is a prompt of which not even the start is known.
     fn known_of(&self, before: &[u32], tokenizer: &Tokenizer) -> usize {
         let prompt = self.prompt(tokenizer);
         let same = prompt.iter().zip(before).take_while(|(token, before)| token == before).count();
-        let known = same.min(prompt.len() - 1);
+        let known = same.min(prompt.len().saturating_sub(PUT_AGAIN));
         if prompt[..known].contains(&tokenizer.sot) { known } else { 0 }
     }
 
