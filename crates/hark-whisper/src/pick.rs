@@ -1,9 +1,172 @@
 //! Choosing the next token from a row of scores, under the rules of decoding.
+//!
+//! Two kinds of tokens may come: text, the end of it among them, and timestamps. Everything that the rules ask of a row
+//! follows from the total and the best of each kind, and both can be gathered a [`Run`] of tokens at a time, so a row's
+//! scores need never lie in memory all at once.
+
+use std::ops::Range;
 
 use crate::backend::{Answer, Ask, Rules, TokenMap};
 
 /// `(maximum, sum of exp(x - maximum))` of a row; the device's own, vectorized.
 pub type LogSum<'a> = &'a dyn Fn(&[f32]) -> (f32, f32);
+
+/// A sum of exponentials: the highest exponent, and the sum with all exponents less that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Total {
+    top: f32,
+    sum: f32,
+}
+
+impl Total {
+    /// The sum of none.
+    pub const NOTHING: Total = Total { top: f32::NEG_INFINITY, sum: 0.0 };
+
+    fn of(scores: &[f32], log_sum: LogSum) -> Self {
+        let (top, sum) = log_sum(scores);
+        if sum > 0.0 { Total { top, sum } } else { Total::NOTHING }
+    }
+
+    fn all(totals: impl Iterator<Item = Total> + Clone) -> Self {
+        let top = totals.clone().map(|total| total.top).fold(f32::NEG_INFINITY, f32::max);
+        let some = totals.filter(|total| total.sum > 0.0);
+        Total { top, sum: some.map(|total| total.sum * (total.top - top).exp()).sum() }
+    }
+
+    fn ln(self) -> f32 {
+        self.top + self.sum.ln()
+    }
+}
+
+/// The highest scores so far, highest first; of equals the lower token.
+#[derive(Debug, Clone)]
+pub struct Best {
+    count: usize,
+    found: Vec<(u32, f32)>,
+    /// What a score must exceed.
+    threshold: f32,
+}
+
+impl Best {
+    /// Room for `count` scores of text and `count` of timestamps.
+    pub fn pair(count: usize) -> [Best; 2] {
+        let threshold = if count == 0 { f32::INFINITY } else { f32::NEG_INFINITY };
+        [(); 2].map(|()| Best { count, found: Vec::with_capacity(count + 1), threshold })
+    }
+
+    /// Takes in the scores of the tokens from `first` on, which lie behind all tokens before; `top` is the highest.
+    fn offer(&mut self, first: usize, scores: &[f32], top: f32) {
+        /// Most chunks hold nothing above the lowest of the best so far.
+        const CHUNK: usize = 64;
+        if top <= self.threshold {
+            return;
+        }
+        for (chunk_index, chunk) in scores.chunks(CHUNK).enumerate() {
+            let mut tops = [f32::NEG_INFINITY; 16];
+            let mut sixteens = chunk.chunks_exact(16);
+            for sixteen in sixteens.by_ref() {
+                for lane in 0..16 {
+                    tops[lane] = if sixteen[lane] > tops[lane] { sixteen[lane] } else { tops[lane] };
+                }
+            }
+            let top = tops.iter().chain(sixteens.remainder()).copied().fold(f32::NEG_INFINITY, f32::max);
+            if top <= self.threshold {
+                continue;
+            }
+            for (index, &score) in chunk.iter().enumerate() {
+                if score > self.threshold {
+                    self.insert((first + chunk_index * CHUNK + index) as u32, score);
+                }
+            }
+        }
+    }
+
+    fn insert(&mut self, token: u32, score: f32) {
+        let place = self.found.partition_point(|&(earlier, other)| other > score || other == score && earlier < token);
+        self.found.insert(place, (token, score));
+        self.found.truncate(self.count);
+        if self.found.len() == self.count {
+            self.threshold = self.found[self.count - 1].1;
+        }
+    }
+}
+
+/// Text, the end among it, and timestamps: the tokens that `rules` let come.
+fn allowed(map: &TokenMap, rules: &Rules) -> [Range<usize>; 2] {
+    let end = map.end as usize;
+    let text = if rules.text { 0 } else { end }..if rules.end { end + 1 } else { end };
+    let times = rules.times.map_or(0..0, |(from, to)| from.max(map.first_time) as usize..to as usize);
+    [text, times]
+}
+
+/// Whether timestamps together are likelier than any text, and so push it out.
+fn is_time(rules: &Rules, text: Total, times: Total) -> bool {
+    (rules.text || rules.end) && times.ln() > text.top
+}
+
+/// Whether `ask` wants more than the total and the best of each kind.
+pub fn needs_all_scores(ask: &Ask) -> bool {
+    ask.draw.is_some() || ask.no_speech || ask.languages
+}
+
+/// Neighbouring tokens whose scores lie together.
+pub struct Run<'a> {
+    map: &'a TokenMap,
+    tokens: Range<usize>,
+    /// Those of them that never come, and those that never come first, counted from the first.
+    never: Vec<usize>,
+    never_first: Vec<usize>,
+}
+
+impl<'a> Run<'a> {
+    /// A run of `tokens`.
+    pub fn new(map: &'a TokenMap, tokens: Range<usize>) -> Self {
+        let among = |list: &[u32]| {
+            let inside = list.iter().map(|&token| token as usize).filter(|token| tokens.contains(token));
+            inside.map(|token| token - tokens.start).collect()
+        };
+        Run { map, never: among(&map.never), never_first: among(&map.never_first), tokens }
+    }
+
+    /// Takes the scores of the run's tokens into the best of both kinds and returns what they add up to, kind by kind.
+    ///
+    /// Scores of tokens on the lists of those that may not come are overwritten.
+    pub fn look(&self, scores: &mut [f32], ask: &Ask, best: &mut [Best; 2], log_sum: LogSum) -> [Total; 2] {
+        assert_eq!(scores.len(), self.tokens.len(), "a score for every token");
+        let first_ones = if ask.rules.at_start { &self.never_first[..] } else { &[] };
+        for &token in self.never.iter().chain(first_ones) {
+            scores[token] = f32::NEG_INFINITY;
+        }
+        let mut totals = [Total::NOTHING; 2];
+        for (kind, tokens) in allowed(self.map, &ask.rules).into_iter().enumerate() {
+            let (from, to) = (tokens.start.max(self.tokens.start), tokens.end.min(self.tokens.end));
+            if from < to {
+                let scores = &scores[from - self.tokens.start..to - self.tokens.start];
+                totals[kind] = Total::of(scores, log_sum);
+                best[kind].offer(from, scores, totals[kind].top);
+            }
+        }
+        totals
+    }
+}
+
+/// Answers an ask that does not need all scores, from the totals of all runs and the best of everybody who looked.
+pub fn conclude<'a>(ask: &Ask, totals: &[[Total; 2]], best: impl Iterator<Item = &'a [Best; 2]> + Clone) -> Answer {
+    let [text, times] = [0, 1].map(|kind| Total::all(totals.iter().map(|total| total[kind])));
+    let is_time = is_time(&ask.rules, text, times);
+    let total = if is_time { times } else { Total::all([text, times].into_iter()) };
+    let mut found: Vec<(u32, f32)> = best
+        .flatten()
+        .enumerate()
+        .filter(|(index, _)| !is_time || index % 2 == 1)
+        .flat_map(|(_, best)| &best.found)
+        .copied()
+        .collect();
+    found.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    found.truncate(ask.best);
+    found.iter_mut().for_each(|(_, score)| *score -= total.ln());
+    Answer { best: found, ..Answer::default() }
+}
 
 /// Answers `ask` from the scores of all tokens; the scores are overwritten.
 pub fn answer(scores: &mut [f32], map: &TokenMap, ask: &Ask, log_sum: LogSum) -> Answer {
@@ -23,106 +186,32 @@ pub fn answer(scores: &mut [f32], map: &TokenMap, ask: &Ask, log_sum: LogSum) ->
     if ask.best == 0 && ask.draw.is_none() {
         return answer;
     }
-    forbid(scores, map, &ask.rules, log_sum);
-    let (top, sum) = log_sum(scores);
-    let total = top + sum.ln();
-    if let Some(draw) = ask.draw {
-        let token = drawn(scores, top, draw.temperature, draw.uniform);
-        answer.best = vec![(token, scores[token as usize] - total)];
-    } else {
-        answer.best = best(scores, ask.best);
-        for (_, score) in &mut answer.best {
-            *score -= total;
+    let mut best = Best::pair(ask.best);
+    let totals = Run::new(map, 0..scores.len()).look(scores, ask, &mut best, log_sum);
+    answer.best = match ask.draw {
+        Some(draw) => {
+            let [text, times] = allowed(map, &ask.rules).map(|tokens| tokens.start..tokens.end.min(scores.len()));
+            let (text, total) = match is_time(&ask.rules, totals[0], totals[1]) {
+                true => (0..0, totals[1]),
+                false => (text, Total::all(totals.into_iter())),
+            };
+            let token = drawn(scores, text.chain(times), total.top, draw.temperature, draw.uniform);
+            vec![(token, scores[token as usize] - total.ln())]
         }
-    }
+        None => conclude(ask, &[totals], [&best].into_iter()).best,
+    };
     answer
 }
 
-/// Puts the scores of tokens that may not come to minus infinity.
-fn forbid(scores: &mut [f32], map: &TokenMap, rules: &Rules, log_sum: LogSum) {
-    const NEVER: f32 = f32::NEG_INFINITY;
-    let (end, first_time) = (map.end as usize, (map.first_time as usize).min(scores.len()));
-    for &token in &map.never {
-        scores[token as usize] = NEVER;
-    }
-    if rules.at_start {
-        for &token in &map.never_first {
-            scores[token as usize] = NEVER;
-        }
-    }
-    // Everything between the end and the timestamps is a task or language token.
-    scores[end + 1..first_time].fill(NEVER);
-    if !rules.end {
-        scores[end] = NEVER;
-    }
-    if !rules.text {
-        scores[..end].fill(NEVER);
-    }
-    let Some((from, to)) = rules.times else {
-        scores[first_time..].fill(NEVER);
-        return;
-    };
-    let to = (to as usize).min(scores.len());
-    let from = (from as usize).clamp(first_time, to);
-    scores[first_time..from].fill(NEVER);
-    scores[to..].fill(NEVER);
-    if !rules.text && !rules.end {
-        return;
-    }
-    let (top, sum) = log_sum(&scores[from..to]);
-    if top == NEVER || from == to {
-        return;
-    }
-    let likeliest_other = scores[..=end].iter().copied().fold(NEVER, f32::max);
-    if top + sum.ln() > likeliest_other {
-        scores[..=end].fill(NEVER);
-    }
-}
-
-/// The `count` highest scores, highest first; of equals the lower token.
-fn best(scores: &[f32], count: usize) -> Vec<(u32, f32)> {
-    /// Scores are looked at in chunks; most chunks hold nothing above the lowest of the best so far.
-    const CHUNK: usize = 64;
-    let mut found: Vec<(u32, f32)> = Vec::with_capacity(count + 1);
-    let mut threshold = f32::NEG_INFINITY;
-    for (chunk_index, chunk) in scores.chunks(CHUNK).enumerate() {
-        let mut tops = [f32::NEG_INFINITY; 16];
-        let mut sixteens = chunk.chunks_exact(16);
-        for sixteen in sixteens.by_ref() {
-            for lane in 0..16 {
-                tops[lane] = if sixteen[lane] > tops[lane] { sixteen[lane] } else { tops[lane] };
-            }
-        }
-        let top = tops.iter().chain(sixteens.remainder()).copied().fold(f32::NEG_INFINITY, f32::max);
-        if top <= threshold {
-            continue;
-        }
-        for (index, &score) in chunk.iter().enumerate() {
-            if score > threshold {
-                let place = found.partition_point(|&(_, other)| other >= score);
-                found.insert(place, ((chunk_index * CHUNK + index) as u32, score));
-                found.truncate(count);
-                if found.len() == count {
-                    threshold = found[count - 1].1;
-                }
-            }
-        }
-    }
-    found
-}
-
-/// The token at `uniform` of the cumulative distribution.
-fn drawn(scores: &[f32], top: f32, temperature: f32, uniform: f32) -> u32 {
-    let weight = |score: f32| f64::from(((score - top) / temperature).exp());
-    let total: f64 = scores.iter().map(|&score| weight(score)).sum();
+/// The one of `tokens` at `uniform` of the cumulative distribution.
+fn drawn(scores: &[f32], tokens: impl Iterator<Item = usize> + Clone, top: f32, temperature: f32, uniform: f32) -> u32 {
+    let weight = |token: usize| f64::from(((scores[token] - top) / temperature).exp());
+    let total: f64 = tokens.clone().map(weight).sum();
     let mut left = f64::from(uniform) * total;
     let mut last = 0;
-    for (token, &score) in scores.iter().enumerate() {
-        if score == f32::NEG_INFINITY {
-            continue;
-        }
+    for token in tokens.filter(|&token| scores[token] > f32::NEG_INFINITY) {
         last = token;
-        left -= weight(score);
+        left -= weight(token);
         if left < 0.0 {
             break;
         }
@@ -211,6 +300,59 @@ mod tests {
             assert!((share - f64::from(score.exp())).abs() < 0.002, "token {token}: {share}");
         }
         assert_eq!(counts[3], 0);
+    }
+
+    #[test]
+    fn runs_of_tokens_give_the_answer_of_the_whole_row() {
+        const TOKENS: usize = 3000;
+        let map = TokenMap {
+            end: 1400,
+            no_speech: None,
+            first_time: 1500,
+            never: vec![7, 1023, 1024, 2047],
+            never_first: vec![8, 1400],
+            languages: Vec::new(),
+        };
+        let rules = |text, end, at_start, times| Rules { text, end, at_start, times };
+        let mut state = 3u32;
+        for (rules, count) in [
+            (rules(true, true, true, None), 6),
+            (rules(true, true, false, Some((1500, 3000))), 6),
+            (rules(true, false, false, Some((1700, 1701))), 1),
+            (rules(false, true, false, Some((2000, 2600))), 40),
+            (rules(false, false, false, Some((1500, 1600))), 200),
+            (rules(true, true, false, Some((1600, 1600))), 0),
+        ] {
+            for louder in [0.0, 4.0] {
+                let scores: Vec<f32> = (0..TOKENS)
+                    .map(|token| {
+                        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        // Eighths, so that many scores are equal.
+                        (state >> 24) as f32 / 8.0 + if token >= 1500 { louder } else { 0.0 }
+                    })
+                    .collect();
+                let ask = Ask { rules, best: count, draw: None, no_speech: false, languages: false };
+                let expected = answer(&mut scores.clone(), &map, &ask, &plain_log_sum);
+                for run in [64, 512, 700] {
+                    // Three who look, each at its runs in their order.
+                    let mut best = [0, 1, 2].map(|_| Best::pair(count));
+                    let totals: Vec<[Total; 2]> = (0..TOKENS.div_ceil(run))
+                        .map(|index| {
+                            let tokens = index * run..((index + 1) * run).min(TOKENS);
+                            let mut scores = scores[tokens.clone()].to_vec();
+                            let who = &mut best[index * index % 3];
+                            Run::new(&map, tokens).look(&mut scores, &ask, who, &plain_log_sum)
+                        })
+                        .collect();
+                    let got = conclude(&ask, &totals, best.iter());
+                    let tokens = |answer: &Answer| answer.best.iter().map(|best| best.0).collect::<Vec<_>>();
+                    assert_eq!(tokens(&got), tokens(&expected), "{rules:?} in runs of {run}");
+                    for (got, expected) in got.best.iter().zip(&expected.best) {
+                        assert!((got.1 - expected.1).abs() < 1e-4, "{got:?} for {expected:?}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
 use super::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
-use super::linear::{Linear, Rows, apply};
+use super::linear::{Linear, RUN, Rows, apply, apply_in_runs};
 use super::{Compute, CpuOptions};
-use crate::backend::{AlignmentScores, Answer, Entry, TokenMap};
-use crate::pick;
+use crate::backend::{AlignmentScores, Answer, Ask, Entry, TokenMap};
+use crate::pick::{self, Best, Total};
 use crate::weights::{Checkpoint, WeightsError};
 
 /// Most positions and heads of any Whisper, for arrays on the stack.
@@ -251,37 +251,78 @@ impl Decoder {
         if asking.is_empty() {
             return Vec::new();
         }
-        let (width, columns) = (self.width, self.embedding.columns());
+        let width = self.width;
         self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed, width);
         for (to, &from) in asking.iter().enumerate() {
             let row = &self.room.normed[from * width..(from + 1) * width];
             self.room.asking[to * width..(to + 1) * width].copy_from_slice(row);
         }
-        if self.room.scores.len() < asking.len() * columns {
-            self.room.scores = Buffer::zeroed(asking.len().next_multiple_of(BLOCK) * columns);
-        }
         let rows = Rows { start: self.room.asking.as_ptr(), stride: width, count: asking.len() };
+        let asks: Vec<&Ask> = asking.iter().filter_map(|&index| entries[index].ask.as_ref()).collect();
+        self.answer(compute, rows, &asks)
+    }
+
+    /// Answers `asks` from the states in `rows`.
+    ///
+    /// Most questions are answered run by run of tokens while the scores are still near; only the others have their scores
+    /// written down whole.
+    fn answer(&mut self, compute: &Compute, rows: Rows, asks: &[&Ask]) -> Vec<Answer> {
+        let (columns, vocabulary, tokens) = (self.embedding.columns(), self.vocabulary, &self.tokens);
+        let mut written = 0;
+        let place_of: Vec<Option<usize>> = asks
+            .iter()
+            .map(|ask| {
+                pick::needs_all_scores(ask).then(|| {
+                    written += 1;
+                    written - 1
+                })
+            })
+            .collect();
+        if self.room.scores.len() < written * columns {
+            self.room.scores = Buffer::zeroed(written * columns);
+        }
         let scores = self.room.scores.shared();
-        apply(compute, rows, &self.embedding, &|done, row, column| {
-            for line in 0..done.rows {
-                // SAFETY: the sums have 32 columns; every block lands in its own part of `scores`.
+        let log_sum = |scores: &[f32]| {
+            // SAFETY: a slice has its length.
+            unsafe { (compute.kernels.log_sum)(scores.as_ptr(), scores.len()) }
+        };
+
+        let runs = columns.div_ceil(RUN);
+        let mut totals = vec![[Total::NOTHING; 2]; asks.len() * runs];
+        let mut best: Vec<[Best; 2]> =
+            (0..compute.team.members()).flat_map(|_| asks.iter().map(|ask| Best::pair(ask.best))).collect();
+        let (totals_out, best_out) = (SharedMut::new(totals.as_mut_ptr()), SharedMut::new(best.as_mut_ptr()));
+        apply_in_runs(compute, rows, &self.embedding, &|mut run| {
+            let (index, member) = (run.columns.start / RUN, run.member);
+            let known = run.columns.start..run.columns.end.min(vocabulary);
+            let look = pick::Run::new(tokens, known.clone());
+            for row in run.rows.clone() {
+                let here = &mut run.row(row)[..known.len()];
+                // SAFETY: these columns of a row, their total, and a member's best of a row belong to this piece alone.
                 unsafe {
-                    let from = done.sums.add(line * BLOCK);
-                    std::ptr::copy_nonoverlapping(from, scores.at((row + line) * columns + column), BLOCK);
+                    if let Some(place) = place_of[row] {
+                        let to = scores.at(place * columns + known.start);
+                        std::ptr::copy_nonoverlapping(here.as_ptr(), to, here.len());
+                    } else {
+                        let best = &mut *best_out.at(member * asks.len() + row);
+                        *totals_out.at(row * runs + index) = look.look(here, asks[row], best, &log_sum);
+                    }
                 }
             }
         });
-        let mut answers = vec![Answer::default(); asking.len()];
+        let mut answers = vec![Answer::default(); asks.len()];
         let out = SharedMut::new(answers.as_mut_ptr());
-        let (vocabulary, tokens) = (self.vocabulary, &self.tokens);
-        compute.each(asking.len(), |index, _| {
-            let Some(ask) = &entries[asking[index]].ask else { return };
-            // SAFETY: row `index` of the scores and of the answers belongs to this piece alone.
-            unsafe {
-                let row = std::slice::from_raw_parts_mut(scores.at(index * columns), vocabulary);
-                let log_sum = |scores: &[f32]| (compute.kernels.log_sum)(scores.as_ptr(), scores.len());
-                *out.at(index) = pick::answer(row, tokens, ask, &log_sum);
-            }
+        compute.each(asks.len(), |row, _| {
+            let answer = if let Some(place) = place_of[row] {
+                // SAFETY: a row's scores belong to this piece alone.
+                let scores = unsafe { std::slice::from_raw_parts_mut(scores.at(place * columns), vocabulary) };
+                pick::answer(scores, tokens, asks[row], &log_sum)
+            } else {
+                let best = best.iter().skip(row).step_by(asks.len());
+                pick::conclude(asks[row], &totals[row * runs..(row + 1) * runs], best)
+            };
+            // SAFETY: a row's answer belongs to this piece alone.
+            unsafe { *out.at(row) = answer };
         });
         answers
     }

@@ -257,12 +257,91 @@ pub type FinishBlock<'a> = &'a dyn Fn(&Finish, usize, usize);
 ///
 /// Cost: `rows · columns · inputs` multiply-adds; weights are read once for every 192 rows.
 pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Finish, usize, usize) + Sync)) {
-    match &layer.panels {
-        Panels::Halves(panels) => share_out(compute, rows.count, layer, |first, count, blocks| {
-            let part = rows.part(first, count, 0);
-            chunk_of_halves(compute, part, layer, panels, blocks, &|done, row, column| {
-                finish(done, first + row, column)
+    // Enough pieces that a late member leaves work to the others, not so many that claiming them costs.
+    let wanted = (compute.team.members() * 4).div_ceil(rows.count.div_ceil(CHUNK).max(1));
+    let blocks_a_piece = layer.blocks().div_ceil(wanted).clamp(1, RUN / BLOCK);
+    in_pieces(compute, rows, layer, blocks_a_piece, &|piece, multiply| {
+        multiply(&|done, row, column| finish(done, piece.rows.start + row, column));
+    });
+}
+
+/// Columns of a [`Run`].
+pub const RUN: usize = 16 * BLOCK;
+/// Sums from one row of a run to the next: a cache line more than they are, so that rows do not fall on the same cache sets.
+const RUN_STRIDE: usize = RUN + 16;
+
+/// The sums of up to 192 rows and [`RUN`] neighbouring columns, in the second-level cache of the member that made them.
+pub struct Run<'a> {
+    /// The member.
+    pub member: usize,
+    /// The rows.
+    pub rows: Range<usize>,
+    /// The columns.
+    pub columns: Range<usize>,
+    sums: &'a mut [f32],
+}
+
+impl Run<'_> {
+    /// The sums of one of [`Run::rows`].
+    pub fn row(&mut self, row: usize) -> &mut [f32] {
+        &mut self.sums[(row - self.rows.start) * RUN_STRIDE..][..self.columns.len()]
+    }
+}
+
+thread_local! {
+    static RUN_SUMS: RefCell<Buffer<f32>> = RefCell::new(Buffer::zeroed(0));
+}
+
+/// `rows · weights` without bias, for a layer of many columns whose sums are looked at and forgotten: written to memory
+/// they would be as many bytes as the weights.
+///
+/// A member gets its runs in the order of their columns.
+pub fn apply_in_runs(compute: &Compute, rows: Rows, layer: &Linear, look: &(dyn Fn(Run) + Sync)) {
+    in_pieces(compute, rows, layer, RUN / BLOCK, &|piece, multiply| {
+        RUN_SUMS.with_borrow_mut(|sums| {
+            let room = piece.rows.len().next_multiple_of(BLOCK) * RUN_STRIDE;
+            if sums.len() < room {
+                *sums = Buffer::zeroed(room);
+            }
+            let first = piece.blocks.start * BLOCK;
+            let to = sums.shared();
+            multiply(&|done, row, column| {
+                for line in 0..done.rows {
+                    // SAFETY: a block's sums are 32 columns, and there is room for all rows of the piece.
+                    unsafe {
+                        let place = to.at((row + line) * RUN_STRIDE + column - first);
+                        std::ptr::copy_nonoverlapping(done.sums.add(line * BLOCK), place, BLOCK);
+                    }
+                }
             });
+            let columns = first..piece.blocks.end * BLOCK;
+            look(Run { member: piece.member, rows: piece.rows.clone(), columns, sums: &mut sums[..] });
+        });
+    });
+}
+
+/// One member's part of a product: up to [`CHUNK`] rows and some blocks of columns.
+struct Piece {
+    member: usize,
+    rows: Range<usize>,
+    blocks: Range<usize>,
+}
+
+/// Makes the sums of a piece and hands them to what it is given, rows counted from the piece's first.
+type Multiply<'a> = &'a dyn Fn(FinishBlock);
+
+/// Calls `work(piece, multiply)` for pieces that make up the whole product.
+fn in_pieces(
+    compute: &Compute,
+    rows: Rows,
+    layer: &Linear,
+    blocks_a_piece: usize,
+    work: &(dyn Fn(&Piece, Multiply) + Sync),
+) {
+    match &layer.panels {
+        Panels::Halves(panels) => share_out(compute, rows.count, layer, blocks_a_piece, |piece| {
+            let part = rows.part(piece.rows.start, piece.rows.len(), 0);
+            work(piece, &|finish| chunk_of_halves(compute, part, layer, panels, piece.blocks.clone(), finish));
         }),
         Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
             let stride = rounding.room(rows.count, layer.inputs);
@@ -273,27 +352,27 @@ pub fn apply(compute: &Compute, rows: Rows, layer: &Linear, finish: &(dyn Fn(&Fi
                 round_rows(compute, part, layer.inputs, numbers.at(first * stride), stride, units.at(first));
             });
             let rounded = ByteRows { start: numbers.at(0), stride, units: units.at(0), count: rows.count };
-            share_out(compute, rows.count, layer, |first, count, blocks| {
-                let part = rounded.part(first, count);
-                let finish = |done: &Finish, row: usize, column: usize| finish(done, first + row, column);
-                chunk_of_bytes(compute, part, layer, panels, blocks, &finish, false);
+            share_out(compute, rows.count, layer, blocks_a_piece, |piece| {
+                let part = rounded.part(piece.rows.start, piece.rows.len());
+                work(piece, &|finish| {
+                    chunk_of_bytes(compute, part, layer, panels, piece.blocks.clone(), finish, false);
+                });
             });
         }),
     }
 }
 
-/// Calls `work(first row, rows, blocks of columns)` for pieces that make up the whole product.
-fn share_out(compute: &Compute, rows: usize, layer: &Linear, work: impl Fn(usize, usize, Range<usize>) + Sync) {
-    let row_chunks = rows.div_ceil(CHUNK);
-    let blocks = layer.blocks();
-    // Enough pieces that a late member leaves work to the others, not so many that claiming them costs.
-    let wanted = (compute.team.members() * 4).div_ceil(row_chunks.max(1));
-    let blocks_a_piece = blocks.div_ceil(wanted).clamp(1, 16);
+fn share_out(compute: &Compute, rows: usize, layer: &Linear, blocks_a_piece: usize, work: impl Fn(&Piece) + Sync) {
+    let (row_chunks, blocks) = (rows.div_ceil(CHUNK), layer.blocks());
     let column_pieces = blocks.div_ceil(blocks_a_piece);
-    compute.each(row_chunks * column_pieces, |piece, _| {
+    compute.each(row_chunks * column_pieces, |piece, member| {
         let first_row = piece / column_pieces * CHUNK;
         let first_block = piece % column_pieces * blocks_a_piece;
-        work(first_row, CHUNK.min(rows - first_row), first_block..(first_block + blocks_a_piece).min(blocks));
+        work(&Piece {
+            member,
+            rows: first_row..(first_row + CHUNK).min(rows),
+            blocks: first_block..(first_block + blocks_a_piece).min(blocks),
+        });
     });
 }
 
