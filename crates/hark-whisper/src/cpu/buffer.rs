@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 /// A cache line, which is also a tile row.
 const LINE: usize = 64;
-/// Buffers of at least this size ask for huge pages: a step streams through hundreds of megabytes, and with
-/// 4 KiB pages the address translation alone is noticeable.
+/// A huge page. Buffers of at least this size ask for them: a step streams through hundreds of megabytes, and the
+/// processor reads ahead only within a page.
 const HUGE: usize = 2 << 20;
 
 /// A number whose zero is all zero bits.
@@ -34,16 +34,7 @@ impl<T: Plain> Buffer<T> {
         let layout = Self::layout(len);
         #[cfg(target_os = "linux")]
         if layout.size() >= HUGE {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a fresh anonymous mapping; no address of ours is given away.
-            let start = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), protection, flags, -1, 0) };
-            if start == libc::MAP_FAILED {
-                handle_alloc_error(layout);
-            }
-            // SAFETY: the range is ours; the advice changes no contents, and its failure changes nothing.
-            unsafe { libc::madvise(start, layout.size(), libc::MADV_HUGEPAGE) };
-            return Buffer { start: start.cast(), len };
+            return Buffer { start: map_aligned(layout).cast(), len };
         }
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
@@ -61,6 +52,36 @@ impl<T: Plain> Buffer<T> {
     /// A pointer that several members may write through, each to its own part.
     pub fn shared(&mut self) -> SharedMut<T> {
         SharedMut(self.start)
+    }
+}
+
+/// Fresh zeros that begin with a huge page, as not every kernel's mappings do: what lies before the first and behind the
+/// last would be read in small ones.
+#[cfg(target_os = "linux")]
+fn map_aligned(layout: Layout) -> *mut libc::c_void {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let mapped = layout.size() + HUGE;
+    // SAFETY: a fresh anonymous mapping; no address of ours is given away.
+    let first = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
+    if first == libc::MAP_FAILED {
+        handle_alloc_error(layout);
+    }
+    let before = first.addr().next_multiple_of(HUGE) - first.addr();
+    // SAFETY: the range is ours, and nobody knows of its ends yet. `munmap` takes whole pages: those in which the buffer
+    // ends stay. The advice changes no contents. A failure of either changes nothing.
+    unsafe {
+        let start = first.byte_add(before);
+        let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(HUGE);
+        let end = (before + layout.size()).next_multiple_of(page);
+        if before > 0 {
+            libc::munmap(first, before);
+        }
+        if end < mapped {
+            libc::munmap(first.byte_add(end), mapped - end);
+        }
+        libc::madvise(start, layout.size(), libc::MADV_HUGEPAGE);
+        start
     }
 }
 
@@ -84,7 +105,7 @@ impl<T: Plain> Drop for Buffer<T> {
         let layout = Self::layout(self.len);
         #[cfg(target_os = "linux")]
         if layout.size() >= HUGE {
-            // SAFETY: mapped in `zeroed` with this very size.
+            // SAFETY: what `map_aligned` left of its mapping, up to a whole page.
             unsafe { libc::munmap(self.start.cast(), layout.size()) };
             return;
         }

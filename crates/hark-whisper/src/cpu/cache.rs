@@ -13,10 +13,12 @@ use super::buffer::Buffer;
 use super::kernels::math::from_bf16;
 use super::kernels::{HEAD, PANEL};
 
-/// Keys and values of one layer of one window, rounded to 8 bits, in the order of [`KeyValues`].
+/// Keys and values of one window, rounded to 8 bits: head after head of all layers, the keys of each and then its values
+/// in the order of [`KeyValues`].
+///
+/// All layers lie in one buffer, so that it is large enough for huge pages: the processor reads ahead only within a page.
 pub struct FrameCache {
-    keys: Buffer<i8>,
-    values: Buffer<i8>,
+    numbers: Buffer<i8>,
     /// For each head and element what one unit is worth.
     key_units: Buffer<f32>,
     value_units: Buffer<f32>,
@@ -26,12 +28,11 @@ pub struct FrameCache {
 }
 
 impl FrameCache {
-    /// Room for what a [`KeyValues`] of the same sizes holds.
+    /// Room for `heads`, those of all layers.
     pub fn new(heads: usize, frames: usize) -> Self {
         let padded = KeyValues::padded_frames(frames);
         FrameCache {
-            keys: Buffer::zeroed(heads * padded * HEAD),
-            values: Buffer::zeroed(heads * padded * HEAD),
+            numbers: Buffer::zeroed(heads * 2 * padded * HEAD),
             key_units: Buffer::zeroed(heads * HEAD),
             value_units: Buffer::zeroed(heads * HEAD),
             padded,
@@ -39,24 +40,25 @@ impl FrameCache {
         }
     }
 
-    /// Rounds `from` into this cache.
-    pub fn fill(&mut self, compute: &Compute, from: &KeyValues) {
-        let (heads, a_head) = (self.key_units.len() / HEAD, self.padded * HEAD);
-        let padded = self.padded;
+    /// Rounds a layer's `heads` into this cache, from `first` on.
+    pub fn fill(&mut self, compute: &Compute, from: &KeyValues, first: usize, heads: usize) {
+        assert!((first + heads) * HEAD <= self.key_units.len(), "room for the layer");
+        let (padded, a_head) = (self.padded, self.padded * HEAD);
         // Keys lie as [panel of frames][half of the head][pair][frame][2], values as [16 elements][pair of frames][element][2].
         let key_element = |index: usize| index / 512 % 2 * 32 + index / 32 % 16 * 2 + index % 2;
         let value_element = move |index: usize| index / (PANEL * padded) * PANEL + index / 2 % PANEL;
-        let (keys, values) = (self.keys.shared(), self.values.shared());
+        let numbers = self.numbers.shared();
         let (key_units, value_units) = (self.key_units.shared(), self.value_units.shared());
         compute.each(heads * 2, |piece, _| {
             let (head, is_value) = (piece / 2, piece % 2 == 1);
+            let to = first + head;
             // SAFETY: a head's keys, and its values, belong to one piece.
             unsafe {
                 if is_value {
-                    let (out, units) = (values.at(head * a_head), value_units.at(head * HEAD));
+                    let (out, units) = (numbers.at((to * 2 + 1) * a_head), value_units.at(to * HEAD));
                     round(from.values_of(head), Lines::Alike(PANEL * padded), out, units, value_element);
                 } else {
-                    let (out, units) = (keys.at(head * a_head), key_units.at(head * HEAD));
+                    let (out, units) = (numbers.at(to * 2 * a_head), key_units.at(to * HEAD));
                     round(from.keys_of(head), Lines::Repeat(32), out, units, key_element);
                 }
             }
@@ -65,13 +67,16 @@ impl FrameCache {
 
     /// Rounds `rows` of `from`, whole blocks, with the units that the cache has: what is larger than any number it was
     /// filled with becomes the largest.
-    pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>) {
-        let (heads, padded) = (self.key_units.len() / HEAD, self.padded);
+    pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>, first: usize, heads: usize) {
+        assert!((first + heads) * HEAD <= self.key_units.len(), "room for the layer");
+        let (padded, a_head) = (self.padded, self.padded * HEAD);
         let rows = rows.start..rows.end.next_multiple_of(2 * PANEL).min(padded);
-        let (keys, values) = (self.keys.shared(), self.values.shared());
+        let numbers = self.numbers.shared();
         let (key_units, value_units) = (&self.key_units, &self.value_units);
         compute.each(heads, |head, _| {
-            let (key_units, value_units) = (&key_units[head * HEAD..][..HEAD], &value_units[head * HEAD..][..HEAD]);
+            let to = first + head;
+            let (key_units, value_units) = (&key_units[to * HEAD..][..HEAD], &value_units[to * HEAD..][..HEAD]);
+            let (keys, values) = (to * 2 * a_head, (to * 2 + 1) * a_head);
             let inverse = |unit: f32| if unit > 0.0 { 1.0 / unit } else { 0.0 };
             let first = rows.start * HEAD;
             let source = &from.keys_of(head)[first..rows.end * HEAD];
@@ -80,8 +85,7 @@ impl FrameCache {
                 let element = line % 32 / 16 * 32 + line % 16 * 2;
                 let inverse = [inverse(key_units[element]), inverse(key_units[element + 1])];
                 // SAFETY: a head's keys belong to one piece, and lie in the order of the source.
-                let out =
-                    unsafe { std::slice::from_raw_parts_mut(keys.at(head * padded * HEAD + first + line * 32), 32) };
+                let out = unsafe { std::slice::from_raw_parts_mut(numbers.at(keys + first + line * 32), 32) };
                 for place in 0..32 {
                     out[place] = rounded(source[place], inverse[place % 2]);
                 }
@@ -92,9 +96,7 @@ impl FrameCache {
                 let source = &from.values_of(head)[first..][..rows.len() * PANEL];
                 for (line, source) in source.chunks_exact(32).enumerate() {
                     // SAFETY: as for the keys.
-                    let out = unsafe {
-                        std::slice::from_raw_parts_mut(values.at(head * padded * HEAD + first + line * 32), 32)
-                    };
+                    let out = unsafe { std::slice::from_raw_parts_mut(numbers.at(values + first + line * 32), 32) };
                     for place in 0..32 {
                         out[place] = rounded(source[place], inverse[place]);
                     }
@@ -103,20 +105,20 @@ impl FrameCache {
         });
     }
 
-    /// Keys of `width` frames from `first` on, and how many numbers they are.
+    /// Keys of `width` frames from `first` on.
     pub fn keys(&self, head: usize, first: usize, width: usize) -> &[i8] {
-        &self.keys[(head * self.padded + first) * HEAD..][..width * HEAD]
+        &self.head(head).0[first * HEAD..][..width * HEAD]
     }
 
     /// Values of `width` frames from `first` on, sixteen elements of the head from `element` on.
     pub fn values(&self, head: usize, element: usize, first: usize, width: usize) -> &[i8] {
-        &self.values[head * self.padded * HEAD + element * self.padded + first * PANEL..][..width * PANEL]
+        &self.head(head).1[element * self.padded + first * PANEL..][..width * PANEL]
     }
 
     /// All keys and all values of a head.
     pub fn head(&self, head: usize) -> (&[i8], &[i8]) {
-        let all = head * self.padded * HEAD..(head + 1) * self.padded * HEAD;
-        (&self.keys[all.clone()], &self.values[all])
+        let a_head = self.padded * HEAD;
+        self.numbers[head * 2 * a_head..][..2 * a_head].split_at(a_head)
     }
 
     /// What a unit of each key element of a head is worth.
@@ -216,6 +218,8 @@ mod tests {
 
     fn check_frames(frames: usize) {
         let heads = 2;
+        // The second of two layers.
+        let layer = heads;
         let compute = Compute::new(1, Isa::Portable);
         let mut whole = KeyValues::new(heads, frames);
         let number =
@@ -231,11 +235,11 @@ mod tests {
                 whole.value_writer(&compute, &IN_ORDER)(&done, first, column);
             }
         }
-        let mut cache = FrameCache::new(heads, frames);
-        cache.fill(&compute, &whole);
-        for head in 0..heads {
+        let mut cache = FrameCache::new(2 * heads, frames);
+        cache.fill(&compute, &whole, layer, heads);
+        for head in layer..layer + heads {
             for element in 0..HEAD {
-                let column = head * HEAD + element;
+                let column = (head - layer) * HEAD + element;
                 for frame in 0..frames {
                     let exact = number(frame, column);
                     let panel = cache.keys(head, frame / PANEL * PANEL, PANEL);

@@ -42,9 +42,9 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// Windows' keys and values, layer by layer: one for each slot, then those of the memories. They take their room when
-    /// they are first used: with large-v3 that is 123 MB each.
-    windows: Vec<Vec<FrameCache>>,
+    /// Windows' keys and values: one for each slot, then those of the memories. They take their room when they are first
+    /// used: with large-v3 that is 123 MB each.
+    windows: Vec<Option<FrameCache>>,
     /// Which of them each slot looks at.
     window_of: Vec<usize>,
     /// Where a layer's keys and values are computed before they are rounded.
@@ -189,7 +189,7 @@ impl Decoder {
             last_norm: LayerNorm::load(checkpoint, "decoder.ln")?,
             alignment_heads: checkpoint.alignment_heads.clone(),
             tokens,
-            windows: (0..slots + memories).map(|_| Vec::new()).collect(),
+            windows: (0..slots + memories).map(|_| None).collect(),
             window_of: (0..slots).collect(),
             projected: KeyValues::new(dims.n_text_head, dims.n_audio_ctx),
             rows_a_slot,
@@ -216,10 +216,9 @@ impl Decoder {
     fn project(&mut self, compute: &Compute, window: usize, states: Rows, part: Option<usize>) {
         let width = self.width;
         let first = part.unwrap_or(0);
-        if self.windows[window].is_empty() {
-            self.windows[window] = self.layers.iter().map(|_| FrameCache::new(self.heads, self.frames)).collect();
-        }
-        for (layer, cache) in self.layers.iter().zip(&mut self.windows[window]) {
+        let (heads, frames, layers) = (self.heads, self.frames, self.layers.len());
+        let cache = self.windows[window].get_or_insert_with(|| FrameCache::new(layers * heads, frames));
+        for (index, layer) in self.layers.iter().enumerate() {
             let keys = self.projected.key_writer(compute);
             let values = self.projected.value_writer(compute, &IN_ORDER);
             apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
@@ -227,8 +226,10 @@ impl Decoder {
                 _ => values(done, first + row, column - width),
             });
             match part {
-                None => cache.fill(compute, &self.projected),
-                Some(first) => cache.refill(compute, &self.projected, first..first + states.count),
+                None => cache.fill(compute, &self.projected, index * heads, heads),
+                Some(first) => {
+                    cache.refill(compute, &self.projected, first..first + states.count, index * heads, heads);
+                }
             }
         }
     }
@@ -443,10 +444,11 @@ impl Decoder {
                     unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
                 }
             };
-            let cache = &windows[window_of[group.slot]][layer];
+            let cache = windows[window_of[group.slot]].as_ref().expect("a window is encoded before it is looked at");
+            let place = layer * heads + head;
             let to = out.at(group.first * width + head * HEAD);
             if let Some(attend_rounded) = compute.kernels.attend_rounded.filter(|_| group.count <= FEW_ROWS) {
-                let (keys, values) = cache.head(head);
+                let (keys, values) = cache.head(place);
                 let mut copy_row = |row: usize, scores: &[f32]| copy(row, 0, scores);
                 // SAFETY: the group's rows and this head's columns belong to this piece alone.
                 unsafe {
@@ -456,8 +458,8 @@ impl Decoder {
                         rows: group.count,
                         keys,
                         values,
-                        key_units: cache.key_units(head),
-                        value_units: cache.value_units(head),
+                        key_units: cache.key_units(place),
+                        value_units: cache.value_units(place),
                         frames: cache.frames,
                         scale: SCALE,
                         out: to,
@@ -469,7 +471,7 @@ impl Decoder {
             }
             let tap: Option<ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
             // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
-            unsafe { attend_block(compute, block, cache, head, to, width, tap) };
+            unsafe { attend_block(compute, block, cache, place, to, width, tap) };
         });
     }
 }

@@ -1,6 +1,7 @@
 //! AVX-512 kernels, with and without the bf16 dot product.
 
 use std::arch::x86_64::*;
+use std::f32::consts::LOG2_E;
 
 use super::math::{EXP2, GELU, GELU_LIMIT};
 use super::portable::bodies;
@@ -22,7 +23,7 @@ pub static KERNELS: Kernels = Kernels {
     attend_frames: None,
     widen,
     attend_past,
-    log_sum,
+    log_sum: log_sum_native,
 };
 
 /// AVX-512 with VNNI but without bf16 instructions.
@@ -45,7 +46,7 @@ pub static KERNELS_BF16: Kernels = Kernels {
     attend_frames: None,
     widen: widen_native,
     attend_past: attend_past_native,
-    log_sum,
+    log_sum: log_sum_native,
 };
 
 /// AVX-512 with bf16 instructions where `vdpbf16ps` is slow, see [`has_slow_bf16_products`].
@@ -184,6 +185,36 @@ pub(super) fn exp2(x: __m512) -> __m512 {
     sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[1]));
     sum = _mm512_fmadd_ps(sum, part, _mm512_set1_ps(EXP2[0]));
     _mm512_scalef_ps(sum, whole)
+}
+
+/// Like [`math::log_sum`], with the exponential above.
+#[target_feature(enable = "avx512f")]
+unsafe fn log_sum_native(row: *const f32, n: usize) -> (f32, f32) {
+    /// Two to this power is nothing beside a sum of at least one, and whole, as minus infinity is not.
+    const NOTHING: f32 = -200.0;
+    let never = _mm512_set1_ps(f32::NEG_INFINITY);
+    // SAFETY: the caller vouches for `n` elements; lanes beyond them are masked.
+    let load = |index: usize| unsafe {
+        let lanes = n.saturating_sub(index).min(PANEL);
+        _mm512_mask_loadu_ps(never, ((1u32 << lanes) - 1) as __mmask16, row.wrapping_add(index))
+    };
+    let mut tops = [_mm512_set1_ps(f32::MIN); 4];
+    for index in (0..n).step_by(4 * PANEL) {
+        for turn in 0..4 {
+            tops[turn] = _mm512_max_ps(tops[turn], load(index + turn * PANEL));
+        }
+    }
+    let top = tops.map(|top| _mm512_reduce_max_ps(top)).into_iter().fold(f32::MIN, f32::max);
+    let (shift, scale) = (_mm512_set1_ps(-top * LOG2_E), _mm512_set1_ps(LOG2_E));
+    let mut sums = [_mm512_setzero_ps(); 4];
+    for index in (0..n).step_by(4 * PANEL) {
+        for turn in 0..4 {
+            let power = _mm512_fmadd_ps(load(index + turn * PANEL), scale, shift);
+            // Where there is no number, this has the other operand.
+            sums[turn] = _mm512_add_ps(sums[turn], exp2(_mm512_max_ps(power, _mm512_set1_ps(NOTHING))));
+        }
+    }
+    (top, sums.map(|sum| _mm512_reduce_add_ps(sum)).into_iter().sum())
 }
 
 /// Two float32 vectors as one bf16 vector.

@@ -313,6 +313,10 @@ fn log_sums_agree_with_double_precision() {
             let (got_top, got_sum) = unsafe { (set.log_sum)(row.as_ptr(), len) };
             assert_eq!(got_top, top);
             assert_close("log_sum", set.isa, got_sum, sum as f32, sum as f32 * 1e-4);
+            let never = vec![f32::NEG_INFINITY; len];
+            // SAFETY: as above.
+            let (_, nothing) = unsafe { (set.log_sum)(never.as_ptr(), len) };
+            assert_eq!(nothing, 0.0, "nothing adds up to nothing on {}", set.isa.name());
         }
     }
 }
