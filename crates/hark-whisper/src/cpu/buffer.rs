@@ -5,9 +5,17 @@ use std::ops::{Deref, DerefMut};
 
 /// A cache line, which is also a tile row.
 const LINE: usize = 64;
-/// A huge page. Buffers of at least this size ask for them: a step streams through hundreds of megabytes, and the
-/// processor reads ahead only within a page.
+/// A huge page. Large buffers ask for them: a step streams through hundreds of megabytes, and the processor reads ahead
+/// only within a page.
 const HUGE: usize = 2 << 20;
+
+/// What is mapped for a buffer of that many bytes, if it gets a mapping of its own: whole huge pages where it fills most of
+/// them, and otherwise as many as it fills.
+#[cfg(target_os = "linux")]
+fn mapped_size(bytes: usize) -> Option<usize> {
+    let whole = bytes.next_multiple_of(HUGE);
+    if bytes >= whole / 4 * 3 { Some(whole) } else { Some(bytes).filter(|&bytes| bytes > HUGE) }
+}
 
 /// A number whose zero is all zero bits.
 pub trait Plain: Copy + Send + Sync + 'static {}
@@ -33,8 +41,8 @@ impl<T: Plain> Buffer<T> {
     pub fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
         #[cfg(target_os = "linux")]
-        if layout.size() >= HUGE {
-            return Buffer { start: map_aligned(layout).cast(), len };
+        if let Some(size) = mapped_size(layout.size()) {
+            return Buffer { start: map_aligned(size, layout).cast(), len };
         }
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
@@ -55,13 +63,12 @@ impl<T: Plain> Buffer<T> {
     }
 }
 
-/// Fresh zeros that begin with a huge page, as not every kernel's mappings do: what lies before the first and behind the
-/// last would be read in small ones.
+/// `size` fresh zeros that begin with a huge page, as not every kernel's mappings do.
 #[cfg(target_os = "linux")]
-fn map_aligned(layout: Layout) -> *mut libc::c_void {
+fn map_aligned(size: usize, layout: Layout) -> *mut libc::c_void {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let mapped = layout.size() + HUGE;
+    let mapped = size + HUGE;
     // SAFETY: a fresh anonymous mapping; no address of ours is given away.
     let first = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
     if first == libc::MAP_FAILED {
@@ -73,14 +80,14 @@ fn map_aligned(layout: Layout) -> *mut libc::c_void {
     unsafe {
         let start = first.byte_add(before);
         let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)).unwrap_or(HUGE);
-        let end = (before + layout.size()).next_multiple_of(page);
+        let end = (before + size).next_multiple_of(page);
         if before > 0 {
             libc::munmap(first, before);
         }
         if end < mapped {
             libc::munmap(first.byte_add(end), mapped - end);
         }
-        libc::madvise(start, layout.size(), libc::MADV_HUGEPAGE);
+        libc::madvise(start, size, libc::MADV_HUGEPAGE);
         start
     }
 }
@@ -104,9 +111,9 @@ impl<T: Plain> Drop for Buffer<T> {
     fn drop(&mut self) {
         let layout = Self::layout(self.len);
         #[cfg(target_os = "linux")]
-        if layout.size() >= HUGE {
+        if let Some(size) = mapped_size(layout.size()) {
             // SAFETY: what `map_aligned` left of its mapping, up to a whole page.
-            unsafe { libc::munmap(self.start.cast(), layout.size()) };
+            unsafe { libc::munmap(self.start.cast(), size) };
             return;
         }
         // SAFETY: allocated with the same layout.
@@ -140,5 +147,27 @@ impl<T> SharedMut<T> {
     #[inline(always)]
     pub fn at(self, index: usize) -> *mut T {
         self.0.wrapping_add(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_every_size_are_zero_aligned_and_writable_to_their_ends() {
+        // Around one huge page and two, and around what is most of them.
+        for bytes in [1, 64, HUGE / 2, HUGE / 4 * 3 - 1, HUGE / 4 * 3, HUGE, HUGE + 1, HUGE / 4 * 6 - 64, 2 * HUGE + 65]
+        {
+            let mut buffers: Vec<Buffer<u8>> = (0..3).map(|_| Buffer::zeroed(bytes)).collect();
+            for buffer in &mut buffers {
+                assert_eq!(buffer.as_ptr().addr() % LINE, 0);
+                assert!(buffer.iter().all(|&byte| byte == 0), "{bytes} zeros");
+                buffer.fill(7);
+            }
+            // The others stay when one goes.
+            buffers.swap_remove(1);
+            assert!(buffers.iter().all(|buffer| buffer.iter().all(|&byte| byte == 7)));
+        }
     }
 }
