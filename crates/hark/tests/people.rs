@@ -1,6 +1,7 @@
 //! Accounts and keys on the command line beside a running server, and a server used from afar. Real binaries, real HTTP;
 //! words are heard by whisper-base.
 
+mod running;
 mod server;
 mod support;
 mod voice;
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use running::Running;
 use serde_json::Value;
 use server::Server;
 use support::{hark, models};
@@ -337,7 +339,7 @@ fn ctrl_c_calls_off_what_the_server_works_on() {
     let key = server.key.clone();
     let mut command = hark(folder);
     command.args(["transcribe", "long.wav", "-m", "whisper-base", "--server", &server.url, "--key", &key]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let listed = || json(folder, &["transcripts", "list", "--server", &server.url, "--key", &key]);
     let begun = Instant::now();
     while listed()["transcripts"][0]["status"] != "processing" {
@@ -348,9 +350,8 @@ fn ctrl_c_calls_off_what_the_server_works_on() {
         json(folder, &["account", "show", "admin@localhost"])["credits"].as_i64().unwrap() < 1_000_000,
         "credits are held"
     );
-    // SAFETY: a signal to a child of ours that has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let ended = child.wait_with_output().unwrap();
+    child.interrupt();
+    let ended = child.output();
     assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
     assert_eq!(listed()["total"], 0);
     assert_eq!(json(folder, &["account", "show", "admin@localhost"])["credits"], 1_000_000);

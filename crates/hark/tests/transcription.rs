@@ -1,13 +1,15 @@
 //! Real speech through the real binary. Needs whisper-base, silero-vad, the models that tell voices apart, a recorded
 //! conversation, and espeak-ng for a voice.
 
+mod running;
 mod voice;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use hark_api::TranscriptionResult;
+use running::Running;
 use voice::{SENTENCE, speak};
 
 /// Words of [`SENTENCE`] that whisper-base must hear.
@@ -50,13 +52,6 @@ fn folder_with_talk() -> tempfile::TempDir {
 fn stdout(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("stdout is UTF-8")
-}
-
-/// What Ctrl-C sends. A small system has no `kill` program.
-fn interrupt(child: &Child) {
-    // SAFETY: a signal to a child of ours that has not been waited for.
-    let sent = unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    assert_eq!(sent, 0, "{}", std::io::Error::last_os_error());
 }
 
 fn assert_heard(text: &str) {
@@ -166,15 +161,15 @@ fn an_interrupt_leaves_no_half_written_file() {
         .status()
         .expect("ffmpeg is not there: `./hark test` installs what tests need");
     assert!(looped.success());
-    let mut child =
-        hark(folder.path()).args(["transcribe", "long.wav", "-o", "out/", "-q"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = hark(folder.path());
+    let mut child = Running::start(command.args(["transcribe", "long.wav", "-o", "out/", "-q"]).stderr(Stdio::null()));
     // The folder is made when the work begins.
     while !folder.path().join("out").is_dir() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(child.try_wait().unwrap().is_none(), "ended before the signal");
     }
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    interrupt(&child);
+    child.interrupt();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 0);
 }
@@ -194,17 +189,17 @@ fn bare_talk(folder: &Path) -> Vec<u8> {
 #[test]
 fn live_sound_from_a_pipe_becomes_lines_and_a_file_at_the_end() {
     let folder = folder_with_talk();
-    let mut child = hark(folder.path())
-        .args(["live", "-", "-l", "en", "-o", "talk.srt"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Running::start(
+        hark(folder.path())
+            .args(["live", "-", "-l", "en", "-o", "talk.srt"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
     let sound = bare_talk(folder.path());
     let mut stdin = child.stdin.take().unwrap();
     let feeding = std::thread::spawn(move || stdin.write_all(&sound));
-    let output = child.wait_with_output().unwrap();
+    let output = child.output();
     feeding.join().unwrap().unwrap();
     let text = stdout(&output);
     assert!(["market", "apples", "bread"].iter().all(|word| text.to_lowercase().contains(word)), "{text}");
@@ -219,12 +214,12 @@ fn live_sound_from_a_pipe_becomes_lines_and_a_file_at_the_end() {
 fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
     use std::io::BufRead as _;
     let folder = folder_with_talk();
-    let mut child = hark(folder.path())
-        .args(["live", "-", "-l", "en", "-q", "-o", "talk.json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Running::start(
+        hark(folder.path())
+            .args(["live", "-", "-l", "en", "-q", "-o", "talk.json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    );
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&bare_talk(folder.path())).unwrap();
     stdin.write_all(&[0; 64_000]).unwrap();
@@ -234,7 +229,7 @@ fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
     while !heard.contains("bread") {
         heard.push_str(&lines.next().unwrap().unwrap().to_lowercase());
     }
-    interrupt(&child);
+    child.interrupt();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(stdin);
     let kept = std::fs::read_to_string(folder.path().join("talk.json")).unwrap();
@@ -251,21 +246,21 @@ fn a_microphone_is_heard_through_alsa_until_an_interrupt() {
     std::fs::write(folder.path().join("heard.raw"), sound).unwrap();
     let device = "</usr/share/alsa/alsa.conf>\npcm.desk { type file slave.pcm null file /dev/null infile heard.raw format raw }\n";
     std::fs::write(folder.path().join("asound.conf"), device).unwrap();
-    let mut child = hark(folder.path())
-        .env("ALSA_CONFIG_PATH", folder.path().join("asound.conf"))
-        .args(["live", "--device", "desk", "-l", "en", "-o", "talk.txt"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = Running::start(
+        hark(folder.path())
+            .env("ALSA_CONFIG_PATH", folder.path().join("asound.conf"))
+            .args(["live", "--device", "desk", "-l", "en", "-o", "talk.txt"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
     let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
     let mut heard = String::new();
     while !heard.contains("bread") {
         let line = lines.next().expect("arecord is not there: `./hark test` installs what tests need");
         heard.push_str(&line.unwrap().to_lowercase());
     }
-    interrupt(&child);
-    let output = child.wait_with_output().unwrap();
+    child.interrupt();
+    let output = child.output();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("listening to the microphone (arecord)"), "{said}");

@@ -180,10 +180,14 @@ pub async fn count(database: &str, sql: &str) -> i64 {
     use sqlx::{Connection, Row};
     if database.starts_with("sqlite:") {
         let mut connection = sqlx::SqliteConnection::connect(database).await.unwrap();
-        sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0)
+        let counted = sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0);
+        closed(connection).await;
+        counted
     } else {
         let mut connection = sqlx::PgConnection::connect(database).await.unwrap();
-        sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0)
+        let counted = sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0);
+        closed(connection).await;
+        counted
     }
 }
 
@@ -191,8 +195,17 @@ pub async fn count(database: &str, sql: &str) -> i64 {
 pub async fn run_sql(database: &str, sql: &str) {
     use sqlx::{Connection, Executor};
     if database.starts_with("sqlite:") {
-        sqlx::SqliteConnection::connect(database).await.unwrap().execute(sql).await.unwrap();
+        let mut connection = sqlx::SqliteConnection::connect(database).await.unwrap();
+        connection.execute(sql).await.unwrap();
+        closed(connection).await;
     } else {
-        sqlx::PgConnection::connect(database).await.unwrap().execute(sql).await.unwrap();
+        let mut connection = sqlx::PgConnection::connect(database).await.unwrap();
+        connection.execute(sql).await.unwrap();
+        closed(connection).await;
     }
+}
+
+/// A connection that is only dropped ends some time later, and SQLite's last one takes files along.
+async fn closed(connection: impl sqlx::Connection) {
+    connection.close().await.unwrap();
 }
