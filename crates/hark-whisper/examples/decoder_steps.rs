@@ -3,7 +3,7 @@
 //! `cargo run --release -p hark-whisper --example decoder_steps -- [rounds] [windows] [rows] [position] [isa] [shape]`
 //!
 //! A step must read the decoder's weights and the keys and values of every window once. A shared machine's memory is
-//! quicker at some moments than at others, so every step stands between two reads of a large buffer.
+//! quicker at some moments than at others, so a large buffer is read before every step.
 #![allow(clippy::print_stdout)]
 
 mod shapes;
@@ -12,29 +12,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
-use hark_whisper::cpu::buffer::Buffer;
+use hark_whisper::cpu::times::Reading;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
-
-/// Bytes a second of a plain read by all threads.
-fn reading(compute: &Compute, data: &Buffer<f32>) -> f64 {
-    const PIECE: usize = 1 << 20;
-    let start = Instant::now();
-    compute.each(data.len() / PIECE, |piece, _| {
-        let mut lanes = [0f32; 64];
-        for line in data[piece * PIECE..(piece + 1) * PIECE].chunks_exact(64) {
-            for lane in 0..64 {
-                lanes[lane] += line[lane];
-            }
-        }
-        black_box(lanes);
-    });
-    (data.len() * 4) as f64 / start.elapsed().as_secs_f64()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -62,32 +41,24 @@ fn main() {
     (0..position).for_each(&mut step);
 
     let compute = Compute::new(threads, isa);
-    let mut data = Buffer::<f32>::zeroed(64 << 20);
-    data.fill(1.0);
+    let reading = Reading::new();
     let weights = dims.n_text_layer * 14 * dims.n_text_state * dims.n_text_state + dims.n_vocab * dims.n_text_state;
     let bytes = (weights + windows * 2 * dims.n_text_layer * dims.n_audio_ctx * dims.n_text_state) as f64;
-    let done: Vec<(f64, f64)> = (0..rounds)
-        .map(|_| {
-            let before = reading(&compute, &data);
-            let start = Instant::now();
-            step(position);
-            let seconds = start.elapsed().as_secs_f64();
-            (seconds, before.max(reading(&compute, &data)))
-        })
-        .collect();
-    let best = done.iter().map(|&(seconds, _)| seconds).fold(f64::INFINITY, f64::min);
-    let top = done.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
-    let middle = median(done.iter().map(|&(seconds, _)| seconds).collect());
-    let times = median(done.iter().map(|&(seconds, rate)| seconds * rate / bytes).collect());
+    let (mut seconds, mut read) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..rounds {
+        read = read.min(reading.read(&compute));
+        let start = Instant::now();
+        step(position);
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    let rate = reading.bytes() / read;
     println!(
-        "{} kernels, {windows} windows × {beam} rows, position {position}: {:.2} ms at best, {:.2} as a median; {:.0} MB \
-         read, at best at {:.1} GB/s; {:.2} × the time of reading them (best over best {:.2})",
+        "{} kernels, {windows} windows × {beam} rows, position {position}: {:.2} ms at best; {:.0} MB read, at best at \
+         {:.1} GB/s: {:.2} × the time of reading them",
         isa.name(),
-        best * 1e3,
-        middle * 1e3,
+        seconds * 1e3,
         bytes / 1e6,
-        top / 1e9,
-        times,
-        best * top / bytes
+        rate / 1e9,
+        seconds * rate / bytes
     );
 }

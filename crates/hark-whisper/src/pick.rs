@@ -1,7 +1,7 @@
 //! Choosing the next token from a row of scores, under the rules of decoding.
 //!
 //! Two kinds of tokens may come: text, the end of it among them, and timestamps. Everything that the rules ask of a row
-//! follows from the total and the best of each kind, and both can be gathered a [`Run`] of tokens at a time, so a row's
+//! follows from the total and the best of each kind, and both can be gathered a [`Stretch`] of tokens at a time, so a row's
 //! scores need never lie in memory all at once.
 
 use std::ops::Range;
@@ -110,7 +110,7 @@ pub fn needs_all_scores(ask: &Ask) -> bool {
 }
 
 /// Neighbouring tokens whose scores lie together.
-pub struct Run<'a> {
+pub struct Stretch<'a> {
     map: &'a TokenMap,
     tokens: Range<usize>,
     /// Those of them that never come, and those that never come first, counted from the first.
@@ -118,17 +118,17 @@ pub struct Run<'a> {
     never_first: Vec<usize>,
 }
 
-impl<'a> Run<'a> {
-    /// A run of `tokens`.
+impl<'a> Stretch<'a> {
+    /// A stretch of `tokens`.
     pub fn new(map: &'a TokenMap, tokens: Range<usize>) -> Self {
         let among = |list: &[u32]| {
             let inside = list.iter().map(|&token| token as usize).filter(|token| tokens.contains(token));
             inside.map(|token| token - tokens.start).collect()
         };
-        Run { map, never: among(&map.never), never_first: among(&map.never_first), tokens }
+        Stretch { map, never: among(&map.never), never_first: among(&map.never_first), tokens }
     }
 
-    /// Takes the scores of the run's tokens into the best of both kinds and returns what they add up to, kind by kind.
+    /// Takes the scores of the stretch's tokens into the best of both kinds and returns what they add up to, kind by kind.
     ///
     /// Scores of tokens on the lists of those that may not come are overwritten.
     pub fn look(&self, scores: &mut [f32], ask: &Ask, best: &mut [Best; 2], log_sum: LogSum) -> [Total; 2] {
@@ -150,7 +150,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Answers an ask that does not need all scores, from the totals of all runs and the best of everybody who looked.
+/// Answers an ask that does not need all scores, from the totals of all stretches and the best of everybody who looked.
 pub fn conclude<'a>(ask: &Ask, totals: &[[Total; 2]], best: impl Iterator<Item = &'a [Best; 2]> + Clone) -> Answer {
     let [text, times] = [0, 1].map(|kind| Total::all(totals.iter().map(|total| total[kind])));
     let is_time = is_time(&ask.rules, text, times);
@@ -187,7 +187,7 @@ pub fn answer(scores: &mut [f32], map: &TokenMap, ask: &Ask, log_sum: LogSum) ->
         return answer;
     }
     let mut best = Best::pair(ask.best);
-    let totals = Run::new(map, 0..scores.len()).look(scores, ask, &mut best, log_sum);
+    let totals = Stretch::new(map, 0..scores.len()).look(scores, ask, &mut best, log_sum);
     answer.best = match ask.draw {
         Some(draw) => {
             let [text, times] = allowed(map, &ask.rules).map(|tokens| tokens.start..tokens.end.min(scores.len()));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_tokens_give_the_answer_of_the_whole_row() {
+    fn stretches_of_tokens_give_the_answer_of_the_whole_row() {
         const TOKENS: usize = 3000;
         let map = TokenMap {
             end: 1400,
@@ -334,14 +334,14 @@ mod tests {
                 let ask = Ask { rules, best: count, draw: None, no_speech: false, languages: false };
                 let expected = answer(&mut scores.clone(), &map, &ask, &plain_log_sum);
                 for run in [64, 512, 700] {
-                    // Three who look, each at its runs in their order.
+                    // Three who look, each at its stretches in their order.
                     let mut best = [0, 1, 2].map(|_| Best::pair(count));
                     let totals: Vec<[Total; 2]> = (0..TOKENS.div_ceil(run))
                         .map(|index| {
                             let tokens = index * run..((index + 1) * run).min(TOKENS);
                             let mut scores = scores[tokens.clone()].to_vec();
                             let who = &mut best[index * index % 3];
-                            Run::new(&map, tokens).look(&mut scores, &ask, who, &plain_log_sum)
+                            Stretch::new(&map, tokens).look(&mut scores, &ask, who, &plain_log_sum)
                         })
                         .collect();
                     let got = conclude(&ask, &totals, best.iter());

@@ -40,9 +40,9 @@ impl FrameCache {
         }
     }
 
-    /// Rounds a layer's `heads` into this cache, from `first` on.
-    pub fn fill(&mut self, compute: &Compute, from: &KeyValues, first: usize, heads: usize) {
-        assert!((first + heads) * HEAD <= self.key_units.len(), "room for the layer");
+    /// Rounds a layer's `heads` into this cache, from `first_head` on.
+    pub fn fill(&mut self, compute: &Compute, from: &KeyValues, first_head: usize, heads: usize) {
+        assert!((first_head + heads) * HEAD <= self.key_units.len(), "room for the layer");
         let (padded, a_head) = (self.padded, self.padded * HEAD);
         // Keys lie as [panel of frames][half of the head][pair][frame][2], values as [16 elements][pair of frames][element][2].
         let key_element = |index: usize| index / 512 % 2 * 32 + index / 32 % 16 * 2 + index % 2;
@@ -51,7 +51,7 @@ impl FrameCache {
         let (key_units, value_units) = (self.key_units.shared(), self.value_units.shared());
         compute.each(heads * 2, |piece, _| {
             let (head, is_value) = (piece / 2, piece % 2 == 1);
-            let to = first + head;
+            let to = first_head + head;
             // SAFETY: a head's keys, and its values, belong to one piece.
             unsafe {
                 if is_value {
@@ -65,16 +65,16 @@ impl FrameCache {
         });
     }
 
-    /// Rounds `rows` of `from`, whole blocks, with the units that the cache has: what is larger than any number it was
+    /// Rounds `rows` of a layer, whole blocks, as [`FrameCache::fill`] does but with the units that the cache has: what is larger than any number it was
     /// filled with becomes the largest.
-    pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>, first: usize, heads: usize) {
-        assert!((first + heads) * HEAD <= self.key_units.len(), "room for the layer");
+    pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>, first_head: usize, heads: usize) {
+        assert!((first_head + heads) * HEAD <= self.key_units.len(), "room for the layer");
         let (padded, a_head) = (self.padded, self.padded * HEAD);
         let rows = rows.start..rows.end.next_multiple_of(2 * PANEL).min(padded);
         let numbers = self.numbers.shared();
         let (key_units, value_units) = (&self.key_units, &self.value_units);
         compute.each(heads, |head, _| {
-            let to = first + head;
+            let to = first_head + head;
             let (key_units, value_units) = (&key_units[to * HEAD..][..HEAD], &value_units[to * HEAD..][..HEAD]);
             let (keys, values) = (to * 2 * a_head, (to * 2 + 1) * a_head);
             let inverse = |unit: f32| if unit > 0.0 { 1.0 / unit } else { 0.0 };

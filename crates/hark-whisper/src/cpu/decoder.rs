@@ -296,7 +296,7 @@ impl Decoder {
         apply_in_runs(compute, rows, &self.embedding, &|mut run| {
             let (index, member) = (run.columns.start / RUN, run.member);
             let known = run.columns.start..run.columns.end.min(vocabulary);
-            let look = pick::Run::new(tokens, known.clone());
+            let stretch = pick::Stretch::new(tokens, known.clone());
             for row in run.rows.clone() {
                 let here = &mut run.row(row)[..known.len()];
                 // SAFETY: these columns of a row, their total, and a member's best of a row belong to this piece alone.
@@ -306,7 +306,7 @@ impl Decoder {
                         std::ptr::copy_nonoverlapping(here.as_ptr(), to, here.len());
                     } else {
                         let best = &mut *best_out.at(member * asks.len() + row);
-                        *totals_out.at(row * runs + index) = look.look(here, asks[row], best, &log_sum);
+                        *totals_out.at(row * runs + index) = stretch.look(here, asks[row], best, &log_sum);
                     }
                 }
             }

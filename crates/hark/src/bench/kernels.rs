@@ -16,6 +16,7 @@ use hark_whisper::cpu::buffer::Buffer;
 use hark_whisper::cpu::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
 use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH, TILE};
 use hark_whisper::cpu::linear::{Linear, Rows, apply};
+use hark_whisper::cpu::times::Reading;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::weights::Checkpoint;
 
@@ -82,7 +83,12 @@ pub(super) fn run(args: &KernelsArgs) -> Result<(), BenchError> {
     let compute = Compute::new(threads, isa);
     let reading = Reading::new();
     let flops = peak_products(&compute, args.weights, args.rounds);
-    let bytes = (reading.bytes(), best(args.rounds.min(20), || reading.read(&compute)));
+    let bytes = (
+        reading.bytes(),
+        best(args.rounds.min(20), || {
+            reading.read(&compute);
+        }),
+    );
     let mut figures = vec![
         figure("peak: products in the first-level cache", flops.1, flops.0, flops.0 / flops.1, "GFLOP/s"),
         figure("peak: reading 256 MB", bytes.1, bytes.0, bytes.0 / bytes.1, "GB/s"),
@@ -198,34 +204,6 @@ fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f6
     ((2 * BLOCK * BLOCK * depth * REPEATS * compute.team.members()) as f64, seconds)
 }
 
-/// A buffer that is larger than the caches, read from one end to the other by all threads.
-struct Reading(Buffer<f32>);
-
-impl Reading {
-    fn new() -> Self {
-        let mut data = Buffer::zeroed(64 << 20);
-        data.fill(1.0);
-        Reading(data)
-    }
-
-    fn bytes(&self) -> f64 {
-        (self.0.len() * 4) as f64
-    }
-
-    fn read(&self, compute: &Compute) {
-        const PIECE: usize = 1 << 20;
-        compute.each(self.0.len() / PIECE, |piece, _| {
-            let mut lanes = [0f32; 64];
-            for line in self.0[piece * PIECE..(piece + 1) * PIECE].chunks_exact(64) {
-                for lane in 0..64 {
-                    lanes[lane] += line[lane];
-                }
-            }
-            black_box(lanes);
-        });
-    }
-}
-
 /// Seconds of one linear layer of that shape, and the bytes of its weights.
 fn linear(compute: &Compute, rows: usize, inputs: usize, outputs: usize, args: &KernelsArgs) -> (f64, f64) {
     let weights: Vec<f32> = (0..outputs * inputs).map(|index| (index % 251) as f32 / 251.0 - 0.5).collect();
@@ -287,7 +265,7 @@ fn whole_network(
             let entries: Vec<Entry> = (0..windows)
                 .flat_map(|slot| (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, ask }))
                 .collect();
-            read = read.min(best(1, || reading.read(compute)));
+            read = read.min(reading.read(compute));
             seconds = seconds.min(best(1, || drop(black_box(backend.step(&entries)))));
         }
         let bytes = reading.bytes() / read;

@@ -11,7 +11,7 @@ impl Running {
         Running(Some(command.spawn().expect("the program starts")))
     }
 
-    /// Ctrl-C.
+    /// What Ctrl-C sends. A small system has no `kill` program.
     pub fn interrupt(&self) {
         // SAFETY: a signal to a child of ours that has not been waited for.
         assert_eq!(unsafe { libc::kill(self.id() as libc::pid_t, libc::SIGINT) }, 0);
