@@ -68,6 +68,8 @@ pub enum ErrorKind {
     ModelMissing,
     /// More waits than the queue takes.
     QueueFull,
+    /// Storage, the database or the engine is away for the moment.
+    Unavailable,
     /// The server is going down.
     ShuttingDown,
     /// The wait ended before the work did.
@@ -92,7 +94,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 26] = [
+pub const ERRORS: [ErrorEntry; 27] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -117,6 +119,7 @@ pub const ERRORS: [ErrorEntry; 26] = [
     entry(ErrorKind::Internal, 500, false, "something went wrong on the server: its log names this request's id"),
     entry(ErrorKind::ModelMissing, 503, false, "the model that this needs is not installed on this server"),
     entry(ErrorKind::QueueFull, 503, false, "too much work is waiting: try again later"),
+    entry(ErrorKind::Unavailable, 503, false, "the service can't do this at the moment: try again later"),
     entry(ErrorKind::ShuttingDown, 503, false, "the server is going down: try again in a moment"),
     entry(ErrorKind::Timeout, 504, false, "the transcription takes longer than this request may wait"),
 ];

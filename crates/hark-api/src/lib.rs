@@ -1,15 +1,17 @@
 //! Wire types of the Hark service: what crosses a socket or leaves the command line as JSON.
 //!
-//! In: nothing. Out: plain types with `serde` and their OpenAPI schemas, and the table of everything that can go wrong
-//! ([`ERRORS`]). None of its business: how a value is made, stored or sent.
+//! In: nothing. Out: plain types with `serde` and their OpenAPI schemas, the table of everything that can go wrong
+//! ([`ERRORS`]), and the two words that queue, engine and answers share ([`FaultKind`], [`Lane`]). None of its business: how a value is made, stored or sent.
 
 mod account;
 mod datetime;
 mod error;
+mod fault;
 mod forms;
 mod health;
 mod integer;
 mod keys;
+mod lane;
 mod object;
 mod openai;
 mod reference;
@@ -26,9 +28,11 @@ pub use account::{
 };
 pub use datetime::DateTime;
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
+pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use health::{GpuHealth, Health};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
+pub use lane::Lane;
 pub use openai::{
     OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,
     OpenAiEvent, OpenAiFormat, OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription,

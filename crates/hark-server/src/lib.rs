@@ -33,7 +33,9 @@ mod webhooks;
 
 pub use app::Role;
 pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Seconds};
-pub use engine::{Engine, EngineError, InstantEngine, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work};
+pub use engine::{
+    Dependency, Engine, EngineError, InstantEngine, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work,
+};
 pub use error::ServerError;
 pub use first_start::{FirstKey, first_start};
 pub use live::StreamLimits;

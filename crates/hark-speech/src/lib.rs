@@ -18,7 +18,8 @@ mod voices;
 pub mod windows;
 
 pub use error::SpeechError;
-pub use scheduler::{Lane, Reply, Scheduler, WindowRequest};
+pub use hark_api::Lane;
+pub use scheduler::{Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
 pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};
 pub use voiceprint::Voiceprint;

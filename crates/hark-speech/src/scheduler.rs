@@ -10,20 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+use hark_api::Lane;
 use hark_whisper::backend::{Again, Backend};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome, Spent};
-
-/// How soon somebody wants the words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Lane {
-    /// Whenever there is room: long files.
-    #[default]
-    Bulk,
-    /// Somebody waits for the answer: short clips.
-    Interactive,
-    /// Somebody is speaking.
-    Live,
-}
 
 /// One window to decode.
 pub struct WindowRequest {

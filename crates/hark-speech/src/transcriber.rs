@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-use hark_api::TranscriptionResult;
+use hark_api::{Lane, TranscriptionResult};
 use hark_media::{AudioStream, SAMPLE_RATE, Source};
 use hark_whisper::backend::TokenMap;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
@@ -17,7 +17,7 @@ use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::scheduler::{Lane, Reply, Scheduler, WindowRequest};
+use crate::scheduler::{Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::vad::{SileroVad, VadStream};
@@ -329,8 +329,6 @@ const MOST_OUTSTANDING: usize = MOST_SLOTS + 6;
 const SURE: f32 = 0.7;
 /// …or else by this many windows together.
 const VOTERS: usize = 5;
-/// Recordings up to this length count as clips that somebody waits for.
-const CLIP_SECONDS: f64 = 60.0;
 
 /// A window that the engine has.
 struct Outstanding {
@@ -510,8 +508,7 @@ impl<'a> Recording<'a> {
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
         let lead = window.lead(self.request.windows.speech_pad);
         let (mel, frames) = self.transcriber.spectrogram(lead, &window.samples);
-        let clip = self.at_end && self.seconds_read <= CLIP_SECONDS;
-        let lane = self.request.lane.unwrap_or(if clip { Lane::Interactive } else { Lane::Bulk });
+        let lane = self.request.lane.unwrap_or(Lane::of_recording(self.seconds_read, self.at_end));
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hark_api::FaultKind;
+
 /// Why the store did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -99,6 +101,23 @@ impl fmt::Display for Limit {
 impl Error {
     pub(crate) fn io(doing: &str, error: std::io::Error) -> Error {
         Error::Blob(format!("{doing}: {error}"))
+    }
+
+    /// Whose fault it is when a job meets this error.
+    pub fn fault(&self) -> FaultKind {
+        match self {
+            Error::Blob(_) | Error::Database(_) | Error::Sealed(_) | Error::Setup(_) | Error::Newer { .. } => {
+                FaultKind::Unavailable
+            }
+            Error::LeaseLost => FaultKind::Cancelled,
+            Error::NotFound(_)
+            | Error::NotEnoughCredits { .. }
+            | Error::Limit { .. }
+            | Error::QueueFull { .. }
+            | Error::Conflict(_)
+            | Error::KeyReused
+            | Error::Damaged(_) => FaultKind::Internal,
+        }
     }
 
     /// Whether a unique index refused the write.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hark_api::TranscriptionResult;
+use hark_api::{Lane, TranscriptionResult};
 
 use crate::anonymous::{self, AnonymousLimit};
 use crate::clock::day_of;
@@ -10,7 +10,7 @@ use crate::db::{Tx, args};
 use crate::error::{Error, Limit, Result};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
 use crate::ledger::{self, Settled, job_reference};
-use crate::queue::{Lane, request_place};
+use crate::queue::{lane_number, request_place};
 use crate::seal::Sealer;
 use crate::transcript::title_place;
 use crate::webhook::{self, WebhookTarget};
@@ -149,7 +149,7 @@ impl Store {
                     transcript,
                     account,
                     &owner,
-                    new.lane.number(),
+                    lane_number(new.lane),
                     &request,
                     new.seconds,
                     new.minutes,

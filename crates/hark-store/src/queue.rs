@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hark_api::TranscriptionResult;
+use hark_api::{Lane, TranscriptionResult};
 
 use crate::clock::{Micros, micros};
 use crate::columns::{self, Place};
@@ -31,28 +31,20 @@ const EXPIRY_STEP: Micros = 1_000_000;
 /// Why a job failed whose workers all died. The server tells by its beginning that the fault is ours, not the recording's.
 const WORKERS_DIED: &str = "the recording could not be transcribed: every attempt ended unexpectedly; nothing was charged, please try again or send us the file";
 
-/// Which queue a job waits in; a lower one goes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
-    /// Somebody is speaking.
-    Live,
-    /// Somebody waits for the answer.
-    Interactive,
-    /// Somebody comes back for it.
-    Bulk,
+/// The number of a lane in the database, where a lower one goes first.
+pub(crate) fn lane_number(lane: Lane) -> i64 {
+    match lane {
+        Lane::Live => 0,
+        Lane::Interactive => 1,
+        Lane::Bulk => 2,
+    }
 }
 
-impl Lane {
-    pub(crate) fn number(self) -> i64 {
-        self as i64
-    }
-
-    fn from_number(number: i64) -> Lane {
-        match number {
-            0 => Lane::Live,
-            1 => Lane::Interactive,
-            _ => Lane::Bulk,
-        }
+fn lane_of_number(number: i64) -> Lane {
+    match number {
+        0 => Lane::Live,
+        1 => Lane::Interactive,
+        _ => Lane::Bulk,
     }
 }
 
@@ -119,7 +111,7 @@ impl Store {
             turn = lane_by_age("$5")
         );
         let until = now.saturating_add(micros(lease));
-        let row = tx.optional(&sql, args![worker, &token, until, last.number(), patient_since(now)]).await?;
+        let row = tx.optional(&sql, args![worker, &token, until, lane_number(last), patient_since(now)]).await?;
         let Some(row) = row else { return Ok(None) };
         let transcript = TranscriptId(row.get("transcript_id")?);
         tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![transcript]).await?;
@@ -133,7 +125,7 @@ impl Store {
             lease: Lease { job: JobId(row.get("id")?), transcript, account, token },
             account,
             owner: Owner::parse(&owner).ok_or_else(|| Error::Damaged(format!("{owner:?} is no owner")))?,
-            lane: Lane::from_number(row.get("lane")?),
+            lane: lane_of_number(row.get("lane")?),
             request,
             seconds: row.get("seconds")?,
             blob: blob.ok_or_else(|| Error::Damaged("a job has no recording".into()))?,
@@ -351,7 +343,7 @@ fn patient_since(now: Micros) -> Micros {
 
 /// The lane that a job `j` is claimed by; `since` stands for [`patient_since`].
 fn lane_by_age(since: &str) -> String {
-    let (bulk, interactive) = (Lane::Bulk.number(), Lane::Interactive.number());
+    let (bulk, interactive) = (lane_number(Lane::Bulk), lane_number(Lane::Interactive));
     format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {since} THEN {interactive} ELSE j.lane END")
 }
 

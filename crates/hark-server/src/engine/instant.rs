@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_speech::{CancelToken, EMBEDDING_WIDTH, Voiceprint};
+use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
 
 use super::{Engine, EngineError, Transcribed, Work};
 
@@ -39,8 +39,8 @@ impl Engine for InstantEngine {
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
-        let stream = hark_media::AudioStream::open(source, &hark_media::Options::default())
-            .map_err(|error| EngineError::Unusable(error.to_string()))?;
+        let stream =
+            hark_media::AudioStream::open(source, &hark_media::Options::default()).map_err(SpeechError::from)?;
         let duration = stream.info().duration.unwrap_or(0.0);
         let begun = std::time::Instant::now();
         while begun.elapsed() < self.takes {
@@ -64,8 +64,7 @@ impl Engine for InstantEngine {
     }
 
     fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
-        hark_media::AudioStream::open(source, &hark_media::Options::default())
-            .map_err(|error| EngineError::Unusable(error.to_string()))?;
+        hark_media::AudioStream::open(source, &hark_media::Options::default()).map_err(SpeechError::from)?;
         Voiceprint::new(&[1.0; EMBEDDING_WIDTH]).ok_or_else(|| EngineError::Failed("no print".into()))
     }
 

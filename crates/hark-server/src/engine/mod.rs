@@ -7,7 +7,7 @@ mod speech;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use hark_api::{ApiError, ErrorKind, TranscriptionResult};
+use hark_api::{ApiError, ErrorKind, FaultKind, TranscriptionResult};
 use hark_media::Source;
 use hark_speech::live::LiveSession;
 use hark_speech::{CancelToken, SpeechError, Voiceprint};
@@ -162,17 +162,72 @@ pub enum EngineError {
     /// Somebody called it off.
     #[error("cancelled")]
     Cancelled,
-    /// Our fault; another try may succeed.
+    /// Our fault; the attempt counts, and another one may succeed.
     #[error("{0}")]
     Failed(String),
+    /// Something that the work depends on is away: another try succeeds once it is back, and the attempt does not count.
+    #[error("{reason}")]
+    Unavailable {
+        /// What is away.
+        dependency: Dependency,
+        /// Why, for the log.
+        reason: String,
+    },
+}
+
+/// What the work on a recording depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dependency {
+    /// The recording can't be read where it is kept.
+    Recordings,
+    /// The model can't be loaded, or what it computes on is lost or out of memory.
+    Engine,
+    /// The program that reads the format is not installed.
+    Decoder,
+}
+
+impl Dependency {
+    /// The name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dependency::Recordings => "recordings",
+            Dependency::Engine => "engine",
+            Dependency::Decoder => "decoder",
+        }
+    }
+}
+
+impl EngineError {
+    /// Something that the work depends on is away.
+    pub fn unavailable(dependency: Dependency, reason: impl std::fmt::Display) -> Self {
+        EngineError::Unavailable { dependency, reason: reason.to_string() }
+    }
+
+    /// Whose fault it is when a job ends with this error.
+    pub fn fault(&self) -> FaultKind {
+        match self {
+            EngineError::Unusable(_) => FaultKind::Input,
+            EngineError::Cancelled => FaultKind::Cancelled,
+            EngineError::Failed(_) => FaultKind::Internal,
+            // A worker that lacks a model does not speak for the others.
+            EngineError::UnknownModel(_)
+            | EngineError::ModelMissing(_)
+            | EngineError::NotLive
+            | EngineError::NoVoices
+            | EngineError::Unavailable { .. } => FaultKind::Unavailable,
+        }
+    }
 }
 
 impl From<SpeechError> for EngineError {
     fn from(error: SpeechError) -> Self {
         match error {
             SpeechError::Cancelled => EngineError::Cancelled,
-            SpeechError::Media(hark_media::MediaError::Io(_) | hark_media::MediaError::FfmpegMissing { .. }) => {
-                EngineError::Failed(error.to_string())
+            SpeechError::Media(hark_media::MediaError::Io(_)) => {
+                EngineError::unavailable(Dependency::Recordings, error)
+            }
+            SpeechError::Media(hark_media::MediaError::FfmpegMissing { .. }) => {
+                EngineError::unavailable(Dependency::Decoder, error)
             }
             SpeechError::Media(_)
             | SpeechError::Language(_)
@@ -181,11 +236,11 @@ impl From<SpeechError> for EngineError {
             | SpeechError::TooLittleSpeech { .. }
             | SpeechError::SeveralVoices { .. }
             | SpeechError::ClipTooLong { .. } => EngineError::Unusable(error.to_string()),
-            SpeechError::Model { .. }
-            | SpeechError::Vad(_)
-            | SpeechError::Speakers(_)
-            | SpeechError::NoVoices
-            | SpeechError::EngineStopped => EngineError::Failed(error.to_string()),
+            SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::Speakers(_) | SpeechError::NoVoices => {
+                EngineError::unavailable(Dependency::Engine, error)
+            }
+            // The recording may be what stopped it, so the attempt counts.
+            SpeechError::EngineStopped => EngineError::Failed(error.to_string()),
         }
     }
 }
@@ -196,6 +251,10 @@ impl From<EngineError> for ApiError {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
             EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
+            EngineError::Unavailable { .. } => {
+                tracing::error!(%error, "engine.unavailable");
+                return ErrorKind::Unavailable.into();
+            }
             EngineError::Cancelled | EngineError::Failed(_) => {
                 tracing::error!(%error, "the engine failed");
                 return ErrorKind::Internal.into();

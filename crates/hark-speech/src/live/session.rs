@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use hark_api::{Segment, TranscriptionResult, Word};
+use hark_api::{Lane, Segment, TranscriptionResult, Word};
 use hark_media::SAMPLE_RATE;
 use hark_speakers::Diarization;
 use hark_whisper::backend::Again;
@@ -17,7 +17,7 @@ use super::endpoint::Endpointer;
 use super::speakers::{Answer, LiveSpeakers, relabel};
 use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
 use crate::SpeechError;
-use crate::scheduler::{Lane, Reply, WindowRequest};
+use crate::scheduler::{Reply, WindowRequest};
 use crate::segments::{ends_sentence, round, straighten};
 use crate::speakers::{assign, label, speakers_of};
 use crate::transcriber::Transcriber;

@@ -59,7 +59,9 @@ impl Model {
             Lane::Bulk if job.queued_at <= old => Lane::Interactive,
             lane => lane,
         };
-        waiting.min_by_key(|(id, job)| (lane(job), running(job.account), job.queued_at, **id)).map(|(id, _)| *id)
+        waiting
+            .min_by_key(|(id, job)| (std::cmp::Reverse(lane(job)), running(job.account), job.queued_at, **id))
+            .map(|(id, _)| *id)
     }
 
     fn release(&mut self, job: JobId) -> ModelJob {

@@ -47,6 +47,7 @@ fn is_worth_another_try(kind: ErrorKind) -> bool {
             | ErrorKind::RateLimited
             | ErrorKind::TooManyAtOnce
             | ErrorKind::QueueFull
+            | ErrorKind::Unavailable
             | ErrorKind::ShuttingDown
     )
 }
@@ -89,7 +90,7 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         }
         ErrorKind::Internal => ("server_error", "server_error"),
         ErrorKind::ModelMissing => ("server_error", "model_not_installed"),
-        ErrorKind::QueueFull | ErrorKind::ShuttingDown => ("server_error", "overloaded"),
+        ErrorKind::QueueFull | ErrorKind::Unavailable | ErrorKind::ShuttingDown => ("server_error", "overloaded"),
         ErrorKind::Timeout => ("server_error", "timeout"),
     }
 }

@@ -31,9 +31,6 @@ pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcri
 /// The checkpoint that really ran.
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-model");
 
-/// Somebody who waits for a recording up to this length goes before those who come back later.
-const SHORT: f64 = 600.0;
-
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TranscribeQuery {
@@ -203,7 +200,7 @@ async fn job<Layout>(
         seconds,
         minutes,
         hold: if caller.identity().is_some() { minutes } else { 0 },
-        lane: if wait && seconds <= SHORT { Lane::Interactive } else { Lane::Bulk },
+        lane: Lane::of_recording(seconds, wait),
         key: caller.identity().map(|identity| identity.key()),
         max_live: Some(caller.plan().concurrency()),
         max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
