@@ -4,14 +4,12 @@
 //! ([`ERRORS`]), and the two words that queue, engine and answers share ([`FaultKind`], [`Lane`]). None of its business: how a value is made, stored or sent.
 
 mod account;
-mod datetime;
 mod error;
 mod fault;
 mod forms;
 mod health;
 mod integer;
 mod keys;
-mod lane;
 mod object;
 mod openai;
 mod reference;
@@ -26,13 +24,12 @@ pub use account::{
     Account, AccountCredits, AccountUpdate, AccountUpdated, AnonymousCredits, CloudInstance, CloudInstances, Credits,
     DailyUsage, EmailPreferences, EmailPreferencesUpdate, Usage, UsageSummary,
 };
-pub use datetime::DateTime;
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
+pub use hark_transcript::{DateTime, Lane, Segment, TranscriptionResult, Word};
 pub use health::{GpuHealth, Health};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
-pub use lane::Lane;
 pub use openai::{
     OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,
     OpenAiEvent, OpenAiFormat, OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription,
@@ -46,7 +43,7 @@ pub use text::{
     GenerateRequest, GenerationType, SummarizeRequest, SummarizeTranscriptRequest, SummaryStyle,
     TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateRequest, Translation,
 };
-pub use transcription::{Accepted, Segment, TranscriptionResult, Word};
+pub use transcription::Accepted;
 pub use transcripts::{
     Done, SegmentChange, SharedTranscript, TranscriptChange, TranscriptDetail, TranscriptPage, TranscriptState,
     TranscriptStatus, TranscriptSummary,

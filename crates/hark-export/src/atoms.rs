@@ -1,6 +1,6 @@
 //! A transcript as atoms: the smallest pieces of text that layout never splits, each with its time.
 
-use hark_api::{Segment, TranscriptionResult};
+use hark_transcript::{Segment, TranscriptionResult};
 
 use crate::script::{self, Ending};
 
@@ -154,7 +154,7 @@ pub(crate) fn line_text(atoms: &[Atom]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::Word;
+    use hark_transcript::Word;
 
     fn word(word: &str, start: f64, end: f64) -> Word {
         Word { word: word.into(), start, end, confidence: 1.0 }

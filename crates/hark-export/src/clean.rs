@@ -1,6 +1,6 @@
 //! What tables and documents are made from: names instead of labels, and text without what no reader should meet.
 
-use hark_api::{Segment, TranscriptionResult, Word};
+use hark_transcript::{Segment, TranscriptionResult, Word};
 
 use crate::Metadata;
 

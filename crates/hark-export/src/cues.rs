@@ -4,7 +4,7 @@
 //! from the first atom to the last wins. A cue may reach over as many atoms as its lines and its seconds hold, so the
 //! cost of a turn is (atoms × atoms in a full cue), a second of work for days of speech.
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 
 use crate::SubtitleRules;
 use crate::atoms::{Atom, Turn, line_width, turns};

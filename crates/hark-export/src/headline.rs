@@ -1,6 +1,6 @@
 //! What stands at the head of a document: its title and one line about the recording.
 
-use hark_api::{DateTime, TranscriptionResult};
+use hark_transcript::{DateTime, TranscriptionResult};
 
 use crate::Metadata;
 use crate::clean::clean;

@@ -1,6 +1,6 @@
 //! A transcript as a file that people and players read: plain text, SubRip, WebVTT, JSON, CSV, a Word document or a PDF.
 //!
-//! In: a [`hark_api::TranscriptionResult`], what is known about it ([`Metadata`]), and for PDF the machine's fonts
+//! In: a [`hark_transcript::TranscriptionResult`], what is known about it ([`Metadata`]), and for PDF the machine's fonts
 //! ([`Fonts`]). Out: the content of the whole file, the same for the same input. None of its business: where the
 //! transcript comes from, where the file goes, and which formats a caller is allowed to ask for.
 
@@ -21,7 +21,7 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use hark_api::{DateTime, TranscriptionResult};
+use hark_transcript::{DateTime, TranscriptionResult};
 
 pub use format::Format;
 pub use pdf::{Fonts, MissingCharacter};

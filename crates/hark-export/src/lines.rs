@@ -87,7 +87,7 @@ fn break_cost(atom: &Atom) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::{Segment, TranscriptionResult};
+    use hark_transcript::{Segment, TranscriptionResult};
 
     fn broken(text: &str, max_line_width: usize) -> Vec<String> {
         let segment = Segment { end: 5.0, text: text.into(), ..Default::default() };

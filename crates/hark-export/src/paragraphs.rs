@@ -1,6 +1,6 @@
 //! Paragraphs: what a reader takes in as one piece, the same in plain text, Word documents and pages.
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 
 use crate::atoms::{Atom, line_text, turns};
 use crate::script::Ending;
@@ -67,7 +67,7 @@ fn split(atoms: &[Atom]) -> Vec<&[Atom]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::Segment;
+    use hark_transcript::Segment;
 
     #[test]
     fn speech_without_sentence_marks_is_cut_after_a_word() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 
 use crate::SubtitleRules;
 use crate::cues::{SpeakerStyle, cues};

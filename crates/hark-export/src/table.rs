@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 
 /// RFC 4180 with a byte order mark: without it Excel reads UTF-8 as the machine's old code page and ruins every
 /// accent. LibreOffice, Numbers, R and pandas drop the mark by themselves; programs that don't should read JSON.
@@ -40,7 +40,7 @@ fn begins_formula(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::Segment;
+    use hark_transcript::Segment;
 
     fn table(segments: Vec<Segment>) -> String {
         csv(&TranscriptionResult { segments, ..Default::default() })

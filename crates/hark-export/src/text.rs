@@ -1,6 +1,6 @@
 //! Plain text: a paragraph for each turn, cut where the speaker paused long or the paragraph grew long.
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 
 use crate::paragraphs::paragraphs;
 
@@ -18,7 +18,7 @@ pub(crate) fn render(transcript: &TranscriptionResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::Segment;
+    use hark_transcript::Segment;
 
     fn segment(start: f64, end: f64, text: &str, speaker: Option<&str>) -> Segment {
         Segment { start, end, text: text.into(), speaker: speaker.map(Into::into), ..Default::default() }

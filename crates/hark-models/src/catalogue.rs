@@ -10,6 +10,12 @@ use crate::error::Error;
 
 const BUILTIN: &str = include_str!("catalogue.toml");
 
+/// The model that finds speech; every transcription needs it.
+pub const VAD_MODEL: &str = "silero-vad";
+
+/// The models that tell voices apart: where one ends and another begins, and whose it is.
+pub const SPEAKER_MODELS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
+
 /// The models Hark knows, the user's own included.
 #[derive(Debug, Clone)]
 pub struct Catalogue {

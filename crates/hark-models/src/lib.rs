@@ -22,7 +22,9 @@ mod source;
 mod store;
 
 pub use aliases::{Aliases, OPENAI_NAMES, Resolved};
-pub use catalogue::{Archive, Catalogue, FileSpec, Kind, Model, Origin, Part, Source, SourceKind};
+pub use catalogue::{
+    Archive, Catalogue, FileSpec, Kind, Model, Origin, Part, SPEAKER_MODELS, Source, SourceKind, VAD_MODEL,
+};
 pub use error::{Attempt, Error, PullError};
 pub use layout::format_of;
 pub use manifest::{MANIFEST_NAME, Manifest, ManifestFile};

@@ -11,6 +11,7 @@ mod document;
 mod engine;
 mod error;
 mod extract;
+mod file_limit;
 mod first_start;
 mod idempotent;
 mod jobs;
@@ -33,10 +34,11 @@ mod webhooks;
 
 pub use app::Role;
 pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Seconds};
-pub use engine::{
-    Dependency, Engine, EngineError, InstantEngine, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work,
-};
+#[cfg(feature = "instant-engine")]
+pub use engine::InstantEngine;
+pub use engine::{Dependency, Engine, EngineError, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work};
 pub use error::ServerError;
+pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};
 pub use live::StreamLimits;
 pub use mail::{MailConfig, MailSecurity};

@@ -18,7 +18,7 @@ mod voices;
 pub mod windows;
 
 pub use error::SpeechError;
-pub use hark_api::Lane;
+pub use hark_transcript::Lane;
 pub use scheduler::{Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
 pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};

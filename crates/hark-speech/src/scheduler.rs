@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use hark_api::Lane;
+use hark_transcript::Lane;
 use hark_whisper::backend::{Again, Backend};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome, Spent};
 

@@ -1,6 +1,6 @@
 //! Putting a window's words on the recording's clock, and joining them to sentences.
 
-use hark_api::{Segment, Word};
+use hark_transcript::{Segment, Word};
 use hark_whisper::decode::Decoded;
 
 /// A pause from which a sentence is cut even without a full stop.

@@ -1,7 +1,7 @@
 //! Which words are whose: words of a transcript and turns of voices on one clock.
 
-use hark_api::{Segment, Word};
 use hark_speakers::{Diarization, Turn};
+use hark_transcript::{Segment, Word};
 
 use crate::segments::ends_sentence;
 

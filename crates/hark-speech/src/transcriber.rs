@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-use hark_api::{Lane, TranscriptionResult};
 use hark_media::{AudioStream, SAMPLE_RATE, Source};
+use hark_transcript::{Lane, TranscriptionResult};
 use hark_whisper::backend::TokenMap;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Spent, Task};

@@ -196,7 +196,7 @@ fn a_session_that_begins_with_speech_hears_it_at_its_true_time() {
     };
     let (late, at_once) = (heard(first), heard(&first[silent..]));
     assert!(missing(FIRST, &at_once.text) <= 2, "{}", at_once.text);
-    let ends = |result: &hark_api::TranscriptionResult| -> Vec<f64> {
+    let ends = |result: &hark_transcript::TranscriptionResult| -> Vec<f64> {
         result.segments.iter().flat_map(|segment| &segment.words).map(|word| word.end).collect()
     };
     let (late, at_once) = (ends(&late), ends(&at_once));

@@ -9,7 +9,7 @@ mod parts;
 use std::fmt::Write as _;
 use std::io::{Cursor, Write as _};
 
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
@@ -153,7 +153,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::clean::cleaned;
-    use hark_api::Segment;
+    use hark_transcript::Segment;
 
     fn body(text: &str, language: &str) -> String {
         let segments = vec![Segment { end: 1.0, text: text.into(), speaker: Some("Ann".into()), ..Default::default() }];

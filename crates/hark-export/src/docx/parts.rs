@@ -1,6 +1,6 @@
 //! The parts of a document that are the same in every one, or nearly so.
 
-use hark_api::DateTime;
+use hark_transcript::DateTime;
 
 use super::{escape, language};
 

@@ -1,6 +1,6 @@
 //! The file around the pages: catalogue, page tree, outline, structure and information.
 
-use hark_api::DateTime;
+use hark_transcript::DateTime;
 use pdf_writer::types::{Direction, PageMode, StructRole};
 use pdf_writer::writers::StructTreeRoot;
 use pdf_writer::{Chunk, Date, Filter, Finish, Name, Pdf, Rect, Ref, TextStr};

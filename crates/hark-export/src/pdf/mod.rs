@@ -18,7 +18,7 @@ use std::io::Write;
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use hark_api::TranscriptionResult;
+use hark_transcript::TranscriptionResult;
 use pdf_writer::Settings;
 use pdf_writer::types::StructRole;
 

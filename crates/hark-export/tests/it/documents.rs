@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::support::{Dice, LATIN, MIXED, letters, random_transcript};
-use hark_api::{DateTime, Segment, TranscriptionResult};
 use hark_export::{ExportError, Fonts, Format, Metadata, Options, export};
+use hark_transcript::{DateTime, Segment, TranscriptionResult};
 
 /// A language, a title, and who says what.
 type Conversation = (&'static str, &'static str, &'static [(&'static str, &'static str)]);

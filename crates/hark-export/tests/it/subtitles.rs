@@ -1,8 +1,8 @@
 //! What a player and a viewer may rely on, whatever the transcript looks like.
 
 use crate::support::{Dice, LATIN, MIXED, letters, random_transcript};
-use hark_api::{Segment, TranscriptionResult, Word};
 use hark_export::{Format, Options, SubtitleRules, render};
+use hark_transcript::{Segment, TranscriptionResult, Word};
 use unicode_width::UnicodeWidthStr;
 
 /// A cue as a player reads it back.

@@ -1,6 +1,6 @@
 //! What the tests of several formats share: transcripts by chance.
 
-use hark_api::{Segment, TranscriptionResult, Word};
+use hark_transcript::{Segment, TranscriptionResult, Word};
 
 /// A small deterministic generator: the same transcripts on every machine.
 pub struct Dice(pub u64);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Dice, LATIN, MIXED, random_transcript};
-use hark_api::{Segment, TranscriptionResult};
 use hark_export::{Fonts, Format, Metadata, Options, export, render};
+use hark_transcript::{Segment, TranscriptionResult};
 
 /// Reads RFC 4180 strictly: rows end with CR LF, quotes only around whole fields, and doubled inside them.
 fn parse_csv(csv: &str) -> Vec<Vec<String>> {

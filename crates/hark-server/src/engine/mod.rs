@@ -1,5 +1,6 @@
 //! What turns recordings into words, as the service sees it.
 
+#[cfg(feature = "instant-engine")]
 mod instant;
 mod loaded;
 mod speech;
@@ -13,6 +14,7 @@ use hark_speech::live::LiveSession;
 use hark_speech::{CancelToken, SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "instant-engine")]
 pub use instant::InstantEngine;
 pub use speech::{SpeechEngine, SpeechOptions};
 

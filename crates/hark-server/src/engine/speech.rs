@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
-use hark_models::{Aliases, Catalogue, Kind, ModelStore};
+use hark_models::{Aliases, Catalogue, Kind, ModelStore, SPEAKER_MODELS, VAD_MODEL};
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::{CancelToken, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
 
@@ -22,10 +22,6 @@ const PUBLIC: [(&str, &str, bool); 5] = [
     ("small", "whisper-small", false),
     ("svc-ai-enhanced", "whisper-large-v3", true),
 ];
-/// The model that finds speech.
-const VOICE_ACTIVITY: &str = "silero-vad";
-/// The models that tell voices apart: where one ends and another begins, and whose it is.
-const SPEAKERS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
 
 /// What the engine is made of.
 #[derive(Debug, Clone)]
@@ -80,14 +76,16 @@ impl SpeechEngine {
     fn voices(&self) -> Result<Option<Voices>, EngineError> {
         let mut voices = self.voices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if voices.is_none() {
-            let [Ok(segmentation), Ok(embedding)] = SPEAKERS.map(|name| self.folder(name)) else { return Ok(None) };
+            let [Ok(segmentation), Ok(embedding)] = SPEAKER_MODELS.map(|name| self.folder(name)) else {
+                return Ok(None);
+            };
             *voices = Some(Voices::load(&segmentation, &embedding, self.options.threads, self.options.isa)?);
         }
         Ok(voices.clone())
     }
 
     fn load(&self, checkpoint: &str) -> Result<Transcriber, EngineError> {
-        let mut options = LoadOptions::new(self.folder(checkpoint)?, self.folder(VOICE_ACTIVITY)?);
+        let mut options = LoadOptions::new(self.folder(checkpoint)?, self.folder(VAD_MODEL)?);
         options.voices = self.voices()?;
         options.threads = self.options.threads;
         options.isa = self.options.isa;
@@ -201,7 +199,7 @@ impl Engine for SpeechEngine {
     }
 
     fn knows_voices(&self) -> Result<(), EngineError> {
-        SPEAKERS.iter().try_for_each(|name| self.folder(name).map(drop))
+        SPEAKER_MODELS.iter().try_for_each(|name| self.folder(name).map(drop))
     }
 
     fn live(&self, work: &Work, wake: Wake) -> Result<Live, EngineError> {
@@ -219,7 +217,7 @@ impl Engine for SpeechEngine {
     }
 
     fn device(&self) -> Option<String> {
-        if self.installed().is_empty() || self.options.models.installed(VOICE_ACTIVITY).is_none() {
+        if self.installed().is_empty() || self.options.models.installed(VAD_MODEL).is_none() {
             return None;
         }
         let threads =

@@ -20,7 +20,7 @@ mod speakers;
 pub use policy::LivePolicy;
 pub use session::LiveSession;
 
-use hark_api::{TranscriptionResult, Word};
+use hark_transcript::{TranscriptionResult, Word};
 
 /// What is wanted of a live session.
 #[derive(Debug, Clone, Default)]

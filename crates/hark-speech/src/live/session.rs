@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
-use hark_api::{Lane, Segment, TranscriptionResult, Word};
 use hark_media::SAMPLE_RATE;
 use hark_speakers::Diarization;
+use hark_transcript::{Lane, Segment, TranscriptionResult, Word};
 use hark_whisper::backend::Again;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 

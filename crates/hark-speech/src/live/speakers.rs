@@ -9,12 +9,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
-use hark_api::{Segment, Word};
 use hark_media::SAMPLE_RATE;
 use hark_speakers::cluster::{Group, Voice, centred, dot, unit_length};
 use hark_speakers::{
     Diarization, Diarizer, EMBEDDING_WIDTH, FRAME_STEP, Networks, POWERSET, WINDOW_SAMPLES, frame_middle,
 };
+use hark_transcript::{Segment, Word};
 
 use crate::SpeechError;
 use crate::speakers::label;

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use hark_api::TranscriptionResult;
 use hark_export::{Fonts, Format, Metadata, Options};
+use hark_models::VAD_MODEL;
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
 use hark_speech::{LoadOptions, Transcriber};
 
 use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
-use crate::models::{Shelf, VAD_MODEL};
+use crate::models::Shelf;
 use crate::remote::Client;
 use crate::transcribe::{installed, noticed, speech_model, voices, watch};
 use crate::{CliError, output};

@@ -6,18 +6,12 @@ mod pull;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hark_models::{Aliases, Catalogue, FileState, Kind, Model, ModelStore, Resolved};
+use hark_models::{Aliases, Catalogue, FileState, Kind, Model, ModelStore, Resolved, SPEAKER_MODELS, VAD_MODEL};
 
 use crate::cli::{Common, ModelsArgs, ModelsCommand};
 use crate::config::{Config, DEFAULT_MODEL};
 use crate::doctor::{Finding, bytes};
 use crate::{CliError, output};
-
-/// The model that finds speech; every transcription needs it.
-pub(crate) const VAD_MODEL: &str = "silero-vad";
-
-/// The models that tell voices apart: where one ends and another begins, and whose it is.
-pub(crate) const SPEAKER_MODELS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
 
 /// What is installed and what could be, with the user's names for it.
 pub(crate) struct Shelf {

@@ -19,24 +19,12 @@ pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
     if let Some(listen) = args.listen {
         config.server.listen = listen;
     }
-    raise_file_limit();
+    hark_server::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::Failed(format!("cannot start: {error}")))?;
     runtime.block_on(serve(&args, &config))
-}
-
-/// A connection is an open file, and shells allow 1,024 of them unless asked: asks for all that the machine lets us have.
-pub(crate) fn raise_file_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls get a valid structure of their type and keep no pointer to it. Their failure leaves the limit as it is.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }
 
 async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use hark_api::{DateTime, Speaker, SpeakerList};
 use hark_media::Source;
+use hark_models::SPEAKER_MODELS;
 use hark_speech::{Voiceprint, Voices};
 
 use crate::cli::{Common, SpeakersArgs, SpeakersCommand};
 use crate::config::Config;
-use crate::models::{SPEAKER_MODELS, Shelf};
+use crate::models::Shelf;
 use crate::remote::{self, Client};
 use crate::table::{moment, table};
 use crate::transcribe::{Input, installed};

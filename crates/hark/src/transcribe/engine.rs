@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
+use hark_models::{SPEAKER_MODELS, VAD_MODEL};
 use hark_speech::{Isa, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
@@ -12,7 +13,7 @@ use super::progress::FileProgress;
 use crate::CliError;
 use crate::cli::TranscribeArgs;
 use crate::config::{Config, DEFAULT_MODEL};
-use crate::models::{SPEAKER_MODELS, Shelf, VAD_MODEL};
+use crate::models::Shelf;
 use crate::remote::Remote;
 
 /// What hears the words of this run.

@@ -1,0 +1,277 @@
+//! What is left after the last kill, compared with what people were told.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hark_store::{EntryKind, KeyKind, Listed, Status, Store, TranscriptFilter, TranscriptId};
+use serde::Serialize;
+
+use super::CREDITS;
+use super::person::{Notes, Told};
+use crate::error::BenchError;
+use crate::service::failed;
+
+/// What people did and what became of it.
+#[derive(Debug, Default, Serialize)]
+pub(in crate::service) struct Found {
+    /// Recordings that were sent, whole or not.
+    pub(in crate::service) sent: u64,
+    /// Recordings whose acceptance somebody was told of.
+    pub(in crate::service) promised: u64,
+    /// Transcripts there at the end.
+    pub(in crate::service) completed: u64,
+    pub(in crate::service) failed: u64,
+    pub(in crate::service) deleted: u64,
+    /// Requests that were sent again because a kill took their answer.
+    pub(in crate::service) repeats: u64,
+    /// Connections that kills broke.
+    pub(in crate::service) broken: u64,
+    /// Answers of 429 while work of the dead took the places.
+    pub(in crate::service) limited: u64,
+    pub(in crate::service) charges: u64,
+    pub(in crate::service) credits_charged: i64,
+    pub(in crate::service) keys: u64,
+    /// What the sweep removed: recordings of interrupted uploads and deletions, and files without a name.
+    pub(in crate::service) swept: u64,
+    pub(in crate::service) recordings_kept: u64,
+}
+
+/// Compares; what does not add up goes into `wrong`.
+pub(super) async fn check(
+    store: &Store,
+    notes: &[Notes],
+    folder: &Path,
+    wrong: &mut Vec<String>,
+) -> Result<Found, BenchError> {
+    let swept = store.sweep(Duration::ZERO).await.map_err(failed)?;
+    let mut found = Found { swept: (swept.recordings.len() + swept.strays.len()) as u64, ..Found::default() };
+    for account in store.check_ledger().await.map_err(failed)? {
+        wrong.push(format!("a balance is not the sum of its ledger: {account:?}"));
+    }
+    if store.queue_length().await.map_err(failed)? != 0 {
+        wrong.push("the queue is not empty".to_owned());
+    }
+    let mut kept = BTreeSet::new();
+    for one in notes {
+        wrong.extend(one.wrong.iter().cloned());
+        found.sent += one.recordings.len() as u64;
+        found.repeats += one.repeats;
+        found.broken += one.broken;
+        found.limited += one.limited;
+        let transcripts = transcripts(store, one, wrong).await?;
+        told(store, one, &transcripts, &mut found, wrong).await?;
+        recordings(store, one, &transcripts, &mut kept, wrong).await?;
+        credits(store, one, &transcripts, &mut found, wrong).await?;
+        keys(store, one, &mut found, wrong).await?;
+    }
+    found.recordings_kept = kept.len() as u64;
+    let on_disk = files(&folder.join("blobs"));
+    for file in on_disk.difference(&kept) {
+        wrong.push(format!("a file belongs to no transcript: {}", file.display()));
+    }
+    for file in kept.difference(&on_disk) {
+        wrong.push(format!("a recording that is kept is not on disk: {}", file.display()));
+    }
+    Ok(found)
+}
+
+/// An account's transcripts by title.
+async fn transcripts(
+    store: &Store,
+    one: &Notes,
+    wrong: &mut Vec<String>,
+) -> Result<HashMap<String, Listed>, BenchError> {
+    let mut all = HashMap::new();
+    for page in 1.. {
+        let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
+        let found = store.transcripts(one.account, &filter).await.map_err(failed)?.transcripts;
+        if found.is_empty() {
+            break;
+        }
+        for transcript in found {
+            if let Some(twin) = all.insert(transcript.title.clone(), transcript) {
+                wrong.push(format!("there are two transcripts of {}", twin.title));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Every promise was kept, and nothing is there that nobody asked for.
+async fn told(
+    store: &Store,
+    one: &Notes,
+    transcripts: &HashMap<String, Listed>,
+    found: &mut Found,
+    wrong: &mut Vec<String>,
+) -> Result<(), BenchError> {
+    for (title, (told, _)) in &one.recordings {
+        let there = transcripts.get(title);
+        let status = there.map(|transcript| (transcript.id, transcript.status));
+        let is_right = match *told {
+            Told::Nothing => true,
+            Told::Refused => there.is_none(),
+            Told::Accepted(id) => status.is_some_and(|(found, _)| found == TranscriptId(id)),
+            Told::Completed(id) => status == Some((TranscriptId(id), Status::Completed)),
+            Told::Failed(id) => status == Some((TranscriptId(id), Status::Failed)),
+            Told::DeletedCompleted(_) | Told::Deleted(_) => there.is_none(),
+        };
+        if !is_right {
+            wrong.push(format!("{title}: its sender was told {told:?}, the store has {status:?}"));
+        }
+        found.promised += u64::from(!matches!(told, Told::Nothing | Told::Refused));
+        found.deleted += u64::from(matches!(told, Told::DeletedCompleted(_) | Told::Deleted(_)));
+    }
+    for (title, transcript) in transcripts {
+        if !one.recordings.contains_key(title) {
+            wrong.push(format!("nobody sent {title}"));
+        }
+        match transcript.status {
+            Status::Completed => {
+                found.completed += 1;
+                let (_, result) = store.transcript_text(one.account, transcript.id).await.map_err(failed)?;
+                if result.text != "nothing was heard" || result.segments.len() != 1 {
+                    wrong.push(format!("{title} is completed without its words: {result:?}"));
+                }
+            }
+            Status::Failed => {
+                found.failed += 1;
+                let reason = store.transcript(one.account, transcript.id).await.map_err(failed)?.error;
+                if reason.is_none_or(|reason| reason.is_empty()) {
+                    wrong.push(format!("{title} failed without a reason"));
+                }
+            }
+            other => wrong.push(format!("{title} is still {other}")),
+        }
+    }
+    Ok(())
+}
+
+/// Completed transcripts have their recording, others none.
+async fn recordings(
+    store: &Store,
+    one: &Notes,
+    transcripts: &HashMap<String, Listed>,
+    kept: &mut BTreeSet<PathBuf>,
+    wrong: &mut Vec<String>,
+) -> Result<(), BenchError> {
+    for (title, transcript) in transcripts {
+        let recording = match store.recording(one.account, transcript.id).await {
+            Ok(blob) => store.local_path(&blob),
+            Err(hark_store::Error::NotFound(_)) => None,
+            Err(error) => return Err(failed(error)),
+        };
+        if (transcript.status == Status::Completed) != recording.is_some() {
+            wrong.push(format!("{title} is {} with recording {recording:?}", transcript.status));
+        }
+        kept.extend(recording);
+    }
+    Ok(())
+}
+
+/// Holds are released, each completed transcript is charged once and for what it is long, and counted once.
+async fn credits(
+    store: &Store,
+    one: &Notes,
+    transcripts: &HashMap<String, Listed>,
+    found: &mut Found,
+    wrong: &mut Vec<String>,
+) -> Result<(), BenchError> {
+    let mut jobs: BTreeMap<String, [i64; 3]> = BTreeMap::new();
+    let (mut charges, mut charged) = (0, 0);
+    for entry in store.ledger(one.account, i64::MAX).await.map_err(failed)? {
+        let Some(reference) = entry.reference else { continue };
+        let counts = jobs.entry(reference).or_default();
+        match entry.kind {
+            EntryKind::Hold => counts[0] += 1,
+            EntryKind::Release => counts[1] += 1,
+            EntryKind::Charge => {
+                counts[2] += 1;
+                charges += 1;
+                charged -= entry.amount;
+            }
+            other => wrong.push(format!("nobody posted a {}", other.name())),
+        }
+    }
+    for (job, counts) in jobs {
+        if !matches!(counts, [1, 1, 0 | 1]) {
+            wrong.push(format!("{job} has holds, releases and charges {counts:?}"));
+        }
+    }
+    // What was deleted early may have been completed and charged before.
+    let (mut least, mut most) = ((0, 0), (0, 0));
+    for (title, (told, cost)) in &one.recordings {
+        let is_completed = transcripts.get(title).is_some_and(|there| there.status == Status::Completed);
+        let sure = is_completed || matches!(told, Told::DeletedCompleted(_));
+        if sure {
+            least = (least.0 + 1, least.1 + cost);
+        }
+        if sure || matches!(told, Told::Deleted(_)) {
+            most = (most.0 + 1, most.1 + cost);
+        }
+    }
+    if !(least.0..=most.0).contains(&charges) || !(least.1..=most.1).contains(&charged) {
+        let account = one.account;
+        wrong
+            .push(format!("account {account}: {charges} charges of {charged} credits, right is {least:?} to {most:?}"));
+    }
+    let balance = store.account(one.account).await.map_err(failed)?.credits;
+    if balance != CREDITS - charged {
+        wrong.push(format!("account {}: {balance} credits are left, {charged} were charged", one.account));
+    }
+    let used = store.usage(one.account, 3).await.map_err(failed)?;
+    if used.total_transcripts != charges {
+        wrong.push(format!("account {}: {} counted, {charges} charged", one.account, used.total_transcripts));
+    }
+    let minutes = store.key_minutes(one.key).await.map_err(failed)?;
+    if minutes != charged {
+        wrong.push(format!("account {}: its key counts {minutes} minutes, {charged} were charged", one.account));
+    }
+    found.charges += charges.unsigned_abs();
+    found.credits_charged += charged;
+    Ok(())
+}
+
+/// Keys exist once, open what they should, and stay revoked.
+async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<String>) -> Result<(), BenchError> {
+    let mut names = BTreeMap::new();
+    for key in store.keys_of(one.account, KeyKind::Service).await.map_err(failed)? {
+        *names.entry(key.name).or_insert(0) += 1;
+    }
+    for (name, count) in &names {
+        if *count > 1 {
+            wrong.push(format!("there are {count} keys called {name}"));
+        }
+    }
+    for (name, made) in &one.keys {
+        let Some(secret) = &made.secret else { continue };
+        found.keys += 1;
+        let opens = match store.authenticate(secret).await {
+            Ok(_) => true,
+            Err(hark_store::Error::NotFound(_)) => false,
+            Err(error) => return Err(failed(error)),
+        };
+        if opens == made.is_revoked {
+            wrong.push(format!("{name}: revoked is {}, opens is {opens}", made.is_revoked));
+        }
+    }
+    Ok(())
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut out = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                out.insert(path);
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,117 @@
+//! Accounts to measure with, and how long their requests take.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hark_store::{AccountId, KeyKind, NewAccount, NewKey, Plan, Store};
+use serde::Serialize;
+
+use super::client::{Connection, request};
+use super::failed;
+use crate::error::BenchError;
+
+/// An account and its key.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(super) account: AccountId,
+    pub(crate) key: String,
+}
+
+/// Makes accounts that no limit of theirs holds back.
+pub(crate) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, BenchError> {
+    let mut made = Vec::new();
+    for number in 0..count {
+        let new =
+            NewAccount { credits: 100_000_000, ..NewAccount::new(format!("caller{number}@example.org"), Plan::Pro) };
+        let account = store.create_account(&new).await.map_err(failed)?.id;
+        let key = NewKey {
+            rate_limit: 10_000_000,
+            monthly_limit_minutes: 100_000_000,
+            ..NewKey::new(KeyKind::Service, "bench")
+        };
+        let (_, secret) = store.create_key(account, &key).await.map_err(failed)?;
+        made.push(Caller { account, key: secret.reveal().to_owned() });
+    }
+    Ok(made)
+}
+
+/// How long requests took, in milliseconds.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Times {
+    pub(super) requests: usize,
+    pub(super) per_second: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+    /// Answers that were no success.
+    pub(super) refused: u64,
+}
+
+/// What one client saw.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    micros: Vec<u32>,
+    refused: u64,
+}
+
+impl Times {
+    pub(super) fn of(all: Vec<Seen>, took: Duration) -> Self {
+        let refused = all.iter().map(|seen| seen.refused).sum();
+        let mut micros: Vec<u32> = all.into_iter().flat_map(|seen| seen.micros).collect();
+        micros.sort_unstable();
+        let at = |share: f64| {
+            let last = micros.len().saturating_sub(1);
+            micros.get((last as f64 * share).round() as usize).map_or(f64::NAN, |&micros| f64::from(micros) / 1000.0)
+        };
+        let per_second = micros.len() as f64 / took.as_secs_f64();
+        Times { requests: micros.len(), per_second, p50: at(0.5), p99: at(0.99), max: at(1.0), refused }
+    }
+}
+
+/// Asks for these paths in turn over one connection until `end`; with a `beat`, that often, else as fast as answers come.
+pub(super) async fn ask_until(
+    address: SocketAddr,
+    key: &str,
+    paths: &[&str],
+    beat: Option<Duration>,
+    end: Instant,
+) -> Result<Seen, BenchError> {
+    let requests: Vec<Vec<u8>> = paths.iter().map(|path| request("GET", path, key, &[], &[])).collect();
+    let mut connection = Connection::open(address).await.map_err(failed)?;
+    let mut seen = Seen::default();
+    let mut due = Instant::now();
+    if let Some(beat) = beat {
+        due += beat.mul_f64(super::kills::random(1000) as f64 / 1000.0);
+    }
+    for bytes in requests.iter().cycle() {
+        if let Some(beat) = beat {
+            tokio::time::sleep_until(due.into()).await;
+            due += beat;
+        }
+        let now = Instant::now();
+        if now >= end {
+            break;
+        }
+        // A request that is late because the last one was counts from when it was due: a server that stalls is not asked less.
+        let begun = beat.map_or(now, |beat| due - beat);
+        connection.send(bytes).await.map_err(failed)?;
+        let status = connection.status().await.map_err(failed)?;
+        seen.micros.push(begun.elapsed().as_micros().try_into().unwrap_or(u32::MAX));
+        seen.refused += u64::from(status != 200);
+    }
+    Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_all_requests_and_not_of_clients() {
+        let seen =
+            |micros: std::ops::RangeInclusive<u32>| Seen { micros: micros.map(|n| n * 1000).collect(), refused: 1 };
+        let times = Times::of(vec![seen(51..=100), seen(1..=50)], Duration::from_secs(2));
+        assert_eq!((times.requests, times.refused, times.max), (100, 2, 100.0));
+        assert_eq!((times.p50, times.p99, times.per_second), (51.0, 99.0, 50.0));
+    }
+}

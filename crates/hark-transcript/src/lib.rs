@@ -1,0 +1,12 @@
+//! The domain type: a transcript with its segments, words, speakers and language, and moments in time.
+//!
+//! In: nothing. Out: plain types with `serde`, and with the feature `schema` their OpenAPI schemas. None of its business: how a
+//! transcript is made, stored, laid out or sent.
+
+mod datetime;
+mod lane;
+mod transcript;
+
+pub use datetime::DateTime;
+pub use lane::Lane;
+pub use transcript::{Segment, TranscriptionResult, Word};
