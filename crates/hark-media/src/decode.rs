@@ -19,7 +19,8 @@ use crate::input::Input;
 use crate::mp4::{self, Edit};
 use crate::resample::RATES;
 use crate::sniff::Container;
-use crate::{Block, Decoder, Info, MediaError};
+use crate::watch::{Watch, Watched};
+use crate::{Block, Decoder, Info, MediaError, Options};
 
 /// So many broken packets in a row, and the rest is not audio.
 const MAX_BROKEN_IN_A_ROW: usize = 500;
@@ -62,16 +63,22 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     /// Opens the track and decodes its first packet, so that what `info` says is what comes out.
-    pub(crate) fn open(input: Input, container: Container, track: Option<usize>) -> Result<Self, Failure> {
-        guarded(move || Self::open_unguarded(input, container, track))?
+    pub(crate) fn open(input: Input, container: Container, options: &Options) -> Result<Self, Failure> {
+        let (track, watch) = (options.track, Watch::new(options));
+        guarded(move || Self::open_unguarded(input, container, track, watch))?
     }
 
-    fn open_unguarded(input: Input, container: Container, wanted: Option<usize>) -> Result<Self, Failure> {
+    fn open_unguarded(
+        input: Input,
+        container: Container,
+        wanted: Option<usize>,
+        watch: Watch,
+    ) -> Result<Self, Failure> {
         let mut edit = Edit::default();
         let mut index = None;
         let mut audio_tracks = None;
         let source: Box<dyn MediaSource> = match input {
-            Input::Stream(stream) => Box::new(stream),
+            Input::Stream(source) => Box::new(Watched { source, watch }),
             Input::File(mut file) => {
                 if container == Container::Mp4 {
                     let movie = mp4::movie(&mut file)
@@ -89,7 +96,7 @@ impl InProcess {
                     (index, audio_tracks) = (Some(audio.index), Some(movie.audio.len()));
                     io::Seek::rewind(&mut file).map_err(MediaError::from)?;
                 }
-                Box::new(file)
+                Box::new(Watched { source: file, watch })
             }
         };
         let stream = MediaSourceStream::new(source, Default::default());

@@ -43,8 +43,19 @@ pub enum MediaError {
         limit: f64,
     },
 
-    /// A limit on the ffmpeg child (processor time, memory, no progress) was reached.
-    #[error("ffmpeg was stopped: {0}")]
+    /// The audio turned out longer than its [`Budget`](crate::Budget) grants.
+    #[error("the audio goes on after {seconds:.0} s, for longer than was granted")]
+    OverBudget {
+        /// Seconds that were decoded.
+        seconds: f64,
+    },
+
+    /// Somebody called it off.
+    #[error("cancelled")]
+    Cancelled,
+
+    /// A limit on decoding (processor time, memory, no progress) was reached.
+    #[error("the decoder was stopped: {0}")]
     Limit(String),
 
     /// The format was recognized but no audio could be decoded from it.
@@ -52,7 +63,7 @@ pub enum MediaError {
     Decode {
         /// The container that was recognized.
         container: String,
-        /// What the decoder said.
+        /// What is wrong with it, in words of ours.
         reason: String,
     },
 

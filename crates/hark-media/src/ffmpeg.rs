@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -16,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::input::{Input, Stream};
-use crate::report::{Report, Reporter};
+use crate::report::{Complaint, Report, Reporter};
 use crate::sandbox;
 use crate::sniff::Container;
-use crate::{Block, Decoder, Info, Limits, MediaError};
+use crate::watch::Watch;
+use crate::{Block, Decoder, Info, MediaError, Options};
 
 /// Demuxers of single self-contained files. Playlists and scripts (hls, concat, dash, sdp, image sequences…) are not among them.
-const DEMUXERS: &str = "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,asf_o,au,avi,caf,dts,dtshd,dv,eac3,flac,flv,gsm,gxf,live_flv,loas,\
+pub(crate) const DEMUXERS: &str = "aac,ac3,aiff,amr,amrnb,amrwb,ape,asf,asf_o,au,avi,caf,dts,dtshd,dv,eac3,flac,flv,gsm,gxf,live_flv,loas,\
     matroska,mov,mp3,mpc,mpc8,mpeg,mpegts,mpegvideo,mxf,nut,oga,ogg,oma,rm,shn,spx,tak,truehd,tta,voc,w64,wav,webm,wtv,wv,xwma";
 
 /// Bytes taken from the child at once, at most.
@@ -44,6 +46,7 @@ pub(crate) struct Ffmpeg {
     rest: Vec<u8>,
     buffer: Vec<u8>,
     known_duration: bool,
+    watch: Watch,
     ended: Option<Ending>,
 }
 
@@ -53,7 +56,7 @@ pub(crate) struct Ending {
     /// Set when it did not end well.
     pub(crate) trouble: Option<String>,
     pub(crate) complaint_count: usize,
-    pub(crate) first_complaint: Option<String>,
+    pub(crate) complaint: Option<Complaint>,
 }
 
 /// The ffmpeg program: the one asked for, or the first on the path.
@@ -70,10 +73,10 @@ impl Ffmpeg {
         program: &Path,
         input: Input,
         container: Container,
-        track: Option<usize>,
-        limits: &Limits,
+        options: &Options,
     ) -> Result<Self, MediaError> {
-        let wanted = track.unwrap_or(0);
+        let limits = &options.limits;
+        let wanted = options.track.unwrap_or(0);
         let (protocol, url) = match input {
             Input::File(_) => ("file", "file:/dev/fd/0"),
             Input::Stream(_) => ("pipe", "pipe:0"),
@@ -93,19 +96,20 @@ impl Ffmpeg {
             .current_dir("/")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut feed = None;
+        let (mut feed, mut readable) = (None, None);
         match input {
             Input::File(file) => {
-                command.stdin(rewound(file)?);
+                let file = rewound(openable_again(file, limits.spool_bytes)?)?;
+                readable = Some(file.try_clone()?);
+                command.stdin(file);
             }
             Input::Stream(stream) => {
                 feed = Some(stream);
                 command.stdin(Stdio::piped());
             }
         }
-        sandbox::confine(&mut command, limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes);
-        let mut child = command
-            .spawn()
+        let (cpu_seconds, memory_bytes) = (limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes);
+        let mut child = sandbox::spawn(command, program, readable.as_ref(), cpu_seconds, memory_bytes)
             .map_err(|error| io::Error::new(error.kind(), format!("starting {}: {error}", program.display())))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::Error::other("ffmpeg has no output").into());
@@ -131,6 +135,7 @@ impl Ffmpeg {
             rest: Vec::new(),
             buffer: vec![0; CHUNK],
             known_duration: false,
+            watch: Watch::new(options),
             ended: None,
         };
         // From here on dropping `this` ends the child.
@@ -147,8 +152,8 @@ impl Ffmpeg {
             Err(error) => return Err(error),
         }
         let report = this.reporter.described(LAST_WORDS);
-        if let Some(name) = report.container.clone().filter(|_| container == Container::Unknown) {
-            this.info.container = name;
+        if let Some(name) = report.container.filter(|_| container == Container::Unknown) {
+            this.info.container = name.into();
         }
         this.info.codec = report.audio.get(wanted).cloned().unwrap_or_default();
         this.info.audio_tracks = report.audio.len();
@@ -213,6 +218,7 @@ impl Ffmpeg {
         const GLANCE: Duration = Duration::from_millis(200);
         let mut since = Instant::now();
         while !readable(&self.stdout, GLANCE)? {
+            self.watch.check()?;
             if self.starved.load(Ordering::Relaxed) {
                 since = Instant::now();
             }
@@ -239,37 +245,38 @@ impl Ffmpeg {
             Ok(status) => Some(match status.signal() {
                 Some(libc::SIGXCPU | libc::SIGKILL) => "its processor time was used up".into(),
                 Some(signal) => format!("signal {signal}"),
-                None => report.complaint(),
+                None => {
+                    report.complaint().map_or_else(|| "the decoder gave up".into(), |complaint| complaint.to_string())
+                }
             }),
         };
-        self.ended = Some(Ending {
-            trouble,
-            complaint_count: report.complaint_count,
-            first_complaint: report.complaints.first().cloned(),
-        });
+        report.log();
+        self.ended = Some(Ending { trouble, complaint_count: report.complaint_count, complaint: report.complaint() });
         report
     }
 
     /// Why the child ended without a single sample.
     fn why_nothing(&mut self, container: Container, track: usize) -> MediaError {
         let report = self.end();
-        let name = match (container, &report.container) {
-            (Container::Unknown, Some(name)) => name.clone(),
-            (container, _) => container.name().to_owned(),
+        let name = match (container, report.container) {
+            (Container::Unknown, Some(name)) => name,
+            (container, _) => container.name(),
         };
         let complaint = report.complaint();
-        if report.complaints.iter().any(|line| line.contains("Cannot allocate memory")) {
+        if complaint == Some(Complaint::OutOfMemory) {
             return MediaError::Limit("it asked for more memory than allowed".into());
         }
         if self.child.wait().is_ok_and(|status| status.signal() == Some(libc::SIGXCPU)) {
             return MediaError::Limit("its processor time was used up".into());
         }
+        let container_name = name.to_owned();
+        let reason = complaint.unwrap_or(Complaint::Damaged).to_string();
         match (report.streams, report.audio.len()) {
-            (0, _) if container == Container::Unknown => MediaError::Unrecognized(complaint),
-            (0, _) => MediaError::Decode { container: name, reason: complaint },
-            (_, 0) => MediaError::NoAudio { container: name },
+            (0, _) if container == Container::Unknown => MediaError::Unrecognized(Complaint::UnknownFormat.to_string()),
+            (0, _) => MediaError::Decode { container: container_name, reason },
+            (_, 0) => MediaError::NoAudio { container: container_name },
             (_, tracks) if track >= tracks => MediaError::NoSuchTrack { track, tracks },
-            _ => MediaError::Decode { container: name, reason: complaint },
+            _ => MediaError::Decode { container: container_name, reason },
         }
     }
 }
@@ -288,6 +295,25 @@ impl Drop for Ffmpeg {
 fn rewound(mut file: File) -> io::Result<File> {
     io::Seek::rewind(&mut file)?;
     Ok(file)
+}
+
+/// The file, or a copy of it where the child could not open it again: a child of root has none of root's rights over files of
+/// other users.
+fn openable_again(mut file: File, limit: u64) -> Result<File, MediaError> {
+    let metadata = file.metadata()?;
+    let is_open_to_all = metadata.mode() & 0o004 != 0;
+    // SAFETY: a plain system call that can't fail.
+    let user = unsafe { libc::geteuid() };
+    if !cfg!(target_os = "linux") || user != 0 || metadata.uid() == user || is_open_to_all {
+        return Ok(file);
+    }
+    if metadata.len() > limit {
+        return Err(MediaError::Limit(format!("the file is longer than the {limit} bytes that may be spooled")));
+    }
+    let mut copy = tempfile::tempfile()?;
+    io::Seek::rewind(&mut file)?;
+    io::copy(&mut file, &mut copy)?;
+    Ok(copy)
 }
 
 /// Hands the stream to the child until either ends.

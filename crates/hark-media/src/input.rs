@@ -9,6 +9,7 @@ use symphonia::core::io::MediaSource;
 
 use crate::MediaError;
 use crate::sniff::HEAD_BYTES;
+use crate::watch::{Watch, Watched};
 
 /// Where audio comes from.
 pub enum Source {
@@ -52,13 +53,16 @@ impl Input {
     }
 
     /// Copies a stream of at most `limit` bytes to an unnamed temporary file.
-    pub(crate) fn spooled(self, limit: u64) -> Result<Self, MediaError> {
+    pub(crate) fn spooled(self, limit: u64, watch: &Watch) -> Result<Self, MediaError> {
         let Input::Stream(mut stream) = self else {
             return Ok(self);
         };
         let mut file = tempfile::tempfile()?;
         stream.accept();
-        let copied = io::copy(&mut (&mut stream).take(limit), &mut file)?;
+        let mut watched = Watched { source: (&mut stream).take(limit), watch: watch.clone() };
+        let copied = io::copy(&mut watched, &mut file);
+        watch.check()?;
+        let copied = copied?;
         if copied == limit && stream.read(&mut [0])? > 0 {
             return Err(MediaError::Limit(format!("the stream is longer than the {limit} bytes that may be spooled")));
         }

@@ -20,15 +20,18 @@ mod resample;
 mod sandbox;
 mod sniff;
 mod stream;
+mod watch;
 mod wav;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use error::MediaError;
 pub use input::Source;
 pub use resample::Resampler;
+pub use sandbox::{SandboxLayer, sandbox_layers};
 pub use stream::{AudioStream, decode_all};
+pub use watch::{Budget, CancelToken, LengthBudget};
 pub use wav::{write_wav, write_wav_file};
 
 /// The rate of every stream this crate gives, in samples a second.
@@ -71,6 +74,12 @@ pub struct Options {
     pub limits: Limits,
     /// The ffmpeg program; looked for on the path when not given.
     pub ffmpeg: Option<PathBuf>,
+    /// Calls the reading off from another thread; a child ends with it.
+    pub cancel: CancelToken,
+    /// When reading must have ended; later it is [`MediaError::Limit`].
+    pub deadline: Option<Instant>,
+    /// Asked as the real length shows; what a container says is not believed.
+    pub budget: Budget,
 }
 
 /// Who decodes a stream.

@@ -1,23 +1,88 @@
 //! What ffmpeg says on its error output: the streams it found, and its complaints. Read as it comes, kept within bounds.
+//!
+//! The child reads what strangers send, so nothing it says is passed on: names are taken from lists of ours, complaints become a
+//! [`Complaint`]. Its own words go to the log.
 
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Lines kept of complaints; the rest is only counted.
-const KEPT_COMPLAINTS: usize = 8;
+use crate::ffmpeg::DEMUXERS;
+
+/// Lines kept for the log; the rest is only counted.
+const KEPT_LINES: usize = 8;
 const LONGEST_LINE: u64 = 2000;
+/// The longest name of a codec.
+const LONGEST_NAME: usize = 24;
+
+/// What is wrong with a file, as far as ffmpeg's words tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Complaint {
+    /// No demuxer that may be used knows it.
+    UnknownFormat,
+    /// It ends before its content does.
+    Truncated,
+    /// There is no decoder for its audio.
+    UnsupportedCodec,
+    /// Its content is locked.
+    Encrypted,
+    /// The child asked for more memory than it may have.
+    OutOfMemory,
+    /// Something else in it is broken.
+    Damaged,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Complaint::UnknownFormat => "its content is of no known format",
+            Complaint::Truncated => "it is cut off: its end or its index is missing",
+            Complaint::UnsupportedCodec => "its audio codec is not supported",
+            Complaint::Encrypted => "it is encrypted",
+            Complaint::OutOfMemory => "decoding it takes more memory than allowed",
+            Complaint::Damaged => "its content is damaged",
+        })
+    }
+}
+
+impl Complaint {
+    /// What a line complains about, if it does.
+    fn of(line: &str) -> Option<Self> {
+        let line = line.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
+        if has(&["cannot allocate"]) {
+            return Some(Complaint::OutOfMemory);
+        }
+        if has(&["moov atom not found", "partial file", "truncat", "end of file", "ended prematurely"]) {
+            return Some(Complaint::Truncated);
+        }
+        if has(&["no decoder found", "unknown decoder", "unsupported codec", "decoder not found", "codec not found"]) {
+            return Some(Complaint::UnsupportedCodec);
+        }
+        if has(&["encrypt", "drm"]) {
+            return Some(Complaint::Encrypted);
+        }
+        if has(&["whitelist", "unknown format", "could not find tag"]) {
+            return Some(Complaint::UnknownFormat);
+        }
+        has(&["error", "invalid", "fail", "corrupt", "not found", "matches no streams"]).then_some(Complaint::Damaged)
+    }
+}
 
 /// What has been said so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    pub(crate) container: Option<String>,
+    pub(crate) container: Option<&'static str>,
     pub(crate) duration: Option<f64>,
     /// The codec of each audio stream.
     pub(crate) audio: Vec<String>,
     pub(crate) streams: usize,
-    pub(crate) complaints: Vec<String>,
     pub(crate) complaint_count: usize,
+    first_complaint: Option<Complaint>,
+    out_of_memory: bool,
+    /// Complaints in ffmpeg's words, for the log alone.
+    lines: Vec<String>,
     /// The description of the input is complete.
     described: bool,
     ended: bool,
@@ -79,7 +144,7 @@ impl Report {
         let text = line.trim_start();
         if !self.described {
             if let Some(names) = line.strip_prefix("Input #0, ") {
-                self.container = names.split(", from").next().map(container_name);
+                self.container = names.split(", from").next().and_then(container_name);
                 return;
             }
             if let Some(rest) = text.strip_prefix("Duration: ") {
@@ -90,7 +155,7 @@ impl Report {
                 self.streams += 1;
                 if let Some((_, audio)) = text.split_once(": Audio: ") {
                     let codec = audio.split([' ', ',']).next().unwrap_or_default();
-                    self.audio.push(codec.to_owned());
+                    self.audio.push(codec_name(codec));
                 }
                 return;
             }
@@ -103,14 +168,12 @@ impl Report {
             self.duration = Some(f64::NAN);
             return;
         }
-        let small = text.to_ascii_lowercase();
-        let complains =
-            ["error", "invalid", "fail", "truncat", "corrupt", "not found", "matches no streams", "whitelist"];
-        let complains = complains.iter().any(|word| small.contains(word));
-        if complains || small.contains("cannot allocate") || small.contains("partial file") {
+        if let Some(complaint) = Complaint::of(text) {
             self.complaint_count += 1;
-            if self.complaints.len() < KEPT_COMPLAINTS {
-                self.complaints.push(without_address(text).to_owned());
+            self.out_of_memory |= complaint == Complaint::OutOfMemory;
+            self.first_complaint.get_or_insert(complaint);
+            if self.lines.len() < KEPT_LINES {
+                self.lines.push(without_address(text).to_owned());
             }
         }
     }
@@ -120,9 +183,16 @@ impl Report {
         self.duration.filter(|duration| duration.is_finite())
     }
 
-    /// The most telling complaint: the last of those kept says why nothing came, the first ones what was wrong inside.
-    pub(crate) fn complaint(&self) -> String {
-        self.complaints.first().cloned().unwrap_or_else(|| "no reason given".into())
+    /// What was wrong first: later complaints often follow from it.
+    pub(crate) fn complaint(&self) -> Option<Complaint> {
+        if self.out_of_memory { Some(Complaint::OutOfMemory) } else { self.first_complaint }
+    }
+
+    /// Writes ffmpeg's own words to the log, beside the request or job that the caller's span names.
+    pub(crate) fn log(&self) {
+        if !self.lines.is_empty() {
+            tracing::debug!(complaints = self.complaint_count, lines = ?self.lines, "ffmpeg.stderr");
+        }
     }
 }
 
@@ -131,12 +201,21 @@ fn without_address(text: &str) -> &str {
     text.strip_prefix('[').and_then(|rest| rest.split_once("] ")).map_or(text, |(_, message)| message)
 }
 
-fn container_name(names: &str) -> String {
+/// The container by our name for it; none that is not in the list of demuxers.
+fn container_name(names: &str) -> Option<&'static str> {
     match names {
-        names if names.starts_with("mov,mp4") => "mp4".into(),
-        names if names.starts_with("matroska") => "matroska".into(),
-        names => names.split(',').next().unwrap_or(names).to_owned(),
+        names if names.starts_with("mov,mp4") => Some("mp4"),
+        names if names.starts_with("matroska") => Some("matroska"),
+        names => {
+            let first = names.split(',').next()?;
+            DEMUXERS.split(',').find(|&known| known == first)
+        }
     }
+}
+
+/// A codec's name as far as it looks like one.
+fn codec_name(said: &str) -> String {
+    said.chars().take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_').take(LONGEST_NAME).collect()
 }
 
 fn seconds(clock: &str) -> Option<f64> {
@@ -167,10 +246,32 @@ mod tests {
         ] {
             report.hear(line);
         }
-        assert_eq!(report.container.as_deref(), Some("matroska"));
+        assert_eq!(report.container, Some("matroska"));
         assert_eq!(report.known_duration(), Some(3723.5));
         assert_eq!(report.audio, ["opus", "aac"]);
         assert_eq!(report.streams, 3);
-        assert_eq!(report.complaints, ["Error parsing the packet header."]);
+        assert_eq!(report.lines, ["Error parsing the packet header."]);
+        assert_eq!(report.complaint(), Some(Complaint::Damaged));
+    }
+
+    #[test]
+    fn what_ffmpeg_says_becomes_words_of_ours() {
+        let kinds = [
+            ("[hls @ 0x1] Format not on whitelist 'aac'", Some(Complaint::UnknownFormat)),
+            ("[mov,mp4,m4a @ 0x1] moov atom not found", Some(Complaint::Truncated)),
+            ("file:/dev/fd/0: Invalid data found when processing input", Some(Complaint::Damaged)),
+            ("Decoding requested, but no decoder found for: none", Some(Complaint::UnsupportedCodec)),
+            ("[out @ 0x1] Cannot allocate memory", Some(Complaint::OutOfMemory)),
+            ("size=    1kB time=00:00:01.00 bitrate=", None),
+        ];
+        for (line, kind) in kinds {
+            let mut report = Report::default();
+            report.hear(line);
+            assert_eq!(report.complaint(), kind, "{line}");
+        }
+        let mut report = Report::default();
+        report.hear("Input #0, root:x:0:0:/etc/passwd, from 'file:/dev/fd/0':");
+        report.hear("  Stream #0:0: Audio: HARK_MASTER_KEY=secret, 1 Hz");
+        assert_eq!((report.container, report.audio.as_slice()), (None, &[String::new()][..]), "a name is no message");
     }
 }

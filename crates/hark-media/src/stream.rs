@@ -6,6 +6,7 @@ use crate::ffmpeg::{self, Ffmpeg};
 use crate::input::{Input, Source};
 use crate::resample::{RATES, Resampler};
 use crate::sniff::{self, Container};
+use crate::watch::Watch;
 use crate::{Block, Info, MediaError, Options, SAMPLE_RATE};
 
 /// A file that ends this much before its own length is reported; less is rounding and encoder padding.
@@ -30,6 +31,9 @@ pub struct AudioStream {
     given: u64,
     drop: u64,
     ended: bool,
+    watch: Watch,
+    /// Seconds up to which the budget need not be asked again.
+    granted: f64,
     warnings: Vec<String>,
 }
 
@@ -41,6 +45,8 @@ enum Backend {
 impl AudioStream {
     /// Recognizes `source` by its content and prepares its audio.
     pub fn open(source: Source, options: &Options) -> Result<Self, MediaError> {
+        let watch = Watch::new(options);
+        watch.check()?;
         let (mut input, head) = Input::open(source)?;
         if head.is_empty() {
             return Err(MediaError::Empty);
@@ -50,13 +56,16 @@ impl AudioStream {
             return Err(MediaError::Unrecognized("it is text".into()));
         }
         if !container.streams() {
-            input = input.spooled(options.limits.spool_bytes)?;
+            input = input.spooled(options.limits.spool_bytes, &watch)?;
         }
         let cut_short = container == Container::Avi && is_cut_short(&input, &head)?;
         let mut why = None;
         if container.in_process() {
             let attempt = input.again()?.ok_or_else(too_far)?;
-            match InProcess::open(attempt, container, options.track) {
+            let opened = InProcess::open(attempt, container, options);
+            // A source that can't be read any more looks damaged to a decoder.
+            watch.check()?;
+            match opened {
                 Ok(decoder) => {
                     // Files are kept for a second try; a stream from here on runs away.
                     let again = match input {
@@ -115,6 +124,8 @@ impl AudioStream {
             given: 0,
             drop: 0,
             ended: false,
+            watch: Watch::new(options),
+            granted: 0.0,
             warnings: Vec::new(),
         })
     }
@@ -133,11 +144,16 @@ impl AudioStream {
     pub fn read(&mut self, out: &mut Vec<f32>) -> Result<usize, MediaError> {
         let from = out.len();
         while !self.ended && out.len() - from < SAMPLE_RATE as usize {
-            if self.advance()? {
+            let advanced = self.advance();
+            // A source that can't be read any more looks damaged, or at its end, to a decoder.
+            self.watch.check()?;
+            if advanced? {
                 self.convert(out)?;
+                self.check_length()?;
             } else {
                 self.ended = true;
                 self.flush(out);
+                self.check_length()?;
                 self.conclude()?;
             }
         }
@@ -147,6 +163,15 @@ impl AudioStream {
             return Err(MediaError::TooLong { limit });
         }
         Ok(out.len() - from)
+    }
+
+    /// Asks the budget when the audio passes what was granted so far.
+    fn check_length(&mut self) -> Result<(), MediaError> {
+        let seconds = self.seconds();
+        if seconds > self.granted {
+            self.granted = self.options.budget.grant(seconds)?;
+        }
+        Ok(())
     }
 
     fn seconds(&self) -> f64 {
@@ -251,7 +276,7 @@ impl AudioStream {
             Backend::Ffmpeg(child) => {
                 let ending = child.ending();
                 if seconds == 0.0 {
-                    let reason = ending.first_complaint.or(ending.trouble);
+                    let reason = ending.complaint.map(|complaint| complaint.to_string()).or(ending.trouble);
                     return Err(MediaError::Decode {
                         container: self.info.container.clone(),
                         reason: reason.unwrap_or_else(|| "it holds no samples".into()),
@@ -259,11 +284,9 @@ impl AudioStream {
                 }
                 if let Some(trouble) = ending.trouble {
                     self.warnings.push(format!("decoding stopped after {seconds:.1} s: {trouble}"));
-                } else if let Some(first) = ending.first_complaint {
-                    self.warnings.push(format!(
-                        "ffmpeg found the file damaged ({} complaints), first: {first}",
-                        ending.complaint_count
-                    ));
+                } else if let Some(complaint) = ending.complaint {
+                    let count = ending.complaint_count;
+                    self.warnings.push(format!("the decoder complained {count} times, first: {complaint}"));
                 }
                 child.knows_duration()
             }
@@ -301,7 +324,7 @@ fn open_ffmpeg(
             },
         },
     })?;
-    Ffmpeg::open(&program, input, container, options.track, &options.limits)
+    Ffmpeg::open(&program, input, container, options)
 }
 
 /// Whether a RIFF file is shorter than its header says. Of AVI files ffmpeg gives the length it finds, not the one promised.

@@ -3,7 +3,6 @@
 use std::io::Cursor;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use hark_media::{AudioStream, Limits, MediaError, Options, Source, decode_all};
 
@@ -96,7 +95,8 @@ fn playlists_cannot_make_ffmpeg_open_other_files() {
     ];
     for playlist in playlists {
         let refused = decode(playlist.as_bytes());
-        assert!(matches!(refused, Err(MediaError::Unrecognized(_))), "{playlist}: {:?}", refused.map(|_| ()));
+        let Err(error @ MediaError::Unrecognized(_)) = refused else { panic!("{playlist}: {:?}", refused.map(|_| ())) };
+        assert!(!error.to_string().contains("whitelist"), "words of ffmpeg: {error}");
     }
 }
 
@@ -123,61 +123,16 @@ fn audio_beyond_the_limit_is_refused_in_files_and_in_pipes() {
     }
 }
 
-#[cfg(unix)]
-#[test]
-fn a_child_that_hangs_or_hogs_is_stopped() {
-    use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
-    let program = |name: &str, script: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    };
-    let opus = make("opus", "-map 0 -c:a libopus");
-    let run = |program: PathBuf, limits: Limits| {
-        let options = Options { ffmpeg: Some(program), limits, ..Options::default() };
-        decode_all(Source::Reader(Box::new(Cursor::new(opus.clone()))), &options)
-    };
-    let patience = Limits { ffmpeg_wall: Duration::from_millis(600), ..Limits::default() };
-    let hung = run(program("hangs", "sleep 60"), patience);
-    assert!(matches!(hung, Err(MediaError::Limit(_))), "{:?}", hung.map(|_| ()));
-    let second = Limits { ffmpeg_cpu_seconds: 1, ..Limits::default() };
-    let busy = run(program("spins", "while :; do :; done"), second);
-    assert!(matches!(busy, Err(MediaError::Limit(_))), "{:?}", busy.map(|_| ()));
-    let mark = folder.path().join("written");
-    let writer = run(program("writes", &format!("echo harm > {}", mark.display())), Limits::default());
-    assert!(writer.is_err());
-    assert_eq!(std::fs::metadata(&mark).map_or(0, |mark| mark.len()), 0, "the child wrote a file");
-    let small = Limits { ffmpeg_memory_bytes: 30 << 20, ..Limits::default() };
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
-        .map(|folder| folder.join("ffmpeg"))
-        .find(|path| path.is_file())
-        .unwrap();
-    assert!(run(found.clone(), small).is_err(), "ffmpeg ran in 30 MB");
-    assert!(run(found, Limits::default()).is_ok());
-}
-
 #[cfg(target_os = "linux")]
 #[test]
-fn the_child_cannot_reach_the_network() {
-    use std::os::unix::fs::PermissionsExt;
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let folder = tempfile::tempdir().unwrap();
-    let caller = folder.path().join("calls");
-    let script = format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\n");
-    std::fs::write(&caller, script).unwrap();
-    std::fs::set_permissions(&caller, std::fs::Permissions::from_mode(0o755)).unwrap();
-
-    Command::new(&caller).status().unwrap();
-    assert!(listener.accept().is_ok(), "the script cannot call even when free, so it shows nothing");
-    let options = Options { ffmpeg: Some(caller), ..Options::default() };
+fn ffmpeg_gets_no_more_memory_than_allowed() {
     let opus = make("opus", "-map 0 -c:a libopus");
-    assert!(decode_all(Source::Reader(Box::new(Cursor::new(opus))), &options).is_err());
-    let refused = listener.accept().map(|_| ()).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock, "the child reached the network");
+    let run = |limits: Limits| {
+        let options = Options { limits, ..Options::default() };
+        decode_all(Source::Reader(Box::new(Cursor::new(opus.clone()))), &options)
+    };
+    assert!(run(Limits { ffmpeg_memory_bytes: 30 << 20, ..Limits::default() }).is_err(), "ffmpeg ran in 30 MB");
+    assert!(run(Limits::default()).is_ok());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub enum SpeechError {
     /// The sound could not be read.
     #[error(transparent)]
-    Media(#[from] hark_media::MediaError),
+    Media(hark_media::MediaError),
     /// The speech model could not be loaded.
     #[error("cannot load the speech model in {}: {source}", dir.display())]
     Model {
@@ -60,4 +60,13 @@ pub enum SpeechError {
     /// The engine stopped: a defect of ours, told in the log.
     #[error("the speech engine stopped unexpectedly; restart hark and report this with its log")]
     EngineStopped,
+}
+
+impl From<hark_media::MediaError> for SpeechError {
+    fn from(error: hark_media::MediaError) -> Self {
+        match error {
+            hark_media::MediaError::Cancelled => SpeechError::Cancelled,
+            other => SpeechError::Media(other),
+        }
+    }
 }

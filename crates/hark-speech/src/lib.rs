@@ -18,10 +18,11 @@ mod voices;
 pub mod windows;
 
 pub use error::SpeechError;
+pub use hark_media::CancelToken;
 pub use hark_transcript::Lane;
 pub use scheduler::{Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
-pub use transcriber::{CancelToken, LoadOptions, Progress, Request, Transcriber, Transcription};
+pub use transcriber::{LoadOptions, Progress, Request, Transcriber, Transcription};
 pub use voiceprint::Voiceprint;
 pub use voices::{Speakers, Voices};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-use hark_media::{AudioStream, SAMPLE_RATE, Source};
+use hark_media::{AudioStream, CancelToken, SAMPLE_RATE, Source};
 use hark_transcript::{Lane, TranscriptionResult};
 use hark_whisper::backend::TokenMap;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
@@ -127,22 +127,6 @@ impl Default for Request {
             windows: WindowOptions::default(),
             cancel: CancelToken::default(),
         }
-    }
-}
-
-/// Lets another thread call a transcription off.
-#[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
-
-impl CancelToken {
-    /// Calls it off.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// Whether it was called off.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -274,7 +258,8 @@ impl Transcriber {
         request: &Request,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcription, SpeechError> {
-        let audio = AudioStream::open(source, &request.media)?;
+        let media = hark_media::Options { cancel: request.cancel.clone(), ..request.media.clone() };
+        let audio = AudioStream::open(source, &media)?;
         let mut recording = Recording::new(self, request, audio.info().duration)?;
         let outcome = recording.run(audio, progress);
         if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! What the machine itself offers: processor, memory, graphics card, ffmpeg.
+//! What the machine itself offers: processor, memory, graphics card, ffmpeg and what confines it.
 
 use std::process::{Command, Stdio};
 
@@ -103,6 +103,24 @@ pub(super) fn ffmpeg() -> Finding {
         Ok(output) => Finding::optional("ffmpeg", format!("does not run ({})", output.status), fix),
         Err(_) => Finding::optional("ffmpeg", "not found", fix),
     }
+}
+
+/// How far a decoder that a hostile file took over is kept from the rest of this machine.
+pub(super) fn sandbox() -> Finding {
+    let layers = hark_media::sandbox_layers();
+    let (active, missing): (Vec<_>, Vec<_>) = layers.iter().partition(|layer| layer.is_active);
+    let names =
+        |layers: &[&hark_media::SandboxLayer]| layers.iter().map(|layer| layer.name).collect::<Vec<_>>().join(", ");
+    if missing.is_empty() {
+        return Finding::ok("decoder sandbox", names(&active));
+    }
+    let denied: Vec<String> =
+        missing.iter().map(|layer| format!("{} would deny it {}", layer.name, layer.denies)).collect();
+    Finding::optional(
+        "decoder sandbox",
+        format!("{}; missing: {}", names(&active), names(&missing)),
+        format!("a newer kernel, or a container that allows it, confines ffmpeg further: {}", denied.join("; ")),
+    )
 }
 
 #[cfg(test)]

@@ -75,8 +75,15 @@ fn examine(common: &Common) -> Vec<Finding> {
             (Config::default(), Finding::missing("configuration", error.to_string(), fix))
         }
     };
-    let mut findings =
-        vec![machine::cpu(), machine::cores(), machine::memory(), machine::gpu(), machine::ffmpeg(), configuration];
+    let mut findings = vec![
+        machine::cpu(),
+        machine::cores(),
+        machine::memory(),
+        machine::gpu(),
+        machine::ffmpeg(),
+        machine::sandbox(),
+        configuration,
+    ];
     let folder = models::folder(&config);
     findings.push(writable("models folder", &folder));
     findings.push(disk(&folder));

@@ -20,11 +20,23 @@ pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
         config.server.listen = listen;
     }
     hark_server::raise_file_limit();
+    hide_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::Failed(format!("cannot start: {error}")))?;
     runtime.block_on(serve(&args, &config))
+}
+
+/// Keeps the memory and the environment of the service, with the master key and passwords in them, out of core dumps and from
+/// other processes of its user, decoders among them.
+fn hide_memory() {
+    #[cfg(target_os = "linux")]
+    {
+        const NO: libc::c_ulong = 0;
+        // SAFETY: this option takes one number and three zeros; its failure leaves things as they are.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, NO, NO, NO, NO) };
+    }
 }
 
 async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
