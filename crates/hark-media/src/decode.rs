@@ -15,7 +15,7 @@ use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
 
-use crate::input::Input;
+use crate::input::{Input, ReadSeek};
 use crate::mp4::{self, Edit};
 use crate::resample::RATES;
 use crate::sniff::Container;
@@ -77,26 +77,34 @@ impl InProcess {
         let mut edit = Edit::default();
         let mut index = None;
         let mut audio_tracks = None;
+        let mut read_index = |mut reader: &mut dyn ReadSeek| -> Result<(), Failure> {
+            if container == Container::Mp4 {
+                let movie = mp4::movie(&mut reader)
+                    .map_err(|error| Failure::Unsupported(error.to_string()))?
+                    .ok_or_else(|| Failure::Unsupported("no index".into()))?;
+                let track = choose(movie.audio.len(), wanted, container)?;
+                let audio = &movie.audio[track];
+                if movie.intricate || audio.codec != *b"mp4a" {
+                    return Err(Failure::Unsupported(String::from_utf8_lossy(&audio.codec).into_owned()));
+                }
+                edit = audio.edit.ok_or_else(|| Failure::Unsupported("an edit list".into()))?;
+                if edit.lead > MAX_LEAD_SECONDS {
+                    return Err(Failure::Unsupported("a late start".into()));
+                }
+                (index, audio_tracks) = (Some(audio.index), Some(movie.audio.len()));
+                io::Seek::rewind(&mut reader).map_err(MediaError::from)?;
+            }
+            Ok(())
+        };
         let source: Box<dyn MediaSource> = match input {
             Input::Stream(source) => Box::new(Watched { source, watch }),
             Input::File(mut file) => {
-                if container == Container::Mp4 {
-                    let movie = mp4::movie(&mut file)
-                        .map_err(|error| Failure::Unsupported(error.to_string()))?
-                        .ok_or_else(|| Failure::Unsupported("no index".into()))?;
-                    let track = choose(movie.audio.len(), wanted, container)?;
-                    let audio = &movie.audio[track];
-                    if movie.intricate || audio.codec != *b"mp4a" {
-                        return Err(Failure::Unsupported(String::from_utf8_lossy(&audio.codec).into_owned()));
-                    }
-                    edit = audio.edit.ok_or_else(|| Failure::Unsupported("an edit list".into()))?;
-                    if edit.lead > MAX_LEAD_SECONDS {
-                        return Err(Failure::Unsupported("a late start".into()));
-                    }
-                    (index, audio_tracks) = (Some(audio.index), Some(movie.audio.len()));
-                    io::Seek::rewind(&mut file).map_err(MediaError::from)?;
-                }
+                read_index(&mut file)?;
                 Box::new(Watched { source: file, watch })
+            }
+            Input::Seekable(mut source) => {
+                read_index(&mut source)?;
+                Box::new(Watched { source, watch })
             }
         };
         let stream = MediaSourceStream::new(source, Default::default());

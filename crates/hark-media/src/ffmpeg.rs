@@ -79,7 +79,7 @@ impl Ffmpeg {
         let wanted = options.track.unwrap_or(0);
         let (protocol, url) = match input {
             Input::File(_) => ("file", "file:/dev/fd/0"),
-            Input::Stream(_) => ("pipe", "pipe:0"),
+            Input::Stream(_) | Input::Seekable(_) => ("pipe", "pipe:0"),
         };
         let mut command = Command::new(program);
         command
@@ -107,6 +107,7 @@ impl Ffmpeg {
                 feed = Some(stream);
                 command.stdin(Stdio::piped());
             }
+            Input::Seekable(_) => return Err(io::Error::other("a child process reads a file or a pipe").into()),
         }
         let (cpu_seconds, memory_bytes) = (limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes);
         let mut child = sandbox::spawn(command, program, readable.as_ref(), cpu_seconds, memory_bytes)

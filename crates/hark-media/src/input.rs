@@ -1,4 +1,4 @@
-//! The bytes of a source: a file that seeks, or a stream whose beginning is kept until a decoder has accepted it.
+//! The bytes of a source: a file that seeks, something else that seeks, or a stream whose beginning is kept until a decoder has accepted it.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use symphonia::core::io::MediaSource;
 
 use crate::MediaError;
+use crate::faststart::Faststart;
 use crate::sniff::HEAD_BYTES;
 use crate::watch::{Watch, Watched};
 
@@ -17,12 +18,19 @@ pub enum Source {
     Path(PathBuf),
     /// A stream that cannot seek; a container that must be read out of order is spooled to a temporary file.
     Reader(Box<dyn Read + Send + Sync>),
+    /// Something that seeks and is no file, such as a recording that is encrypted at rest. None of it is ever written to disk.
+    Seekable(Box<dyn ReadSeek>),
 }
+
+/// Something that can be read and sought in.
+pub trait ReadSeek: Read + Seek + Send + Sync {}
+impl<T: Read + Seek + Send + Sync> ReadSeek for T {}
 
 /// A source whose first bytes have been read.
 pub(crate) enum Input {
     File(File),
     Stream(Stream),
+    Seekable(Seekable),
 }
 
 impl Input {
@@ -30,6 +38,13 @@ impl Input {
     pub(crate) fn open(source: Source) -> Result<(Self, Vec<u8>), MediaError> {
         let reader = match source {
             Source::Reader(reader) => reader,
+            Source::Seekable(source) => {
+                let mut source = Seekable::new(source)?;
+                let mut head = Vec::new();
+                (&mut source).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+                source.rewind()?;
+                return Ok((Input::Seekable(source), head));
+            }
             Source::Path(path) => {
                 let mut file = File::open(&path)?;
                 let metadata = file.metadata()?;
@@ -80,7 +95,101 @@ impl Input {
                 Ok(Some(Input::File(file)))
             }
             Input::Stream(stream) => Ok(stream.rewind().then(|| Input::Stream(stream.clone()))),
+            Input::Seekable(source) => Ok(Some(Input::Seekable(source.from_the_start()))),
         }
+    }
+
+    /// The length, where it is known.
+    pub(crate) fn length(&self) -> io::Result<Option<u64>> {
+        match self {
+            Input::File(file) => Ok(Some(file.metadata()?.len())),
+            Input::Seekable(source) => Ok(Some(source.length)),
+            Input::Stream(_) => Ok(None),
+        }
+    }
+
+    /// The same for a child process, which reads a file or a pipe. What seeks and is no file must not come to disk: it is streamed where front to back is
+    /// enough (`streams`) or can be made so (`is_mp4`), else held in memory up to `memory` bytes.
+    pub(crate) fn for_child(self, streams: bool, is_mp4: bool, memory: u64) -> io::Result<Self> {
+        let Input::Seekable(source) = self else { return Ok(self) };
+        if is_mp4 && let Some(moved) = Faststart::new(source.from_the_start())? {
+            return Ok(Input::Stream(Stream::new(Box::new(moved))));
+        }
+        if !streams && source.length <= memory {
+            return in_memory(source).map(Input::File);
+        }
+        Ok(Input::Stream(Stream::new(Box::new(source))))
+    }
+}
+
+/// A file that is in memory only.
+#[cfg(target_os = "linux")]
+fn in_memory(mut source: Seekable) -> io::Result<File> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: the name is a valid string with its end; the call keeps no pointer to it.
+    let descriptor = unsafe { libc::memfd_create(c"hark-sound".as_ptr(), libc::MFD_CLOEXEC) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and is nobody else's.
+    let mut file = unsafe { File::from_raw_fd(descriptor) };
+    io::copy(&mut source, &mut file)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn in_memory(_: Seekable) -> io::Result<File> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no files in memory"))
+}
+
+/// A source that seeks, for several decoders in turn: each has a position of its own.
+pub(crate) struct Seekable {
+    source: Arc<Mutex<Box<dyn ReadSeek>>>,
+    position: u64,
+    length: u64,
+}
+
+impl Seekable {
+    fn new(mut source: Box<dyn ReadSeek>) -> io::Result<Self> {
+        let length = source.seek(SeekFrom::End(0))?;
+        Ok(Seekable { source: Arc::new(Mutex::new(source)), position: 0, length })
+    }
+
+    fn from_the_start(&self) -> Self {
+        Seekable { source: Arc::clone(&self.source), position: 0, length: self.length }
+    }
+}
+
+impl Read for Seekable {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+        source.seek(SeekFrom::Start(self.position))?;
+        let count = source.read(buffer)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Seek for Seekable {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.length.checked_add_signed(by),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+        };
+        self.position = position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek before the start"))?;
+        Ok(self.position)
+    }
+}
+
+impl MediaSource for Seekable {
+    fn is_seekable(&self) -> bool {
+        true
+    }
+
+    fn byte_len(&self) -> Option<u64> {
+        Some(self.length)
     }
 }
 

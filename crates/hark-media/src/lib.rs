@@ -11,6 +11,7 @@
 mod decode;
 mod downmix;
 mod error;
+mod faststart;
 mod ffmpeg;
 mod input;
 mod kernel;
@@ -27,7 +28,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use error::MediaError;
-pub use input::Source;
+pub use input::{ReadSeek, Source};
 pub use resample::Resampler;
 pub use sandbox::{SandboxLayer, sandbox_layers};
 pub use stream::{AudioStream, decode_all};
@@ -50,6 +51,8 @@ pub struct Limits {
     pub ffmpeg_wall: Duration,
     /// The most that is written to a temporary file when a pipe carries a container that must seek, in bytes.
     pub spool_bytes: u64,
+    /// The most that is held in memory when a source that seeks and is no file carries such a container, in bytes. What is longer is read from front to back.
+    pub memory_bytes: u64,
 }
 
 impl Default for Limits {
@@ -61,6 +64,7 @@ impl Default for Limits {
             ffmpeg_memory_bytes: 2 << 30,
             ffmpeg_wall: Duration::from_secs(60),
             spool_bytes: 16 << 30,
+            memory_bytes: 512 << 20,
         }
     }
 }

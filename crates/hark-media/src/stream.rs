@@ -69,7 +69,7 @@ impl AudioStream {
                 Ok(decoder) => {
                     // Files are kept for a second try; a stream from here on runs away.
                     let again = match input {
-                        Input::File(file) => Some(Input::File(file)),
+                        Input::File(_) | Input::Seekable(_) => Some(input),
                         Input::Stream(stream) => {
                             stream.accept();
                             None
@@ -324,16 +324,17 @@ fn open_ffmpeg(
             },
         },
     })?;
+    let input = input.for_child(container.streams(), container == Container::Mp4, options.limits.memory_bytes)?;
     Ffmpeg::open(&program, input, container, options)
 }
 
 /// Whether a RIFF file is shorter than its header says. Of AVI files ffmpeg gives the length it finds, not the one promised.
 fn is_cut_short(input: &Input, head: &[u8]) -> Result<bool, MediaError> {
-    let (Input::File(file), Some(Ok(size))) = (input, head.get(4..8).map(TryInto::try_into)) else {
+    let (Some(length), Some(Ok(size))) = (input.length()?, head.get(4..8).map(TryInto::try_into)) else {
         return Ok(false);
     };
     let promised = u32::from_le_bytes(size);
-    Ok(promised != u32::MAX && u64::from(promised) + 8 > file.metadata()?.len() + 1)
+    Ok(promised != u32::MAX && u64::from(promised) + 8 > length + 1)
 }
 
 fn too_far() -> MediaError {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use hark_media::{Decoder, Info, MediaError, Options, SAMPLE_RATE, Source, decode_all, write_wav_file};
+use hark_media::{Decoder, Info, Limits, MediaError, Options, SAMPLE_RATE, Source, decode_all, write_wav_file};
 
 /// Seconds of the test sound.
 const SECONDS: f64 = 4.0;
@@ -264,6 +264,39 @@ fn pipes_give_what_files_give() {
         assert_eq!(file.len(), pipe.len(), "{name}");
         assert_eq!(file, pipe, "{name}");
     }
+}
+
+#[test]
+fn a_source_that_seeks_gives_the_same_samples_as_the_file() {
+    // How a recording is read that is encrypted at rest: its index may be anywhere, and nothing of it may come to disk.
+    for (name, args, decoder) in [
+        ("seek.wav", "-map 0", Decoder::InProcess),
+        ("seek.aiff", "-map 0", Decoder::InProcess),
+        ("seek.m4a", "-map 0", Decoder::InProcess),
+        ("alac.m4a", "-map 0 -c:a alac", Decoder::Ffmpeg),
+        ("faststart.m4a", "-map 0 -c:a alac -movflags +faststart", Decoder::Ffmpeg),
+        ("video.mp4", "-map 0 -map 1 -c:v mpeg4 -c:a alac", Decoder::Ffmpeg),
+        ("seek.caf", "-map 0 -c:a alac", Decoder::Ffmpeg),
+        ("seek.avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame", Decoder::Ffmpeg),
+        ("seek.webm", "-map 0 -map 1 -c:v libvpx -deadline realtime -c:a libopus", Decoder::Ffmpeg),
+    ] {
+        let path = make(name, args);
+        let (file, _, _) = decode(&path);
+        let source = Source::Seekable(Box::new(Cursor::new(std::fs::read(&path).unwrap())));
+        let (seekable, info, warnings) = decode_all(source, &Options::default()).unwrap();
+        assert_eq!(warnings, [""; 0], "{name}");
+        assert_eq!(info.decoder, decoder, "{name}");
+        assert_eq!(file, seekable, "{name}");
+    }
+}
+
+#[test]
+fn a_source_that_seeks_and_is_too_long_for_memory_is_read_from_front_to_back() {
+    let path = make("long.avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame");
+    let options = Options { limits: Limits { memory_bytes: 10, ..Limits::default() }, ..Options::default() };
+    let source = Source::Seekable(Box::new(Cursor::new(std::fs::read(&path).unwrap())));
+    let (samples, _, _) = decode_all(source, &options).unwrap();
+    assert_eq!(samples.len(), decode(&path).0.len());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::probe;
 pub(crate) async fn open(app: &App, blob: &Blob) -> hark_store::Result<Source> {
     Ok(match app.store.source(blob).await? {
         BlobSource::Path(path) => Source::Path(path),
-        BlobSource::Reader(reader) => Source::Reader(reader),
+        BlobSource::Reader(reader) => Source::Seekable(Box::new(reader)),
     })
 }
 

@@ -141,7 +141,11 @@ impl Ruleset {
                 0 as libc::c_uint,
             )
         };
-        check(added).map(drop)
+        match check(added) {
+            // A file in memory lies on no mount that a rule could name; the kernel lets who has it open it again.
+            Err(error) if error.raw_os_error() == Some(libc::EBADFD) => Ok(()),
+            added => added.map(drop),
+        }
     }
 
     /// Confines the calling process for good; safe between fork and exec.
