@@ -46,6 +46,8 @@ pub enum ErrorKind {
     Conflict,
     /// The upload is larger than the tier allows; a higher one would.
     FileTooLarge,
+    /// The recordings of the account take all that its plan allows; a higher one would allow more.
+    StorageFull,
     /// The body is larger than anybody may send.
     BodyTooLarge,
     /// A `Content-Type` that the path does not take.
@@ -94,7 +96,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 27] = [
+pub const ERRORS: [ErrorEntry; 28] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -108,6 +110,7 @@ pub const ERRORS: [ErrorEntry; 27] = [
     entry(ErrorKind::RequestTimeout, 408, false, "nothing arrived for too long: send the request again"),
     entry(ErrorKind::Conflict, 409, false, "a request with the same Idempotency-Key is still under way"),
     entry(ErrorKind::FileTooLarge, 413, true, "the file is larger than this plan allows"),
+    entry(ErrorKind::StorageFull, 413, true, "the recordings of this account take all the space of its plan"),
     entry(ErrorKind::BodyTooLarge, 413, false, "the body is too large"),
     entry(ErrorKind::UnsupportedMediaType, 415, false, "this path does not take that Content-Type"),
     entry(ErrorKind::KeyReused, 422, false, "this Idempotency-Key was used for a different request: choose a new one"),

@@ -136,8 +136,10 @@ pub struct TranscriptChange {
     /// A new title.
     #[schema(min_length = 1, max_length = 500, pattern = r"\S")]
     pub title: Option<String>,
-    /// Whether everybody with the token may read it.
+    /// Whether everybody with the token may read it. Turning it on makes a new token; turning it off ends the old one for ever.
     pub shared: Option<bool>,
+    /// Replaces the token of a shared transcript: the old address is dead.
+    pub rotate_share_token: Option<bool>,
     /// Names for speakers, by label or by the name they have; an empty name takes the name away.
     pub speaker_names: Option<BTreeMap<String, String>>,
     /// Corrected texts of segments.

@@ -65,6 +65,8 @@ pub struct Config {
     pub database: Option<String>,
     /// Where recordings are kept, a folder or `s3://…`; `blobs` in the data folder when not given.
     pub blobs: Option<String>,
+    /// How recordings are looked after.
+    pub recordings: Recordings,
 }
 
 impl Default for Config {
@@ -94,6 +96,7 @@ impl Default for Config {
             master_key_file: None,
             database: None,
             blobs: None,
+            recordings: Recordings::default(),
         }
     }
 }
@@ -118,6 +121,7 @@ impl Config {
         if self.public_url.as_ref().is_some_and(|url| !url.starts_with("https://") && !url.starts_with("http://")) {
             return Err("`public_url` must begin with https:// (or http://)".to_owned());
         }
+        self.recordings.check()?;
         if let Some(mail) = &self.mail {
             mail.check()?;
             if self.public_url.is_none() {
@@ -158,6 +162,68 @@ pub struct Hidden(pub String);
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("(hidden)")
+    }
+}
+
+/// How recordings are looked after: the `[server.recordings]` table.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recordings {
+    /// Seconds between two sweeps over all recordings, whichever process does them.
+    pub sweep_interval: Seconds,
+    /// Days that a file is kept that the database does not know.
+    pub quarantine_days: u32,
+    /// Bytes of recordings that an account of each plan may keep; 0 is as many as it likes.
+    pub quota: StorageQuota,
+}
+
+impl Default for Recordings {
+    fn default() -> Self {
+        Recordings { sweep_interval: Seconds(3600.0), quarantine_days: 14, quota: StorageQuota::default() }
+    }
+}
+
+impl Recordings {
+    fn check(&self) -> Result<(), String> {
+        match self.quarantine_days {
+            1..=3650 => Ok(()),
+            _ => Err("`recordings.quarantine_days` must be a number from 1 to 3650".to_owned()),
+        }
+    }
+}
+
+/// Bytes of recordings that an account may keep, by plan; 0 is as many as it likes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageQuota {
+    /// Of a free account.
+    pub free: u64,
+    /// Of a pro account.
+    pub pro: u64,
+    /// Of a business account.
+    pub business: u64,
+    /// Of an enterprise account.
+    pub enterprise: u64,
+}
+
+impl Default for StorageQuota {
+    fn default() -> Self {
+        StorageQuota { free: 5_000_000_000, pro: 100_000_000_000, business: 500_000_000_000, enterprise: 0 }
+    }
+}
+
+impl StorageQuota {
+    /// What an account of this plan may keep; none for as much as it likes. Anonymous recordings don't stay.
+    pub(crate) fn of(&self, plan: hark_store::Plan) -> Option<u64> {
+        use hark_store::Plan;
+        let bytes = match plan {
+            Plan::Anonymous => 0,
+            Plan::Free => self.free,
+            Plan::Pro => self.pro,
+            Plan::Business => self.business,
+            Plan::Enterprise => self.enterprise,
+        };
+        (bytes > 0).then_some(bytes)
     }
 }
 

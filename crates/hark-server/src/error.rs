@@ -111,6 +111,9 @@ impl From<hark_store::Error> for Failure {
 }
 
 fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failure {
+    if what == Limit::StorageBytes {
+        return crate::limits::storage_full(limit.unsigned_abs(), used.unsigned_abs());
+    }
     let until_tomorrow = (hark_store::DAY - now.rem_euclid(hark_store::DAY)).unsigned_abs().div_ceil(1_000_000);
     let (kind, message, wait) = match what {
         Limit::ConcurrentJobs => (
@@ -133,6 +136,8 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
             format!("{limit} minutes a day are free without an account, and {used} were used: sign up to go on"),
             until_tomorrow,
         ),
+        // Answered above: no time is known after which there is room.
+        Limit::StorageBytes => (ErrorKind::StorageFull, String::new(), 0),
         Limit::DailyQuestions => {
             (ErrorKind::ChatLimit, format!("{limit} questions a day are in this plan"), until_tomorrow)
         }

@@ -33,7 +33,7 @@ mod sign;
 mod webhooks;
 
 pub use app::Role;
-pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Seconds};
+pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Recordings, Seconds, StorageQuota};
 #[cfg(feature = "instant-engine")]
 pub use engine::InstantEngine;
 pub use engine::{Dependency, Engine, EngineError, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work};

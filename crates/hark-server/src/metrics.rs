@@ -37,6 +37,8 @@ pub(crate) struct Metrics {
     pub(crate) audio_milliseconds: AtomicU64,
     /// Milliseconds that recordings were worked on.
     pub(crate) work_milliseconds: AtomicU64,
+    /// Unknown files removed after their quarantine.
+    pub(crate) recordings_purged: AtomicU64,
 }
 
 #[derive(Default)]
@@ -71,6 +73,7 @@ impl Metrics {
             ("hark_jobs_completed_total", "Recordings transcribed.", &self.jobs_completed),
             ("hark_jobs_failed_total", "Recordings that could not be transcribed.", &self.jobs_failed),
             ("hark_jobs_given_back_total", "Recordings given back to the queue.", &self.jobs_given_back),
+            ("hark_recordings_purged_total", "Unknown files removed after their quarantine.", &self.recordings_purged),
         ];
         for (name, help, value) in counters {
             single(&mut text, name, "counter", help, value.load(Ordering::Relaxed).to_string());
@@ -111,6 +114,20 @@ impl Metrics {
             let _ = writeln!(text, "{name}_count{{{labels}}} {}", timings.count);
         }
         text
+    }
+}
+
+/// What is known about the recordings of all processes that share the store.
+pub(crate) fn render_recordings(text: &mut String, quarantined: u64, is_mismatch: bool) {
+    for (name, help, value) in [
+        ("hark_recordings_quarantined", "Files that the database does not know, kept for now.", quarantined),
+        (
+            "hark_recordings_mismatch",
+            "1 when the last sweep stopped at too many unknown files.",
+            u64::from(is_mismatch),
+        ),
+    ] {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
     }
 }
 

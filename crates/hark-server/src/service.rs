@@ -51,7 +51,7 @@ impl Service {
         let app = App::new(store, engine, config, role, clock);
         let (stop, stopped) = watch::channel(false);
         let news = jobs::listen_to_changes(&app, stopped.clone()).await;
-        let mut tasks = vec![jobs::keep_house(&app, stopped.clone())];
+        let mut tasks = vec![jobs::run_maintenance(&app, stopped.clone())];
         // Whoever works on recordings may have no way out; the others call.
         if app.config.webhooks.enabled && role != Role::Gpu {
             tasks.push(webhooks::start(&app, stopped.clone()));
@@ -114,5 +114,9 @@ fn metrics_router(app: &App) -> Router {
 
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render(queue_length))
+    let mut text = app.metrics.render(queue_length);
+    if let (Ok(quarantined), Ok(mismatch)) = (app.store.quarantine_length().await, app.store.sweep_mismatch().await) {
+        crate::metrics::render_recordings(&mut text, quarantined, mismatch.is_some());
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }

@@ -139,6 +139,7 @@ async fn jobs(store: &Store, name: &str) -> Result<(), Error> {
             max_live: None,
             max_queued: None,
             anonymous_limit: None,
+            max_storage: None,
             idempotency: None,
             webhook: None,
         };

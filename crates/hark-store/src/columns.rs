@@ -135,6 +135,7 @@ use Part::{Int, Text};
 columns! {
     TITLE: "transcripts"."title", Account, key [Int("id")], place [Int("id")];
     SUMMARY: "transcripts"."summary", Account, key [Int("id")], place [Int("id")];
+    SHARE_TOKEN: "transcripts"."share_sealed", Account, key [Int("id")], place [Int("id")];
     SEGMENT: "segments"."body", Transcript,
         key [Int("transcript_id"), Int("position")], place [Int("transcript_id"), Int("position")];
     SPEAKER_NAME: "speaker_names"."name", Transcript,
@@ -158,7 +159,8 @@ mod tests {
     use crate::{Options, Store};
 
     /// Columns of bytes that say nothing to anybody: wrapped keys and hashes.
-    const PLAIN: [(&str, &str); 3] = [("accounts", "data_key"), ("keys", "hash"), ("idempotency", "fingerprint")];
+    const PLAIN: [(&str, &str); 4] =
+        [("accounts", "data_key"), ("keys", "hash"), ("idempotency", "fingerprint"), ("transcripts", "share_hash")];
 
     async fn check(database: &str) {
         let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::transcript::{self, Transcript, title_place};
-use crate::{Store, random, segment};
+use crate::{Store, segment, share};
 
 /// What to change of a transcript; what is `None` or empty stays.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +17,8 @@ pub struct TranscriptEdit {
     pub title: Option<String>,
     /// Whether its public page is on.
     pub shared: Option<bool>,
+    /// Whether its public page gets another address; the old one is dead.
+    pub rotate_share_token: bool,
     /// Names for speakers, by label or by the name they have now; an empty name takes the name away.
     pub speakers: BTreeMap<String, String>,
     /// Other text for segments.
@@ -43,20 +45,16 @@ impl Store {
         let sealer = self.sealer(account).await?;
         let mut tx = self.db().begin().await?;
         let lock =
-            format!("SELECT id, share_token FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
+            format!("SELECT id, is_shared FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
         let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
         if let Some(title) = &edit.title {
             let sealed = sealer.seal(&title_place(id), title.as_bytes())?;
             tx.execute("UPDATE transcripts SET title = $1 WHERE id = $2", args![&sealed, id]).await?;
         }
-        if let Some(shared) = edit.shared {
-            // The token stays while sharing is off, so that a link works again when it is on again.
-            let token = match row.get::<Option<String>>("share_token")? {
-                Some(token) => token,
-                None => random::token::<16>()?,
-            };
-            let sql = "UPDATE transcripts SET is_shared = $1, share_token = $2 WHERE id = $3";
-            tx.execute(sql, args![shared, &token, id]).await?;
+        if edit.shared.is_some() || edit.rotate_share_token {
+            let was_shared: bool = row.get("is_shared")?;
+            let shared = edit.shared.unwrap_or(was_shared);
+            share::set(&mut tx, &sealer, id, was_shared, shared, edit.rotate_share_token).await?;
         }
         if !edit.speakers.is_empty() {
             let names = transcript::names(&mut tx, &sealer, id).await?;

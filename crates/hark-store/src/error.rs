@@ -84,6 +84,8 @@ pub enum Limit {
     AnonymousMinutes,
     /// Questions of one account today.
     DailyQuestions,
+    /// Bytes of recordings that one account keeps.
+    StorageBytes,
 }
 
 impl fmt::Display for Limit {
@@ -94,6 +96,7 @@ impl fmt::Display for Limit {
             Limit::AnonymousTranscriptions => "daily transcription",
             Limit::AnonymousMinutes => "daily minutes",
             Limit::DailyQuestions => "daily question",
+            Limit::StorageBytes => "storage",
         })
     }
 }

@@ -56,6 +56,8 @@ pub struct NewJob {
     pub max_queued: Option<i64>,
     /// What the address of anonymous use may use a day.
     pub anonymous_limit: Option<AnonymousLimit>,
+    /// Bytes of recordings that the account may keep, this one included.
+    pub max_storage: Option<u64>,
     /// Makes a repeat of the request safe.
     pub idempotency: Option<IdempotencyKey>,
     /// Whom to tell when it is done.
@@ -125,6 +127,7 @@ impl Store {
             return Ok(Accepted::Repeat { transcript });
         }
         check_room(&mut tx, new, &owner).await?;
+        check_storage(&mut tx, new, account).await?;
         let transcript =
             insert_transcript(&mut tx, &sealer, account, &owner, &new.transcript, new.seconds, now).await?;
         let key_month = match new.key {
@@ -181,6 +184,12 @@ impl Store {
         }
         tx.commit().await?;
         Ok(Accepted::New { transcript, job })
+    }
+
+    /// Bytes of recordings that an account keeps.
+    pub async fn storage_used(&self, account: AccountId) -> Result<u64> {
+        let used: i64 = self.db().one(STORAGE_USED, args![account]).await?.get("used")?;
+        Ok(u64::try_from(used).unwrap_or(0))
     }
 
     /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request. Asked before an upload begins, it saves
@@ -248,6 +257,21 @@ async fn check_room(tx: &mut Tx, new: &NewJob, owner: &str) -> Result<()> {
         if length >= most {
             return Err(Error::QueueFull { length });
         }
+    }
+    Ok(())
+}
+
+/// Bytes of recordings that belong to an account's transcripts.
+const STORAGE_USED: &str =
+    "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs WHERE account_id = $1 AND state = 'live'";
+
+/// Fails when the recording does not fit into what the account may keep. The account is locked, so that two can't fit by turns.
+async fn check_storage(tx: &mut Tx, new: &NewJob, account: AccountId) -> Result<()> {
+    let Some(limit) = new.max_storage else { return Ok(()) };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let used: i64 = tx.one(STORAGE_USED, args![account]).await?.get("used")?;
+    if used.saturating_add(i64::try_from(new.blob.size).unwrap_or(i64::MAX)) > limit {
+        return Err(Error::Limit { what: Limit::StorageBytes, limit, used });
     }
     Ok(())
 }

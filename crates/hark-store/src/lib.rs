@@ -18,10 +18,12 @@ mod derived;
 mod edit;
 mod error;
 mod idempotency;
+mod identity;
 mod ids;
 mod job;
 mod key;
 mod ledger;
+mod maintenance;
 mod migrate;
 mod news;
 mod plan;
@@ -31,6 +33,7 @@ mod random;
 mod seal;
 mod secret;
 mod segment;
+mod share;
 mod sweep;
 mod transcript;
 mod unsealed;
@@ -53,14 +56,16 @@ pub use edit::{SegmentEdit, TranscriptEdit};
 pub use error::{Error, Limit, Result};
 pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, StoredAnswer};
+pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
 pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
+pub use maintenance::MaintenanceLease;
 pub use plan::Plan;
 pub use queue::{BULK_PATIENCE, Job, Lease, MAX_ATTEMPTS};
 pub use seal::{MasterKey, MasterKeys};
-pub use sweep::Swept;
+pub use sweep::{Mismatch, Quarantined, SweepOptions, Swept};
 pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
 pub use unsealed::{Amount, SealedAll};
 pub use usage::{UsageDay, UsageSummary};
@@ -86,6 +91,8 @@ pub struct Options {
     pub connections: u32,
     /// The time.
     pub clock: Clock,
+    /// What to do about recordings of another store.
+    pub identity: IdentityCheck,
 }
 
 impl Options {
@@ -97,6 +104,7 @@ impl Options {
             master_keys: MasterKeys::none(),
             connections: 8,
             clock: Clock::system(),
+            identity: IdentityCheck::default(),
         }
     }
 }
@@ -126,6 +134,7 @@ struct Inner {
     news: Option<News>,
     presence: Presence,
     anonymous: AccountId,
+    id: String,
     last_expiry: std::sync::atomic::AtomicI64,
 }
 
@@ -145,12 +154,13 @@ impl Store {
             follow_database(&db, &options.clock).await?;
         }
         migrate::migrate(&db, options.clock.now()).await?;
+        let id = identity::check(&db, &blobs, options.identity).await?;
         let anonymous = account::anonymous_account(&db, options.clock.now()).await?;
         let news = match &db {
             Db::Postgres(pool) => Some(News::start(pool)?),
             Db::Sqlite { .. } => None,
         };
-        Ok(Store(Arc::new(Inner {
+        let store = Store(Arc::new(Inner {
             db,
             news,
             presence,
@@ -161,8 +171,11 @@ impl Store {
             // A receiver that falls this far behind is told so and asks the store instead.
             changes: broadcast::channel(1024).0,
             anonymous,
+            id,
             last_expiry: 0.into(),
-        })))
+        }));
+        store.move_share_tokens().await?;
+        Ok(store)
     }
 
     /// Waits until everything is written and closes the connections.
@@ -195,6 +208,16 @@ impl Store {
     /// The store's time.
     pub fn now(&self) -> Micros {
         self.0.clock.now()
+    }
+
+    /// The id of the store, which stands in the database and beside the recordings.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// Where recordings are kept, in words for the operator.
+    pub fn recordings_place(&self) -> String {
+        self.blobs().place()
     }
 
     /// The account that anonymous transcripts belong to; nobody signs in as it.

@@ -12,6 +12,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0001_begin.sql"),
     include_str!("../migrations/0002_secrets.sql"),
     include_str!("../migrations/0003_voiceprints.sql"),
+    include_str!("../migrations/0005_recordings.sql"),
 ];
 
 /// Any number that no other program on the same PostgreSQL would take: "hark" in ASCII.

@@ -3,9 +3,10 @@
 //! XChaCha20-Poly1305 throughout: its nonces are long enough to be drawn at random for every value. A sealed value names its place (table,
 //! column, row) as associated data, so that a value moved to another place does not open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
@@ -13,8 +14,8 @@ use sha2::{Digest, Sha256};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::Store;
-use crate::columns::Place;
-use crate::db::{Row, args};
+use crate::columns::{self, Of, Place};
+use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
 use crate::random;
@@ -23,6 +24,10 @@ use crate::random;
 pub(crate) const PLAIN: u8 = 0;
 const SEALED: u8 = 1;
 const NONCE: usize = 24;
+
+/// What is said of a value or a recording in the clear where there can be none.
+pub(crate) const NOT_SEALED: &str =
+    "a value in the clear was found in an account whose data is all sealed: it was written without the master key";
 
 /// A 32-byte key that wraps the keys of all accounts.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -106,7 +111,12 @@ impl MasterKeys {
 
 /// The key of one account.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(crate) struct DataKey([u8; 32]);
+pub(crate) struct DataKey {
+    key: [u8; 32],
+    /// Whether everything of the account is sealed, so that a value that is not was put there by somebody without the key. The wrapping of the key says it,
+    /// which nobody without the master key can forge.
+    is_complete: bool,
+}
 
 impl fmt::Debug for DataKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -116,7 +126,7 @@ impl fmt::Debug for DataKey {
 
 impl DataKey {
     pub(crate) fn cipher(&self) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new(&self.0.into())
+        XChaCha20Poly1305::new(&self.key.into())
     }
 }
 
@@ -131,6 +141,11 @@ impl Sealer {
 
     pub(crate) fn is_sealing(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Whether everything of the account is sealed: what is not is refused.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.as_ref().is_some_and(|key| key.is_complete)
     }
 
     /// The value as it is stored at `place`.
@@ -148,10 +163,19 @@ impl Sealer {
     /// The value that was stored at `place`.
     pub(crate) fn open(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
         match (stored.split_first(), &self.0) {
+            (Some((&PLAIN, _)), _) if self.is_complete() => Err(Error::Sealed(NOT_SEALED)),
             (Some((&PLAIN, value)), _) => Ok(value.to_vec()),
             (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place.as_str(), sealed),
             (Some((&SEALED, _)), None) => Err(Error::Sealed("no master key is configured")),
             _ => Err(Error::Damaged(format!("{place} has no valid first byte"))),
+        }
+    }
+
+    /// A value that was stored before there was a master key, to be sealed now.
+    pub(crate) fn open_plain(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
+        match stored.split_first() {
+            Some((&PLAIN, value)) => Ok(value.to_vec()),
+            _ => self.open(place, stored),
         }
     }
 
@@ -175,27 +199,41 @@ fn decrypt(cipher: &XChaCha20Poly1305, place: &str, sealed: &[u8]) -> Result<Vec
     cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: place.as_bytes() }).map_err(|_| damaged())
 }
 
+/// What a wrapped key is sealed for.
+fn key_place(account: AccountId, is_complete: bool) -> String {
+    format!("accounts.data_key/{account}{}", if is_complete { "/complete" } else { "" })
+}
+
 fn wrap(master: &MasterKey, account: AccountId, key: &DataKey) -> Result<Vec<u8>> {
-    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &format!("accounts.data_key/{account}"), &key.0)
+    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &key_place(account, key.is_complete), &key.key)
 }
 
 fn unwrap(master: &MasterKey, account: AccountId, wrapped: &[u8]) -> Result<DataKey> {
     let cipher = XChaCha20Poly1305::new(&master.0.into());
-    let bytes = Zeroizing::new(decrypt(&cipher, &format!("accounts.data_key/{account}"), wrapped)?);
+    let (is_complete, bytes) = match decrypt(&cipher, &key_place(account, true), wrapped) {
+        Ok(bytes) => (true, bytes),
+        Err(_) => (false, decrypt(&cipher, &key_place(account, false), wrapped)?),
+    };
+    let bytes = Zeroizing::new(bytes);
     let key = bytes.as_slice().try_into().map_err(|_| Error::Damaged("a data key has the wrong length".into()))?;
-    Ok(DataKey(key))
+    Ok(DataKey { key, is_complete })
 }
 
 /// Unwrapped keys of accounts that were used lately.
 #[derive(Default)]
-pub(crate) struct KeyCache(Mutex<HashMap<AccountId, Sealer>>);
+pub(crate) struct KeyCache(Mutex<HashMap<AccountId, (Sealer, Instant)>>);
+
+/// How long the key of an account is remembered that still has values in the clear: another process may have sealed them.
+const INCOMPLETE: Duration = Duration::from_secs(60);
 
 /// Enough for every account that is active at once; beyond, the cache starts anew.
 const CACHED_KEYS: usize = 10_000;
 
 impl KeyCache {
     fn get(&self, account: AccountId) -> Option<Sealer> {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&account).cloned()
+        let cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let (sealer, since) = cache.get(&account)?;
+        (sealer.is_complete() || since.elapsed() < INCOMPLETE).then(|| sealer.clone())
     }
 
     fn put(&self, account: AccountId, sealer: &Sealer) {
@@ -203,7 +241,7 @@ impl KeyCache {
         if cache.len() >= CACHED_KEYS {
             cache.clear();
         }
-        cache.insert(account, sealer.clone());
+        cache.insert(account, (sealer.clone(), Instant::now()));
     }
 
     pub(crate) fn forget(&self, account: AccountId) {
@@ -243,9 +281,9 @@ impl Store {
             return self.unwrap_sealer(account, &wrapped, &row.get::<String>("master_id")?);
         }
         let Some(master) = self.master_keys().current() else { return Ok(Sealer(None)) };
-        let key = DataKey(random::bytes()?);
-        let wrapped = wrap(master, account, &key)?;
         let mut tx = self.db().begin().await?;
+        let key = DataKey { key: random::bytes()?, is_complete: !self.holds_anything(&mut tx, account).await? };
+        let wrapped = wrap(master, account, &key)?;
         tx.execute(
             "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3 AND data_key IS NULL",
             args![&wrapped, &master.id(), account],
@@ -255,6 +293,56 @@ impl Store {
         let row = tx.optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
         tx.commit().await?;
         self.unwrap_sealer(account, &row.get::<Vec<u8>>("data_key")?, &row.get::<String>("master_id")?)
+    }
+
+    /// Whether anything is stored of an account that could have been stored in the clear. What belongs to transcripts is not there without them.
+    async fn holds_anything(&self, tx: &mut Tx, account: AccountId) -> Result<bool> {
+        let mut places: Vec<String> = Vec::new();
+        for column in columns::ALL {
+            let (table, name) = (column.table, column.name);
+            match column.of {
+                Of::Account => {
+                    places.push(format!("SELECT 1 FROM {table} WHERE account_id = $1 AND {name} IS NOT NULL"))
+                }
+                Of::Service if account == self.anonymous_account() => {
+                    places.push(format!("SELECT 1 FROM {table} WHERE {name} IS NOT NULL"));
+                }
+                Of::Transcript | Of::Chat | Of::Service => {}
+            }
+        }
+        let any: Vec<String> = places.iter().map(|place| format!("EXISTS ({place})")).collect();
+        let sql = format!("SELECT id FROM accounts WHERE id = $1 AND ({})", any.join(" OR "));
+        Ok(tx.optional(&sql, args![account]).await?.is_some())
+    }
+
+    /// Notes of every account but these that everything of it is sealed: from here on a value in the clear is refused.
+    pub(crate) async fn mark_complete(&self, open: &HashSet<AccountId>) -> Result<()> {
+        let mut after = AccountId(i64::MIN);
+        loop {
+            let mut tx = self.db().begin().await?;
+            let sql = format!(
+                "SELECT id, data_key, master_id FROM accounts WHERE id > $1 AND data_key IS NOT NULL ORDER BY id LIMIT 100{}",
+                tx.for_update()
+            );
+            let rows = tx.all(&sql, args![after]).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for row in rows {
+                let account = AccountId(row.get("id")?);
+                after = account;
+                let master = self.master_keys().by_id(&row.get::<String>("master_id")?)?;
+                let mut key = unwrap(master, account, &row.get::<Vec<u8>>("data_key")?)?;
+                if key.is_complete || open.contains(&account) {
+                    continue;
+                }
+                key.is_complete = true;
+                let wrapped = wrap(master, account, &key)?;
+                tx.execute("UPDATE accounts SET data_key = $1 WHERE id = $2", args![&wrapped, account]).await?;
+                self.keys().forget(account);
+            }
+            tx.commit().await?;
+        }
     }
 
     fn unwrap_sealer(&self, account: AccountId, wrapped: &[u8], master_id: &str) -> Result<Sealer> {

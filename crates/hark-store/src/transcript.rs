@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, TranscriptId};
 use crate::queue::{self, end_of_job};
 use crate::seal::Sealer;
-use crate::{BlobKey, Change, Store, random, segment};
+use crate::{BlobKey, Change, Store, random, segment, share};
 
 /// How far a transcript is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,12 +171,18 @@ const LISTED: &[(&str, Kind)] = &[
     ("p.word_count", Kind::Plain),
     ("p.source_type", Kind::Plain),
     ("p.created_at", Kind::Plain),
-    ("CASE WHEN p.is_shared THEN p.share_token END", Kind::Plain),
+    ("CASE WHEN p.is_shared THEN p.share_sealed END", Kind::Bytes),
 ];
 
 fn listed(values: Bundled, sealer: &Sealer) -> Result<Listed> {
     let (id, title, status, language, duration, word_count, source_type, created_at, share_token) = values;
     let id = TranscriptId(id);
+    // SQLite writes no bytes as an empty text.
+    let token = share_token.filter(|token| !token.is_empty()).map(|token| {
+        let token =
+            random::unhex_any(&token).ok_or_else(|| Error::Damaged(format!("the share token of transcript {id}")))?;
+        sealer.open_text(&share::place(id), &token)
+    });
     let title = random::unhex_any(&title).ok_or_else(|| Error::Damaged(format!("the title of transcript {id}")))?;
     Ok(Listed {
         id,
@@ -187,7 +193,7 @@ fn listed(values: Bundled, sealer: &Sealer) -> Result<Listed> {
         word_count,
         source_type,
         created_at,
-        share_token,
+        share_token: token.transpose()?,
     })
 }
 
@@ -212,7 +218,7 @@ pub struct StatusView {
 
 const COLUMNS: &str =
     "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
-    summary, is_encrypted, share_token, is_shared, error, created_at, completed_at";
+    summary, is_encrypted, share_sealed, is_shared, error, created_at, completed_at";
 
 pub(crate) fn title_place(id: TranscriptId) -> Place {
     columns::TITLE.at(&[&id])
@@ -229,8 +235,8 @@ fn name_place(id: TranscriptId, label: &str) -> Place {
 fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
     let id = TranscriptId(row.get("id")?);
     let summary = row.get::<Option<Vec<u8>>>("summary")?;
-    let share_token = row.get::<Option<String>>("share_token")?;
     let is_shared: bool = row.get("is_shared")?;
+    let token = row.get::<Option<Vec<u8>>>("share_sealed")?.filter(|_| is_shared);
     Ok(Transcript {
         id,
         account: AccountId(row.get("account_id")?),
@@ -245,7 +251,7 @@ fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
         model: row.get("model")?,
         summary: summary.map(|stored| sealer.open_text(&summary_place(id), &stored)).transpose()?,
         is_encrypted: row.get("is_encrypted")?,
-        share_token: share_token.filter(|_| is_shared),
+        share_token: token.map(|stored| sealer.open_text(&share::place(id), &stored)).transpose()?,
         error: row.get("error")?,
         created_at: row.get("created_at")?,
         completed_at: row.get("completed_at")?,
@@ -371,8 +377,9 @@ impl Store {
 
     /// A shared transcript with its text, by the token of its public page.
     pub async fn shared_transcript(&self, token: &str) -> Result<(Transcript, TranscriptionResult)> {
-        let sql = "SELECT id, account_id FROM transcripts WHERE share_token = $1 AND is_shared = $2";
-        let row = self.db().optional(sql, args![token, true]).await?.ok_or(Error::NotFound("transcript"))?;
+        let sql = "SELECT id, account_id FROM transcripts WHERE share_hash = $1 AND is_shared = $2";
+        let hash = share::hash(token);
+        let row = self.db().optional(sql, args![&hash[..], true]).await?.ok_or(Error::NotFound("transcript"))?;
         self.transcript_text(AccountId(row.get("account_id")?), TranscriptId(row.get("id")?)).await
     }
 

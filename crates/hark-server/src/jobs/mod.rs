@@ -1,11 +1,11 @@
-//! Work in the background: recordings from the queue, requests that wait for them, and housekeeping.
+//! Work in the background: recordings from the queue, requests that wait for them, and maintenance.
 
-mod house;
+mod maintenance;
 mod run;
 mod waiting;
 mod workers;
 
-pub(crate) use house::{keep_house, listen_to_changes};
+pub(crate) use maintenance::{listen_to_changes, run_maintenance};
 pub(crate) use waiting::{Waiter, Waiting};
 pub(crate) use workers::{Running, Workers};
 

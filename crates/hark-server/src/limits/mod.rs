@@ -4,8 +4,10 @@ mod address;
 mod anonymous;
 mod at_once;
 mod rate;
+mod storage;
 
 pub(crate) use address::{client_address, subnet};
 pub(crate) use anonymous::AddressHash;
 pub(crate) use at_once::{AtOnce, Place};
 pub(crate) use rate::{Rate, RateLimiter};
+pub(crate) use storage::{StorageRoom, storage_full};

@@ -79,7 +79,7 @@ async fn receive(app: &App, identity: &Identity, request: Request) -> Result<(St
             "file" => {
                 refuse_second(file.is_some(), "file")?;
                 let mut upload = app.store.upload(identity.account()).await?.without_hash();
-                store_file(app, &mut form, &mut upload, plan).await?;
+                store_file(app, &mut form, &mut upload, plan, None).await?;
                 file = Some(upload);
             }
             _ => {}

@@ -190,6 +190,15 @@ async fn a_transcript_is_renamed_corrected_shared_and_hidden_again() {
     let hidden = json(patch(&client, id, value!({"shared": false})).await, 200).await;
     assert_eq!(hidden["share_token"], Value::Null);
     refusal(server.anonymous().get(&format!("/v1/shared/{token}")).await, 404).await;
+    refusal(patch(&client, id, value!({"rotate_share_token": true})).await, 409).await;
+    // The old address is dead for ever; a leaked one is replaced without hiding the page in between.
+    let again = json(patch(&client, id, value!({"shared": true})).await, 200).await["share_token"].clone();
+    refusal(server.anonymous().get(&format!("/v1/shared/{token}")).await, 404).await;
+    let rotated =
+        json(patch(&client, id, value!({"rotate_share_token": true})).await, 200).await["share_token"].clone();
+    assert!(again != token.as_str() && again != rotated && rotated.is_string());
+    refusal(server.anonymous().get(&format!("/v1/shared/{}", again.as_str().unwrap())).await, 404).await;
+    json(server.anonymous().get(&format!("/v1/shared/{}", rotated.as_str().unwrap())).await, 200).await;
 }
 
 #[tokio::test]

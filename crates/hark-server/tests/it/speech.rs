@@ -146,6 +146,8 @@ pub(crate) fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.path() {
             path if path.is_dir() => files.extend(walk(&path)),
+            // The id of the store stays.
+            path if path.ends_with("hark-store.json") => {}
             path => files.push(path),
         }
     }

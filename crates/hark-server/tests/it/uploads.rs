@@ -35,6 +35,7 @@ fn orphans(server: &Server) -> usize {
     let count = |folder: &std::path::Path| std::fs::read_dir(folder).map_or(0, |entries| entries.count());
     let blobs = server.folder.path().join("blobs");
     let folders = std::fs::read_dir(&blobs).into_iter().flatten().flatten();
+    let folders = folders.filter(|entry| entry.file_name() != "hark-store.json");
     folders.map(|entry| if entry.path().is_dir() { count(&entry.path()) } else { 1 }).sum()
 }
 
@@ -54,6 +55,40 @@ async fn an_upload_is_refused_as_soon_as_it_is_larger_than_the_tier_allows() {
     assert_eq!(json(response, 413).await["upgrade"], true);
     assert!((95..180).contains(&sent), "{sent} MB were taken");
     eventually("the removal of what was stored", async || (orphans(&server) == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_whose_recordings_take_all_its_space_is_refused_at_the_head_and_while_it_sends() {
+    let mut config = config();
+    // A second of the test sound has 32,044 bytes.
+    config.recordings.quota.free = 100_000;
+    let server = Server::with(config, InstantEngine::default()).await;
+    let client = server.account(Plan::Free).await;
+    let send =
+        async |seconds| client.transcribe("/v1/transcribe", crate::server::hum(seconds), &[]).send().await.unwrap();
+    let first = send(2.0).await;
+    let id = first.headers()["x-transcript-id"].to_str().unwrap().to_owned();
+    json(first, 200).await;
+    // It does not fit, which is seen while it comes.
+    let refused = json(send(2.0).await, 413).await;
+    assert_eq!(refused["upgrade"], true);
+    assert!(refused["error"].as_str().unwrap().contains("of the 100000 bytes"), "{refused}");
+    eventually("the removal of what was stored", async || (orphans(&server) == 1).then_some(())).await;
+    assert_eq!(client.credits(&server).await, 599, "nothing was charged for it");
+    json(send(1.0).await, 200).await;
+    // What is sent without a length is cut off where it no longer fits.
+    let (sender, body) = open_form(b"RIFF");
+    let sending = tokio::spawn(send_form(client.clone(), body));
+    let mut sent = 0;
+    while sent < 100 && sender.send(Ok(Bytes::from(vec![0u8; 1 << 20]))).await.is_ok() {
+        sent += 1;
+    }
+    drop(sender);
+    json(sending.await.unwrap().expect("the refusal is readable"), 413).await;
+    assert!(sent < 30, "{sent} MB were taken");
+    // Deleting makes room.
+    client.request(Method::DELETE, &format!("/v1/transcripts/{id}")).send().await.unwrap();
+    json(send(2.0).await, 200).await;
 }
 
 #[tokio::test]

@@ -101,6 +101,12 @@ pub(crate) fn layout(file: u64) -> Result<(u64, u64)> {
     Ok((chunks, size))
 }
 
+/// How long the sealed file of a recording of this length is.
+pub(crate) fn sealed_size(size: u64) -> u64 {
+    let chunks = size.div_ceil(CHUNK as u64).max(1);
+    HEADER as u64 + size + chunks * TAG as u64
+}
+
 /// Seals a recording as it comes.
 pub(crate) struct Sealing {
     chunks: Arc<Chunks>,

@@ -7,9 +7,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use super::BlobKey;
+use super::{BlobKey, MARKER, StoredFile};
 use crate::db::private_folder;
 use crate::error::{Error, Result};
 
@@ -59,28 +59,62 @@ impl Folder {
         Ok(())
     }
 
-    /// Every recording in the folder that was last written before `age` ago, whole or not.
-    pub(crate) fn list(&self, age: Duration) -> Result<Vec<BlobKey>> {
-        let before = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-        let failed = |e| Error::io("can't list the recordings", e);
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folders that hold recordings.
+    pub(super) fn folders(&self) -> Result<Vec<PathBuf>> {
         let mut out = Vec::new();
-        for folder in fs::read_dir(&self.root).map_err(failed)? {
-            let folder = folder.map_err(failed)?.path();
-            if !folder.is_dir() {
-                continue;
+        for folder in fs::read_dir(&self.root).map_err(list_failed)? {
+            let folder = folder.map_err(list_failed)?.path();
+            if folder.is_dir() {
+                out.push(folder);
             }
-            for file in fs::read_dir(folder).map_err(failed)? {
-                let file = file.map_err(failed)?;
-                let Some(key) = file.file_name().to_str().and_then(BlobKey::parse) else { continue };
-                // One that vanished meanwhile is none of ours.
-                let old = file.metadata().and_then(|m| m.modified()).is_ok_and(|written| written <= before);
-                if old {
-                    out.push(key);
-                }
+        }
+        out.sort();
+        Ok(out)
+    }
+
+    /// Recordings in one of the [`Folder::folders`] that were last written at `before` or earlier, whole or not.
+    pub(super) fn list(&self, folder: &Path, before: SystemTime) -> Result<Vec<StoredFile>> {
+        let is_incoming = folder.ends_with(INCOMING);
+        let mut out = Vec::new();
+        for file in fs::read_dir(folder).map_err(list_failed)? {
+            let file = file.map_err(list_failed)?;
+            let Some(key) = file.file_name().to_str().and_then(BlobKey::parse) else { continue };
+            // One that vanished meanwhile is none of ours.
+            let Ok(about) = file.metadata() else { continue };
+            if about.modified().is_ok_and(|written| written <= before) {
+                out.push(StoredFile { key, size: about.len(), is_incoming });
             }
         }
         Ok(out)
     }
+
+    pub(super) fn read_marker(&self) -> Result<Option<Vec<u8>>> {
+        match fs::read(self.root.join(MARKER)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("can't read the id of the recordings", e)),
+        }
+    }
+
+    pub(super) fn write_marker(&self, bytes: &[u8]) -> Result<()> {
+        let beside = self.root.join(INCOMING).join(MARKER);
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, self.root.join(MARKER))?;
+            sync_folder(&self.root)
+        };
+        write().map_err(|e| Error::io("can't write the id of the recordings", e))
+    }
+}
+
+fn list_failed(error: std::io::Error) -> Error {
+    Error::io("can't list the recordings", error)
 }
 
 /// A recording that comes; removed unless finished.

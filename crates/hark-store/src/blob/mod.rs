@@ -5,6 +5,7 @@
 mod chunks;
 mod hash;
 mod local;
+mod pages;
 mod read;
 #[cfg(feature = "object-store")]
 mod remote;
@@ -22,6 +23,10 @@ use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::random;
 use local::Folder;
+pub(crate) use pages::{Pages, StoredFile};
+
+/// What stands at the root of a folder or bucket of recordings: the id of their store.
+pub(crate) const MARKER: &str = "hark-store.json";
 
 /// The name of a recording: 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +70,13 @@ pub struct Blob {
     pub sha256: Option<[u8; 32]>,
 }
 
+impl Blob {
+    /// Its length in the folder or bucket.
+    pub(crate) fn stored_size(&self) -> u64 {
+        if self.is_sealed { chunks::sealed_size(self.size) } else { self.size }
+    }
+}
+
 /// How a decoder may read a recording.
 pub enum BlobSource {
     /// A file as it is.
@@ -105,15 +117,48 @@ impl Blobs {
         }
     }
 
-    /// Names of recordings that were last written before `age` ago.
-    pub(crate) async fn list(&self, age: std::time::Duration) -> Result<Vec<BlobKey>> {
+    /// Where recordings lie, in words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Blobs::Local(folder) => folder.root().display().to_string(),
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.place().to_owned(),
+        }
+    }
+
+    /// Files that were last written before `age` ago, a page at a time.
+    pub(crate) async fn pages(&self, age: std::time::Duration) -> Result<Pages> {
         match self {
             Blobs::Local(folder) => {
                 let folder = folder.clone();
-                blocking(move || folder.list(age)).await
+                blocking(move || Pages::local(folder, age)).await
             }
             #[cfg(feature = "object-store")]
-            Blobs::Remote(bucket) => bucket.list(age).await,
+            Blobs::Remote(bucket) => Ok(Pages::remote(bucket, age)),
+        }
+    }
+
+    /// The file [`MARKER`], where there is one.
+    pub(crate) async fn read_marker(&self) -> Result<Option<Vec<u8>>> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.read_marker()).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.read_marker().await,
+        }
+    }
+
+    /// Writes the file [`MARKER`], in place of one that is there.
+    pub(crate) async fn write_marker(&self, bytes: Vec<u8>) -> Result<()> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.write_marker(&bytes)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.write_marker(bytes).await,
         }
     }
 }
@@ -159,8 +204,22 @@ impl Store {
         }
     }
 
+    /// Fails for a recording in the clear of an account whose data is all sealed.
+    async fn refuse_unsealed(&self, blob: &Blob) -> Result<()> {
+        if blob.is_sealed || self.master_keys().current().is_none() {
+            return Ok(());
+        }
+        match self.sealer(blob.account).await {
+            Ok(sealer) if sealer.is_complete() => Err(Error::Sealed(crate::seal::NOT_SEALED)),
+            // A recording that outlives its account is read by nobody else.
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// How a decoder may read a recording.
     pub async fn source(&self, blob: &Blob) -> Result<BlobSource> {
+        self.refuse_unsealed(blob).await?;
         match self.local_path(blob) {
             Some(path) => Ok(BlobSource::Path(path)),
             None => Ok(BlobSource::Reader(Box::new(self.read(blob, None).await?.into_blocking()))),
@@ -198,9 +257,11 @@ impl Store {
         let rows = self
             .db()
             .all(
+                // A backup that is being made may name them: they stay until it has copied them.
                 "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
-                     AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)",
-                args![account, transcript],
+                     AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)
+                     AND NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.task LIKE 'backup:%' AND m.lease_until > $3)",
+                args![account, transcript, self.now()],
             )
             .await?;
         let mut removed = Vec::with_capacity(rows.len());

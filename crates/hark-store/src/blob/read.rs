@@ -7,9 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use super::chunks::{CHUNK, Chunks, HEADER, SEALED_CHUNK, layout};
-use super::{Blob, Blobs, blocking};
+use super::{Blob, BlobKey, Blobs, blocking};
 use crate::Store;
 use crate::error::{Error, Result};
 
@@ -22,7 +23,7 @@ impl<T: Read + Seek + Send + Sync> ReadSeek for T {}
 
 /// The bytes of a recording as they are stored.
 #[derive(Clone)]
-enum Stored {
+pub(crate) enum Stored {
     Local(Arc<File>),
     #[cfg(feature = "object-store")]
     Remote(super::remote::Object),
@@ -45,24 +46,15 @@ pub struct BlobReader {
 }
 
 impl Store {
-    /// Begins to read a recording, all of it or a range (cut to what is there).
+    /// Begins to read a recording, all of it or a range (cut to what is there). One in the clear is refused where everything of its account is sealed.
     pub async fn read(&self, blob: &Blob, range: Option<Range<u64>>) -> Result<BlobReader> {
-        let (stored, length) = match self.blobs() {
-            Blobs::Local(folder) => {
-                let path = folder.path(&blob.key);
-                blocking(move || {
-                    let file = File::open(path).map_err(missing)?;
-                    let length = file.metadata().map_err(|e| Error::io("can't read a recording", e))?.len();
-                    Ok((Stored::Local(Arc::new(file)), length))
-                })
-                .await?
-            }
-            #[cfg(feature = "object-store")]
-            Blobs::Remote(bucket) => {
-                let (object, length) = bucket.open_object(&blob.key).await?;
-                (Stored::Remote(object), length)
-            }
-        };
+        self.refuse_unsealed(blob).await?;
+        self.open_recording(blob, range).await
+    }
+
+    /// [`Store::read`], whether or not the recording is sealed.
+    pub(crate) async fn open_recording(&self, blob: &Blob, range: Option<Range<u64>>) -> Result<BlobReader> {
+        let (stored, length) = self.stored(&blob.key).await?;
         let open = if blob.is_sealed {
             let sealer = self.sealer(blob.account).await?;
             let key = sealer.key().ok_or(Error::Sealed("no master key is configured"))?;
@@ -78,6 +70,56 @@ impl Store {
     }
 }
 
+impl Store {
+    /// A recording as it is stored, and how long that is.
+    pub(crate) async fn stored(&self, key: &BlobKey) -> Result<(Stored, u64)> {
+        self.blobs().stored(key).await
+    }
+}
+
+impl Blobs {
+    /// A recording as it is stored, and how long that is.
+    pub(crate) async fn stored(&self, key: &BlobKey) -> Result<(Stored, u64)> {
+        match self {
+            Blobs::Local(folder) => {
+                let path = folder.path(key);
+                blocking(move || {
+                    let file = File::open(path).map_err(missing)?;
+                    let length = file.metadata().map_err(|e| Error::io("can't read a recording", e))?.len();
+                    Ok((Stored::Local(Arc::new(file)), length))
+                })
+                .await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => {
+                let (object, length) = bucket.open_object(key).await?;
+                Ok((Stored::Remote(object), length))
+            }
+        }
+    }
+
+    /// How long a recording is as it is stored; `None` when it is not there.
+    pub(crate) async fn stored_size(&self, key: &BlobKey) -> Result<Option<u64>> {
+        match self.stored(key).await {
+            Ok((_, length)) => Ok(Some(length)),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// SHA-256 of a recording as it is stored, in hexadecimal.
+    pub(crate) async fn stored_hash(&self, key: &BlobKey) -> Result<String> {
+        let (stored, length) = self.stored(key).await?;
+        let (mut hash, mut at) = (Sha256::new(), 0);
+        while at < length {
+            let end = (at + STEP).min(length);
+            hash.update(&stored.read(at..end).await?);
+            at = end;
+        }
+        Ok(crate::random::hex(&hash.finalize()))
+    }
+}
+
 fn missing(error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::NotFound {
         Error::NotFound("recording")
@@ -87,7 +129,7 @@ fn missing(error: io::Error) -> Error {
 }
 
 impl Stored {
-    async fn read(&self, range: Range<u64>) -> Result<Bytes> {
+    pub(crate) async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         match self {
             Stored::Local(file) => {
                 let file = file.clone();

@@ -3,17 +3,19 @@
 //! A recording is sent in parts and appears when the last is there, so it is whole or not there. Credentials come from the environment variables that each
 //! service's own tools read.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
-use super::BlobKey;
 use super::write::Stream;
+use super::{BlobKey, MARKER, StoredFile};
 use crate::error::{Error, Result};
 
 /// Bytes of a part: the services take at most 10,000 parts and want at least 5 MiB each.
@@ -26,16 +28,18 @@ const PARTS_AT_ONCE: usize = 3;
 pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
     prefix: String,
+    /// The address as it was given.
+    place: String,
 }
 
 impl Bucket {
-    /// Opens `s3://bucket/prefix` and its kind; `memory://` is a bucket that is gone with the process, for tests.
+    /// Opens `s3://bucket/prefix` and its kind; `memory://name` is a bucket that is gone with the process, for tests.
     pub(crate) fn open(place: &str) -> Result<Bucket> {
         let (scheme, rest) = place.split_once("://").unwrap_or((place, ""));
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let address = format!("{scheme}://{bucket}");
         let store: Arc<dyn ObjectStore> = match scheme {
-            "memory" => Arc::new(object_store::memory::InMemory::new()),
+            "memory" => in_memory(bucket),
             #[cfg(feature = "s3")]
             "s3" => {
                 speak_tls();
@@ -58,7 +62,7 @@ impl Bucket {
                 return Err(Error::Setup(format!("this build keeps no recordings in {scheme}://")));
             }
         };
-        Ok(Bucket { store, prefix: prefix.trim_matches('/').to_owned() })
+        Ok(Bucket { store, prefix: prefix.trim_matches('/').to_owned(), place: place.to_owned() })
     }
 
     fn path(&self, key: &BlobKey) -> Path {
@@ -80,20 +84,36 @@ impl Bucket {
         }
     }
 
-    /// Names of recordings that were last written before `age` ago.
-    pub(crate) async fn list(&self, age: Duration) -> Result<Vec<BlobKey>> {
-        let before = SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH);
-        let before = before.duration_since(UNIX_EPOCH).map_or(0, crate::clock::micros);
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Recordings that were last written at `before` (microseconds since 1970) or earlier.
+    pub(super) fn list(&self, before: i64) -> BoxStream<'static, Result<StoredFile>> {
         let prefix = Path::from(self.prefix.as_str());
-        let mut out = Vec::new();
-        let mut objects = self.store.list(Some(&prefix));
-        while let Some(object) = objects.try_next().await.map_err(failed)? {
+        let objects = self.store.list(Some(&prefix)).map_err(failed);
+        let recordings = objects.try_filter_map(move |object| async move {
             let key = object.location.filename().and_then(BlobKey::parse);
-            if let Some(key) = key.filter(|_| object.last_modified.timestamp_micros() <= before) {
-                out.push(key);
-            }
+            let key = key.filter(|_| object.last_modified.timestamp_micros() <= before);
+            Ok(key.map(|key| StoredFile { key, size: object.size, is_incoming: false }))
+        });
+        recordings.boxed()
+    }
+
+    fn marker(&self) -> Path {
+        Path::from(format!("{}/{MARKER}", self.prefix))
+    }
+
+    pub(super) async fn read_marker(&self) -> Result<Option<Vec<u8>>> {
+        match self.store.get(&self.marker()).await {
+            Ok(found) => Ok(Some(found.bytes().await.map_err(failed)?.to_vec())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(e) => Err(failed(e)),
         }
-        Ok(out)
+    }
+
+    pub(super) async fn write_marker(&self, bytes: Vec<u8>) -> Result<()> {
+        self.store.put(&self.marker(), bytes.into()).await.map(drop).map_err(failed)
     }
 
     /// A recording and its length.
@@ -105,6 +125,16 @@ impl Bucket {
             Err(e) => Err(failed(e)),
         }
     }
+}
+
+/// The bucket of that name in this process; one without a name is nobody else's.
+fn in_memory(name: &str) -> Arc<dyn ObjectStore> {
+    static NAMED: Mutex<BTreeMap<String, Arc<InMemory>>> = Mutex::new(BTreeMap::new());
+    if name.is_empty() {
+        return Arc::new(InMemory::new());
+    }
+    let mut named = NAMED.lock().unwrap_or_else(|e| e.into_inner());
+    named.entry(name.to_owned()).or_default().clone()
 }
 
 fn failed(error: object_store::Error) -> Error {

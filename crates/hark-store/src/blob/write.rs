@@ -127,6 +127,56 @@ impl Store {
     }
 }
 
+impl Blobs {
+    /// Stores a file under a name, as it is.
+    pub(crate) async fn put_file(&self, key: &BlobKey, from: &std::path::Path) -> Result<()> {
+        use std::io::Read;
+        let failed = |e| Error::io("can't read a recording of the backup", e);
+        let mut source = std::fs::File::open(from).map_err(failed)?;
+        let stream = Stream::new(None);
+        let mut state = match self {
+            Blobs::Local(folder) => State::Idle(Box::new(Writer { file: folder.create(key)?, stream })),
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(key, stream, Vec::new()).await?)),
+        };
+        loop {
+            let (read, block) = super::blocking(move || {
+                let mut block = vec![0; BATCH];
+                let count = source.read(&mut block).map_err(failed)?;
+                block.truncate(count);
+                Ok((source, block))
+            })
+            .await?;
+            source = read;
+            let end = block.is_empty();
+            state = match state {
+                State::Idle(mut writer) => {
+                    let writer = super::blocking(move || {
+                        if end {
+                            return writer.finish().map(|()| None);
+                        }
+                        writer.write(&[block.into()])?;
+                        Ok(Some(writer))
+                    });
+                    match writer.await? {
+                        Some(writer) => State::Idle(writer),
+                        None => return Ok(()),
+                    }
+                }
+                #[cfg(feature = "object-store")]
+                State::Remote(mut writer) => {
+                    if end {
+                        return writer.finish().await;
+                    }
+                    writer.write(&[block.into()]).await?;
+                    State::Remote(writer)
+                }
+                State::Writing(_) => return Err(Error::Blob("the recording is still being written".into())),
+            };
+        }
+    }
+}
+
 impl Upload {
     /// The name of the recording.
     pub fn key(&self) -> &BlobKey {

@@ -132,12 +132,12 @@ on_both! {
         std::fs::write(place.folder.path().join("blobs/README"), "not ours").unwrap();
         assert_eq!(place.recordings().len(), 8);
         let early = store.sweep(Duration::from_secs(3600)).await.unwrap();
-        assert_eq!((early.recordings.len(), early.strays.len()), (2, 0), "what is young may still be wanted");
+        assert_eq!((early.recordings.len(), early.quarantined.len()), (2, 0), "what is young may still be wanted");
         place.clock.advance(Duration::from_secs(1));
         let swept = store.sweep(Duration::ZERO).await.unwrap();
         assert_eq!(swept.recordings, [unfinished.key]);
-        assert_eq!(swept.strays.len(), 2);
-        assert_eq!(place.recordings().len(), 3, "two recordings and a file that is not ours");
+        assert_eq!(swept.quarantined.len(), 2);
+        assert_eq!(place.recordings().len(), 5, "two recordings, a file that is not ours, and two that nobody knows");
         assert!(store.recording(id, kept).await.is_ok());
         assert_eq!(store.sweep(Duration::ZERO).await.unwrap(), Default::default());
     }
@@ -242,7 +242,12 @@ async fn a_bucket_is_swept_and_read_by_a_decoder() {
     assert_eq!(read.await.unwrap().unwrap(), b"RIFF a recording");
     let unwanted = upload(&store, id, b"nobody wants it").await;
     run_sql(&place.database, &format!("DELETE FROM blobs WHERE key = '{}'", unwanted.key)).await;
-    assert_eq!(store.sweep(Duration::ZERO).await.unwrap().strays, std::slice::from_ref(&unwanted.key));
+    assert_eq!(store.sweep(Duration::ZERO).await.unwrap().quarantined, std::slice::from_ref(&unwanted.key));
+    assert!(store.read(&unwanted, None).await.is_ok(), "it is kept for now");
+    assert_eq!(
+        store.delete_quarantined(std::slice::from_ref(&unwanted.key)).await.unwrap(),
+        std::slice::from_ref(&unwanted.key)
+    );
     assert!(matches!(store.read(&unwanted, None).await.map(drop), Err(Error::NotFound(_))));
     assert_eq!(store.delete_transcript(id, kept).await.unwrap(), std::slice::from_ref(&recording.key));
     assert!(matches!(store.read(&recording, None).await.map(drop), Err(Error::NotFound(_))));

@@ -25,6 +25,26 @@ on_both! {
         send().await.unwrap();
     }
 
+    async fn an_account_keeps_only_so_many_bytes_of_recordings(place: Place) {
+        let store = place.open().await;
+        let id = account(&store, 0).await;
+        let owner = Owner::Account(id);
+        // A recording of these tests has 16 bytes.
+        let send = async || {
+            let job = new_job(&store, &owner, 0).await;
+            store.accept(NewJob { max_storage: Some(40), ..job }).await
+        };
+        let Accepted::New { transcript, .. } = send().await.unwrap() else { panic!("no repeat") };
+        send().await.unwrap();
+        assert_eq!(store.storage_used(id).await.unwrap(), 32);
+        let refused = send().await;
+        assert!(matches!(refused, Err(Error::Limit { what: Limit::StorageBytes, limit: 40, used: 32 })), "{refused:?}");
+        assert_eq!(store.storage_used(id).await.unwrap(), 32, "what was refused is not kept");
+        store.delete_transcript(id, transcript).await.unwrap();
+        send().await.unwrap();
+        assert_eq!(store.storage_used(account(&store, 0).await).await.unwrap(), 0);
+    }
+
     async fn a_full_queue_takes_no_more(place: Place) {
         let store = place.open().await;
         let owner = Owner::Account(account(&store, 0).await);

@@ -161,6 +161,47 @@ on_both! {
         assert!(fresh.transcripts(one, &Default::default()).await.is_err());
     }
 
+    async fn a_value_in_the_clear_is_refused_in_an_account_that_was_always_sealed(place: Place) {
+        let store = place.open_sealed(KEY).await;
+        let (account, id) = fill(&store).await;
+        let store = {
+            store.close().await;
+            place.open_sealed(KEY).await
+        };
+        // Somebody who can write to the database, and has no key, puts words into a mouth: 0 and the text.
+        let forged = if place.database.starts_with("sqlite:") { "x'00666f72676564'" } else { "'\\x00666f72676564'" };
+        run_sql(&place.database, &format!("UPDATE transcripts SET title = {forged} WHERE id = {id}")).await;
+        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(store.transcripts(account, &Default::default()).await, Err(Error::Sealed(_))));
+        // The same with a recording.
+        let recording = store.recording(account, id).await.unwrap();
+        run_sql(&place.database, "UPDATE blobs SET is_sealed = FALSE").await;
+        let swapped = hark_store::Blob { is_sealed: false, ..recording };
+        assert!(matches!(store.read(&swapped, None).await.map(drop), Err(Error::Sealed(_))));
+        assert!(matches!(store.source(&swapped).await.map(drop), Err(Error::Sealed(_))));
+    }
+
+    async fn a_value_in_the_clear_is_refused_once_everything_was_sealed(place: Place) {
+        let (account, id) = fill(&place.open().await).await;
+        let forged = if place.database.starts_with("sqlite:") { "x'00666f72676564'" } else { "'\\x00666f72676564'" };
+        let forge = format!("UPDATE transcripts SET title = {forged} WHERE id = {id}");
+        let store = place.open_sealed(KEY).await;
+        run_sql(&place.database, &forge).await;
+        assert_eq!(store.transcript(account, id).await.unwrap().title, "forged", "until then nobody can tell");
+        assert!(store.seal_all(|_| {}).await.unwrap().left.is_nothing());
+        assert_eq!(store.transcript(account, id).await.unwrap().title, "forged");
+        run_sql(&place.database, &forge).await;
+        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+        // It holds for whoever starts later, and through a rotation.
+        store.close().await;
+        let keys = MasterKeys::new(MasterKey::new([9; 32])).with_old(MasterKey::new(KEY));
+        let store = Store::open(Options { master_keys: keys, ..place.options() }).await.unwrap();
+        assert!(store.rotate_master().await.unwrap() > 0);
+        store.close().await;
+        let store = place.open_sealed([9; 32]).await;
+        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+    }
+
     async fn what_was_stored_before_there_was_a_master_key_stays_readable(place: Place) {
         let (account, id) = fill(&place.open().await).await;
         let store = place.open_sealed(KEY).await;

@@ -62,7 +62,9 @@ impl Place {
 
     /// Every recording on disk, whole or not.
     pub fn recordings(&self) -> Vec<std::path::PathBuf> {
-        self.files().into_iter().filter(|path| path.starts_with(self.folder.path().join("blobs"))).collect()
+        let blobs = self.folder.path().join("blobs");
+        let is_recording = |path: &std::path::PathBuf| path.starts_with(&blobs) && !path.ends_with("hark-store.json");
+        self.files().into_iter().filter(is_recording).collect()
     }
 }
 
@@ -129,6 +131,7 @@ pub async fn new_job(store: &Store, owner: &Owner, hold: i64) -> NewJob {
         max_live: None,
         max_queued: None,
         anonymous_limit: None,
+        max_storage: None,
         idempotency: None,
         webhook: None,
     }

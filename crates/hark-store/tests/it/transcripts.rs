@@ -154,7 +154,16 @@ on_both! {
         assert_eq!((shared.id, text), (id, result()));
         assert_eq!(store.edit_transcript(account, id, &share(false)).await.unwrap().share_token, None);
         assert!(matches!(store.shared_transcript(&token).await, Err(Error::NotFound(_))));
-        assert_eq!(store.edit_transcript(account, id, &share(true)).await.unwrap().share_token, Some(token));
+        let second = store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.unwrap();
+        assert_ne!(second, token, "a page that was turned off has another address when it is on again");
+        assert!(matches!(store.shared_transcript(&token).await, Err(Error::NotFound(_))));
+        assert_eq!(store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.as_ref(), Some(&second));
+        let rotate = TranscriptEdit { rotate_share_token: true, ..Default::default() };
+        let third = store.edit_transcript(account, id, &rotate).await.unwrap().share_token.unwrap();
+        assert!(matches!(store.shared_transcript(&second).await, Err(Error::NotFound(_))));
+        assert_eq!(store.shared_transcript(&third).await.unwrap().0.id, id);
+        store.edit_transcript(account, id, &share(false)).await.unwrap();
+        assert!(matches!(store.edit_transcript(account, id, &rotate).await, Err(Error::Conflict(_))));
         assert!(store.shared_transcript("").await.is_err());
     }
 

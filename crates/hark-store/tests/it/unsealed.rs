@@ -106,7 +106,7 @@ on_both! {
 
         assert_eq!(store.seal_all(|_| {}).await.unwrap().sealed, Amount::default());
         let swept = store.sweep(Duration::ZERO).await.unwrap();
-        assert_eq!((swept.recordings.len(), swept.strays.len()), (0, 0), "sealing left files behind");
+        assert_eq!((swept.recordings.len(), swept.quarantined.len()), (0, 0), "sealing left files behind");
         store.close().await;
         assert!(matches!(place.open().await.transcript(one, id).await, Err(Error::Sealed(_))));
     }

@@ -45,7 +45,7 @@ pub(super) async fn check(
     wrong: &mut Vec<String>,
 ) -> Result<Found, BenchError> {
     let swept = store.sweep(Duration::ZERO).await.map_err(failed)?;
-    let mut found = Found { swept: (swept.recordings.len() + swept.strays.len()) as u64, ..Found::default() };
+    let mut found = Found { swept: (swept.recordings.len() + swept.quarantined.len()) as u64, ..Found::default() };
     for account in store.check_ledger().await.map_err(failed)? {
         wrong.push(format!("a balance is not the sum of its ledger: {account:?}"));
     }
@@ -268,7 +268,7 @@ fn files(folder: &Path) -> BTreeSet<PathBuf> {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            } else {
+            } else if !path.ends_with("hark-store.json") {
                 out.insert(path);
             }
         }

@@ -76,6 +76,7 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::NotReady | ErrorKind::Conflict => (INVALID, "conflict"),
         ErrorKind::Unauthorized => (INVALID, "invalid_api_key"),
         ErrorKind::InsufficientCredits => ("insufficient_quota", "insufficient_quota"),
+        ErrorKind::StorageFull => ("insufficient_quota", "storage_full"),
         ErrorKind::PlanNeeded => ("insufficient_quota", "plan_needed"),
         ErrorKind::Forbidden => (INVALID, "forbidden"),
         ErrorKind::NotFound => (INVALID, "not_found"),

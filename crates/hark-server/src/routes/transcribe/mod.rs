@@ -205,6 +205,7 @@ async fn job<Layout>(
         max_live: Some(caller.plan().concurrency()),
         max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
         anonymous_limit: Some(app.config.anonymous.limit.into()),
+        max_storage: app.config.recordings.quota.of(caller.plan()),
         idempotency: name.map(|key| IdempotencyKey { key, fingerprint, keep: idempotent::REMEMBER }),
         webhook,
         owner,

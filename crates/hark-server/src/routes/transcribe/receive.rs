@@ -12,6 +12,7 @@ use super::fields::{Form, Wanted, checkpoint, model};
 use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent;
+use crate::limits::StorageRoom;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
 use crate::recording::Unclaimed;
@@ -44,6 +45,11 @@ pub(crate) async fn receive<F: Form>(
     refuse_announced(headers, plan)?;
     // Only a request that may be repeated is compared with its repeats.
     let is_named = idempotent::key(headers)?.is_some();
+    // A repeat takes no more space than the first request did: the store tells them apart when it accepts.
+    let room = if is_named { None } else { StorageRoom::of(app, caller).await? };
+    if let Some(room) = &room {
+        room.check(announced(headers).unwrap_or(0).saturating_sub(FORM_OVERHEAD).max(1))?;
+    }
     let mut fields = F::default();
     let mut file: Option<(Upload, String)> = None;
     while let Some(part) = form.next_part().await? {
@@ -53,7 +59,7 @@ pub(crate) async fn receive<F: Form>(
             if !is_named {
                 upload = upload.without_hash();
             }
-            store_file(app, &mut form, &mut upload, plan).await?;
+            store_file(app, &mut form, &mut upload, plan, room.as_ref()).await?;
             file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
         } else if let Some(longest) = F::longest(&part.name) {
             let value = form.text(&part.name, longest).await?;
@@ -72,25 +78,32 @@ pub(crate) async fn receive<F: Form>(
     Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
 }
 
+fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
+}
+
 /// Refuses a form that says it is larger than the plan allows, before it is read.
 pub(crate) fn refuse_announced(headers: &HeaderMap, plan: Plan) -> Result<(), Failure> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
+    if announced(headers).is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
         return Err(too_large(plan));
     }
     Ok(())
 }
 
-/// Stores the file that a form is at, as long as the plan allows it.
+/// Stores the file that a form is at, as long as the plan allows it and the account has room.
 pub(crate) async fn store_file(
     app: &App,
     form: &mut Multipart,
     upload: &mut Upload,
     plan: Plan,
+    room: Option<&StorageRoom>,
 ) -> Result<(), Failure> {
     while let Some(block) = form.chunk().await? {
         if upload.size() + block.len() as u64 > plan.max_upload() {
             return Err(too_large(plan));
+        }
+        if let Some(room) = room {
+            room.check(upload.size() + block.len() as u64)?;
         }
         app.metrics.upload_bytes.fetch_add(block.len() as u64, Ordering::Relaxed);
         upload.write(block).await?;

@@ -85,7 +85,13 @@ fn edit(change: TranscriptChange) -> Result<TranscriptEdit, Failure> {
         return Err(Failure::invalid("a segment has an `index` from 0 and a `text` that is not endless"));
     }
     let segments = segments.into_iter().map(|segment| SegmentEdit { position: segment.index, text: segment.text });
-    Ok(TranscriptEdit { title, shared: change.shared, speakers, segments: segments.collect() })
+    Ok(TranscriptEdit {
+        title,
+        shared: change.shared,
+        rotate_share_token: change.rotate_share_token.unwrap_or(false),
+        speakers,
+        segments: segments.collect(),
+    })
 }
 
 /// Delete a transcript, its recording and everything made of it

@@ -1,8 +1,9 @@
-//! Housekeeping: news from the store to those who wait, and what must be looked at now and then.
+//! Maintenance: changes of the store passed on to those who wait, and what must be looked at now and then.
 
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use hark_store::{Change, TranscriptFilter};
+use hark_store::{Change, SweepOptions, TranscriptFilter};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -11,8 +12,10 @@ use crate::app::App;
 
 /// How often leases and holds that ended are looked at.
 const ROUND: Duration = Duration::from_secs(60);
-/// How many rounds lie between two sweeps, which look at every file.
-const SWEEP_EVERY: u64 = 60;
+/// No sweep runs in the first minutes of a process: whoever started it with the wrong database notices before anything is looked at.
+const FIRST_SWEEP: Duration = Duration::from_secs(600);
+/// How long a sweep may take before another process may begin one.
+const SWEEP_LEASE: Duration = Duration::from_secs(4 * 3600);
 /// An upload that was not finished after this long never will be.
 const ABANDONED_UPLOAD: Duration = Duration::from_secs(24 * 3600);
 
@@ -43,11 +46,13 @@ pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>
     })
 }
 
-/// Tidies up now and then until the service ends.
-pub(crate) fn keep_house(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
+/// Runs maintenance until the service ends.
+pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
     let app = app.clone();
     tokio::spawn(async move {
-        for round in 0u64.. {
+        let started = Instant::now();
+        let interval = app.config.recordings.sweep_interval.duration();
+        loop {
             match app.store.expire_leases().await {
                 Ok(0) => {}
                 Ok(count) => tracing::warn!(count, "recordings of silent workers went back to the queue"),
@@ -59,18 +64,32 @@ pub(crate) fn keep_house(app: &App, mut stop: watch::Receiver<bool>) -> JoinHand
             if let Err(error) = delete_forgotten(&app).await {
                 tracing::error!(%error, "anonymous transcripts can't be looked at");
             }
-            if round % SWEEP_EVERY == 0 {
-                match app.store.sweep(ABANDONED_UPLOAD).await {
-                    Ok(swept) => tracing::debug!(?swept, "swept"),
-                    Err(error) => tracing::error!(%error, "the store can't be swept"),
-                }
+            if started.elapsed() >= FIRST_SWEEP.min(interval)
+                && let Err(error) = sweep(&app, interval).await
+            {
+                tracing::error!(%error, "sweep.failed");
             }
             tokio::select! {
-                () = tokio::time::sleep(ROUND) => {}
+                () = tokio::time::sleep(ROUND.min(interval)) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     })
+}
+
+/// Sweeps the recordings, if it is time and no other process is at it.
+async fn sweep(app: &App, interval: Duration) -> hark_store::Result<()> {
+    let Some(lease) = app.store.begin_sweep(interval, SWEEP_LEASE).await? else { return Ok(()) };
+    let options = SweepOptions {
+        unfinished: ABANDONED_UPLOAD,
+        quarantine: Duration::from_secs(u64::from(app.config.recordings.quarantine_days) * 24 * 3600),
+    };
+    let swept = app.store.sweep_with(&options).await;
+    app.store.end_sweep(lease, swept.as_ref().ok()).await?;
+    let swept = swept?;
+    tracing::debug!(?swept, "sweep.finished");
+    app.metrics.recordings_purged.fetch_add(swept.purged.len() as u64, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Deletes anonymous transcripts that nobody waits for any more.

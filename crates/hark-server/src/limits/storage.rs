@@ -1,0 +1,63 @@
+//! Bytes of recordings that an account may keep.
+
+use hark_api::{ApiError, ErrorKind};
+
+use crate::app::App;
+use crate::error::Failure;
+use crate::middleware::Caller;
+
+/// What an account may keep, and what it keeps already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StorageRoom {
+    quota: u64,
+    used: u64,
+}
+
+impl StorageRoom {
+    /// The room of a caller; none where it is not limited. The store counts again when it accepts the recording.
+    pub(crate) async fn of(app: &App, caller: &Caller) -> Result<Option<Self>, Failure> {
+        let Some(quota) = app.config.recordings.quota.of(caller.plan()) else { return Ok(None) };
+        let used = app.store.storage_used(caller.account(app)).await?;
+        Ok(Some(StorageRoom { quota, used }))
+    }
+
+    /// Refuses so many bytes more than there is room for.
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), Failure> {
+        match self.used.saturating_add(bytes) > self.quota {
+            true => Err(storage_full(self.quota, self.used)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The refusal of a recording that does not fit.
+pub(crate) fn storage_full(quota: u64, used: u64) -> Failure {
+    let message = format!(
+        "the recordings of this account take {} of the {} that its plan allows, and this one does not fit: delete transcripts, or choose a higher plan",
+        size(used),
+        size(quota)
+    );
+    ApiError::new(ErrorKind::StorageFull, message).into()
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_exactly_is_taken_and_a_byte_more_is_not() {
+        let room = StorageRoom { quota: 5_000_000_000, used: 4_999_999_000 };
+        assert!(room.check(1000).is_ok());
+        let refused = room.check(1001).unwrap_err().error;
+        assert_eq!((refused.status(), refused.upgrade), (413, true));
+        assert!(refused.message.contains("5.0 GB of the 5.0 GB"), "{}", refused.message);
+    }
+}

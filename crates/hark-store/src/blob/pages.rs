@@ -1,0 +1,63 @@
+//! All files among the recordings, a page at a time: there may be millions.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[cfg(feature = "object-store")]
+use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
+
+use super::local::Folder;
+use super::{BlobKey, blocking};
+use crate::error::Result;
+
+/// Objects of a bucket on a page.
+#[cfg(feature = "object-store")]
+const PAGE: usize = 1000;
+
+/// A file among the recordings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredFile {
+    pub(crate) key: BlobKey,
+    /// Bytes as they are stored.
+    pub(crate) size: u64,
+    /// Whether it was not brought to its place yet.
+    pub(crate) is_incoming: bool,
+}
+
+/// The files of a folder or bucket.
+pub(crate) enum Pages {
+    /// The folders that are left.
+    Local { folder: Folder, left: std::vec::IntoIter<PathBuf>, before: SystemTime },
+    #[cfg(feature = "object-store")]
+    Remote(BoxStream<'static, Vec<Result<StoredFile>>>),
+}
+
+impl Pages {
+    pub(super) fn local(folder: Folder, age: Duration) -> Result<Pages> {
+        let left = folder.folders()?.into_iter();
+        Ok(Pages::Local { folder, left, before: before(age) })
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(super) fn remote(bucket: &super::remote::Bucket, age: Duration) -> Pages {
+        let before = before(age).duration_since(UNIX_EPOCH).map_or(0, crate::clock::micros);
+        Pages::Remote(bucket.list(before).into_stream().chunks(PAGE).boxed())
+    }
+
+    /// The next page, which may be empty; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<StoredFile>>> {
+        match self {
+            Pages::Local { folder, left, before } => {
+                let Some(next) = left.next() else { return Ok(None) };
+                let (folder, before) = (folder.clone(), *before);
+                blocking(move || folder.list(&next, before)).await.map(Some)
+            }
+            #[cfg(feature = "object-store")]
+            Pages::Remote(pages) => pages.next().await.map(|page| page.into_iter().collect()).transpose(),
+        }
+    }
+}
+
+fn before(age: Duration) -> SystemTime {
+    SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
+}
