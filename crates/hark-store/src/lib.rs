@@ -8,6 +8,7 @@
 
 mod account;
 mod anonymous;
+mod backup;
 mod blob;
 mod chat;
 mod clock;
@@ -48,6 +49,7 @@ use tokio::sync::broadcast;
 
 pub use account::{Account, AccountChange, EmailPreferences, NewAccount};
 pub use anonymous::{AnonymousLimit, AnonymousUse};
+pub use backup::{BackupProgress, BackupReport, RestoreOptions, Restored, VerifiedBackup, restore, verify_backup};
 pub use blob::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Upload};
 pub use chat::{ChatRole, ChatTurn};
 pub use clock::{Clock, DAY, Micros, day_of};

@@ -1,6 +1,7 @@
 //! The command line: every command, option and default in one place.
 
 mod service;
+mod store;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,9 @@ use hark_export::Format;
 pub(crate) use service::{
     AccountArgs, AccountCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, SpeakersArgs, SpeakersCommand,
     TranscriptsArgs, TranscriptsCommand,
+};
+pub(crate) use store::{
+    BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
 
 /// Speech to text that you own: audio and video to words, on this machine.
@@ -57,6 +61,14 @@ pub(crate) enum Command {
     Key(KeyArgs),
     /// Make and change the master key that seals what a service keeps
     Seal(SealArgs),
+    /// Copy the database and the recordings of a service to a folder, while it runs
+    Backup(BackupArgs),
+    /// Bring a service back from a backup
+    Restore(RestoreArgs),
+    /// Show which store this is, or make recordings its own
+    Store(StoreArgs),
+    /// Look at files among the recordings that the database does not know
+    Recordings(RecordingsArgs),
     /// Show, fetch, check and remove models
     Models(ModelsArgs),
     /// Say what this machine has, what is missing and how to fix it

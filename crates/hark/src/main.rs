@@ -4,6 +4,7 @@
 //! exit code: 0 done, 1 something failed, 2 wrong usage. None of its business: how sound becomes words.
 
 mod account;
+mod backup;
 mod bench;
 mod cli;
 mod config;
@@ -13,6 +14,7 @@ mod key;
 mod live;
 mod models;
 mod output;
+mod recordings;
 mod remote;
 mod seal;
 mod serve;
@@ -39,6 +41,10 @@ fn main() -> ExitCode {
         cli::Command::Account(args) => account::run(args, &cli.common),
         cli::Command::Key(args) => key::run(args, &cli.common),
         cli::Command::Seal(args) => seal::run(args, &cli.common),
+        cli::Command::Backup(args) => backup::backup(&args, &cli.common),
+        cli::Command::Restore(args) => backup::restore(&args, &cli.common),
+        cli::Command::Store(args) => backup::store(&args, &cli.common),
+        cli::Command::Recordings(args) => recordings::run(args, &cli.common),
         cli::Command::Models(args) => models::run(args, &cli.common),
         cli::Command::Doctor(args) => doctor::run(args, &cli.common),
         cli::Command::Bench(args) => bench::run(args.args),

@@ -1,0 +1,225 @@
+//! A store from a backup.
+
+use std::path::{Path, PathBuf};
+
+use super::files::{self, sync_folder};
+use super::postgres::Tool;
+use super::verify::verify;
+use super::{DatabaseKind, Folder, Manifest, Recording, failed};
+use crate::blob::{Blobs, blocking};
+use crate::db::{Db, args, private_folder, sqlite_path};
+use crate::error::{Error, Result};
+use crate::identity::Marker;
+use crate::{BlobKey, Options, Store, Unbalanced};
+
+/// How to restore.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RestoreOptions {
+    /// Replace what the database holds, and put recordings among those that are there.
+    pub force: bool,
+}
+
+/// A store that was restored.
+#[derive(Debug)]
+pub struct Restored {
+    /// The id of the store.
+    pub store: String,
+    /// Recordings that were written.
+    pub written: u64,
+    /// Recordings that were there already, unchanged.
+    pub kept: u64,
+    /// Accounts whose ledger does not add up.
+    pub unbalanced: Vec<Unbalanced>,
+    /// Recordings that the database names and that are not there.
+    pub missing: Vec<BlobKey>,
+    /// Where the database went that was replaced.
+    pub replaced: Option<PathBuf>,
+    /// Names of the master keys that it can't be read without.
+    pub master_keys: Vec<String>,
+}
+
+/// Restores a backup to where `options` says, which must be empty, and checks what came of it. The backup is verified before anything is written. A
+/// restore that was interrupted is begun again.
+pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Result<Restored> {
+    let folder = Folder(folder.to_owned());
+    let (manifest, list) = verify(&folder).await?;
+    let kind = DatabaseKind::of(&options.database);
+    if kind != manifest.database.kind {
+        return Err(Error::Setup(format!(
+            "this is a backup of a {} database, and `database` is {}: restore to a database of the same kind",
+            manifest.database.kind.name(),
+            kind.name()
+        )));
+    }
+    let blobs = Blobs::open(&options.blobs)?;
+    check_recordings(&blobs, &manifest, how).await?;
+    check_database(&options.database, how).await?;
+    // The id first: a restore that is interrupted finds its own.
+    Marker::new(&manifest.store).write(&blobs).await?;
+    let (written, kept) = write_recordings(&folder, &blobs, &list).await?;
+    let replaced = match kind {
+        DatabaseKind::Sqlite => write_sqlite(&folder, &manifest, &options.database).await?,
+        DatabaseKind::Postgres => write_postgres(&folder, &manifest, &options.database, how).await?,
+    };
+    drop(blobs);
+    let store = Store::open(options).await?;
+    store.db().execute("DELETE FROM quarantine", &[]).await?;
+    store.db().execute("DELETE FROM maintenance", &[]).await?;
+    let unbalanced = store.check_ledger().await?;
+    let missing = store.missing_recordings().await?;
+    store.close().await;
+    Ok(Restored {
+        store: manifest.store,
+        written,
+        kept,
+        unbalanced,
+        missing,
+        replaced,
+        master_keys: manifest.master_keys,
+    })
+}
+
+/// The place of recordings is empty, or of the same store.
+async fn check_recordings(blobs: &Blobs, manifest: &Manifest, how: RestoreOptions) -> Result<()> {
+    let place = blobs.place();
+    match Marker::read(blobs).await? {
+        Some(there) if there == manifest.store => return Ok(()),
+        Some(there) if !how.force => {
+            return Err(Error::Setup(format!(
+                "{place} holds recordings of store {there}, the backup is of store {}: choose an empty place, or `--force` to mix them",
+                manifest.store
+            )));
+        }
+        _ => {}
+    }
+    let mut pages = blobs.pages(std::time::Duration::ZERO).await?;
+    while let Some(page) = pages.next().await? {
+        if !page.is_empty() && !how.force {
+            return Err(Error::Setup(format!(
+                "{place} holds recordings: choose an empty place, or `--force` to put those of the backup among them"
+            )));
+        }
+    }
+    Ok(())
+}
+
+async fn check_database(database: &str, how: RestoreOptions) -> Result<()> {
+    if how.force {
+        return Ok(());
+    }
+    let is_empty = match sqlite_path(database) {
+        Some(path) => std::fs::metadata(path).map_or(true, |about| about.len() == 0),
+        None => tables(database).await? == 0,
+    };
+    if is_empty {
+        return Ok(());
+    }
+    Err(Error::Setup(
+        "the database is not empty: choose another, or `--force` to replace it (stop the servers that use it first)"
+            .into(),
+    ))
+}
+
+async fn tables(database: &str) -> Result<i64> {
+    let db = Db::connect(database, 1, "hark restore").await?;
+    let sql = "SELECT count(*) AS n FROM information_schema.tables WHERE table_schema = current_schema()";
+    let tables = db.one(sql, &[]).await?.get("n");
+    db.close().await?;
+    tables
+}
+
+/// Writes recordings that are not there; gives how many were written and how many were there.
+async fn write_recordings(folder: &Folder, blobs: &Blobs, list: &[Recording]) -> Result<(u64, u64)> {
+    let (mut written, mut kept) = (0, 0);
+    for one in list {
+        let key = one.key()?;
+        if blobs.stored_size(&key).await? == Some(one.bytes) && blobs.stored_hash(&key).await? == one.sha256 {
+            kept += 1;
+            continue;
+        }
+        blobs.remove(&key).await?;
+        blobs.put_file(&key, &folder.recording(&key)).await?;
+        written += 1;
+    }
+    Ok((written, kept))
+}
+
+/// Puts the database in place, whole or not at all; gives where one went that was there.
+async fn write_sqlite(folder: &Folder, manifest: &Manifest, database: &str) -> Result<Option<PathBuf>> {
+    let path = sqlite_path(database).ok_or_else(|| Error::Setup("the database has no file".into()))?;
+    let from = folder.path(&manifest.database.file);
+    let (bytes, sha256, at) = (manifest.database.bytes, manifest.database.sha256.clone(), manifest.created_at);
+    blocking(move || {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        private_folder(parent).map_err(|e| failed("can't create", parent, e))?;
+        let beside = |suffix: &str| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        };
+        let part = beside(".restoring");
+        drop(files::create(&part)?);
+        std::fs::copy(&from, &part).map_err(|e| failed("can't copy", &from, e))?;
+        files::sync(&part)?;
+        if files::measure(&part)? != (bytes, sha256) {
+            return Err(Error::Damaged(format!("{} was not written as it should be", part.display())));
+        }
+        // The journal belongs to the database that is replaced.
+        let suffix = format!(".before-restore-{at}");
+        let mut replaced = None;
+        for end in ["", "-wal", "-shm"] {
+            let old = beside(end);
+            if std::fs::metadata(&old).is_ok_and(|about| about.len() > 0) {
+                let aside = beside(&format!("{suffix}{end}"));
+                std::fs::rename(&old, &aside).map_err(|e| failed("can't rename", &old, e))?;
+                replaced.get_or_insert(aside);
+            } else {
+                let _ = std::fs::remove_file(&old);
+            }
+        }
+        std::fs::rename(&part, &path).map_err(|e| failed("can't rename", &part, e))?;
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))
+            .map_err(|e| failed("can't protect", &path, e))?;
+        sync_folder(parent)?;
+        Ok(replaced)
+    })
+    .await
+}
+
+async fn write_postgres(
+    folder: &Folder,
+    manifest: &Manifest,
+    database: &str,
+    how: RestoreOptions,
+) -> Result<Option<PathBuf>> {
+    let tool = Tool::find("pg_restore", database).await?;
+    // All of it or nothing.
+    let into = format!("--dbname={}", tool.database());
+    let mut arguments = vec!["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", &into];
+    if how.force {
+        arguments.extend(["--clean", "--if-exists"]);
+    }
+    tool.run(&arguments, Some(&folder.path(&manifest.database.file))).await?;
+    Ok(None)
+}
+
+impl Store {
+    /// Live recordings whose file is not there, or has not the length that it should.
+    pub async fn missing_recordings(&self) -> Result<Vec<BlobKey>> {
+        let mut missing = Vec::new();
+        let mut after = String::new();
+        loop {
+            let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' AND key > $1 ORDER BY key LIMIT 500";
+            let rows = self.db().all(sql, args![&after]).await?;
+            let Some(last) = rows.last() else { return Ok(missing) };
+            after = last.get("key")?;
+            for row in &rows {
+                let blob = crate::blob::blob(row)?;
+                if self.blobs().stored_size(&blob.key).await? != Some(blob.stored_size()) {
+                    missing.push(blob.key);
+                }
+            }
+        }
+    }
+}
