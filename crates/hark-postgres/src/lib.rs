@@ -56,6 +56,53 @@ pub async fn new_encrypted_database() -> Result<Encrypted, Error> {
     Ok(Encrypted { address, authority: folder.join("server.crt") })
 }
 
+/// A server of its own that a test may stop and start again.
+pub struct Server {
+    cluster: Cluster,
+    database: String,
+}
+
+/// Starts a server beside the shared one.
+pub async fn new_server() -> Result<Server, Error> {
+    let started = tokio::task::spawn_blocking(|| {
+        let cluster = Cluster::new()?;
+        cluster.start(LOCAL)?;
+        Ok(cluster)
+    });
+    let cluster = started.await.map_err(|e| Error::SetUp(e.to_string()))??;
+    let database = create_database(&local_address(&cluster.folder, "postgres")).await?;
+    Ok(Server { cluster, database })
+}
+
+impl Server {
+    /// The address of its database.
+    pub fn address(&self) -> String {
+        local_address(&self.cluster.folder, &self.database)
+    }
+
+    /// Ends the server as a crash would; connections break, its data stay.
+    pub fn stop(&self) -> Result<(), Error> {
+        run(unprivileged(self.cluster.owner)
+            .arg(self.cluster.programs.join("pg_ctl"))
+            .args(["stop", "--mode=immediate", "-D"])
+            .arg(self.cluster.folder.join("data")))
+    }
+
+    /// Starts it again and waits until it answers.
+    pub async fn start(&self) -> Result<(), Error> {
+        self.cluster.start(LOCAL)?;
+        connect(&self.address()).await.map(drop)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A stopped server leaves its folder behind; one that runs removes it with this process.
+        let _ = self.stop();
+        let _ = std::fs::remove_dir_all(&self.cluster.folder);
+    }
+}
+
 async fn create_database(server: &str) -> Result<String, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("hark_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -119,9 +166,10 @@ fn run(command: &mut Command) -> Result<(), Error> {
 }
 
 /// Everybody on this machine may connect over the socket.
+const LOCAL: &[&str] = &["-c", "listen_addresses="];
+
 fn start_local() -> Result<PathBuf, Error> {
-    let cluster = Cluster::new()?;
-    cluster.start(&["-c", "listen_addresses="])
+    Cluster::new()?.start(LOCAL)
 }
 
 /// A certificate for `localhost` that vouches for itself, and one rule: encrypted, with a password.
@@ -182,7 +230,7 @@ impl Cluster {
 
     /// Starts the server. It is stopped and its folder removed whenever this process ends, however that happens. Durability against power failure is not
     /// what is tested here, so the disk is not waited for.
-    fn start(self, options: &[&str]) -> Result<PathBuf, Error> {
+    fn start(&self, options: &[&str]) -> Result<PathBuf, Error> {
         let script = r#"
             programs=$1 folder=$2
             shift 2
@@ -201,6 +249,6 @@ impl Cluster {
             .stdin(Stdio::null());
         // The death signal comes when the thread that started the child ends, so that must be one that stays.
         std::thread::spawn(move || server.status());
-        Ok(self.folder)
+        Ok(self.folder.clone())
     }
 }

@@ -3,23 +3,31 @@
 //! Statements are written once, with `$1` placeholders and types both know. What differs is here: pools, how a transaction begins, and
 //! how a row is locked. SQLite has one connection that writes, so a write transaction is alone from its first statement.
 
+mod transaction;
+mod value;
+
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions, PgRow};
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{Arguments, Decode, Executor as _, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Type};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Type};
 
 use crate::error::{Error, Result};
+use transaction::Guard;
+pub(crate) use transaction::Tx;
+pub(crate) use value::{Value, args};
 
 /// How long a writer waits for a writer of another process (the command line beside the server).
 const BUSY: Duration = Duration::from_secs(10);
-/// How long a caller waits for a connection before the database counts as overloaded.
-const ACQUIRE: Duration = Duration::from_secs(30);
+/// How long a caller waits for the writer of SQLite while others write.
+const ACQUIRE_SQLITE: Duration = Duration::from_secs(10);
+/// How long a caller waits for a connection to PostgreSQL, new ones included: when the database is away, requests are told so within this time.
+const ACQUIRE_POSTGRES: Duration = Duration::from_secs(4);
+/// How long a process that starts waits for a PostgreSQL that starts, too.
+const START: Duration = Duration::from_secs(30);
 
 /// A future whose code is compiled here. Bodies of async functions are compiled by whoever polls them, and the driver's are large: without the box every crate
 /// above would compile all of it again.
@@ -27,54 +35,8 @@ type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A pool of connections to either database.
 pub(crate) enum Db {
-    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Sqlite { writer: SqlitePool, readers: SqlitePool, file: DatabaseFile },
     Postgres(PgPool),
-}
-
-/// A transaction in either database; rolled back unless committed.
-pub(crate) enum Tx {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
-}
-
-/// A value for a placeholder.
-#[derive(Clone, Copy)]
-pub(crate) enum Value<'a> {
-    Int(Option<i64>),
-    Real(f64),
-    Text(Option<&'a str>),
-    Bytes(Option<&'a [u8]>),
-    Bool(bool),
-}
-
-/// The values of a statement, in the order of its placeholders.
-macro_rules! args {
-    ($($value:expr),* $(,)?) => { &[$($crate::db::Value::from($value)),*] };
-}
-pub(crate) use args;
-
-macro_rules! value_from {
-    ($($from:ty => $make:expr),+ $(,)?) => {$(
-        impl<'a> From<$from> for Value<'a> {
-            fn from(value: $from) -> Self {
-                let make: fn($from) -> Value<'a> = $make;
-                make(value)
-            }
-        }
-    )+};
-}
-
-value_from! {
-    i64 => |v| Value::Int(Some(v)),
-    Option<i64> => Value::Int,
-    f64 => Value::Real,
-    bool => Value::Bool,
-    &'a str => |v| Value::Text(Some(v)),
-    &'a String => |v| Value::Text(Some(v)),
-    Option<&'a str> => Value::Text,
-    &'a [u8] => |v| Value::Bytes(Some(v)),
-    &'a Vec<u8> => |v| Value::Bytes(Some(v)),
-    Option<&'a [u8]> => Value::Bytes,
 }
 
 /// A type that a column of either database is read as.
@@ -140,8 +102,7 @@ impl Db {
                 let options = PgConnectOptions::from_str(url)
                     .map_err(|_| Error::Setup("the address of the PostgreSQL database is not a valid URL".into()))?
                     .application_name(name);
-                let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE);
-                return Ok(Db::Postgres(pool.connect_with(options).await?));
+                return connect_postgres(options, connections).await.map(Db::Postgres);
             }
             Err(Error::Setup("the database must be sqlite:///path/to/file or postgres://…".into()))
         })
@@ -151,15 +112,12 @@ impl Db {
     pub(crate) fn begin(&self) -> Boxed<'_, Tx> {
         Box::pin(async move {
             Ok(match self {
-                Db::Sqlite { writer, .. } => {
-                    let writer = writer.clone();
+                Db::Sqlite { writer, file, .. } => {
+                    file.check_in_place()?;
                     // A deferred transaction that finds another writer when it first writes would fail instead of waiting.
-                    Tx::Sqlite(to_the_end(async move { writer.begin_with("BEGIN IMMEDIATE").await }).await?)
+                    Tx::Sqlite(Guard::begin(writer, "BEGIN IMMEDIATE").await?)
                 }
-                Db::Postgres(pool) => {
-                    let pool = pool.clone();
-                    Tx::Postgres(to_the_end(async move { pool.begin().await }).await?)
-                }
+                Db::Postgres(pool) => Tx::Postgres(Guard::begin(pool, "BEGIN").await?),
             })
         })
     }
@@ -168,14 +126,9 @@ impl Db {
     pub(crate) fn snapshot(&self) -> Boxed<'_, Tx> {
         Box::pin(async move {
             Ok(match self {
-                Db::Sqlite { readers, .. } => {
-                    let readers = readers.clone();
-                    Tx::Sqlite(to_the_end(async move { readers.begin().await }).await?)
-                }
+                Db::Sqlite { readers, .. } => Tx::Sqlite(Guard::begin(readers, "BEGIN").await?),
                 Db::Postgres(pool) => {
-                    let pool = pool.clone();
-                    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-                    Tx::Postgres(to_the_end(async move { pool.begin_with(begin).await }).await?)
+                    Tx::Postgres(Guard::begin(pool, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?)
                 }
             })
         })
@@ -184,30 +137,30 @@ impl Db {
     /// All rows of one statement that only reads.
     pub(crate) fn all<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
         Box::pin(async move {
-            Ok(match self {
-                Db::Sqlite { readers, .. } => {
-                    let rows = sqlx::query_with(sql, for_sqlite(args)?).fetch_all(readers).await?;
-                    rows.into_iter().map(Row::Sqlite).collect()
-                }
-                Db::Postgres(pool) => {
-                    let rows = sqlx::query_with(sql, for_postgres(args)?).fetch_all(pool).await?;
-                    rows.into_iter().map(Row::Postgres).collect()
-                }
-            })
+            match self {
+                Db::Sqlite { readers, .. } => Guard::acquire(readers).await?.all(sql, args).await,
+                Db::Postgres(pool) => Guard::acquire(pool).await?.all(sql, args).await,
+            }
         })
     }
 
     /// The first row of one statement that only reads.
     pub(crate) fn optional<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Option<Row>> {
         Box::pin(async move {
-            Ok(match self {
-                Db::Sqlite { readers, .. } => {
-                    sqlx::query_with(sql, for_sqlite(args)?).fetch_optional(readers).await?.map(Row::Sqlite)
-                }
-                Db::Postgres(pool) => {
-                    sqlx::query_with(sql, for_postgres(args)?).fetch_optional(pool).await?.map(Row::Postgres)
-                }
-            })
+            match self {
+                Db::Sqlite { readers, .. } => Guard::acquire(readers).await?.optional(sql, args).await,
+                Db::Postgres(pool) => Guard::acquire(pool).await?.optional(sql, args).await,
+            }
+        })
+    }
+
+    /// All rows of one statement that only reads and may take long.
+    pub(crate) fn slow<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
+        Box::pin(async move {
+            match self {
+                Db::Sqlite { readers, .. } => Guard::acquire(readers).await?.all(sql, args).await,
+                Db::Postgres(pool) => Guard::acquire(pool).await?.slow(sql, args).await,
+            }
         })
     }
 
@@ -230,7 +183,7 @@ impl Db {
     pub(crate) fn empty_journal(&self) -> Boxed<'_, ()> {
         Box::pin(async move {
             if let Db::Sqlite { writer, .. } = self {
-                sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_all(writer).await?;
+                Guard::acquire(writer).await?.all("PRAGMA wal_checkpoint(TRUNCATE)", &[]).await?;
             }
             Ok(())
         })
@@ -240,12 +193,10 @@ impl Db {
     pub(crate) fn rewrite<'a>(&'a self, tables: &'a [&'a str]) -> Boxed<'a, ()> {
         Box::pin(async move {
             match self {
-                Db::Sqlite { writer, .. } => {
-                    sqlx::query("VACUUM").execute(writer).await?;
-                }
+                Db::Sqlite { writer, .. } => Guard::acquire(writer).await?.script("VACUUM").await?,
                 Db::Postgres(pool) => {
                     for table in tables {
-                        sqlx::query(&format!("VACUUM (FULL) {table}")).execute(pool).await?;
+                        Guard::acquire(pool).await?.script(&format!("VACUUM (FULL) {table}")).await?;
                     }
                 }
             }
@@ -256,82 +207,11 @@ impl Db {
     pub(crate) fn close(&self) -> Boxed<'_, ()> {
         Box::pin(async move {
             match self {
-                Db::Sqlite { writer, readers } => {
+                Db::Sqlite { writer, readers, .. } => {
                     close(readers).await;
                     close(writer).await;
                 }
                 Db::Postgres(pool) => close(pool).await,
-            }
-            Ok(())
-        })
-    }
-}
-
-impl Tx {
-    /// Runs a statement; gives the number of rows it touched.
-    pub(crate) fn execute<'a>(&'a mut self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, u64> {
-        Box::pin(async move {
-            Ok(match self {
-                Tx::Sqlite(tx) => sqlx::query_with(sql, for_sqlite(args)?).execute(&mut **tx).await?.rows_affected(),
-                Tx::Postgres(tx) => {
-                    sqlx::query_with(sql, for_postgres(args)?).execute(&mut **tx).await?.rows_affected()
-                }
-            })
-        })
-    }
-
-    /// All rows of a statement.
-    pub(crate) fn all<'a>(&'a mut self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
-        Box::pin(async move {
-            Ok(match self {
-                Tx::Sqlite(tx) => {
-                    let rows = sqlx::query_with(sql, for_sqlite(args)?).fetch_all(&mut **tx).await?;
-                    rows.into_iter().map(Row::Sqlite).collect()
-                }
-                Tx::Postgres(tx) => {
-                    let rows = sqlx::query_with(sql, for_postgres(args)?).fetch_all(&mut **tx).await?;
-                    rows.into_iter().map(Row::Postgres).collect()
-                }
-            })
-        })
-    }
-
-    /// The first row of a statement. All rows are read: SQLite finishes a `RETURNING` statement only then.
-    pub(crate) fn optional<'a>(&'a mut self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Option<Row>> {
-        Box::pin(async move { Ok(self.all(sql, args).await?.into_iter().next()) })
-    }
-
-    /// The only row of a statement.
-    pub(crate) fn one<'a>(&'a mut self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Row> {
-        Box::pin(async move { Ok(self.optional(sql, args).await?.ok_or(sqlx::Error::RowNotFound)?) })
-    }
-
-    /// Several statements without placeholders.
-    pub(crate) fn script<'a>(&'a mut self, sql: &'a str) -> Boxed<'a, ()> {
-        Box::pin(async move {
-            match self {
-                Tx::Sqlite(tx) => (&mut **tx).execute(sqlx::raw_sql(sql)).await.map(drop)?,
-                Tx::Postgres(tx) => (&mut **tx).execute(sqlx::raw_sql(sql)).await.map(drop)?,
-            }
-            Ok(())
-        })
-    }
-
-    pub(crate) fn is_postgres(&self) -> bool {
-        matches!(self, Tx::Postgres(_))
-    }
-
-    /// What a `SELECT` ends with so that its rows wait for other writers. In SQLite a write transaction is alone anyway.
-    pub(crate) fn for_update(&self) -> &'static str {
-        // "no key" lets others insert rows that refer to this one meanwhile.
-        if self.is_postgres() { " FOR NO KEY UPDATE" } else { "" }
-    }
-
-    pub(crate) fn commit(self) -> Boxed<'static, ()> {
-        Box::pin(async move {
-            match self {
-                Tx::Sqlite(tx) => tx.commit().await?,
-                Tx::Postgres(tx) => tx.commit().await?,
             }
             Ok(())
         })
@@ -349,42 +229,17 @@ async fn close<T: sqlx::Database>(pool: &sqlx::Pool<T>) {
     }
 }
 
-/// Runs the beginning of a transaction to its end even when whoever waits for it goes away. sqlx 0.8 forgets a transaction whose beginning is dropped midway: its
-/// connection goes back to the pool with the transaction open, and the next caller is inside it. A transaction that has begun is rolled back when dropped.
-async fn to_the_end<T: Send + 'static>(
-    begin: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
-) -> Result<T> {
-    Ok(tokio::spawn(begin).await.map_err(|_| sqlx::Error::WorkerCrashed)??)
-}
-
-fn for_sqlite<'a>(args: &[Value<'a>]) -> Result<SqliteArguments<'a>> {
-    let mut out = SqliteArguments::default();
-    for arg in args {
-        match *arg {
-            Value::Int(v) => out.add(v),
-            Value::Real(v) => out.add(v),
-            Value::Text(v) => out.add(v),
-            Value::Bytes(v) => out.add(v),
-            Value::Bool(v) => out.add(v),
+/// Connects, and waits for a server that is just starting.
+async fn connect_postgres(options: PgConnectOptions, connections: u32) -> Result<PgPool> {
+    let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_POSTGRES);
+    let begun = Instant::now();
+    loop {
+        match pool.clone().connect_with(options.clone()).await {
+            // The pool tries again by itself for as long as connections are refused.
+            Err(sqlx::Error::PoolTimedOut) if begun.elapsed() < START => {}
+            connected => return Ok(connected?),
         }
-        .map_err(sqlx::Error::Encode)?;
     }
-    Ok(out)
-}
-
-fn for_postgres(args: &[Value<'_>]) -> Result<PgArguments> {
-    let mut out = PgArguments::default();
-    for arg in args {
-        match *arg {
-            Value::Int(v) => out.add(v),
-            Value::Real(v) => out.add(v),
-            Value::Text(v) => out.add(v),
-            Value::Bytes(v) => out.add(v),
-            Value::Bool(v) => out.add(v),
-        }
-        .map_err(sqlx::Error::Encode)?;
-    }
-    Ok(out)
 }
 
 /// The file of a `sqlite:` address: `sqlite:///var/lib/hark.db` and `sqlite://hark.db`.
@@ -405,14 +260,49 @@ async fn connect_sqlite(path: &Path, connections: u32) -> Result<Db> {
         // Deleted text must not stay in the file.
         .pragma("secure_delete", "on")
         .pragma("trusted_schema", "off");
-    let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE).idle_timeout(None).max_lifetime(None);
+    let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_SQLITE).idle_timeout(None).max_lifetime(None);
     let writer = pool().max_connections(1).test_before_acquire(false).connect_with(options.clone()).await?;
     let readers = pool()
         .max_connections(connections)
         .test_before_acquire(false)
         .connect_with(options.pragma("query_only", "on"))
         .await?;
-    Ok(Db::Sqlite { writer, readers })
+    let file = DatabaseFile::open(path).map_err(|e| Error::Setup(format!("can't read {}: {e}", path.display())))?;
+    Ok(Db::Sqlite { writer, readers, file })
+}
+
+/// The file that the connections of SQLite have open, whatever happens to its path.
+pub(crate) struct DatabaseFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl DatabaseFile {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(DatabaseFile { path: path.to_owned(), identity: identity(path)? })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fails when the path names another file by now, or none: what were written to the open one would be gone with this process.
+    pub(crate) fn check_in_place(&self) -> Result<()> {
+        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+            return Ok(());
+        }
+        Err(Error::Unavailable(format!(
+            "{} was removed or replaced while it was in use: stop every hark process before restoring a database, then start again",
+            self.path.display()
+        )))
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Creates the file that only its owner may read, and its folder likewise; SQLite gives its side files the same mode.

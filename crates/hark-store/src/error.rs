@@ -63,9 +63,82 @@ pub enum Error {
     /// The folder or bucket of recordings failed.
     #[error("blob store: {0}")]
     Blob(String),
+    /// A value that the store can't keep.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The database can't be reached or can't write at the moment; the same call may succeed later.
+    #[error("the database is not available: {0}")]
+    Unavailable(String),
     /// The database failed.
     #[error("database: {0}")]
-    Database(#[from] sqlx::Error),
+    Database(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        match classify(&error) {
+            Class::Unavailable => Error::Unavailable(error.to_string()),
+            Class::Damaged => Error::Damaged(format!("the database: {error}")),
+            Class::Other => Error::Database(error),
+        }
+    }
+}
+
+/// What an error of a driver means to a caller.
+enum Class {
+    Unavailable,
+    Damaged,
+    Other,
+}
+
+fn classify(error: &sqlx::Error) -> Class {
+    use sqlx::Error as E;
+    match error {
+        E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed | E::BeginFailed => {
+            Class::Unavailable
+        }
+        E::Database(error) => {
+            let code = error.code().unwrap_or_default();
+            if error.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+                classify_postgres(&code)
+            } else {
+                classify_sqlite(&code)
+            }
+        }
+        _ => Class::Other,
+    }
+}
+
+/// By SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html
+fn classify_postgres(code: &str) -> Class {
+    match code {
+        // Data or index corrupted.
+        "XX001" | "XX002" => Class::Damaged,
+        // A standby or a database set to read-only; serialization failure; deadlock; shutdown, crash recovery, starting.
+        "25006" | "40001" | "40P01" | "57P01" | "57P02" | "57P03" | "57P05" => Class::Unavailable,
+        // Connection exceptions, insufficient resources (disk full, out of memory, too many connections), system errors (I/O).
+        _ if ["08", "53", "58"].iter().any(|class| code.starts_with(class)) => Class::Unavailable,
+        _ => Class::Other,
+    }
+}
+
+/// By result code, whose low byte is the primary one: https://www.sqlite.org/rescode.html
+fn classify_sqlite(code: &str) -> Class {
+    const BUSY: i32 = 5;
+    const LOCKED: i32 = 6;
+    const NOMEM: i32 = 7;
+    const READONLY: i32 = 8;
+    const IOERR: i32 = 10;
+    const CORRUPT: i32 = 11;
+    const FULL: i32 = 13;
+    const CANTOPEN: i32 = 14;
+    const PROTOCOL: i32 = 15;
+    const NOTADB: i32 = 26;
+    match code.parse::<i32>().unwrap_or(0) & 0xff {
+        CORRUPT | NOTADB => Class::Damaged,
+        BUSY | LOCKED | NOMEM | READONLY | IOERR | FULL | CANTOPEN | PROTOCOL => Class::Unavailable,
+        _ => Class::Other,
+    }
 }
 
 /// A result of the store.
@@ -109,9 +182,12 @@ impl Error {
     /// Whose fault it is when a job meets this error.
     pub fn fault(&self) -> FaultKind {
         match self {
-            Error::Blob(_) | Error::Database(_) | Error::Sealed(_) | Error::Setup(_) | Error::Newer { .. } => {
-                FaultKind::Unavailable
-            }
+            Error::Blob(_)
+            | Error::Database(_)
+            | Error::Unavailable(_)
+            | Error::Sealed(_)
+            | Error::Setup(_)
+            | Error::Newer { .. } => FaultKind::Unavailable,
             Error::LeaseLost => FaultKind::Cancelled,
             Error::NotFound(_)
             | Error::NotEnoughCredits { .. }
@@ -119,8 +195,14 @@ impl Error {
             | Error::QueueFull { .. }
             | Error::Conflict(_)
             | Error::KeyReused
+            | Error::Invalid(_)
             | Error::Damaged(_) => FaultKind::Internal,
         }
+    }
+
+    /// Whether the database can't be reached or can't write at the moment: a fault that hits every caller alike and ends with its cause.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Error::Unavailable(_))
     }
 
     /// Whether a unique index refused the write.

@@ -17,5 +17,6 @@ mod secrets;
 mod share;
 mod support;
 mod transcripts;
+mod unavailable;
 mod unsealed;
 mod voiceprints;
