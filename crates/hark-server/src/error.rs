@@ -79,6 +79,8 @@ impl From<EngineError> for Failure {
 
 /// Seconds after which a full queue may have moved.
 const QUEUE_MOVES: u64 = 30;
+/// Seconds after which a database that was away may be back.
+pub(crate) const UNAVAILABLE_RETRY: u64 = 5;
 /// Seconds after which a running transcription may have ended.
 const JOB_ENDS: u64 = 10;
 
@@ -96,6 +98,11 @@ impl Failure {
             Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_MOVES).into(),
             Error::KeyReused => ErrorKind::KeyReused.into(),
             Error::Conflict(why) => Failure::new(ErrorKind::Conflict, why),
+            Error::Invalid(why) => Failure::invalid(why),
+            Error::Unavailable(why) => {
+                tracing::warn!(error = why, "database.unavailable");
+                ApiError::from(ErrorKind::Unavailable).retry_after(UNAVAILABLE_RETRY).into()
+            }
             other => {
                 tracing::error!(error = %other, "the store failed");
                 ErrorKind::Internal.into()
@@ -161,6 +168,28 @@ fn until_next_month(now: hark_store::Micros) -> u64 {
 #[derive(Debug, Clone)]
 pub(crate) struct Answered(pub(crate) ApiError);
 
+impl Failure {
+    /// The answer with more fields in its body than the error's.
+    pub(crate) fn with_details(self, details: &impl serde::Serialize) -> Response {
+        let mut body = serde_json::to_value(details).unwrap_or_default();
+        if let (Some(body), Ok(serde_json::Value::Object(error))) =
+            (body.as_object_mut(), serde_json::to_value(self.error.body()))
+        {
+            body.extend(error);
+        }
+        let mut response = self.into_response();
+        let (parts, _) = std::mem::take(&mut response).into_parts();
+        let mut detailed = (parts.status, Json(body)).into_response();
+        for (name, value) in &parts.headers {
+            if !detailed.headers().contains_key(name) {
+                detailed.headers_mut().append(name, value.clone());
+            }
+        }
+        detailed.extensions_mut().extend(parts.extensions);
+        detailed
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -188,6 +217,13 @@ mod tests {
         assert_eq!(until_next_month(now), 86_410, "2024 has a 29th of February");
         let now = hark_api::DateTime::parse("2023-12-31T00:00:00Z").unwrap().0;
         assert_eq!(until_next_month(now), 86_400);
+    }
+
+    #[test]
+    fn a_database_that_is_away_is_503_and_worth_another_try() {
+        let failure = Failure::from(hark_store::Error::Unavailable("/var/lib/hark/hark.db is full".into()));
+        assert_eq!((failure.error.status(), failure.error.retry_after), (503, Some(UNAVAILABLE_RETRY)));
+        assert!(!failure.error.message.contains("hark.db"));
     }
 
     #[test]

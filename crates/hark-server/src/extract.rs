@@ -73,6 +73,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(Failure::invalid("the query contains the character U+0000 (NUL), which no parameter takes"));
+        }
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(query) => Ok(Query(query.0)),
             Err(rejection) => Err(Failure::invalid(format!("the query is not valid: {}", innermost(&rejection)))),
@@ -84,6 +87,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        if parts.uri.path().contains("%00") {
+            return Err(ErrorKind::NotFound.into());
+        }
         match axum::extract::Path::<T>::from_request_parts(parts, state).await {
             Ok(path) => Ok(Path(path.0)),
             Err(_) => Err(ErrorKind::NotFound.into()),
@@ -124,10 +130,26 @@ fn object(body: &[u8]) -> Result<(), Failure> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    if has_nul(body) {
+        return Err(Failure::invalid("the body contains the character U+0000 (NUL), which no text may hold"));
+    }
     serde_json::from_slice(body).map_err(|error| {
         let what = if error.is_data() { "the body is not what this path takes" } else { "the body is not JSON" };
         Failure::invalid(format!("{what}: {error}"))
     })
+}
+
+/// Whether a text in this JSON holds U+0000. PostgreSQL can't store it, and it ends names and subtitles early elsewhere. JSON can only write it as an escape.
+pub(crate) fn has_nul(json: &[u8]) -> bool {
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        if rest[at + 1..].starts_with(b"u0000") {
+            return true;
+        }
+        // The next character belongs to this escape, even if it is another backslash.
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    false
 }
 
 /// The cause that names the parameter.
@@ -137,4 +159,19 @@ fn innermost(error: &dyn std::error::Error) -> String {
         error = source;
     }
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nul_is_found_in_every_place_of_a_body_and_only_there() {
+        for body in [r#"{"a":"\u0000"}"#, r#"{"\u0000":1}"#, r#"{"a":"\\\u0000"}"#, r#"["x\n\u0000"]"#] {
+            assert!(has_nul(body.as_bytes()), "{body}");
+        }
+        for body in [r#"{"a":"\\u0000"}"#, r#"{"a":"u0000"}"#, r#"{"a":"\u0001"}"#, "{}", "\\", ""] {
+            assert!(!has_nul(body.as_bytes()), "{body}");
+        }
+    }
 }

@@ -128,7 +128,12 @@ impl Multipart {
             }
             whole.extend_from_slice(&block);
         }
-        String::from_utf8(whole.into()).map_err(|_| Failure::invalid(format!("the field `{name}` is not UTF-8")))
+        let text = String::from_utf8(whole.into())
+            .map_err(|_| Failure::invalid(format!("the field `{name}` is not UTF-8")))?;
+        if text.contains('\0') {
+            return Err(Failure::invalid(format!("the field `{name}` contains the character U+0000 (NUL)")));
+        }
+        Ok(text)
     }
 
     /// Data up to the delimiter: a block of it, or none when the delimiter was reached (and passed).
