@@ -1,5 +1,7 @@
 //! `GET /health`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -32,4 +34,20 @@ pub struct GpuHealth {
     /// Free memory of the GPU in MB; 0 without one.
     #[schema(minimum = 0)]
     pub gpu_memory_free_mb: u64,
+}
+
+/// That the process runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Liveness {
+    /// `alive`.
+    pub status: String,
+}
+
+/// Whether the server takes requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Readiness {
+    /// `ready` or `unready`.
+    pub status: String,
+    /// Each check by name (`database`, `integrity`, `disk`, `recordings`, `models`): `ok` or `failed`.
+    pub checks: BTreeMap<String, String>,
 }

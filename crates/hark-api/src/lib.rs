@@ -28,7 +28,7 @@ pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use hark_transcript::{DateTime, Lane, Segment, TranscriptionResult, Word};
-pub use health::{GpuHealth, Health};
+pub use health::{GpuHealth, Health, Liveness, Readiness};
 pub use keys::{CreatedKey, Key, KeyList, NewKey};
 pub use openai::{
     OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,

@@ -16,6 +16,7 @@ use crate::limits::{AddressHash, AtOnce, RateLimiter};
 use crate::live::Streams;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 use crate::routes::documentation::Documentation;
 use crate::sign::Sign;
 
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) running: Running,
     /// Rung when the workers should look at the queue.
     pub(crate) bell: Notify,
+    /// Whether requests can be taken.
+    pub(crate) readiness: Readiness,
     draining: AtomicBool,
     models: Kept<Vec<hark_api::Model>>,
     device: Kept<Option<String>>,
@@ -101,6 +104,7 @@ impl App {
             streams: Streams::default(),
             running: Running::default(),
             bell: Notify::new(),
+            readiness: Readiness::default(),
             draining: AtomicBool::new(false),
             models: Kept::default(),
             device: Kept::default(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
+use crate::integrity::Integrity;
 use crate::live::StreamLimits;
 use crate::mail::MailConfig;
 use crate::middleware::is_origin;
@@ -53,6 +54,10 @@ pub struct Config {
     pub sign_up: bool,
     /// How mails are sent; without it addresses count as confirmed.
     pub mail: Option<MailConfig>,
+    /// Free space in MB that the data folder and the temporary folder need for the server to be ready.
+    pub min_free_disk_mb: u64,
+    /// Checks of what is kept.
+    pub integrity: Integrity,
     /// What live sessions may do.
     pub stream: StreamLimits,
     /// Calls to other servers when a transcript is done.
@@ -90,6 +95,8 @@ impl Default for Config {
             public_url: None,
             sign_up: true,
             mail: None,
+            min_free_disk_mb: 256,
+            integrity: Integrity::default(),
             stream: StreamLimits::default(),
             webhooks: Webhooks::default(),
             keep_audio: true,

@@ -8,6 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::integrity::IntegrityMetrics;
+use crate::readiness::Report;
+
 /// Upper ends of the timing buckets, in seconds: from a cached answer to a long transcription.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
 
@@ -39,6 +42,29 @@ pub(crate) struct Metrics {
     pub(crate) work_milliseconds: AtomicU64,
     /// Unknown files removed after their quarantine.
     pub(crate) recordings_purged: AtomicU64,
+    /// What integrity checks found.
+    pub(crate) integrity: IntegrityMetrics,
+    /// How the last readiness checks ended.
+    pub(crate) readiness: ReadinessMetrics,
+}
+
+/// The last result of each readiness check.
+#[derive(Default)]
+pub(crate) struct ReadinessMetrics(Mutex<Report>);
+
+impl ReadinessMetrics {
+    pub(crate) fn set(&self, report: &Report) {
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = report.clone();
+    }
+
+    fn render(&self, text: &mut String) {
+        let report = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let name = "hark_ready";
+        let _ = write!(text, "# HELP {name} Whether a readiness check passed.\n# TYPE {name} gauge\n");
+        for (check, passed) in report.checks() {
+            let _ = writeln!(text, "{name}{{check=\"{}\"}} {}", check.name(), u8::from(passed));
+        }
+    }
 }
 
 #[derive(Default)]
@@ -98,6 +124,8 @@ impl Metrics {
         if let Some(length) = queue_length {
             single(&mut text, "hark_queue_length", "gauge", "Transcriptions that wait.", length.to_string());
         }
+        self.integrity.render(&mut text);
+        self.readiness.render(&mut text);
         let name = "hark_request_seconds";
         let _ = write!(text, "# HELP {name} Time from a request's head to its answer's.\n# TYPE {name} histogram\n");
         for ((route, method, status), timings) in

@@ -75,6 +75,8 @@ fn open() -> OpenApiRouter<App> {
         .routes(routes!(reference::languages))
         .routes(routes!(openai::models::show))
         .routes(routes!(health::health))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
         .routes(routes!(transcripts::status::status))
         .routes(routes!(shared::show))
         .routes(routes!(session::sign_up))

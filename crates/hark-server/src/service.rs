@@ -17,7 +17,7 @@ use crate::app::{App, Role};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::ServerError;
-use crate::{jobs, listen, router, webhooks};
+use crate::{integrity, jobs, listen, router, webhooks};
 
 /// A service that answers requests; dropping it leaves it running until the runtime ends.
 pub struct Service {
@@ -52,6 +52,9 @@ impl Service {
         let (stop, stopped) = watch::channel(false);
         let news = jobs::listen_to_changes(&app, stopped.clone()).await;
         let mut tasks = vec![jobs::run_maintenance(&app, stopped.clone())];
+        if app.config.integrity.enabled {
+            tasks.push(integrity::start(&app, stopped.clone()));
+        }
         // Whoever works on recordings may have no way out; the others call.
         if app.config.webhooks.enabled && role != Role::Gpu {
             tasks.push(webhooks::start(&app, stopped.clone()));
@@ -113,6 +116,8 @@ fn metrics_router(app: &App) -> Router {
 }
 
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    // The gauges of readiness are as fresh as the rest.
+    app.readiness.report(&app).await;
     let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
     if let (Ok(quarantined), Ok(mismatch)) = (app.store.quarantine_length().await, app.store.sweep_mismatch().await) {

@@ -302,7 +302,7 @@ impl Store {
     pub async fn check_ledger(&self) -> Result<Vec<Unbalanced>> {
         let rows = self
             .db()
-            .all(
+            .slow(
                 "SELECT a.id AS id, a.credits AS credits, CAST(COALESCE(SUM(l.amount), 0) AS BIGINT) AS total
                  FROM accounts a LEFT JOIN ledger l ON l.account_id = a.id
                  GROUP BY a.id, a.credits HAVING a.credits <> COALESCE(SUM(l.amount), 0) ORDER BY a.id",

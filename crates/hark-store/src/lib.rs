@@ -21,6 +21,7 @@ mod error;
 mod idempotency;
 mod identity;
 mod ids;
+mod integrity;
 mod job;
 mod key;
 mod ledger;
@@ -29,6 +30,7 @@ mod migrate;
 mod news;
 mod plan;
 mod presence;
+mod probe;
 mod queue;
 mod random;
 mod seal;
@@ -60,11 +62,13 @@ pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, StoredAnswer};
 pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
+pub use integrity::{RecordingProblem, RecordingsChecked};
 pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
 pub use maintenance::MaintenanceLease;
 pub use plan::Plan;
+pub use probe::free_space;
 pub use queue::{BULK_PATIENCE, Job, Lease, MAX_ATTEMPTS};
 pub use seal::{MasterKey, MasterKeys};
 pub use sweep::{Mismatch, Quarantined, SweepOptions, Swept};
@@ -95,6 +99,8 @@ pub struct Options {
     pub clock: Clock,
     /// What to do about recordings of another store.
     pub identity: IdentityCheck,
+    /// Whether to check a database that is not too large before it is used, and refuse one that is damaged.
+    pub check_at_open: bool,
 }
 
 impl Options {
@@ -107,6 +113,7 @@ impl Options {
             connections: 8,
             clock: Clock::system(),
             identity: IdentityCheck::default(),
+            check_at_open: true,
         }
     }
 }
@@ -138,6 +145,7 @@ struct Inner {
     anonymous: AccountId,
     id: String,
     last_expiry: std::sync::atomic::AtomicI64,
+    checked_at_open: bool,
 }
 
 impl fmt::Debug for Store {
@@ -151,6 +159,7 @@ impl Store {
     pub async fn open(options: Options) -> Result<Store> {
         let db = Db::connect(&options.database, options.connections, &presence::name(&options.master_keys)).await?;
         let presence = Presence::of(&options.database, &options.master_keys)?;
+        let checked_at_open = options.check_at_open && integrity::check_at_open(&db).await?;
         let blobs = Blobs::open(&options.blobs)?;
         if let Db::Postgres(_) = db {
             follow_database(&db, &options.clock).await?;
@@ -175,6 +184,7 @@ impl Store {
             anonymous,
             id,
             last_expiry: 0.into(),
+            checked_at_open,
         }));
         store.move_share_tokens().await?;
         Ok(store)

@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
 
 pub(crate) use service::{
-    AccountArgs, AccountCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, SpeakersArgs, SpeakersCommand,
-    TranscriptsArgs, TranscriptsCommand,
+    AccountArgs, AccountCommand, IntegrityArgs, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, SpeakersArgs,
+    SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
 };
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Key(KeyArgs),
     /// Make and change the master key that seals what a service keeps
     Seal(SealArgs),
+    /// Check what a service on this machine keeps: database, ledger, recordings
+    Integrity(IntegrityArgs),
     /// Copy the database and the recordings of a service to a folder, while it runs
     Backup(BackupArgs),
     /// Bring a service back from a backup

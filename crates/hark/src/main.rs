@@ -10,6 +10,7 @@ mod cli;
 mod config;
 mod doctor;
 mod error;
+mod integrity;
 mod key;
 mod live;
 mod models;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         cli::Command::Account(args) => account::run(args, &cli.common),
         cli::Command::Key(args) => key::run(args, &cli.common),
         cli::Command::Seal(args) => seal::run(args, &cli.common),
+        cli::Command::Integrity(args) => integrity::run(&args, &cli.common),
         cli::Command::Backup(args) => backup::backup(&args, &cli.common),
         cli::Command::Restore(args) => backup::restore(&args, &cli.common),
         cli::Command::Store(args) => backup::store(&args, &cli.common),

@@ -1,38 +1,41 @@
-//! `GET /health`: what works and what does not.
+//! `GET /health` and its probes: what works and what does not.
+
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use hark_api::{ErrorKind, GpuHealth, Health};
+use hark_api::{ApiError, ErrorKind, GpuHealth, Health, Liveness, Readiness};
 
 use crate::app::{App, Role};
-use crate::error::Failure;
+use crate::error::{Failure, UNAVAILABLE_RETRY};
+use crate::readiness::{Check, Report};
 use crate::routes::AnyError;
 
 /// How the server is
 ///
-/// 200 while it takes requests; 503 when its database does not answer or it is going down.
+/// 200 while it takes requests, `degraded` when something that some of them need is missing; 503 when its database takes no writes or it is going down.
 #[utoipa::path(get, path = "/health", tag = "reference", operation_id = "health",
     responses((status = 200, body = Health), AnyError))]
 pub(crate) async fn health(State(app): State<App>) -> Response {
     if app.is_draining() {
         return Failure::from(ErrorKind::ShuttingDown).into_response();
     }
+    let report = app.readiness.report(&app).await;
+    if !report.passed(Check::Database) || !report.passed(Check::Integrity) {
+        return database_down().into_response();
+    }
     let queue_length = match app.store.queue_length().await {
         Ok(length) => length,
-        Err(error) => {
-            tracing::error!(%error, "the database does not answer");
-            return Failure::new(ErrorKind::QueueFull, "the database does not answer").into_response();
-        }
+        Err(error) => return Failure::from(error).into_response(),
     };
     let device = match app.role {
         Role::Account => None,
         Role::All | Role::Gpu => app.device().await,
     };
-    // A server without models still serves accounts and transcripts.
-    let is_sound = device.is_some() || app.role == Role::Account;
     Json(Health {
-        status: if is_sound { "ok" } else { "degraded" }.to_owned(),
+        // A server without models still serves accounts and transcripts.
+        status: if report.is_ready() { "ok" } else { "degraded" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         gpu: GpuHealth {
             status: if device.is_some() { "cpu" } else { "unavailable" }.to_owned(),
@@ -44,4 +47,45 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         gpu_memory_mb: 0,
     })
     .into_response()
+}
+
+/// Whether the process runs
+///
+/// 200 as long as the process answers at all; looks at nothing else. For supervisors that restart what hangs: a restart does not bring a database back.
+#[utoipa::path(get, path = "/health/live", tag = "reference", operation_id = "health_live",
+    responses((status = 200, body = Liveness), AnyError))]
+pub(crate) async fn live() -> Json<Liveness> {
+    Json(Liveness { status: "alive".to_owned() })
+}
+
+/// Whether the server takes requests
+///
+/// Writes to the database, looks at the free space of the data and temporary folders, writes, reads and removes a probe beside the recordings, and asks for a
+/// model that can run. 503 with `Retry-After` when one of them fails; `checks` in the body says which. For load balancers and rolling upgrades.
+#[utoipa::path(get, path = "/health/ready", tag = "reference", operation_id = "health_ready",
+    responses((status = 200, body = Readiness), AnyError))]
+pub(crate) async fn ready(State(app): State<App>) -> Response {
+    if app.is_draining() {
+        return Failure::from(ErrorKind::ShuttingDown).into_response();
+    }
+    let report = app.readiness.report(&app).await;
+    let ready =
+        Readiness { status: if report.is_ready() { "ready" } else { "unready" }.to_owned(), checks: checks(&report) };
+    if report.is_ready() {
+        return Json(ready).into_response();
+    }
+    let failed: Vec<&str> = report.checks().filter(|(_, passed)| !passed).map(|(check, _)| check.name()).collect();
+    let error = ApiError::new(ErrorKind::Unavailable, format!("not ready: {}", failed.join(", ")));
+    Failure::from(error.retry_after(UNAVAILABLE_RETRY)).with_details(&ready)
+}
+
+fn checks(report: &Report) -> BTreeMap<String, String> {
+    let word = |passed| if passed { "ok" } else { "failed" };
+    report.checks().map(|(check, passed)| (check.name().to_owned(), word(passed).to_owned())).collect()
+}
+
+fn database_down() -> Failure {
+    ApiError::new(ErrorKind::Unavailable, "the database takes no requests at the moment")
+        .retry_after(UNAVAILABLE_RETRY)
+        .into()
 }

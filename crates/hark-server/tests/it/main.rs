@@ -5,6 +5,7 @@ mod account;
 mod contract;
 mod document;
 mod errors;
+mod health;
 mod hostile;
 mod isolation;
 mod limits;

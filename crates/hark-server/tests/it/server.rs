@@ -63,8 +63,20 @@ impl Server {
         clock: Clock,
         role: Role,
     ) -> Self {
-        log::keep();
         let database = format!("sqlite://{}", folder.path().join("hark.db").display());
+        Self::over(&database, folder, config, engine, clock, role).await
+    }
+
+    /// A server over a database elsewhere.
+    pub(crate) async fn over(
+        database: &str,
+        folder: tempfile::TempDir,
+        config: Config,
+        engine: Arc<dyn Engine>,
+        clock: Clock,
+        role: Role,
+    ) -> Self {
+        log::keep();
         let blobs = folder.path().join("blobs").display().to_string();
         let mut options = hark_store::Options::new(database, blobs);
         options.clock = clock.clone();

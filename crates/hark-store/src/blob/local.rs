@@ -59,8 +59,25 @@ impl Folder {
         Ok(())
     }
 
-    pub(super) fn root(&self) -> &Path {
+    /// Where the folder is.
+    pub(crate) fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Writes a few bytes where recordings arrive, reads them back and removes them.
+    pub(crate) fn probe(&self, token: &str) -> Result<()> {
+        let path = self.root.join(INCOMING).join(format!("probe-{token}"));
+        let probe = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(token.as_bytes())?;
+            file.sync_all()?;
+            fs::read(&path)
+        };
+        let read = probe();
+        let removed = fs::remove_file(&path);
+        let read = read.map_err(|e| Error::io("can't write to the folder of recordings", e))?;
+        removed.map_err(|e| Error::io("can't remove from the folder of recordings", e))?;
+        if read == token.as_bytes() { Ok(()) } else { Err(crate::probe::mismatch()) }
     }
 
     /// The folders that hold recordings.

@@ -84,6 +84,16 @@ impl Bucket {
         }
     }
 
+    /// Writes a small object, reads it back and removes it.
+    pub(crate) async fn probe(&self, token: &str) -> Result<()> {
+        let path = Path::from(format!("{}/probe/{token}", self.prefix));
+        let content = Bytes::copy_from_slice(token.as_bytes());
+        self.store.put(&path, content.clone().into()).await.map_err(failed)?;
+        let read = async { self.store.get(&path).await?.bytes().await }.await;
+        self.store.delete(&path).await.map_err(failed)?;
+        if read.map_err(failed)? == content { Ok(()) } else { Err(crate::probe::mismatch()) }
+    }
+
     pub(super) fn place(&self) -> &str {
         &self.place
     }

@@ -6,6 +6,7 @@ mod blobs;
 mod crash;
 mod encrypted;
 mod identity;
+mod integrity;
 mod jobs;
 mod keys;
 mod ledger;

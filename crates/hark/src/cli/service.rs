@@ -32,6 +32,16 @@ pub(crate) struct RemoteArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct IntegrityArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    /// Recordings to read, chosen at random [default: `recordings` under [server.integrity], 100]
+    #[arg(long, value_name = "N")]
+    pub(crate) recordings: Option<u32>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct SpeakersArgs {
     #[command(flatten)]
     pub(crate) remote: RemoteArgs,
