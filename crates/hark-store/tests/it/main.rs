@@ -20,4 +20,5 @@ mod support;
 mod transcripts;
 mod unavailable;
 mod unsealed;
+mod upgrade;
 mod voiceprints;
