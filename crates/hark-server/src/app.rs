@@ -16,6 +16,7 @@ use crate::limits::{AddressHash, AtOnce, RateLimiter};
 use crate::live::Streams;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
+use crate::probe::Probes;
 use crate::readiness::Readiness;
 use crate::routes::documentation::Documentation;
 use crate::sign::Sign;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     /// Where a mail server is configured: addresses are confirmed.
     pub(crate) mailer: Option<Mailer>,
     pub(crate) uploads: AtOnce<Owner>,
+    /// Probes of uploads under way.
+    pub(crate) probes: Probes,
     pub(crate) waiting: Waiting,
     /// Live sessions.
     pub(crate) streams: Streams,
@@ -86,6 +89,7 @@ impl App {
             }
         });
         App(Arc::new(Shared {
+            probes: Probes::new(config.probes),
             store,
             engine,
             config,

@@ -27,6 +27,8 @@ pub struct Config {
     pub cors_origins: Vec<String>,
     /// Recordings worked on at once; their windows share one engine.
     pub workers: usize,
+    /// Uploads whose length is looked up at once; others wait for a moment, then are refused.
+    pub probes: usize,
     /// Transcriptions that may wait before new ones are refused.
     pub max_queue: u64,
     /// Models kept in memory; more only while more are in use.
@@ -82,6 +84,7 @@ impl Default for Config {
             trusted_proxies: Vec::new(),
             cors_origins: vec!["*".to_owned()],
             workers: 8,
+            probes: 8,
             max_queue: 1000,
             loaded_models: 2,
             transcribe_timeout: Seconds(600.0),
@@ -113,6 +116,9 @@ impl Config {
     pub fn check(&self) -> Result<(), String> {
         if !(1..=1024).contains(&self.workers) {
             return Err("`workers` must be a number from 1 to 1024".to_owned());
+        }
+        if !(1..=1024).contains(&self.probes) {
+            return Err("`probes` must be a number from 1 to 1024".to_owned());
         }
         if self.loaded_models == 0 {
             return Err("`loaded_models` must be at least 1".to_owned());

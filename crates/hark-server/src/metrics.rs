@@ -24,6 +24,8 @@ pub(crate) struct Metrics {
     pub(crate) connections: AtomicI64,
     /// Live sessions, with a connection or waiting for one.
     pub(crate) streams: AtomicI64,
+    /// Uploads whose length is being looked up.
+    pub(crate) probes_running: AtomicI64,
     /// Recordings received.
     pub(crate) uploads: AtomicU64,
     /// Bytes of recordings received.
@@ -117,6 +119,7 @@ impl Metrics {
             ("hark_connections", "Connections open.", &self.connections),
             ("hark_streams", "Live sessions.", &self.streams),
             ("hark_jobs_running", "Recordings being worked on here.", &self.jobs_running),
+            ("hark_probes_running", "Uploads whose length is being looked up.", &self.probes_running),
         ];
         for (name, help, value) in gauges {
             single(&mut text, name, "gauge", help, value.load(Ordering::Relaxed).to_string());

@@ -1,36 +1,113 @@
 //! How long a recording is, before it is paid for.
+//!
+//! A probe reads what a stranger sent, so it is bounded: in time, in number for each caller and in all, and it ends with the
+//! request that asked for it. What it says is the container's word; the hold of a job grows with what is really decoded
+//! (`jobs/budget.rs`).
 
-use hark_api::ErrorKind;
-use hark_media::{AudioStream, MediaError, Options, SAMPLE_RATE, Source};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hark_api::{ApiError, ErrorKind};
+use hark_media::{AudioStream, CancelToken, Limits, MediaError, Options, SAMPLE_RATE, Source};
+use hark_store::Owner;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Failure;
+use crate::limits::{AtOnce, Place};
+use crate::metrics::Metrics;
 
-/// Seconds of audio: what the container says, else counted; blocks.
-pub(crate) fn duration(source: Source) -> Result<f64, Failure> {
-    let mut stream = AudioStream::open(source, &Options::default()).map_err(refused)?;
+/// The longest that a probe may take.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest that the samples of a file without a length are counted; what is not counted by then is held when it is decoded.
+const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The longest wait for a place, and when to come back after it.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRY_AFTER: u64 = 15;
+
+/// The places for probes of this process.
+pub(crate) struct Probes {
+    all: Arc<Semaphore>,
+    by_owner: AtOnce<Owner>,
+}
+
+/// A place among the probes, taken until the probe has ended.
+pub(crate) struct ProbePlace {
+    metrics: Arc<Metrics>,
+    _of_owner: Place<Owner>,
+    _of_all: OwnedSemaphorePermit,
+}
+
+impl Probes {
+    /// Places for so many probes at once.
+    pub(crate) fn new(at_once: usize) -> Self {
+        Probes { all: Arc::new(Semaphore::new(at_once)), by_owner: AtOnce::new() }
+    }
+
+    /// Takes a place for an owner who may have `most` probes at once; waits for others to end.
+    pub(crate) async fn enter(&self, owner: Owner, most: i64, metrics: &Arc<Metrics>) -> Result<ProbePlace, Failure> {
+        let of_owner = self.by_owner.take(owner);
+        if i64::try_from(of_owner.before).unwrap_or(i64::MAX) >= most.max(1) {
+            let message = "too many recordings are being checked for you at once: wait for one to end";
+            return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
+        }
+        let permit = tokio::time::timeout(PLACE_TIMEOUT, Arc::clone(&self.all).acquire_owned()).await;
+        let Ok(Ok(of_all)) = permit else {
+            let message = "too many recordings are being checked at the moment: try again soon";
+            return Err(ApiError::new(ErrorKind::QueueFull, message).retry_after(RETRY_AFTER).into());
+        };
+        metrics.probes_running.fetch_add(1, Ordering::Relaxed);
+        Ok(ProbePlace { metrics: Arc::clone(metrics), _of_owner: of_owner, _of_all: of_all })
+    }
+}
+
+impl Drop for ProbePlace {
+    fn drop(&mut self) {
+        self.metrics.probes_running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls work off when the request that wants it goes away.
+pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Seconds of audio: what the container says, else counted, up to a little more than `longest`; blocks.
+pub(crate) fn duration(source: Source, longest: f64, cancel: CancelToken) -> Result<f64, Failure> {
+    let begun = Instant::now();
+    let limits = Limits { ffmpeg_cpu_seconds: PROBE_TIMEOUT.as_secs(), ..Limits::default() };
+    let options = Options { limits, cancel, deadline: Some(begun + PROBE_TIMEOUT), ..Options::default() };
+    let mut stream = AudioStream::open(source, &options).map_err(refused)?;
     if let Some(duration) = stream.info().duration.filter(|duration| duration.is_finite() && *duration > 0.0) {
         return Ok(duration);
     }
     // Recorders that write as they go leave the length out: the samples are counted.
-    let (mut block, mut samples) = (Vec::new(), 0u64);
-    loop {
+    let (mut block, mut seconds) = (Vec::new(), 0.0);
+    while seconds <= longest && begun.elapsed() < COUNT_TIMEOUT {
         block.clear();
         match stream.read(&mut block).map_err(refused)? {
             0 => break,
-            count => samples += count as u64,
+            count => seconds += count as f64 / f64::from(SAMPLE_RATE),
         }
     }
-    if samples == 0 {
+    if seconds == 0.0 {
         return Err(Failure::new(ErrorKind::UnreadableMedia, "the file holds no sound"));
     }
-    Ok(samples as f64 / f64::from(SAMPLE_RATE))
+    Ok(seconds)
 }
 
 /// Minutes that a recording costs: rounded up, one at least (contract: credits).
 pub(crate) fn minutes(seconds: f64) -> i64 {
     // A container's rounding must not cost a minute: 60.01 s is a minute.
-    (((seconds - 0.05) / 60.0).ceil() as i64).max(1)
+    (((seconds - ROUNDING) / 60.0).ceil() as i64).max(1)
 }
+
+/// Seconds that a recording may have beyond its minutes.
+pub(crate) const ROUNDING: f64 = 0.05;
 
 fn refused(error: MediaError) -> Failure {
     match error {
@@ -48,7 +125,22 @@ fn refused(error: MediaError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+
+    fn of(bytes: Vec<u8>, longest: f64) -> Result<f64, Failure> {
+        duration(Source::Reader(Box::new(std::io::Cursor::new(bytes))), longest, CancelToken::default())
+    }
+
+    /// A WAV as a pipe writes it, without its length.
+    fn endless(seconds: usize) -> Vec<u8> {
+        let mut wav = Vec::new();
+        hark_media::write_wav(&mut wav, &vec![0.1; seconds * SAMPLE_RATE as usize], SAMPLE_RATE).unwrap();
+        wav[4..8].fill(0xff);
+        wav[40..44].fill(0xff);
+        wav
+    }
 
     #[test]
     fn a_begun_minute_is_a_minute() {
@@ -57,18 +149,35 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_its_length_is_counted() {
-        let mut wav = Vec::new();
-        hark_media::write_wav(&mut wav, &vec![0.1; 24_000], SAMPLE_RATE).unwrap();
-        let seconds = duration(Source::Reader(Box::new(std::io::Cursor::new(wav)))).ok().unwrap();
-        assert!((seconds - 1.5).abs() < 0.01, "{seconds}");
+    fn a_file_without_its_length_is_counted_up_to_what_its_sender_may_use() {
+        let seconds = of(endless(90), f64::INFINITY).unwrap();
+        assert!((seconds - 90.0).abs() < 0.1, "{seconds}");
+        let seconds = of(endless(90), 30.0).unwrap();
+        assert!((30.0..40.0).contains(&seconds), "{seconds}");
     }
 
     #[test]
     fn what_is_no_recording_is_the_senders_fault() {
         for bytes in [&b""[..], b"just words", &[0u8; 4096]] {
-            let failure = duration(Source::Reader(Box::new(std::io::Cursor::new(bytes)))).unwrap_err();
+            let failure = of(bytes.to_vec(), 60.0).unwrap_err();
             assert_eq!(failure.error.status(), 400, "{}", failure.error);
         }
+    }
+
+    #[tokio::test]
+    async fn places_are_counted_by_owner_and_in_all_and_given_back() {
+        let (probes, metrics) = (Probes::new(2), Arc::new(Metrics::default()));
+        let owner = |name: &str| Owner::Anonymous(name.to_owned());
+        let first = probes.enter(owner("a"), 1, &metrics).await.unwrap();
+        let refused = probes.enter(owner("a"), 1, &metrics).await.err().unwrap();
+        assert_eq!((refused.error.status(), refused.error.retry_after), (429, Some(RETRY_AFTER)));
+        let second = probes.enter(owner("b"), 1, &metrics).await.unwrap();
+        assert_eq!(metrics.probes_running.load(Ordering::Relaxed), 2);
+        let mut third = Box::pin(probes.enter(owner("c"), 1, &metrics));
+        assert!((&mut third).now_or_never().is_none(), "a third found a place");
+        drop(first);
+        let third = third.await.unwrap();
+        drop((second, third));
+        assert_eq!(metrics.probes_running.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,11 +1,12 @@
 //! Recordings between the store and whoever reads them.
 
-use hark_media::Source;
-use hark_store::{Blob, BlobSource, Store};
+use hark_media::{CancelToken, Source};
+use hark_store::{AnonymousLimit, Blob, BlobSource, Store};
 
 use crate::app::App;
 use crate::error::Failure;
-use crate::probe;
+use crate::middleware::Caller;
+use crate::probe::{self, CancelOnDrop};
 
 /// The recording as a decoder reads it.
 pub(crate) async fn open(app: &App, blob: &Blob) -> hark_store::Result<Source> {
@@ -15,16 +16,39 @@ pub(crate) async fn open(app: &App, blob: &Blob) -> hark_store::Result<Source> {
     })
 }
 
-/// Seconds of audio in a recording.
-pub(crate) async fn duration(app: &App, blob: &Blob) -> Result<f64, Failure> {
+/// Seconds of audio in a recording that a caller sent. It is called off when the caller goes away.
+pub(crate) async fn duration(app: &App, caller: &Caller, blob: &Blob) -> Result<f64, Failure> {
+    // A repeat of a request may come while others take all places of its owner.
+    let most = caller.plan().concurrency() + 1;
+    let place = app.probes.enter(caller.owner(), most, &app.metrics).await?;
+    let longest = longest(app, caller).await?;
     let source = open(app, blob).await?;
-    match tokio::task::spawn_blocking(move || probe::duration(source)).await {
+    let cancel = CancelOnDrop(CancelToken::default());
+    let (token, span) = (cancel.0.clone(), tracing::Span::current());
+    let probing = tokio::task::spawn_blocking(move || {
+        // The place is given back when the decoder has ended, not when nobody waits for it any more.
+        let _place = place;
+        span.in_scope(|| probe::duration(source, longest, token))
+    });
+    match probing.await {
         Ok(probed) => probed,
         Err(error) => {
-            tracing::error!(%error, "the look at a recording panicked");
+            tracing::error!(%error, "media probe panicked");
             Err(hark_api::ErrorKind::Internal.into())
         }
     }
+}
+
+/// Seconds beyond which a caller can't have a recording transcribed, so that nobody needs to know how long it is.
+async fn longest(app: &App, caller: &Caller) -> Result<f64, Failure> {
+    let minutes = match caller {
+        Caller::Account(identity) => app.store.account(identity.account()).await?.credits,
+        Caller::Anonymous(_) => match app.config.anonymous.limit.into() {
+            AnonymousLimit::Minutes(limit) => limit,
+            AnonymousLimit::Transcriptions(_) => return Ok(f64::INFINITY),
+        },
+    };
+    Ok(minutes as f64 * 60.0 + 1.0)
 }
 
 /// A recording that is whole but belongs to no job yet: dropped, it goes.

@@ -11,6 +11,7 @@ mod isolation;
 mod limits;
 mod log;
 mod openai;
+mod probes;
 mod recovery;
 mod server;
 mod speakers;

@@ -104,9 +104,10 @@ pub(crate) async fn take<F: Form>(
     let received = receive::receive::<F>(app, caller, headers, body).await?;
     let layout = received.wanted.layout.clone();
     let new = job(app, caller, received, owner, name, wait).await?;
+    let minutes = new.minutes;
     let accepted = accept(app, caller, new, wait).await.map_err(|error| match error {
         hark_store::Error::Limit { what: hark_store::Limit::ConcurrentJobs, used, .. } => limit_reached(used),
-        other => Failure::of_store(other, app.clock.now()),
+        other => never_fits(&other, minutes).unwrap_or_else(|| Failure::of_store(other, app.clock.now())),
     })?;
     drop(place);
     let (transcript, is_first) = match accepted {
@@ -114,6 +115,22 @@ pub(crate) async fn take<F: Form>(
         Accepted::Repeat { transcript } => (transcript, false),
     };
     Ok(Taken { transcript, is_first, layout })
+}
+
+/// The refusal of a recording that is longer than what a limit allows in a whole period: waiting for the next one would not help.
+fn never_fits(error: &hark_store::Error, minutes: i64) -> Option<Failure> {
+    let hark_store::Error::Limit { what, limit, .. } = error else { return None };
+    let (of_limit, upgrade) = match what {
+        hark_store::Limit::AnonymousMinutes => {
+            (format!("the {limit} a day that are free without an account: sign up, or send a shorter one"), true)
+        }
+        hark_store::Limit::MonthlyMinutes => {
+            (format!("the {limit} that this key may transcribe in a month: use another key, or raise its limit"), false)
+        }
+        _ => return None,
+    };
+    let message = format!("this recording has {minutes} minutes, more than {of_limit}");
+    (minutes > *limit).then(|| ApiError::new(ErrorKind::FileTooLarge, message).upgrade(upgrade).into())
 }
 
 /// Refuses one transcription more than the plan allows at once.
@@ -171,7 +188,7 @@ async fn job<Layout>(
     wait: bool,
 ) -> Result<NewJob, Failure> {
     let Received { wanted, title, recording, fingerprint } = received;
-    let seconds = crate::recording::duration(app, &recording.blob).await?;
+    let seconds = crate::recording::duration(app, caller, &recording.blob).await?;
     let minutes = probe::minutes(seconds);
     if wanted.work.identify {
         check_identify(app, caller)?;
