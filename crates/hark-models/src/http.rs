@@ -392,7 +392,7 @@ pub(crate) fn host_of(url: &str) -> &str {
 
 fn join_url(base: &str, location: &str) -> String {
     let (scheme, rest) = base.split_once("://").unwrap_or(("https", base));
-    if location.contains("://") {
+    if has_scheme(location) {
         location.to_owned()
     } else if let Some(other) = location.strip_prefix("//") {
         format!("{scheme}://{other}")
@@ -402,6 +402,13 @@ fn join_url(base: &str, location: &str) -> String {
         let folder = base.rsplit_once('/').map_or(base, |(folder, _)| folder);
         format!("{folder}/{location}")
     }
+}
+
+/// Whether an address names its scheme (RFC 3986, 3.1); one in its path or query does not count.
+fn has_scheme(location: &str) -> bool {
+    let Some((scheme, _)) = location.split_once("://") else { return false };
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|other| other.is_ascii_alphanumeric() || "+-.".contains(other))
 }
 
 /// A path as part of a URL: all but unreserved characters and slashes encoded.
@@ -428,6 +435,13 @@ mod tests {
         assert_eq!(join_url(base, "https://cdn.example/y?z=1"), "https://cdn.example/y?z=1");
         assert_eq!(join_url(base, "//cdn.example/y"), "https://cdn.example/y");
         assert_eq!(join_url(base, "/api/resolve-cache/y"), "https://hub.example/api/resolve-cache/y");
+        // An address in the query does not make a location absolute.
+        let through = "/login?next=https://cdn.example/y";
+        assert_eq!(join_url(base, through), format!("https://hub.example{through}"));
+        assert_eq!(
+            join_url(base, "y.bin?from=s3://bucket/y"),
+            "https://hub.example/a/b/resolve/main/y.bin?from=s3://bucket/y"
+        );
         assert_eq!(join_url(base, "y.bin"), "https://hub.example/a/b/resolve/main/y.bin");
         assert_eq!(host_of("http://user@host:81/x"), "host:81");
         assert_eq!(encode_path("a b/ñ+c.bin"), "a%20b/%C3%B1%2Bc.bin");
