@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use super::chunks::{Chunks, Sealing};
 use super::hash::Hashing;
 use super::local::Incoming;
-use super::{Blob, BlobKey, Blobs};
+use super::{Blob, BlobKey, Blobs, blocking};
 use crate::Store;
 use crate::db::args;
 use crate::error::{Error, Result};
@@ -105,9 +105,13 @@ impl Store {
         let stream = Stream::new(chunks.map(Sealing::new));
         let state = match self.blobs() {
             Blobs::Local(folder) => {
-                let mut file = folder.create(&key)?;
-                file.write(&header)?;
-                State::Idle(Box::new(Writer { file, stream }))
+                let (folder, key) = (folder.clone(), key.clone());
+                let created = blocking(move || {
+                    let mut file = folder.create(&key)?;
+                    file.write(&header)?;
+                    Ok(file)
+                });
+                State::Idle(Box::new(Writer { file: created.await?, stream }))
             }
             #[cfg(feature = "object-store")]
             Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(&key, stream, header).await?)),

@@ -91,5 +91,5 @@ async fn answer<F: Form<Layout = Layout>>(app: &App, caller: &Caller, request: R
         response.headers_mut().insert(TRANSCRIPT_ID, taken.transcript.0.into());
         return Ok(response);
     }
-    wait.answer(|result| taken.layout.respond(result)).await
+    wait.answer(move |result| taken.layout.respond(result)).await
 }

@@ -63,11 +63,16 @@ impl Wait {
     /// Waits, lays the transcript out, and puts on the answer what it is about.
     pub(crate) async fn answer(
         self,
-        lay_out: impl FnOnce(&TranscriptionResult) -> Result<Response, Failure>,
+        lay_out: impl FnOnce(&TranscriptionResult) -> Result<Response, Failure> + Send + 'static,
     ) -> Result<Response, Failure> {
         let id = self.id;
         let (result, model) = self.end().await?;
-        let mut response = lay_out(&result).map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))?;
+        // Hours of subtitles take their time: not on the threads that serve everybody.
+        let laid_out = tokio::task::spawn_blocking(move || lay_out(&result)).await.unwrap_or_else(|error| {
+            tracing::error!(transcript = %id, %error, "response.layout_failed");
+            Err(ErrorKind::Internal.into())
+        });
+        let mut response = laid_out.map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))?;
         response.headers_mut().insert(TRANSCRIPT_ID, id.0.into());
         if let Ok(model) = HeaderValue::from_str(&model) {
             response.headers_mut().insert(MODEL, model);
@@ -78,7 +83,7 @@ impl Wait {
 
 /// Answers with the transcript as the contract lays it out.
 pub(crate) async fn answer(wait: Wait, format: ResponseFormat) -> Result<Response, Failure> {
-    wait.answer(|result| match format {
+    wait.answer(move |result| match format {
         ResponseFormat::Json => Ok(Json(result).into_response()),
         ResponseFormat::Txt => export(result, Format::Txt),
         ResponseFormat::Srt => export(result, Format::Srt),
