@@ -6,7 +6,7 @@
 //! clips, every few steps all lanes advance together.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
@@ -34,6 +34,29 @@ pub struct WindowRequest {
     pub tag: usize,
     /// Where the outcome goes.
     pub reply: Reply,
+    /// Counts what was done for the window so far.
+    pub meter: Meter,
+}
+
+/// Counts what the engine did for a window: nothing while it waits, one for its encoding, then one for each step of its text.
+/// Clones share the count.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(Arc<AtomicU32>);
+
+impl Meter {
+    /// Whether the window is encoded.
+    pub fn is_encoded(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// Steps that its text took so far.
+    pub fn steps(&self) -> u32 {
+        self.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    fn advance(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Hears the outcome of a window by its tag, on the engine's thread: it must be quick.
@@ -182,6 +205,8 @@ struct Pending {
     tag: usize,
     reply: Reply,
     cancelled: Arc<AtomicBool>,
+    lane: u8,
+    meter: Meter,
 }
 
 impl Shared {
@@ -216,9 +241,10 @@ impl Shared {
             });
             if let Some(request) = next {
                 next_id += 1;
-                let WindowRequest { tag, reply, cancelled, mel, frames, options, lane, again, .. } = request;
-                pending.insert(next_id, Pending { tag, reply, cancelled });
+                let WindowRequest { tag, reply, cancelled, mel, frames, options, lane, again, meter, .. } = request;
+                pending.insert(next_id, Pending { tag, reply, cancelled, lane: lane as u8, meter: meter.clone() });
                 engine.admit(Job { id: next_id, mel, frames, options, lane: lane as u8, again });
+                meter.advance();
                 // Whoever else waits is encoded first, so that decoding starts with a full batch; a window of a
                 // higher lane that arrives meanwhile is the next one popped.
                 continue;
@@ -233,6 +259,7 @@ impl Shared {
             };
             let done = engine.step(least_lane);
             *self.spent.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = engine.spent();
+            pending.values().filter(|window| window.lane >= least_lane).for_each(|window| window.meter.advance());
             for (id, outcome) in done {
                 if let Some(window) = pending.remove(&id) {
                     (window.reply)(window.tag, outcome);
@@ -257,6 +284,7 @@ mod tests {
             cancelled: Arc::new(AtomicBool::new(false)),
             tag,
             reply: Arc::new(|_, _| {}),
+            meter: Meter::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::scheduler::{Reply, Scheduler, WindowRequest};
+use crate::scheduler::{Meter, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::vad::{SileroVad, VadStream};
@@ -133,7 +133,8 @@ impl Default for Request {
 /// How far a transcription is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Seconds of audio whose words are known.
+    /// Seconds of audio that are done: those whose words are known, and of those that the engine is at as much as it has
+    /// done of them. It never falls.
     pub audio_done: f64,
     /// Seconds of audio in all, where the container tells or the end was read.
     pub audio_total: Option<f64>,
@@ -320,6 +321,46 @@ struct Outstanding {
     window: Window,
     /// Set for a stretch that another window's text left out.
     is_second_look: bool,
+    meter: Meter,
+}
+
+/// What share of a window's work its encoding is; the rest are the steps of its text.
+const ENCODING_SHARE: f64 = 0.3;
+/// Steps a second of sound that are expected until windows have shown theirs, counting for this many seconds.
+const EXPECTED_STEPS: (f64, f64) = (4.0, 60.0);
+/// What a window that is not done counts at most: a text that is longer than others are goes on beyond what was expected.
+const MOST_OF_A_WINDOW: f64 = 0.95;
+
+/// How many steps texts take, from the windows that are done.
+#[derive(Default)]
+struct Pace {
+    steps: f64,
+    seconds: f64,
+}
+
+impl Pace {
+    fn add(&mut self, window: &Outstanding) {
+        self.steps += f64::from(window.meter.steps());
+        self.seconds += window.seconds();
+    }
+
+    /// The share of a window's work that is done.
+    fn share_done(&self, window: &Outstanding) -> f64 {
+        if !window.meter.is_encoded() {
+            return 0.0;
+        }
+        let (steps, seconds) = EXPECTED_STEPS;
+        let a_second = (steps * seconds + self.steps) / (seconds + self.seconds);
+        let text = f64::from(window.meter.steps()) / (a_second * window.seconds()).max(1.0);
+        (ENCODING_SHARE + (1.0 - ENCODING_SHARE) * text).min(MOST_OF_A_WINDOW)
+    }
+}
+
+impl Outstanding {
+    /// Seconds of sound that are not done before this window is; those of a second look are counted already.
+    fn seconds(&self) -> f64 {
+        if self.is_second_look { 0.0 } else { self.window.samples.len() as f64 / f64::from(SAMPLE_RATE) }
+    }
 }
 
 /// A decoded window, without its samples.
@@ -349,6 +390,11 @@ struct Recording<'a> {
     listener: Option<Listener>,
     /// Windows that are not decoded yet, by number.
     outstanding: BTreeMap<usize, Outstanding>,
+    pace: Pace,
+    /// Where the last window that was cut ends, in seconds.
+    cut_until: f64,
+    /// The seconds of audio that were told to be done last.
+    told: f64,
     done: Vec<Done>,
     windows: usize,
     seconds_read: f64,
@@ -386,6 +432,9 @@ impl<'a> Recording<'a> {
             unwanted: Arc::new(AtomicBool::new(false)),
             listener: Listener::start(transcriber.voices.as_ref(), request.speakers)?,
             outstanding: BTreeMap::new(),
+            pace: Pace::default(),
+            cut_until: 0.0,
+            told: 0.0,
             done: Vec::new(),
             windows: 0,
             seconds_read: 0.0,
@@ -430,6 +479,7 @@ impl<'a> Recording<'a> {
             while let Ok(reply) = self.replies.try_recv() {
                 self.absorb(reply, progress);
             }
+            self.report(progress);
         }
         self.settle_language()?;
         self.flush(progress)?;
@@ -441,6 +491,7 @@ impl<'a> Recording<'a> {
 
     /// A window came out of the cutter: decode it, or hold it until the language is known.
     fn take(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        self.cut_until = window.end() as f64 / f64::from(SAMPLE_RATE);
         self.held.push(window);
         // The first window may be the only one: then it settles the language for itself, without a second encoding.
         if self.language.is_none() && self.held.len() > 1 {
@@ -473,8 +524,9 @@ impl<'a> Recording<'a> {
         let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
         let tag = self.windows;
         self.windows += 1;
-        self.submit(tag, &window, options);
-        self.outstanding.insert(tag, Outstanding { window, is_second_look });
+        let meter = Meter::default();
+        self.submit(tag, &window, options, meter.clone());
+        self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
     }
 
     /// What the next window is told of the text before it.
@@ -490,7 +542,7 @@ impl<'a> Recording<'a> {
         prompt
     }
 
-    fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>) {
+    fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>, meter: Meter) {
         let lead = window.lead(self.request.windows.speech_pad);
         let (mel, frames) = self.transcriber.spectrogram(lead, &window.samples);
         let lane = self.request.lane.unwrap_or(Lane::of_recording(self.seconds_read, self.at_end));
@@ -504,6 +556,7 @@ impl<'a> Recording<'a> {
             cancelled: Arc::clone(&self.unwanted),
             tag,
             reply: Arc::clone(&self.reply_to),
+            meter,
         });
     }
 
@@ -515,8 +568,12 @@ impl<'a> Recording<'a> {
         let options =
             Arc::new(DecodeOptions { language: Language::Detect { sure_from: f32::INFINITY }, ..self.options.clone() });
         while self.voters < self.held.len().min(VOTERS) {
-            self.submit(self.voters, &self.held[self.voters], Arc::clone(&options));
-            let (_, outcome) = self.receive()?;
+            self.submit(self.voters, &self.held[self.voters], Arc::clone(&options), Meter::default());
+            let (_, outcome) = loop {
+                if let Some(reply) = self.receive()? {
+                    break reply;
+                }
+            };
             self.voters += 1;
             if let Outcome::Languages(probabilities) = outcome {
                 for (code, probability) in probabilities {
@@ -540,29 +597,50 @@ impl<'a> Recording<'a> {
         if self.request.cancel.is_cancelled() { Err(SpeechError::Cancelled) } else { Ok(()) }
     }
 
-    /// The next reply of the engine.
-    fn receive(&self) -> Result<(usize, Outcome), SpeechError> {
+    /// The next reply of the engine; none when a tenth of a second passes without one.
+    fn receive(&self) -> Result<Option<(usize, Outcome)>, SpeechError> {
         use std::sync::mpsc::RecvTimeoutError;
+        self.check_cancelled()?;
+        match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => Ok(None),
+            Err(_) => Err(SpeechError::EngineStopped),
+        }
+    }
+
+    /// Waits for the next reply of the engine, and tells meanwhile what it does.
+    fn wait(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
         loop {
-            self.check_cancelled()?;
-            match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
-                Ok(reply) => return Ok(reply),
-                Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => {}
-                Err(_) => return Err(SpeechError::EngineStopped),
+            match self.receive()? {
+                Some(reply) => {
+                    self.absorb(reply, progress);
+                    return Ok(());
+                }
+                None => self.report(progress),
             }
         }
     }
 
-    fn wait(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
-        let reply = self.receive()?;
-        self.absorb(reply, progress);
-        Ok(())
+    /// Tells how much sound is done, if that is more than before. Windows are decoded many at a time and end together: those
+    /// that the engine is at count with the share of their work that is done.
+    fn report(&mut self, progress: &mut dyn FnMut(Progress)) {
+        let seconds = |window: &Window| window.samples.len() as f64 / f64::from(SAMPLE_RATE);
+        let held: f64 = self.held.iter().map(seconds).sum();
+        let left = self.outstanding.values().map(|window| window.seconds() * (1.0 - self.pace.share_done(window)));
+        let cut_until = if self.at_end { self.seconds_read } else { self.cut_until };
+        let audio_done = cut_until - held - left.sum::<f64>();
+        if audio_done > self.told {
+            self.told = audio_done;
+            progress(Progress { audio_done, audio_total: self.total });
+        }
     }
 
     fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
-        let Some(Outstanding { window, is_second_look }) = self.outstanding.remove(&tag) else {
+        let Some(outstanding) = self.outstanding.remove(&tag) else {
             return;
         };
+        self.pace.add(&outstanding);
+        let Outstanding { window, is_second_look, .. } = outstanding;
         if let Outcome::Decoded(mut decoded) = outcome {
             let lead = window.lead(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
@@ -570,10 +648,7 @@ impl<'a> Recording<'a> {
             }
             self.keep(window, *decoded, is_second_look);
         }
-        // Done is what lies before the first window that is not.
-        let first = self.outstanding.values().map(|other| other.window.start).min();
-        let audio_done = first.map_or(self.seconds_read, |sample| sample as f64 / f64::from(SAMPLE_RATE));
-        progress(Progress { audio_done, audio_total: self.total });
+        self.report(progress);
     }
 
     /// Keeps a decoded window, and has what its text leaves out decoded again.

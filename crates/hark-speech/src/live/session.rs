@@ -17,7 +17,7 @@ use super::endpoint::Endpointer;
 use super::speakers::{Answer, LiveSpeakers, relabel};
 use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
 use crate::SpeechError;
-use crate::scheduler::{Reply, WindowRequest};
+use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::segments::{ends_sentence, round, straighten};
 use crate::speakers::{assign, label, speakers_of};
 use crate::transcriber::Transcriber;
@@ -387,6 +387,7 @@ impl LiveSession {
             cancelled: Arc::clone(&self.unwanted),
             tag: 0,
             reply: Arc::clone(&self.reply_to),
+            meter: Meter::default(),
         });
         self.pass = Some(Pass { samples: (self.first, until), lead, is_last, is_cut });
     }
