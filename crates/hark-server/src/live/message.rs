@@ -36,12 +36,13 @@ pub(crate) struct Hello {
 }
 
 impl Hello {
-    /// What the address says, overridden by what the config message says.
+    /// What the address says, overridden by what the config message says; but of two credentials the address's counts, which is
+    /// nearer to the header (decisions: streaming).
     pub(crate) fn or(self, query: Hello) -> Hello {
         Hello {
             language: self.language.or(query.language),
             model: self.model.or(query.model),
-            token: self.token.or(query.token),
+            token: query.token.or(self.token),
             task: self.task.or(query.task),
             translate: self.translate.or(query.translate),
             prompt: self.prompt.or(query.prompt),

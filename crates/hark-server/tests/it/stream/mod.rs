@@ -73,6 +73,16 @@ async fn the_credential_may_come_in_three_places_and_a_wrong_one_opens_nothing()
         assert!(last["transcript_id"].is_i64(), "only an account has transcripts: {last}");
     }
     let wrong = format!("svc_{}", "0".repeat(64));
+    // Of several that differ the header's counts, then the address's.
+    let by_header = format!("?token={wrong}");
+    for (who, query, token) in [(&client, by_header.as_str(), &wrong), (&nobody, &format!("?token={key}"), &wrong)] {
+        let mut talker = Talker::connect(who, query).await.unwrap();
+        talker.say(value!({"model": "base", "language": "en", "token": token})).await;
+        assert_eq!(talker.message().await["status"], "ready");
+    }
+    let mut talker = Talker::connect(&nobody, &format!("?token={wrong}")).await.unwrap();
+    talker.say(value!({"token": key})).await;
+    assert_eq!(talker.rest().await.1, 1008, "the wrong one of the address counts");
     let Err(refused) = Talker::connect(&client.with_key(&wrong), "").await else { panic!("a wrong key opened") };
     assert!(refused.to_string().contains("401"), "{refused}");
     for (query, token) in [(format!("?token={wrong}"), None), (String::new(), Some(&wrong))] {
