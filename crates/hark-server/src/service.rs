@@ -17,7 +17,7 @@ use crate::app::{App, Role};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::ServerError;
-use crate::{integrity, jobs, listen, router, webhooks};
+use crate::{integrity, jobs, listen, live, router, webhooks};
 
 /// A service that answers requests; dropping it leaves it running until the runtime ends.
 pub struct Service {
@@ -51,7 +51,8 @@ impl Service {
         let app = App::new(store, engine, config, role, clock);
         let (stop, stopped) = watch::channel(false);
         let news = jobs::listen_to_changes(&app, stopped.clone()).await;
-        let mut tasks = vec![jobs::run_maintenance(&app, stopped.clone())];
+        let mut tasks =
+            vec![jobs::run_maintenance(&app, stopped.clone()), live::expire_sessions(&app, stopped.clone())];
         if app.config.integrity.enabled {
             tasks.push(integrity::start(&app, stopped.clone()));
         }

@@ -277,7 +277,7 @@ async fn check_storage(tx: &mut Tx, new: &NewJob, account: AccountId) -> Result<
 }
 
 /// Inserts a transcript that waits, under an id that nobody has.
-async fn insert_transcript(
+pub(crate) async fn insert_transcript(
     tx: &mut Tx,
     sealer: &Sealer,
     account: AccountId,

@@ -25,6 +25,7 @@ mod integrity;
 mod job;
 mod key;
 mod ledger;
+mod live;
 mod maintenance;
 mod migrate;
 mod news;
@@ -66,6 +67,7 @@ pub use integrity::{RecordingProblem, RecordingsChecked};
 pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
+pub use live::{ContinuedLive, LiveAppend, LiveLease, live_reference};
 pub use maintenance::MaintenanceLease;
 pub use plan::Plan;
 pub use probe::free_space;
@@ -144,6 +146,7 @@ struct Inner {
     presence: Presence,
     anonymous: AccountId,
     id: String,
+    seen_renewals: live::SeenRenewals,
     last_expiry: std::sync::atomic::AtomicI64,
     checked_at_open: bool,
 }
@@ -183,6 +186,7 @@ impl Store {
             changes: broadcast::channel(1024).0,
             anonymous,
             id,
+            seen_renewals: live::SeenRenewals::default(),
             last_expiry: 0.into(),
             checked_at_open,
         }));
@@ -251,6 +255,10 @@ impl Store {
 
     fn blobs(&self) -> &Blobs {
         &self.0.blobs
+    }
+
+    fn seen_renewals(&self) -> &live::SeenRenewals {
+        &self.0.seen_renewals
     }
 
     fn keys(&self) -> &KeyCache {

@@ -13,6 +13,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0002_secrets.sql"),
     include_str!("../migrations/0003_voiceprints.sql"),
     include_str!("../migrations/0005_recordings.sql"),
+    include_str!("../migrations/0006_live.sql"),
     include_str!("../migrations/0009_probes.sql"),
 ];
 

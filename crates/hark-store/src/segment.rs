@@ -52,38 +52,53 @@ pub(crate) fn seal_body(sealer: &Sealer, id: TranscriptId, position: i64, segmen
 
 /// Seals all segments of a result; done before the transaction, which others wait for.
 pub(crate) fn seal_all(sealer: &Sealer, id: TranscriptId, segments: &[Segment]) -> Result<Vec<SealedSegment>> {
-    let seal = |(position, segment): (usize, &Segment)| {
+    seal_from(sealer, id, 0, segments)
+}
+
+/// Seals segments whose first is the one at `first`.
+pub(crate) fn seal_from(
+    sealer: &Sealer,
+    id: TranscriptId,
+    first: i64,
+    segments: &[Segment],
+) -> Result<Vec<SealedSegment>> {
+    let seal = |(position, segment): (i64, &Segment)| {
         Ok(SealedSegment {
             start: segment.start,
             end: segment.end,
             speaker: segment.speaker.clone(),
             confidence: segment.confidence.into(),
-            body: seal_body(sealer, id, position as i64, segment)?,
+            body: seal_body(sealer, id, position, segment)?,
         })
     };
-    segments.iter().enumerate().map(seal).collect()
+    (first..).zip(segments).map(seal).collect()
 }
 
 /// Writes the segments of a transcript, replacing what is there.
 pub(crate) async fn write(tx: &mut Tx, id: TranscriptId, segments: &[SealedSegment]) -> Result<()> {
-    tx.execute("DELETE FROM segments WHERE transcript_id = $1", args![id]).await?;
+    write_from(tx, id, 0, segments).await
+}
+
+/// Writes segments from the position `first` on, replacing what is there and behind it.
+pub(crate) async fn write_from(tx: &mut Tx, id: TranscriptId, first: i64, segments: &[SealedSegment]) -> Result<()> {
+    tx.execute("DELETE FROM segments WHERE transcript_id = $1 AND position >= $2", args![id, first]).await?;
     for (batch, rows) in segments.chunks(BATCH).enumerate() {
         let mut sql = String::from(
             "INSERT INTO segments (transcript_id, position, start_seconds, end_seconds, speaker, confidence, body) VALUES ",
         );
         let mut values: Vec<Value<'_>> = vec![id.into()];
         for (row, segment) in rows.iter().enumerate() {
-            let first = values.len() + 1;
+            let next = values.len() + 1;
             if row > 0 {
                 sql.push(',');
             }
             sql.push_str("($1");
-            for placeholder in first..first + 6 {
+            for placeholder in next..next + 6 {
                 sql.push_str(&format!(",${placeholder}"));
             }
             sql.push(')');
             values.extend([
-                Value::from((batch * BATCH + row) as i64),
+                Value::from(first + (batch * BATCH + row) as i64),
                 segment.start.into(),
                 segment.end.into(),
                 segment.speaker.as_deref().into(),

@@ -1,13 +1,15 @@
 //! Live sessions: audio comes over a WebSocket, words go back while somebody speaks.
 //!
 //! A session is a task of its own. It outlives its connection for a while, so that a client whose connection broke can come
-//! back to it; when it ends, it is stored and charged, whatever became of the client.
+//! back to it. Its text and its charge are stored as it goes ([`record`]), so a client can also come back to one whose
+//! process died; when nobody does, it is completed with what was settled.
 
-mod bill;
+mod before;
 mod dialect;
 mod message;
 mod outbox;
 mod realtime;
+mod record;
 mod registry;
 mod session;
 mod socket;
@@ -22,7 +24,10 @@ pub(crate) use socket::{Connection, MOST_LIBRARY_BYTES, refuse};
 use std::time::Duration;
 
 use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
+use crate::app::App;
 use crate::config::Seconds;
 
 /// Pings without any answer after which the other end is gone.
@@ -33,6 +38,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MOST_BACKLOG: f64 = 30.0;
 /// What the engine may take for the rest of a session that ends.
 const FINISH_WITHIN: Duration = Duration::from_secs(120);
+
+/// The least time for which a session may be silent before its process counts as dead: some times what lies between two writes.
+const LEAST_GRACE: Duration = Duration::from_secs(20);
+/// How often silent sessions are looked for.
+const LOOK_FOR_SILENT: Duration = Duration::from_secs(5);
+/// What storing the end of a session may take while the database fails.
+const STORE_WITHIN: Duration = Duration::from_secs(60);
 
 /// What live sessions may do: the `[server.stream]` table.
 #[derive(Debug, Clone, Deserialize)]
@@ -50,7 +62,8 @@ pub struct StreamLimits {
     pub resume: Seconds,
     /// Seconds after which the other end is asked whether it is still there; it is gone when it says nothing three times.
     pub ping: Seconds,
-    /// Seconds after which the credits of a session whose process died are free again; one that lives says so in time.
+    /// Seconds after which the held credit of a session that heard nothing is free again if its process died; one that lives
+    /// says so in time.
     pub hold: Seconds,
 }
 
@@ -66,4 +79,33 @@ impl Default for StreamLimits {
             hold: Seconds(900.0),
         }
     }
+}
+
+impl StreamLimits {
+    /// What storing the end of a session may take.
+    fn store_within(&self, is_draining: bool) -> Duration {
+        if is_draining { STORE_WITHIN / 6 } else { STORE_WITHIN }
+    }
+}
+
+/// How long a session whose process died waits for its client before it is completed with what was settled; also how long
+/// a session goes on while nothing can be stored.
+fn grace(limits: &StreamLimits) -> Duration {
+    limits.resume.duration().max(LEAST_GRACE)
+}
+
+/// Completes the sessions of processes that died, until the service ends.
+pub(crate) fn expire_sessions(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
+    let app = app.clone();
+    tokio::spawn(async move {
+        loop {
+            if let Err(error) = app.store.expire_live(grace(&app.config.stream)).await {
+                tracing::error!(%error, "live.expiry_failed");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_FOR_SILENT) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    })
 }

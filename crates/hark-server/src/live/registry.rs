@@ -48,7 +48,7 @@ impl Streams {
     pub(crate) fn register(app: &App, id: &str, owner: Owner) -> Option<Registration> {
         let streams = &app.streams;
         let mut sessions = streams.lock();
-        if *streams.stop.borrow() || sessions.len() >= app.config.stream.sessions {
+        if *streams.stop.borrow() || sessions.len() >= app.config.stream.sessions || sessions.contains_key(id) {
             return None;
         }
         let (attach, attached) = mpsc::channel(1);

@@ -12,10 +12,11 @@ use hark_store::Owner;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::bill::Bill;
+use super::before::Before;
 use super::dialect::{Dialect, Said};
 use super::message;
 use super::outbox::Outbox;
+use super::record::{Mark, Record};
 use super::registry::{Registration, Streams};
 use super::socket::{Connection, Incoming, Line, refuse};
 use super::{FINISH_WITHIN, MOST_BACKLOG, PAUSE, UNANSWERED_PINGS};
@@ -45,7 +46,10 @@ pub(crate) struct Session {
     /// Rung by the engine.
     wake: Arc<Notify>,
     outbox: Arc<Outbox>,
-    bill: Bill,
+    /// What the store has of it.
+    record: Record,
+    /// What another process heard of it before.
+    before: Before,
     /// Counts among the transcriptions at once while there is a connection.
     place: Option<Place<Owner>>,
     registration: Registration,
@@ -84,12 +88,22 @@ enum Step {
     Stop,
 }
 
-/// A new session for a caller, who may have it and can pay for it.
-pub(crate) async fn begin(app: &App, caller: Caller, mut work: Work, dialect: Dialect) -> Result<Session, Failure> {
+/// A new session for a caller, who may have it and can pay for it; or one that goes on with a session of this name that another process left behind.
+pub(crate) async fn begin(
+    app: &App,
+    caller: Caller,
+    mut work: Work,
+    dialect: Dialect,
+    wanted: Option<&str>,
+) -> Result<Session, Failure> {
     let asked = model(&work.model, caller.plan().is_paid(), &app.config)?;
     work.model = checkpoint(asked, app.role, &*app.engine)?;
     let place = take_place(app, &caller).await?;
-    let id = random::id();
+    let continued = match (wanted, &caller) {
+        (Some(wanted), Caller::Account(identity)) => app.store.continue_live(identity.account(), wanted).await?,
+        _ => None,
+    };
+    let id = wanted.filter(|_| continued.is_some()).map_or_else(random::id, str::to_owned);
     let Some(registration) = Streams::register(app, &id, caller.owner()) else {
         let busy = if app.is_draining() { ErrorKind::ShuttingDown } else { ErrorKind::QueueFull };
         return Err(busy.into());
@@ -101,9 +115,14 @@ pub(crate) async fn begin(app: &App, caller: Caller, mut work: Work, dialect: Di
         let begun = tokio::task::spawn_blocking(move || engine.live(&work, Box::new(move || wake.notify_one())));
         begun.await.map_err(|_| Failure::from(ErrorKind::Internal))??
     };
-    let bill = Bill::open(app, &caller, &id).await?;
+    let record = Record::open(app, &caller, &id, &work, continued.as_ref()).await?;
+    let is_continued = continued.is_some();
+    let before = continued.map_or_else(Before::default, Before::new);
+    if is_continued {
+        tracing::info!(session = id, seconds = before.seconds, "live.continued");
+    }
     let outbox = Arc::new(Outbox::default());
-    if let Some(ready) = dialect.ready(&id, None) {
+    if let Some(ready) = dialect.ready(&id, is_continued.then_some(before.seconds)) {
         outbox.greeting(ready);
     }
     let now = Instant::now();
@@ -116,10 +135,11 @@ pub(crate) async fn begin(app: &App, caller: Caller, mut work: Work, dialect: Di
         live: Some(Box::new(live)),
         wake,
         outbox,
-        bill,
+        record,
         place: Some(place),
         registration,
-        taken: 0,
+        taken: bytes_of(before.seconds),
+        before,
         half: None,
         times: Times { sound: now, ping: now, broken: None, is_pause_told: true },
         ending: None,
@@ -216,7 +236,7 @@ impl Session {
             let message = format!("a session may have {longest:.0} seconds of sound: begin another");
             return Err(ApiError::new(ErrorKind::RateLimited, message).into());
         }
-        self.bill.cover(seconds).await?;
+        self.record.cover(seconds).await?;
         self.taken += sound.len() as u64;
         self.times.sound = Instant::now();
         self.times.is_pause_told = false;
@@ -230,6 +250,9 @@ impl Session {
             // The engine is too slow, or gone: what was told is what there is.
             return (Instant::now() >= ending.until).then(|| Done(self.so_far()));
         }
+        if let Some(problem) = self.record.problem() {
+            return self.end(Some(problem)).await;
+        }
         if let Some(broken) = self.times.broken {
             let is_over = broken.elapsed() >= self.app.config.stream.resume.duration();
             return if is_over { self.end(None).await } else { None };
@@ -242,7 +265,7 @@ impl Session {
         if self.times.ping.elapsed() >= ping {
             self.times.ping = Instant::now();
             self.outbox.ping();
-            self.bill.renew().await;
+            self.record.renew().await;
         }
         if self.backlog() > MOST_BACKLOG {
             // The sound that is missing waits in the socket.
@@ -331,6 +354,7 @@ impl Session {
         let events = match worked.await {
             Ok((live, events)) => {
                 self.live = Some(live);
+                let events = events.map(|events| events.into_iter().map(|event| self.before.event(event)).collect());
                 events.map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),
@@ -351,6 +375,9 @@ impl Session {
 
     fn tell(&mut self, events: Vec<LiveEvent>) -> Option<Done> {
         let mut is_room = true;
+        if events.iter().any(|event| matches!(event, LiveEvent::Text(_))) {
+            self.save();
+        }
         for event in events {
             match event {
                 LiveEvent::Partial { text, start } => match self.dialect.partial(&text, start) {
@@ -372,12 +399,23 @@ impl Session {
         None
     }
 
+    /// Has written what was settled since the last write.
+    fn save(&self) {
+        let Some(live) = &self.live else { return };
+        let stored = self.record.stored();
+        let settled = live.settled_from(stored.text);
+        let next = Mark { text: settled.next, position: stored.position + settled.closed as i64 };
+        let language = live.language().unwrap_or_default();
+        self.record.append(stored, self.before.segments(settled.segments), language, next);
+    }
+
     /// Stores the session, tells its end and closes the connection.
     async fn conclude(mut self, Done(result): Done, line: Option<Line>) {
         let seconds = self.taken as f64 / BYTES_A_SECOND;
         self.app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
         let result = result.map(|result| TranscriptionResult { model: self.work.model.clone(), ..result });
-        let stored = self.bill.close(&self.work, result.as_ref()).await;
+        let stored =
+            self.record.close(result.as_ref(), self.app.config.stream.store_within(self.app.is_draining())).await;
         let mut error = self.ending.take().and_then(|ending| ending.error);
         let transcript = stored.unwrap_or_else(|failure| {
             tracing::error!(session = self.id, error = %failure.error, "a live session can't be stored");
@@ -412,8 +450,13 @@ impl Session {
     }
 
     fn so_far(&self) -> Option<TranscriptionResult> {
-        self.live.as_ref().map(|live| live.so_far())
+        self.live.as_ref().map(|live| self.before.whole(live.so_far()))
     }
+}
+
+/// Bytes of so many seconds of sound, in whole samples.
+fn bytes_of(seconds: f64) -> u64 {
+    (seconds * f64::from(SAMPLE_RATE)) as u64 * 2
 }
 
 async fn refuse_ended(connection: Connection) {

@@ -64,12 +64,13 @@ async fn talk(app: App, caller: Caller, query: Hello, socket: WebSocket) {
     if let Some(id) = &hello.session_id {
         match resume(&app, &caller, id, connection).await {
             Ok(()) => return,
-            // Its time is over: the client sees by the new id that this one begins anew.
+            // It may have been another process's that died; or its time is over, and the client sees by the new id that this
+            // one begins anew.
             Err(returned) => connection = returned,
         }
     }
     let begun = match hello.work() {
-        Ok(work) => begin(&app, caller, work, Dialect::Own).await,
+        Ok(work) => begin(&app, caller, work, Dialect::Own, hello.session_id.as_deref()).await,
         Err(failure) => Err(failure),
     };
     match begun {

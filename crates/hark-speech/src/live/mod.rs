@@ -20,7 +20,7 @@ mod speakers;
 pub use policy::LivePolicy;
 pub use session::LiveSession;
 
-use hark_transcript::{TranscriptionResult, Word};
+use hark_transcript::{Segment, TranscriptionResult, Word};
 
 /// What is wanted of a live session.
 #[derive(Debug, Clone, Default)]
@@ -74,4 +74,15 @@ pub struct LiveText {
     pub speaker: Option<String>,
     /// Whether the speaker paused behind it.
     pub ends_utterance: bool,
+}
+
+/// Part of a session's text as segments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LiveSegments {
+    /// The segments.
+    pub segments: Vec<Segment>,
+    /// How many of them, from the first on, will stay as they are; the one behind may still grow.
+    pub closed: usize,
+    /// The number of the first text behind those.
+    pub next: usize,
 }

@@ -15,7 +15,7 @@ use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 use super::circles::first_round;
 use super::endpoint::Endpointer;
 use super::speakers::{Answer, LiveSpeakers, relabel};
-use super::{LiveEvent, LiveOptions, LivePolicy, LiveText};
+use super::{LiveEvent, LiveOptions, LivePolicy, LiveSegments, LiveText};
 use crate::SpeechError;
 use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::segments::{ends_sentence, round, straighten};
@@ -626,32 +626,7 @@ impl LiveSession {
     /// Everything that was told so far, as a transcript: texts joined to segments that end where an utterance or a sentence
     /// does.
     pub fn so_far(&self) -> TranscriptionResult {
-        let mut segments: Vec<Segment> = Vec::new();
-        let mut goes_on = false;
-        for (text, raw) in &self.told {
-            match segments.last_mut().filter(|segment| goes_on && segment.speaker == text.speaker) {
-                Some(segment) => {
-                    segment.text.push_str(raw);
-                    segment.end = text.end;
-                    segment.words.extend(text.words.iter().cloned());
-                }
-                None => segments.push(Segment {
-                    start: text.start,
-                    end: text.end,
-                    text: raw.trim_start().to_owned(),
-                    speaker: text.speaker.clone(),
-                    words: text.words.clone(),
-                    ..Segment::default()
-                }),
-            }
-            goes_on = !(text.ends_utterance || ends_sentence(&text.text));
-        }
-        for segment in &mut segments {
-            let words = segment.words.len().max(1) as f32;
-            segment.confidence = segment.words.iter().map(|word| word.confidence).sum::<f32>() / words;
-            segment.text.truncate(segment.text.trim_end().len());
-        }
-        straighten(&mut segments);
+        let Joined { segments, .. } = join(&self.told, 0);
         TranscriptionResult {
             text: segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" "),
             language: self.language.clone().unwrap_or_default(),
@@ -661,6 +636,65 @@ impl LiveSession {
             model: self.transcriber.model_name.to_string(),
         }
     }
+
+    /// The segments of the texts told from number `from` on, which must be the first of a segment. Texts that wait for their
+    /// speaker are not among them.
+    pub fn settled_from(&self, from: usize) -> LiveSegments {
+        let known = if self.held.is_empty() { self.told.len() } else { self.spoke.len() };
+        let Joined { segments, begins, goes_on } = join(self.told.get(from..known).unwrap_or_default(), from);
+        match begins.last() {
+            Some(&open) if goes_on => LiveSegments { closed: segments.len() - 1, next: open, segments },
+            _ => LiveSegments { closed: segments.len(), next: known.max(from), segments },
+        }
+    }
+
+    /// The language that is spoken, once it is known.
+    pub fn language(&self) -> Option<&str> {
+        self.language.as_deref()
+    }
+}
+
+/// Texts as segments.
+struct Joined {
+    segments: Vec<Segment>,
+    /// The number of the first text of each.
+    begins: Vec<usize>,
+    /// Whether the next text may go on with the last one.
+    goes_on: bool,
+}
+
+/// Joins texts, the first of which has this number, to segments that end where an utterance or a sentence does.
+fn join(texts: &[(LiveText, String)], first: usize) -> Joined {
+    let (mut segments, mut begins): (Vec<Segment>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut goes_on = false;
+    for (number, (text, raw)) in (first..).zip(texts) {
+        match segments.last_mut().filter(|segment| goes_on && segment.speaker == text.speaker) {
+            Some(segment) => {
+                segment.text.push_str(raw);
+                segment.end = text.end;
+                segment.words.extend(text.words.iter().cloned());
+            }
+            None => {
+                begins.push(number);
+                segments.push(Segment {
+                    start: text.start,
+                    end: text.end,
+                    text: raw.trim_start().to_owned(),
+                    speaker: text.speaker.clone(),
+                    words: text.words.clone(),
+                    ..Segment::default()
+                });
+            }
+        }
+        goes_on = !(text.ends_utterance || ends_sentence(&text.text));
+    }
+    for segment in &mut segments {
+        let words = segment.words.len().max(1) as f32;
+        segment.confidence = segment.words.iter().map(|word| word.confidence).sum::<f32>() / words;
+        segment.text.truncate(segment.text.trim_end().len());
+    }
+    straighten(&mut segments);
+    Joined { segments, begins, goes_on }
 }
 
 impl Drop for LiveSession {

@@ -11,6 +11,7 @@ mod jobs;
 mod keys;
 mod ledger;
 mod limits;
+mod live;
 mod model;
 mod quarantine;
 mod sealing;

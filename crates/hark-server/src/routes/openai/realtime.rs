@@ -85,7 +85,7 @@ async fn talk(app: App, caller: Caller, is_beta: bool, socket: WebSocket) {
     };
     connection.put_back(first);
     let begun = match realtime.work() {
-        Ok(work) => begin(&app, caller, work, Dialect::Realtime(Box::new(realtime))).await,
+        Ok(work) => begin(&app, caller, work, Dialect::Realtime(Box::new(realtime)), None).await,
         Err(failure) => Err(failure),
     };
     match begun {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use hark_server::{Config, Seconds, StreamLimits};
-use hark_store::{Plan, TranscriptPage};
+use hark_store::{Plan, Status, TranscriptFilter, TranscriptPage};
 use serde_json::json as value;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -19,6 +19,12 @@ fn resumable(seconds: f64) -> Config {
 
 async fn kept(server: &Server, client: &Client) -> TranscriptPage {
     server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap()
+}
+
+/// The sessions that are over.
+async fn completed(server: &Server, client: &Client) -> TranscriptPage {
+    let filter = TranscriptFilter { status: Some(Status::Completed), ..TranscriptFilter::default() };
+    server.store.transcripts(client.account.unwrap(), &filter).await.unwrap()
 }
 
 async fn gauge(server: &Server, name: &str) -> i64 {
@@ -37,7 +43,7 @@ async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_
     while !texts(&[talker.message().await]).to_lowercase().contains("market") {}
     drop(talker);
     let page = eventually("the session to be stored", async || {
-        let page = kept(&server, &client).await;
+        let page = completed(&server, &client).await;
         (page.total > 0).then_some(page)
     })
     .await;
@@ -45,7 +51,56 @@ async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_
     assert_eq!(found.source_type, "stream");
     assert!(is_sentence(&text.text), "{}", text.text);
     assert_eq!(client.credits(&server).await, 599);
-    assert_eq!(gauge(&server, "hark_streams ").await, 0);
+    eventually("the session to end", async || (gauge(&server, "hark_streams ").await == 0).then_some(())).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
+    let server = live_server(resumable(30.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&voice(), 2730).await;
+    let mut heard = Vec::new();
+    while !texts(&heard).to_lowercase().contains("bread") {
+        heard.push(talker.message().await);
+    }
+    let id =
+        eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
+            .await;
+    let found = eventually("its text to be stored", async || {
+        let (found, text) = server.store.transcript_text(client.account.unwrap(), id).await.unwrap();
+        (text.text == texts(&heard)).then_some((found, text))
+    });
+    let (found, text) = found.await;
+    assert_eq!((found.status, found.source_type.as_str()), (Status::Processing, "stream"));
+    assert!(!text.segments[0].words.is_empty() && found.duration_seconds > 1.0, "{text:?}");
+    assert_eq!(client.credits(&server).await, 599, "the minute that was begun is charged");
+    talker.say(value!({"action": "stop"})).await;
+    let (messages, _) = talker.rest().await;
+    let last = messages.last().unwrap();
+    assert_eq!(last["transcript_id"].as_i64(), Some(id.0));
+    assert_eq!((completed(&server, &client).await.total, kept(&server, &client).await.total), (1, 1));
+    assert_eq!(client.credits(&server).await, 599);
+    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_transcript_is_deleted_ends_and_says_so() {
+    let server = live_server(resumable(30.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&silence(1.0), 2730).await;
+    let id =
+        eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
+            .await;
+    server.store.delete_transcript(client.account.unwrap(), id).await.unwrap();
+    let (messages, code) = talker.rest().await;
+    assert_eq!(code, 1008, "{messages:?}");
+    let error = messages.iter().find_map(|message| message["error"].as_str());
+    assert!(error.is_some_and(|error| error.contains("deleted")), "{messages:?}");
+    assert_eq!(kept(&server, &client).await.total, 0);
     server.stop().await;
 }
 
@@ -99,7 +154,7 @@ async fn a_client_that_closes_ends_its_session_at_once() {
     let (mut talker, _) = Talker::ready(&client, base()).await;
     talker.sound(&voice(), 2730).await;
     talker.socket.send(Message::Close(None)).await.unwrap();
-    eventually("the session to be stored", async || (kept(&server, &client).await.total > 0).then_some(())).await;
+    eventually("the session to be stored", async || (completed(&server, &client).await.total > 0).then_some(())).await;
     server.stop().await;
 }
 

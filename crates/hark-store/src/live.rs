@@ -1,0 +1,328 @@
+//! Live sessions: a transcript that grows while somebody speaks, and its charge, minute by begun minute.
+//!
+//! What a session settles is appended as it goes, so a crash loses seconds of it, not hours. The row in `live_sessions` is a lease: every write asks for its token
+//! and counts up its renewals. Maintenance completes a session whose count stood still for the grace time, measured by its own monotonic clock: no
+//! machine's date matters, and the grace time begins when somebody is there again whom the client could come back to.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use hark_api::{Segment, TranscriptionResult};
+
+use crate::clock::Micros;
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, KeyId, Owner, TranscriptId};
+use crate::job::insert_transcript;
+use crate::ledger::{self, EntryKind};
+use crate::seal::Sealer;
+use crate::{Change, NewTranscript, Store, key, random, segment, usage, webhook};
+
+/// What a charge says that it is for.
+const NOTE: &str = "live transcription";
+
+/// The right to write to a live session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveLease {
+    /// The transcript that grows.
+    pub transcript: TranscriptId,
+    account: AccountId,
+    session: String,
+    token: String,
+}
+
+/// A live session that somebody else had begun.
+#[derive(Debug, Clone)]
+pub struct ContinuedLive {
+    /// The right to go on with it; whoever had it before has lost it.
+    pub lease: LiveLease,
+    /// Seconds of sound that were heard.
+    pub heard_seconds: f64,
+    /// Minutes that are charged.
+    pub charged_minutes: i64,
+    /// What was settled.
+    pub segments: Vec<Segment>,
+}
+
+/// What is appended to a live session.
+#[derive(Debug, Clone, Default)]
+pub struct LiveAppend {
+    /// Seconds of sound heard so far.
+    pub heard_seconds: f64,
+    /// The language, once it is known.
+    pub language: String,
+    /// The position of the first of the segments; those stored from there on are replaced.
+    pub position: i64,
+    /// Segments that are new, or longer than before.
+    pub segments: Vec<Segment>,
+}
+
+/// Renewals of live sessions as maintenance last saw them, and since when they stand still.
+#[derive(Default)]
+pub(crate) struct SeenRenewals(Mutex<HashMap<TranscriptId, (i64, Instant)>>);
+
+impl SeenRenewals {
+    fn forget(&self) {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
+    }
+
+    /// Notes the renewals of all sessions; gives those that have stood still for so long.
+    fn silent(&self, all: &[(TranscriptId, i64)], unchanged_for: Duration) -> Vec<(TranscriptId, i64)> {
+        let mut seen = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let now = Instant::now();
+        let since = |id: TranscriptId, renewals: i64| match seen.get(&id) {
+            Some(&(before, since)) if before == renewals => since,
+            _ => now,
+        };
+        let known: HashMap<_, _> = all.iter().map(|&(id, renewals)| (id, (renewals, since(id, renewals)))).collect();
+        *seen = known;
+        let is_silent = |id: &TranscriptId| seen.get(id).is_some_and(|(_, since)| since.elapsed() >= unchanged_for);
+        all.iter().copied().filter(|(id, _)| is_silent(id)).collect()
+    }
+}
+
+/// The name under which the first minute of a session is held and charged.
+pub fn live_reference(session: &str) -> String {
+    format!("stream:{session}")
+}
+
+fn minute_reference(session: &str, minute: i64) -> String {
+    if minute == 1 { live_reference(session) } else { format!("{}:{minute}", live_reference(session)) }
+}
+
+/// Counts up the renewals of a session and gives its charged minutes; [`Error::LeaseLost`] when it is another's, over or deleted.
+async fn renew(tx: &mut Tx, lease: &LiveLease, heard: f64) -> Result<i64> {
+    let row = tx
+        .optional(
+            "UPDATE live_sessions SET renewals = renewals + 1, heard_seconds = CASE WHEN heard_seconds < $1 THEN $1 ELSE heard_seconds END
+             WHERE transcript_id = $2 AND lease = $3 RETURNING charged_minutes",
+            args![heard, lease.transcript, &lease.token],
+        )
+        .await?;
+    row.ok_or(Error::LeaseLost)?.get("charged_minutes")
+}
+
+/// The account of a session that goes on; one that is gone has taken the session with it.
+async fn lock(tx: &mut Tx, lease: &LiveLease) -> Result<i64> {
+    match ledger::lock(tx, lease.account).await {
+        Err(Error::NotFound(_)) => Err(Error::LeaseLost),
+        locked => locked,
+    }
+}
+
+impl Store {
+    /// Begins the transcript of a session; a repeat finds the one that is there.
+    pub async fn begin_live(&self, account: AccountId, session: &str, new: &NewTranscript) -> Result<LiveLease> {
+        let sealer = self.sealer(account).await?;
+        let mut tx = self.db().begin().await?;
+        ledger::lock(&mut tx, account).await?;
+        let lease = |transcript, token| LiveLease { transcript, account, session: session.to_owned(), token };
+        let sql = "SELECT transcript_id, lease FROM live_sessions WHERE session = $1 AND account_id = $2";
+        if let Some(row) = tx.optional(sql, args![session, account]).await? {
+            return Ok(lease(TranscriptId(row.get("transcript_id")?), row.get("lease")?));
+        }
+        let owner = Owner::Account(account).name();
+        let id = insert_transcript(&mut tx, &sealer, account, &owner, new, 0.0, self.now()).await?;
+        tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![id]).await?;
+        let token = random::token::<16>()?;
+        tx.execute(
+            "INSERT INTO live_sessions (transcript_id, account_id, session, lease, renewals, heard_seconds, charged_minutes)
+             VALUES ($1, $2, $3, $4, 0, 0.0, 0)",
+            args![id, account, session, &token],
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(lease(id, token))
+    }
+
+    /// Charges the session up to so many minutes, each once, the first one from the session's hold. Where the credits end before, those that are there are
+    /// charged and the answer is [`Error::NotEnoughCredits`].
+    pub async fn charge_live(&self, lease: &LiveLease, key: KeyId, heard: f64, minutes: i64) -> Result<()> {
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        let mut have = lock(&mut tx, lease).await?;
+        let charged = renew(&mut tx, lease, 0.0).await?;
+        let mut paid = charged;
+        while paid < minutes {
+            let reference = minute_reference(&lease.session, paid + 1);
+            let held = if paid == 0 { ledger::settle(&mut tx, &reference, 1, NOTE, now).await? } else { None };
+            match held {
+                Some(settled) => have = settled.credits,
+                None if have < 1 => break,
+                None => {
+                    let charge = EntryKind::Charge;
+                    have = ledger::post(&mut tx, lease.account, charge, -1, Some(&reference), NOTE, now).await?;
+                }
+            }
+            paid += 1;
+        }
+        if paid > charged {
+            key::use_minutes(&mut tx, key, paid - charged, now).await?;
+            let sql = "UPDATE live_sessions SET charged_minutes = $1 WHERE transcript_id = $2";
+            tx.execute(sql, args![paid, lease.transcript]).await?;
+            // What is not paid for was not heard.
+            renew(&mut tx, lease, heard.min(60.0 * paid as f64)).await?;
+        }
+        tx.commit().await?;
+        if paid < minutes { Err(Error::NotEnoughCredits { have, need: minutes - paid }) } else { Ok(()) }
+    }
+
+    /// Appends what a session settled; without segments it only says that the session goes on.
+    pub async fn append_live(&self, lease: &LiveLease, text: &LiveAppend) -> Result<()> {
+        let id = lease.transcript;
+        let sealer = self.sealer(lease.account).await?;
+        let sealed = segment::seal_from(&sealer, id, text.position, &text.segments)?;
+        let mut tx = self.db().begin().await?;
+        renew(&mut tx, lease, text.heard_seconds).await?;
+        if !sealed.is_empty() {
+            segment::write_from(&mut tx, id, text.position, &sealed).await?;
+        }
+        let sql = "UPDATE transcripts SET duration_seconds = $1, language = CASE WHEN $2 = '' THEN language ELSE $2 END WHERE id = $3";
+        tx.execute(sql, args![text.heard_seconds, &text.language, id]).await?;
+        tx.commit().await
+    }
+
+    /// Ends a session: the whole result takes the place of what was appended; without one, that stays.
+    pub async fn complete_live(&self, lease: &LiveLease, result: Option<&TranscriptionResult>) -> Result<()> {
+        let id = lease.transcript;
+        let sealer = self.sealer(lease.account).await?;
+        let sealed = result.map(|result| segment::seal_from(&sealer, id, 0, &result.segments)).transpose()?;
+        let mut tx = self.db().begin().await?;
+        lock(&mut tx, lease).await?;
+        let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND lease = $2 RETURNING {ENDED}");
+        let row = tx.optional(&sql, args![id, &lease.token]).await?;
+        let Some(row) = row else {
+            // An answer may have been lost after it was written.
+            let sql = "SELECT id FROM transcripts WHERE id = $1 AND status = 'completed'";
+            tx.optional(sql, args![id]).await?.ok_or(Error::LeaseLost)?;
+            return Ok(());
+        };
+        match (result, sealed) {
+            (Some(result), Some(sealed)) => {
+                segment::write_from(&mut tx, id, 0, &sealed).await?;
+                let language = (!result.language.is_empty()).then_some(result.language.as_str());
+                let sql = "UPDATE transcripts SET language = COALESCE($1, language), model = $2 WHERE id = $3";
+                tx.execute(sql, args![language, &result.model, id]).await?;
+                end(&mut tx, lease.account, id, result.duration, &result.segments, self.now()).await?;
+            }
+            _ => end_as_stored(&mut tx, &sealer, lease.account, id, &row, self.now()).await?,
+        }
+        tx.commit().await?;
+        self.tell(Change::Finished(id));
+        Ok(())
+    }
+
+    /// Takes over a session of an account that goes on or whose process died; none where it is over.
+    pub async fn continue_live(&self, account: AccountId, session: &str) -> Result<Option<ContinuedLive>> {
+        let sealer = self.sealer(account).await?;
+        let token = random::token::<16>()?;
+        let mut tx = self.db().begin().await?;
+        let row = tx
+            .optional(
+                "UPDATE live_sessions SET lease = $1, renewals = renewals + 1 WHERE session = $2 AND account_id = $3
+                 RETURNING transcript_id, heard_seconds, charged_minutes",
+                args![&token, session, account],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let transcript = TranscriptId(row.get("transcript_id")?);
+        let segments = segment::read(&mut tx, &sealer, transcript).await?;
+        tx.commit().await?;
+        Ok(Some(ContinuedLive {
+            lease: LiveLease { transcript, account, session: session.to_owned(), token },
+            heard_seconds: row.get("heard_seconds")?,
+            charged_minutes: row.get("charged_minutes")?,
+            segments,
+        }))
+    }
+
+    /// Completes the sessions that nobody has written to for so long, as far as this process has watched, with what was settled. One without any words is
+    /// refunded. Gives how many.
+    pub async fn expire_live(&self, unchanged_for: Duration) -> Result<u64> {
+        let rows = match self.db().all("SELECT transcript_id, renewals FROM live_sessions", &[]).await {
+            Ok(rows) => rows,
+            Err(error) => {
+                // While the database is away nobody can renew: what was seen before says nothing.
+                self.seen_renewals().forget();
+                return Err(error);
+            }
+        };
+        let all: Vec<_> = rows
+            .iter()
+            .map(|row| Ok((TranscriptId(row.get("transcript_id")?), row.get("renewals")?)))
+            .collect::<Result<_>>()?;
+        let mut expired = 0;
+        for (id, renewals) in self.seen_renewals().silent(&all, unchanged_for) {
+            if self.expire_one(id, renewals).await? {
+                expired += 1;
+                tracing::warn!(transcript = %id, "live.lease_expired");
+                self.tell(Change::Finished(id));
+            }
+        }
+        Ok(expired)
+    }
+
+    async fn expire_one(&self, id: TranscriptId, renewals: i64) -> Result<bool> {
+        let sql = "SELECT account_id FROM live_sessions WHERE transcript_id = $1";
+        let Some(row) = self.db().optional(sql, args![id]).await? else { return Ok(false) };
+        let account = AccountId(row.get("account_id")?);
+        let sealer: Sealer = match self.sealer(account).await {
+            Err(Error::NotFound(_)) => return Ok(false),
+            sealer => sealer?,
+        };
+        let mut tx = self.db().begin().await?;
+        match ledger::lock(&mut tx, account).await {
+            Err(Error::NotFound(_)) => return Ok(false),
+            locked => locked.map(drop)?,
+        }
+        // One that was written to meanwhile goes on.
+        let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND renewals = $2 RETURNING {ENDED}");
+        let Some(row) = tx.optional(&sql, args![id, renewals]).await? else { return Ok(false) };
+        end_as_stored(&mut tx, &sealer, account, id, &row, self.now()).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// What is read of a session that is over.
+const ENDED: &str = "session, heard_seconds, charged_minutes";
+
+/// Completes the transcript of a session that was cut off with what it has; if that is nothing, its charge is given back.
+async fn end_as_stored(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    id: TranscriptId,
+    row: &Row,
+    now: Micros,
+) -> Result<()> {
+    let segments = segment::read(tx, sealer, id).await?;
+    let charged: i64 = row.get("charged_minutes")?;
+    if segments.is_empty() && charged > 0 {
+        let reference = live_reference(&row.get::<String>("session")?);
+        let note = "the session was cut off before any words were settled";
+        ledger::post(tx, account, EntryKind::Refund, charged, Some(&reference), note, now).await?;
+    }
+    end(tx, account, id, row.get("heard_seconds")?, &segments, now).await
+}
+
+/// Completes the transcript of a session that is over and counts its use.
+async fn end(
+    tx: &mut Tx,
+    account: AccountId,
+    id: TranscriptId,
+    seconds: f64,
+    segments: &[Segment],
+    now: Micros,
+) -> Result<()> {
+    let words: i64 = segments.iter().map(segment::words_in).sum();
+    tx.execute(
+        "UPDATE transcripts SET status = 'completed', progress = 100, duration_seconds = $1, word_count = $2, num_speakers = $3, completed_at = $4
+         WHERE id = $5",
+        args![seconds, words, segment::speakers(segments).len() as i64, now, id],
+    )
+    .await?;
+    usage::count(tx, account, seconds, words, now).await?;
+    webhook::due(tx, id, now).await
+}
