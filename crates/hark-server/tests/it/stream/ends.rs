@@ -6,6 +6,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use hark_server::{Config, Seconds, StreamLimits};
 use hark_store::{Plan, Status, TranscriptFilter, TranscriptPage};
 use serde_json::json as value;
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::base;
@@ -82,6 +83,41 @@ async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
     assert_eq!(last["transcript_id"].as_i64(), Some(id.0));
     assert_eq!((completed(&server, &client).await.total, kept(&server, &client).await.total), (1, 1));
     assert_eq!(client.credits(&server).await, 599);
+    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_while_nothing_can_be_written_and_catches_up() {
+    let server = live_server(resumable(120.0)).await;
+    let client = server.account(Plan::Free).await;
+    let (mut talker, _) = Talker::ready(&client, base()).await;
+    talker.sound(&voice(), 2730).await;
+    let mut heard = Vec::new();
+    while !texts(&heard).to_lowercase().contains("bread") {
+        heard.push(talker.message().await);
+    }
+    // Somebody else writes and does not end.
+    let database = format!("sqlite://{}", server.folder.path().join("hark.db").display());
+    let mut other = SqliteConnection::connect(&database).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    talker.sound(&silence(60.0), 64_000).await;
+    talker.sound(&voice(), 2730).await;
+    while texts(&heard).to_lowercase().matches("bread").count() < 2 {
+        heard.push(talker.message().await);
+    }
+    assert_eq!(client.credits(&server).await, 599, "the second minute can't be charged yet");
+    other.execute("ROLLBACK").await.unwrap();
+    let id = kept(&server, &client).await.transcripts[0].id;
+    eventually("the text and the charge to be written", async || {
+        let (_, text) = server.store.transcript_text(client.account.unwrap(), id).await.unwrap();
+        (text.text == texts(&heard) && client.credits(&server).await == 598).then_some(())
+    })
+    .await;
+    talker.say(value!({"action": "stop"})).await;
+    let (messages, code) = talker.rest().await;
+    assert_eq!((code, messages.last().unwrap()["transcript_id"].as_i64()), (1000, Some(id.0)), "{messages:?}");
+    assert_eq!(client.credits(&server).await, 598);
     assert!(server.store.check_ledger().await.unwrap().is_empty());
     server.stop().await;
 }
