@@ -8,7 +8,7 @@ use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::transcript::{self, Transcript, title_place};
-use crate::{Store, segment, share};
+use crate::{Store, live, segment, share};
 
 /// What to change of a transcript; what is `None` or empty stays.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +47,9 @@ impl Store {
         let lock =
             format!("SELECT id, is_shared FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
         let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
+        if !edit.segments.is_empty() {
+            live::check_over(&mut tx, id).await?;
+        }
         if let Some(title) = &edit.title {
             let sealed = sealer.seal(&title_place(id), title.as_bytes())?;
             tx.execute("UPDATE transcripts SET title = $1 WHERE id = $2", args![&sealed, id]).await?;

@@ -285,6 +285,15 @@ impl Store {
     }
 }
 
+/// Refuses to change the text of a session that goes on: its end writes all of it anew.
+pub(crate) async fn check_over(tx: &mut Tx, id: TranscriptId) -> Result<()> {
+    let found = tx.optional("SELECT session FROM live_sessions WHERE transcript_id = $1", args![id]).await?;
+    match found {
+        Some(_) => Err(Error::Conflict("the live session goes on: edit its text when it is over")),
+        None => Ok(()),
+    }
+}
+
 /// What is read of a session that is over.
 const ENDED: &str = "session, heard_seconds, charged_minutes";
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use hark_api::{Segment, TranscriptionResult, Word};
 use hark_store::{
-    AccountId, EntryKind, Error, KeyId, KeyKind, LiveAppend, LiveLease, NewKey, NewTranscript, Status, Store,
-    TranscriptId, live_reference,
+    AccountId, EntryKind, Error, KeyId, KeyKind, LiveAppend, LiveLease, NewKey, NewTranscript, SegmentEdit, Status,
+    Store, TranscriptEdit, TranscriptId, live_reference,
 };
 
 use crate::support::{account, on_both};
@@ -75,6 +75,10 @@ on_both! {
         }
         store.append_live(&lease, &append(2, 70.0, vec![said(12.0, "Six.")])).await.unwrap();
         assert_eq!(store.account(account).await.unwrap().credits, 8);
+        // The end of a session writes its text anew: an edit before would be lost.
+        let segments = vec![SegmentEdit { position: 0, text: "Mine.".into() }];
+        let edit = TranscriptEdit { segments, ..TranscriptEdit::default() };
+        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::Conflict(_))));
         store.close().await;
 
         let store = place.open().await;
