@@ -1,5 +1,7 @@
 //! What tables and documents are made from: names instead of labels, and text without what no reader should meet.
 
+use std::borrow::Cow;
+
 use hark_transcript::{Segment, TranscriptionResult, Word};
 
 use crate::Metadata;
@@ -39,6 +41,29 @@ pub(crate) fn cleaned(transcript: &TranscriptionResult) -> TranscriptionResult {
         language: clean(&transcript.language),
         ..TranscriptionResult { duration: transcript.duration, ..Default::default() }
     }
+}
+
+/// The transcript without the control characters that players and editors stumble over, such as NUL; line breaks and tabs
+/// stay, since layout takes them for white space.
+pub(crate) fn without_controls(transcript: &TranscriptionResult) -> Cow<'_, TranscriptionResult> {
+    let is_control = |c: char| c.is_control() && !c.is_whitespace();
+    let segments = &transcript.segments;
+    let texts = segments.iter().flat_map(|segment| {
+        let words = segment.words.iter().map(|word| &word.word);
+        words.chain(&segment.speaker).chain(&segment.overlapping_speakers).chain([&segment.text])
+    });
+    if !texts.chain([&transcript.text]).any(|text| text.contains(is_control)) {
+        return Cow::Borrowed(transcript);
+    }
+    let mut transcript = transcript.clone();
+    let strip = |text: &mut String| text.retain(|c| !is_control(c));
+    strip(&mut transcript.text);
+    for segment in &mut transcript.segments {
+        strip(&mut segment.text);
+        segment.words.iter_mut().for_each(|word| strip(&mut word.word));
+        segment.speaker.iter_mut().chain(&mut segment.overlapping_speakers).for_each(strip);
+    }
+    Cow::Owned(transcript)
 }
 
 /// `text` on one line, without control characters, code points that XML forbids, and characters that reorder or hide
@@ -88,6 +113,19 @@ mod tests {
         assert_eq!(clean("\u{202E}gpj.exe\u{FFFE}\u{FFFF}\u{1FFFE}\u{FEFF}"), "gpj.exe");
         let needed = "می\u{200C}خواهم क्\u{200D}ष n\u{303} 10\u{A0}km \u{200F}x";
         assert_eq!(clean(needed), needed);
+    }
+
+    #[test]
+    fn control_characters_reach_no_text_format() {
+        let words = vec![Word { word: "o\u{0}ne".into(), ..Default::default() }];
+        let (text, speaker) = ("o\u{0}ne\u{1B}[2J\ttwo".to_owned(), Some("An\u{7}n".to_owned()));
+        let segment = Segment { text, speaker, words, end: 1.0, ..Default::default() };
+        let transcript = TranscriptionResult { segments: vec![segment.clone()], ..Default::default() };
+        for format in [crate::Format::Txt, crate::Format::Srt, crate::Format::Vtt] {
+            let file = crate::render(&transcript, format, &crate::Options::default()).unwrap();
+            assert!(!file.contains(|c: char| c.is_control() && c != '\n'), "{file:?}");
+            assert!(file.contains("Ann") && file.contains("one"), "{file:?}");
+        }
     }
 
     #[test]

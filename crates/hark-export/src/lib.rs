@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use hark_transcript::{DateTime, TranscriptionResult};
 
 pub use format::Format;
-pub use pdf::{Fonts, MissingCharacter};
+pub use pdf::Fonts;
 
 /// What a file says beside the words: documents show it at their head and in their properties.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -101,9 +101,6 @@ pub enum ExportError {
     /// The archive of a Word document failed.
     #[error("the document can't be packed: {0}")]
     Archive(#[from] zip::result::ZipError),
-    /// No font of the machine shows a character of the transcript.
-    #[error(transparent)]
-    MissingCharacter(#[from] MissingCharacter),
     /// A font of the machine that can't be read or embedded.
     #[error("the font {font} can't be used: {reason}; reinstall it or remove it")]
     Font {
@@ -135,9 +132,9 @@ pub fn export(
 /// Writes `transcript` in a `format` that is text, with its speaker labels as they are.
 pub fn render(transcript: &TranscriptionResult, format: Format, options: &Options) -> Result<String, ExportError> {
     match format {
-        Format::Txt => Ok(text::render(transcript)),
-        Format::Srt => Ok(subtitles::srt(transcript, &options.subtitles)),
-        Format::Vtt => Ok(subtitles::vtt(transcript, &options.subtitles)),
+        Format::Txt => Ok(text::render(&clean::without_controls(transcript))),
+        Format::Srt => Ok(subtitles::srt(&clean::without_controls(transcript), &options.subtitles)),
+        Format::Vtt => Ok(subtitles::vtt(&clean::without_controls(transcript), &options.subtitles)),
         Format::Json => {
             let mut json = if options.pretty_json {
                 serde_json::to_string_pretty(transcript)?

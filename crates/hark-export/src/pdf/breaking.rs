@@ -240,8 +240,7 @@ fn reorder(mut pieces: Vec<Piece>) -> Vec<Piece> {
 mod tests {
     use super::*;
     use crate::Fonts;
-    use crate::pdf::coverage::{Region, is_invisible};
-    use unicode_script::UnicodeScript;
+    use crate::pdf::coverage::Region;
 
     /// The lines of `text`, each as its pieces from left to right, and their widths.
     fn lines(fonts: &Fonts, text: &str, width: f32) -> Vec<(String, f32)> {
@@ -342,7 +341,6 @@ mod tests {
     #[test]
     fn nonsense_in_every_script_is_laid_out_without_a_crash() {
         let fonts = Fonts::system();
-        let library = fonts.library();
         let blocks: [u32; 14] = [
             0x0590, 0x0600, 0x0700, 0x0900, 0x0980, 0x0A00, 0x0B80, 0x0C00, 0x0D80, 0x0E00, 0x0F00, 0x1000, 0x1780,
             0x1100,
@@ -361,9 +359,7 @@ mod tests {
                     _ => char::from_u32(block + roll(0x80)),
                 })
                 .collect();
-            // Fonts lag behind Unicode by a few years.
-            let is_shown = |c: char| is_invisible(c) || library.choose(c, c.script(), Region::Japanese, false).is_ok();
-            let text = crate::clean::clean(&text).replace(|c| !is_shown(c), "");
+            let text = crate::clean::clean(&text);
             assert!(lines(&fonts, &text, 200.0).iter().all(|line| line.1 <= 200.01), "round {round}: {text:?}");
         }
     }

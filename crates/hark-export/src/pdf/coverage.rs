@@ -1,4 +1,4 @@
-//! Which fonts are asked first for a script, and what to install when none has a character.
+//! Which fonts are asked first for a script.
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 use unicode_script::{Script, UnicodeScript};
@@ -15,38 +15,6 @@ const BASE: [&str; 7] = [
     "Noto Sans Math",
     "Symbola",
 ];
-
-/// A character that no font of the machine shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no font on this machine shows {character:?} (U+{code:04X}, {script}): install the package {package}, \
-     or put a font that has it into the folder of fonts",
-    code = *.character as u32,
-    script = .script.replace('_', " ")
-)]
-pub struct MissingCharacter {
-    /// The character.
-    pub character: char,
-    /// The Unicode name of its script, or `Emoji`.
-    pub script: &'static str,
-    /// The Debian package with a font for it.
-    pub package: &'static str,
-}
-
-impl MissingCharacter {
-    pub(super) fn new(character: char) -> Self {
-        let script = character.script();
-        let is_picture = matches!(character, '\u{2600}'..='\u{27BF}' | '\u{1F000}'..='\u{1FAFF}');
-        let package = match character {
-            '\u{20000}'..='\u{3FFFF}' => "fonts-hanazono",
-            _ if is_picture => "fonts-symbola",
-            _ if is_east_asian(script) => "fonts-noto-cjk",
-            '\u{3000}'..='\u{30FF}' | '\u{FE30}'..='\u{FE4F}' | '\u{FF00}'..='\u{FFEF}' => "fonts-noto-cjk",
-            _ => "fonts-noto-core",
-        };
-        Self { character, script: if is_picture { "Emoji" } else { script.full_name() }, package }
-    }
-}
 
 /// Whose forms of the shared Chinese characters are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -132,22 +100,6 @@ pub(super) fn is_unknown(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_missing_character_is_named_with_its_script_and_the_package_that_has_it() {
-        assert_eq!(
-            MissingCharacter::new('न').to_string(),
-            "no font on this machine shows 'न' (U+0928, Devanagari): install the package fonts-noto-core, or put a \
-             font that has it into the folder of fonts"
-        );
-        let package = |c| MissingCharacter::new(c).package;
-        assert_eq!(
-            (package('漢'), package('한'), package('ー')),
-            ("fonts-noto-cjk", "fonts-noto-cjk", "fonts-noto-cjk")
-        );
-        assert_eq!((package('😀'), package('𠀋')), ("fonts-symbola", "fonts-hanazono"));
-        assert_eq!(MissingCharacter::new('😀').script, "Emoji");
-    }
 
     #[test]
     fn chinese_characters_take_the_forms_of_the_language() {

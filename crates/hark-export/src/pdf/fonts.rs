@@ -8,7 +8,8 @@ use fontdb::{Database, Source, Stretch, Style, Weight};
 use rustybuzz::ttf_parser;
 use unicode_script::Script;
 
-use super::coverage::{MissingCharacter, Region, families};
+use super::boxes;
+use super::coverage::{Region, families};
 use crate::ExportError;
 
 /// Where PDF files take their fonts from. Make one for the process and share it: looking through a machine's fonts takes
@@ -60,6 +61,9 @@ impl std::fmt::Debug for Fonts {
 /// A face of the library: its place in [`Library::entries`].
 pub(super) type FaceId = usize;
 
+/// The face with a box for what no face of the machine has.
+pub(super) const BOXES: FaceId = usize::MAX;
+
 /// A character, the script it stands in, whose forms are wanted, and whether bold ones.
 type Wanted = (char, Script, Region, bool);
 
@@ -72,6 +76,8 @@ pub(super) struct Library {
     chosen: Mutex<HashMap<Wanted, Option<FaceId>>>,
     /// Files in memory: a collection holds many faces in one file.
     files: Mutex<HashMap<PathBuf, Arc<Vec<u8>>>>,
+    /// [`BOXES`], made when it is needed.
+    boxes: OnceLock<Face>,
 }
 
 struct Entry {
@@ -116,21 +122,22 @@ impl Library {
                 face: OnceLock::new(),
             });
         }
-        Self { database, entries, by_family, chosen: Mutex::default(), files: Mutex::default() }
+        Self {
+            database,
+            entries,
+            by_family,
+            chosen: Mutex::default(),
+            files: Mutex::default(),
+            boxes: OnceLock::new(),
+        }
     }
 
-    /// The face that shows `character` best, bold where there is a bold one of the same family.
-    pub(super) fn choose(
-        &self,
-        character: char,
-        script: Script,
-        region: Region,
-        bold: bool,
-    ) -> Result<FaceId, MissingCharacter> {
+    /// The face that shows `character` best, bold where there is a bold one of the same family; [`BOXES`] where none has it.
+    pub(super) fn choose(&self, character: char, script: Script, region: Region, bold: bool) -> FaceId {
         let key = (character, script, region, bold);
         let mut chosen = self.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         let face = *chosen.entry(key).or_insert_with(|| self.find(character, script, region, bold));
-        face.ok_or_else(|| MissingCharacter::new(character))
+        face.unwrap_or(BOXES)
     }
 
     fn find(&self, character: char, script: Script, region: Region, bold: bool) -> Option<FaceId> {
@@ -158,6 +165,10 @@ impl Library {
 
     /// The face, read into memory.
     pub(super) fn face(&self, id: FaceId) -> Result<&Face, ExportError> {
+        if id == BOXES {
+            let read = || Face::read(Arc::new(boxes::font()), 0, boxes::NAME).expect("a test parses it");
+            return Ok(self.boxes.get_or_init(read));
+        }
         let entry = &self.entries[id];
         let face = entry.face.get_or_init(|| {
             let (source, index) = self.database.face_source(entry.id).ok_or("it is gone")?;
@@ -246,16 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn a_script_without_a_font_is_an_error_that_names_it_and_its_package() {
+    fn a_script_without_a_font_is_shown_as_boxes() {
         let library = only("Noto Sans");
         let choose = |c, script| library.choose(c, script, Region::Japanese, false);
-        assert!(choose('a', Script::Latin).is_ok());
-        let error = |c, script| choose(c, script).unwrap_err();
-        assert_eq!(
-            (error('त', Script::Devanagari).script, error('त', Script::Devanagari).package),
-            ("Devanagari", "fonts-noto-core")
-        );
-        assert_eq!((error('漢', Script::Han).script, error('漢', Script::Han).package), ("Han", "fonts-noto-cjk"));
+        assert_ne!(choose('a', Script::Latin), BOXES);
+        assert_eq!((choose('त', Script::Devanagari), choose('漢', Script::Han)), (BOXES, BOXES));
+        assert_eq!(library.face(BOXES).unwrap().name, boxes::NAME);
     }
 
     #[test]
@@ -263,7 +270,7 @@ mod tests {
         let fonts = Fonts::system();
         let library = fonts.library();
         let name = |c, script, region, bold| {
-            let id = library.choose(c, script, region, bold).expect("`./hark test` installs the fonts");
+            let id = library.choose(c, script, region, bold);
             library.face(id).unwrap().name.clone()
         };
         assert_eq!(name('a', Script::Latin, Region::Japanese, false), "NotoSans-Regular");
@@ -277,7 +284,7 @@ mod tests {
     fn a_collection_is_read_once_for_all_its_faces() {
         let fonts = Fonts::system();
         let library = fonts.library();
-        let face = |region| library.face(library.choose('漢', Script::Han, region, false).unwrap()).unwrap();
+        let face = |region| library.face(library.choose('漢', Script::Han, region, false)).unwrap();
         assert!(Arc::ptr_eq(&face(Region::Japanese).data, &face(Region::Korean).data));
     }
 }

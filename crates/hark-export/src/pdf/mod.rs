@@ -2,8 +2,10 @@
 //!
 //! A paragraph becomes items of one font, script and direction ([`shaping`], [`fonts`]), items become lines
 //! ([`breaking`]), lines become operators of a page ([`painting`], [`pages`]), and pages become a file ([`file`]) with
-//! its fonts inside ([`embedding`]). A character that no font has is an error that says what to install, never a box.
+//! its fonts inside ([`embedding`]). A character that no font has is shown as a box
+//! ([`boxes`]) that copies as the character: a document always comes.
 
+mod boxes;
 mod breaking;
 mod coverage;
 mod embedding;
@@ -32,7 +34,6 @@ use pages::{Pages, TEXT_WIDTH};
 use shaping::Shaper;
 use style::{Style, StyledText};
 
-pub use coverage::MissingCharacter;
 pub use fonts::Fonts;
 
 /// Space above a turn, above a further paragraph of it, and between the head and the text, in points.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::support::{Dice, LATIN, MIXED, letters, random_transcript};
-use hark_export::{ExportError, Fonts, Format, Metadata, Options, export};
+use hark_export::{Fonts, Format, Metadata, Options, export};
 use hark_transcript::{DateTime, Segment, TranscriptionResult};
 
 /// A language, a title, and who says what.
@@ -385,12 +385,34 @@ fn ten_hours_become_pages_in_seconds() {
     }
 }
 
+/// How many dots of a page are black.
+fn ink(pdf: &[u8]) -> usize {
+    Picture::of_pages(pdf).iter().flat_map(|page| &page.dots).filter(|dot| **dot < 128).count()
+}
+
 #[test]
-fn without_fonts_the_error_says_what_to_install() {
+fn a_picture_in_title_name_and_text_is_shown_and_can_be_copied() {
+    let mut transcript = transcript(ENGLISH);
+    transcript.segments[0].text = "Party time 😀, and a new one: \u{1FAE8}.".into();
+    transcript.segments[1].speaker = Some("Bob 👋🏽".into());
+    let pdf = file(&transcript, "A party 🎉", Format::Pdf);
+    let text = pdf_to_text(&pdf);
+    for part in ["A party 🎉", "Party time 😀, and a new one: \u{1FAE8}.", "Bob 👋🏽"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}
+
+#[test]
+fn a_machine_without_any_font_still_makes_a_document_whose_text_can_be_copied() {
     let empty = tempfile::tempdir().unwrap();
     let fonts = Fonts::only_folders([empty.path().to_owned()]);
-    let error =
-        export(&transcript(ENGLISH), &Metadata::default(), Format::Pdf, &Options::default(), &fonts).unwrap_err();
-    assert!(matches!(error, ExportError::MissingCharacter(_)));
-    assert!(error.to_string().contains("Latin): install the package fonts-noto-core"), "{error}");
+    for conversation in [ENGLISH, HINDI, JAPANESE] {
+        let transcript = transcript(conversation);
+        let metadata = Metadata { title: conversation.1.into(), ..Default::default() };
+        let pdf = export(&transcript, &metadata, Format::Pdf, &Options::default(), &fonts).unwrap();
+        assert!(ink(&pdf) > 500, "{}: no box is visible", conversation.0);
+        let text = pdf_to_text(&pdf);
+        let said = letters(conversation.2[0].1);
+        assert!(letters(&text).contains(&said), "{said} is not in {text}");
+    }
 }

@@ -64,9 +64,6 @@ pub(crate) async fn export(
     });
     let file = match file.await {
         Ok(Ok(file)) => file,
-        Ok(Err(error @ ExportError::MissingCharacter(_))) => {
-            return Err(Failure::new(ErrorKind::ModelMissing, error.to_string()));
-        }
         Ok(Err(error)) => {
             tracing::error!(%error, %format, "a transcript can't be exported");
             return Err(ErrorKind::Internal.into());
