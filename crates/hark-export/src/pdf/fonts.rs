@@ -1,6 +1,6 @@
 //! The fonts of the machine: found once, read when they are needed, kept for the process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -90,9 +90,13 @@ struct Entry {
 
 impl Library {
     fn new(database: Database, own: usize) -> Self {
-        let usable = |face: &&fontdb::FaceInfo| {
+        let family = |face: &fontdb::FaceInfo| face.families.first().map(|(name, _)| name.to_lowercase());
+        let is_wide = |face: &&fontdb::FaceInfo| face.style == Style::Normal && face.stretch == Stretch::Normal;
+        let wide: HashSet<Option<String>> = database.faces().filter(is_wide).map(family).collect();
+        // A few families have no face of normal width, such as Symbola: better a narrow picture than none.
+        let usable = |face: &fontdb::FaceInfo| {
             face.style == Style::Normal
-                && face.stretch == Stretch::Normal
+                && (face.stretch == Stretch::Normal || !wide.contains(&family(face)))
                 && matches!(face.weight, Weight::NORMAL | Weight::MEDIUM | Weight::BOLD)
         };
         let mut faces: Vec<_> = database.faces().enumerate().filter(|(_, face)| usable(face)).collect();
@@ -122,14 +126,7 @@ impl Library {
                 face: OnceLock::new(),
             });
         }
-        Self {
-            database,
-            entries,
-            by_family,
-            chosen: Mutex::default(),
-            files: Mutex::default(),
-            boxes: OnceLock::new(),
-        }
+        Self { database, entries, by_family, chosen: Mutex::default(), files: Mutex::default(), boxes: OnceLock::new() }
     }
 
     /// The face that shows `character` best, bold where there is a bold one of the same family; [`BOXES`] where none has it.
@@ -278,6 +275,8 @@ mod tests {
         assert_eq!(name('漢', Script::Han, Region::Japanese, false), "NotoSansCJKjp-Regular");
         assert_eq!(name('漢', Script::Han, Region::SimplifiedChinese, true), "NotoSansCJKsc-Bold");
         assert_eq!(name('ب', Script::Arabic, Region::Japanese, false), "NotoSansArabic-Regular");
+        // The font is narrower than normal, and the only one of its family.
+        assert_eq!(name('🎉', Script::Latin, Region::Japanese, true), "Symbola");
     }
 
     #[test]
