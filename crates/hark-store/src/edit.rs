@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use hark_api::Word;
-
 use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
+use crate::retime::retime;
 use crate::transcript::{self, Transcript, title_place};
 use crate::{Store, live, segment, share};
 
@@ -99,13 +98,4 @@ impl Store {
         tx.commit().await?;
         Ok(edited)
     }
-}
-
-/// The words of an edited text: each takes the time of the word it stands for when there are as many, otherwise times can't be told.
-fn retime(text: &str, old: &[Word]) -> Vec<Word> {
-    let new: Vec<&str> = text.split_whitespace().collect();
-    if new.len() != old.len() {
-        return Vec::new();
-    }
-    old.iter().zip(new).map(|(old, new)| Word { word: new.to_owned(), ..old.clone() }).collect()
 }

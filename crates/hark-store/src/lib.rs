@@ -34,6 +34,7 @@ mod presence;
 mod probe;
 mod queue;
 mod random;
+mod retime;
 mod seal;
 mod secret;
 mod segment;

@@ -124,8 +124,12 @@ on_both! {
         store.edit_transcript(account, id, &rename("Grace", "")).await.unwrap();
         assert_eq!(store.speaker_names(account, id).await.unwrap(), BTreeMap::new());
         let fewer = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "Good morning.".into() }], ..Default::default() };
+        let before = store.transcript_text(account, id).await.unwrap().1.segments[0].words.clone();
         assert_eq!(store.edit_transcript(account, id, &fewer).await.unwrap().word_count, 5);
-        assert_eq!(store.transcript_text(account, id).await.unwrap().1.segments[0].words, []);
+        let after = store.transcript_text(account, id).await.unwrap().1.segments[0].words.clone();
+        let times = |words: &[hark_api::Word]| words.iter().map(|w| (w.start, w.end, w.confidence)).collect::<Vec<_>>();
+        assert_eq!(times(&after), times(&before[..2]), "words that stay keep their times");
+        assert_eq!(after[1].word, "morning.");
     }
 
     async fn an_edit_that_can_not_be_done_changes_nothing(place: Place) {

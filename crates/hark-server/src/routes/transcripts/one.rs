@@ -80,7 +80,18 @@ fn edit(change: TranscriptChange) -> Result<TranscriptEdit, Failure> {
     if speakers.iter().any(|(label, name)| too_long(label, MAX_NAME) || too_long(name, MAX_NAME)) {
         return Err(Failure::invalid(format!("a speaker's name may have {MAX_NAME} characters")));
     }
+    // An empty name takes the name away; one of blanks would be a name that nobody sees.
+    if speakers.values().any(|name| !name.is_empty() && name.trim().is_empty() || name.contains(char::is_control)) {
+        return Err(Failure::invalid(
+            "a speaker's name must have visible characters, on one line; an empty one takes the name away",
+        ));
+    }
     let segments = change.segments.unwrap_or_default();
+    // Line breaks and tabs are blanks to every format; the rest, such as NUL, no file should hold.
+    let is_unwanted = |c: char| c.is_control() && !c.is_whitespace();
+    if title.iter().chain(segments.iter().map(|segment| &segment.text)).any(|text| text.contains(is_unwanted)) {
+        return Err(Failure::invalid("titles and texts must not hold control characters such as NUL"));
+    }
     if segments.iter().any(|segment| segment.index < 0 || too_long(&segment.text, MAX_SEGMENT)) {
         return Err(Failure::invalid("a segment has an `index` from 0 and a `text` that is not endless"));
     }
