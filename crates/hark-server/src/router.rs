@@ -17,8 +17,8 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, audio, credits, documentation, health, keys, openai, reference, session, shared, speakers, stream, text,
-    transcribe, transcripts, webhooks,
+    account, audio, credits, documentation, health, keys, openai, reference, session, shared, shared_page, speakers,
+    stream, text, transcribe, transcripts, webhooks,
 };
 
 /// What the document says that no handler can.
@@ -136,6 +136,7 @@ pub(crate) fn router(app: &App) -> Router {
     routes
         .route("/openapi.json", get(documentation::openapi))
         .route("/docs", get(documentation::docs))
+        .route("/s/{token}", get(shared_page::show))
         .fallback(|| async { Failure::from(ErrorKind::NotFound) })
         .method_not_allowed_fallback(|| async { Failure::from(ErrorKind::MethodNotAllowed) })
         .layer(from_fn(guard))

@@ -186,6 +186,7 @@ fn paragraphs(text: &str) -> String {
     paragraphs.map(|paragraph| format!("<p>{}</p>", escaped(paragraph))).collect()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+/// `text` as it may stand in HTML and in a quoted attribute.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }

@@ -10,6 +10,7 @@ pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod session;
 pub(crate) mod shared;
+pub(crate) mod shared_page;
 pub(crate) mod speakers;
 pub(crate) mod stream;
 pub(crate) mod text;

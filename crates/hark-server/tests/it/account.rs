@@ -202,6 +202,59 @@ async fn a_transcript_is_renamed_corrected_shared_and_hidden_again() {
 }
 
 #[tokio::test]
+async fn a_shared_transcript_is_a_page_for_browsers_while_sharing_is_on() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    let id = transcribed(&client, &[]).await;
+    let change =
+        value!({"title": "<b>Talk</b> 😀", "shared": true, "segments": [{"index": 0, "text": "1 < 2 & \"so\""}]});
+    let token = json(patch(&client, id, change).await, 200).await["share_token"].as_str().unwrap().to_owned();
+    let anybody = server.anonymous();
+    let open = async |accept: &str| {
+        anybody.request(Method::GET, &format!("/s/{token}")).header("accept", accept).send().await.unwrap()
+    };
+    let page = open("text/html,application/xhtml+xml;q=0.9").await;
+    assert_eq!(page.status(), 200);
+    let header = |name: &str| page.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("").to_owned();
+    assert_eq!(header("content-type"), "text/html; charset=utf-8");
+    let policy = header("content-security-policy");
+    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-") && !policy.contains("unsafe"), "{policy}");
+    assert!(header("x-robots-tag").contains("noindex") && header("cache-control") == "no-store");
+    let html = page.text().await.unwrap();
+    assert!(html.contains("<h1 dir=\"auto\">&lt;b&gt;Talk&lt;/b&gt; 😀</h1>"), "{html}");
+    assert!(html.contains("1 &lt; 2 &amp; &quot;so&quot;") && !html.contains("<b>"), "{html}");
+
+    json(patch(&client, id, value!({"shared": false})).await, 200).await;
+    let gone = open("text/html").await;
+    assert_eq!(
+        (gone.status().as_u16(), gone.headers()["content-type"].to_str().unwrap()),
+        (404, "text/html; charset=utf-8")
+    );
+    let html = gone.text().await.unwrap();
+    assert!(html.contains("<h1>There is nothing here</h1>") && !html.contains("Talk"), "{html}");
+    refusal(open("application/json").await, 404).await;
+}
+
+#[tokio::test]
+async fn an_edit_refuses_what_no_file_should_hold() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    let id = transcribed(&client, &[]).await;
+    for wrong in [
+        value!({"segments": [{"index": 0, "text": "a\u{0}b"}]}),
+        value!({"segments": [{"index": 0, "text": "a\u{1b}[2J"}]}),
+        value!({"title": "a\u{0}b"}),
+        value!({"speaker_names": {"SPEAKER_00": "  "}}),
+        value!({"speaker_names": {"SPEAKER_00": "An\nn"}}),
+    ] {
+        let why = refusal(patch(&client, id, wrong).await, 400).await;
+        assert!(why.contains("control") || why.contains("visible"), "{why}");
+    }
+    let lines = value!({"segments": [{"index": 0, "text": "two\nlines"}]});
+    assert_eq!(json(patch(&client, id, lines).await, 200).await["text"], "two\nlines");
+}
+
+#[tokio::test]
 async fn what_needs_a_completed_transcript_says_so() {
     let slow = hark_server::InstantEngine { takes: std::time::Duration::from_secs(30) };
     let server = Server::with(crate::server::config(), slow).await;
