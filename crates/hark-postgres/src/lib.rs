@@ -3,6 +3,8 @@
 //! In: an installed PostgreSQL. Out: addresses of empty databases on a server that listens on a Unix socket in a temporary folder, or one that takes only
 //! encrypted connections with a password, and is gone with the process that asked for it. None of its business: what is kept in them.
 
+mod pause;
+
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

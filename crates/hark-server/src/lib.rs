@@ -36,9 +36,9 @@ mod webhooks;
 
 pub use app::Role;
 pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Recordings, Seconds, StorageQuota};
-#[cfg(feature = "instant-engine")]
-pub use engine::InstantEngine;
 pub use engine::{Dependency, Engine, EngineError, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work};
+#[cfg(feature = "instant-engine")]
+pub use engine::{InstantEngine, NoModelsEngine};
 pub use error::ServerError;
 pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};

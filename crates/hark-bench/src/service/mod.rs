@@ -5,6 +5,7 @@
 
 mod client;
 mod crowd;
+mod faults;
 mod kills;
 mod overhead;
 pub(super) mod people;
@@ -42,6 +43,18 @@ pub(super) struct ServiceArgs {
     /// How often the service is killed on each database
     #[arg(long, default_value_t = 200, value_name = "N")]
     kills: u64,
+    /// Faults to let happen on each database, after one of each kind by chance
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    faults: u64,
+    /// Kinds of faults, with commas
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["disk", "database", "recordings", "clock", "models", "kill"])]
+    kinds: Vec<faults::Kind>,
+    /// The longest outage of the database, in seconds
+    #[arg(long, default_value_t = 45.0, value_name = "S")]
+    longest: f64,
+    /// What decides which faults happen when [default: by chance, and printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Databases to kill it on, with commas
     #[arg(long, value_delimiter = ',', default_value = "sqlite,postgres", value_parser = ["sqlite", "postgres"])]
     databases: Vec<String>,
@@ -68,6 +81,8 @@ enum Part {
     Memory,
     /// kill -9 at random moments under load, and whether everything adds up afterwards
     Kills,
+    /// Full disks, absent databases and recordings, wrong clocks: how soon it recovers, and whether everything adds up
+    Faults,
 }
 
 /// What a measurement gives.
@@ -86,6 +101,8 @@ struct Report {
     memory: Option<crowd::Memory>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kills: Vec<kills::Report>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<faults::Report>,
 }
 
 fn failed(error: impl std::fmt::Display) -> BenchError {
@@ -98,17 +115,29 @@ pub(super) fn run(args: &ServiceArgs) -> Result<(), BenchError> {
         let setting: Setting = serde_json::from_str(told).map_err(BenchError::Json)?;
         return server::serve(&setting);
     }
+    if args.parts.contains(&Part::Faults) && faults::disk().is_none() {
+        return inside(args);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(failed)?;
     let report = runtime.block_on(measure(args))?;
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&report).map_err(BenchError::Json)?;
         std::fs::write(path, text + "\n").map_err(|source| BenchError::File { path: path.clone(), source })?;
     }
-    let wrong: usize = report.kills.iter().map(|report| report.wrong.len()).sum();
-    match wrong {
+    let wrong = report.kills.iter().map(|report| &report.wrong).chain(report.faults.iter().map(|report| &report.wrong));
+    match wrong.map(Vec::len).sum() {
         0 => Ok(()),
-        _ => Err(failed(format!("{wrong} things do not add up after the kills"))),
+        wrong @ 1usize.. => Err(failed(format!("{wrong} things do not add up"))),
     }
+}
+
+/// The same once more, over a small disk that can be filled.
+fn inside(args: &ServiceArgs) -> Result<(), BenchError> {
+    let folder = scratch(args)?;
+    // Recordings pile up from round to round.
+    let megabytes = 64 + 4 * args.faults * args.databases.len() as u64;
+    let status = faults::run_inside(folder.path(), megabytes)?;
+    if status.success() { Ok(()) } else { Err(failed(format!("the bench ended with {status}"))) }
 }
 
 async fn measure(args: &ServiceArgs) -> Result<Report, BenchError> {
@@ -136,6 +165,11 @@ async fn measure(args: &ServiceArgs) -> Result<Report, BenchError> {
                     report.kills.push(kill(args, database).await?);
                 }
             }
+            Part::Faults => {
+                for database in &args.databases {
+                    report.faults.push(fault(args, database).await?);
+                }
+            }
         }
     }
     Ok(report)
@@ -150,6 +184,22 @@ async fn kill(args: &ServiceArgs, database: &str) -> Measured<kills::Report> {
         eprintln!("hark: what is left stays in {}", folder.keep().display());
     }
     Ok(killed)
+}
+
+async fn fault(args: &ServiceArgs, database: &str) -> Measured<faults::Report> {
+    let database = if database == "postgres" { "postgres" } else { "sqlite" };
+    let disk = faults::disk().ok_or_else(|| failed("there is no small disk"))?;
+    let seed = args.seed.unwrap_or_else(|| kills::random(1_000_000));
+    let plan = faults::Plan {
+        rounds: args.faults,
+        seed,
+        kinds: &args.kinds,
+        longest: std::time::Duration::from_secs_f64(args.longest.clamp(0.3, 600.0)),
+    };
+    eprintln!("hark: faults on {database}, --seed {seed}");
+    let report = faults::run(database, &disk, &plan).await?;
+    print(&show::faults(&report))?;
+    Ok(report)
 }
 
 fn scratch(args: &ServiceArgs) -> Result<tempfile::TempDir, BenchError> {

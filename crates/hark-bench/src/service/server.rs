@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hark_server::{Config, InstantEngine, Role, Seconds, Service};
+use hark_server::{Config, Engine, InstantEngine, NoModelsEngine, Role, Seconds, Service};
 use hark_store::{Clock, Options, Store};
 use serde::{Deserialize, Serialize};
 
-use super::failed;
+use super::{failed, faults};
 use crate::error::BenchError;
 use crate::process::{cpu_seconds_of, memory_of};
 
@@ -31,6 +31,10 @@ pub(super) struct Setting {
     pub(super) lease: f64,
     /// Seconds a client may be silent.
     pub(super) idle: f64,
+    /// Whether its engine has models.
+    pub(super) has_models: bool,
+    /// The file with the offset of its clock, where it has one of its own.
+    pub(super) clock: Option<PathBuf>,
 }
 
 impl Setting {
@@ -43,7 +47,7 @@ impl Setting {
     /// A service over a database, with its recordings in a folder.
     pub(super) fn new(database: String, folder: &Path) -> Self {
         let blobs = folder.join("blobs").display().to_string();
-        Setting { database, blobs, takes: 0, lease: 30.0, idle: 60.0 }
+        Setting { database, blobs, takes: 0, lease: 30.0, idle: 60.0, has_models: true, clock: None }
     }
 
     /// The store that the child uses, from outside.
@@ -63,7 +67,10 @@ pub(super) fn serve(setting: &Setting) -> Result<(), BenchError> {
             idle_timeout: Seconds(setting.idle),
             ..Config::default()
         };
-        let engine = Arc::new(InstantEngine { takes: Duration::from_millis(setting.takes) });
+        let engine: Arc<dyn Engine> = match setting.has_models {
+            true => Arc::new(InstantEngine { takes: Duration::from_millis(setting.takes) }),
+            false => Arc::new(NoModelsEngine),
+        };
         let service = Service::start(store, engine, config, Role::All, Clock::system()).await.map_err(failed)?;
         let mut stdout = std::io::stdout();
         let told = stdout.write_all(format!("{}\n", service.address()).as_bytes()).and_then(|()| stdout.flush());
@@ -94,6 +101,7 @@ impl Starting {
         let child = Command::new(crate::own_binary()?)
             .args(["service", "--child", &told])
             .env("RUST_LOG", LOGS)
+            .envs(setting.clock.iter().flat_map(|clock| faults::clock_environment(clock)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)

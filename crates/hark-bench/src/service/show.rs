@@ -1,7 +1,7 @@
 //! The figures as people read them.
 
 use super::people::Times;
-use super::{crowd, kills, overhead, upload};
+use super::{crowd, faults, kills, overhead, upload};
 
 /// Requests a second.
 pub(super) fn overhead(lines: &[overhead::Line]) -> String {
@@ -93,6 +93,64 @@ pub(super) fn kills(report: &kills::Report) -> String {
         found.broken,
         found.repeats,
         found.limited,
+        found.sent,
+        found.promised,
+        found.completed,
+        found.failed,
+        found.deleted,
+        found.charges,
+        found.credits_charged,
+        found.keys,
+        found.recordings_kept,
+        found.swept,
+    );
+    for line in wrong {
+        text += &format!("  WRONG: {line}\n");
+    }
+    if wrong.is_empty() {
+        text += "  everything adds up\n";
+    }
+    text + "\n"
+}
+
+/// Faults.
+pub(super) fn faults(report: &faults::Report) -> String {
+    let faults::Report { database, seed, seconds, answers, rounds, found, wrong } = report;
+    let mut text = format!("{database}: {} faults in {seconds:.0} s (seed {seed})\n", rounds.len());
+    for kind in <faults::Kind as clap::ValueEnum>::value_variants() {
+        let of_kind: Vec<&faults::Round> = rounds.iter().filter(|round| round.kind == *kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let longest = of_kind.iter().map(|round| round.lasted).fold(0.0, f64::max);
+        text +=
+            &format!("  {:<11}{:>4} times, {longest:>4.1} s at most; works again after", kind.name(), of_kind.len());
+        for probe in [faults::Probe::List, faults::Probe::Key, faults::Probe::Transcribe] {
+            let of_probe = of_kind.iter().flat_map(|round| &round.recovery).filter(|one| one.probe == probe);
+            let (mut seconds, mut never) = (Vec::new(), 0);
+            for one in of_probe {
+                match one.seconds {
+                    Some(found) => seconds.push(found),
+                    None => never += 1,
+                }
+            }
+            seconds.sort_by(f64::total_cmp);
+            let at = |share: f64| seconds.get(((seconds.len().max(1) - 1) as f64 * share).round() as usize);
+            let shown = |found: Option<&f64>| found.map_or("-".to_owned(), |found| format!("{found:.2}"));
+            text += &format!("  {} {} / {} s", probe.name(), shown(at(0.5)), shown(at(1.0)));
+            if never > 0 {
+                text += &format!(" ({never} times NOT within 60 s)");
+            }
+        }
+        text += "\n";
+    }
+    text += &format!(
+        "  {answers} answers, {} failures while a fault lasted, {} connections broken, {} requests repeated\n\
+         \x20 {} recordings sent, {} promised: {} completed, {} failed with a reason, {} deleted\n\
+         \x20 {} charges of {} credits, {} keys made, {} recordings kept, {} leftovers swept\n",
+        found.excused,
+        found.broken,
+        found.repeats,
         found.sent,
         found.promised,
         found.completed,

@@ -76,3 +76,31 @@ impl Engine for InstantEngine {
         Some("none (instant)".into())
     }
 }
+
+/// A node on which nobody installed a model: whatever is asked of it, none is there.
+#[derive(Debug, Clone, Default)]
+pub struct NoModelsEngine;
+
+impl Engine for NoModelsEngine {
+    fn models(&self) -> Vec<hark_api::Model> {
+        Vec::new()
+    }
+
+    fn resolve(&self, model: &str) -> Result<String, EngineError> {
+        Err(EngineError::ModelMissing(model.to_owned()))
+    }
+
+    fn transcribe(
+        &self,
+        _: Source,
+        work: &Work,
+        _: &mut dyn FnMut(f64, Option<f64>),
+        _: &CancelToken,
+    ) -> Result<Transcribed, EngineError> {
+        Err(EngineError::ModelMissing(work.model.clone()))
+    }
+
+    fn device(&self) -> Option<String> {
+        None
+    }
+}

@@ -15,7 +15,7 @@ use hark_speech::{CancelToken, SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "instant-engine")]
-pub use instant::InstantEngine;
+pub use instant::{InstantEngine, NoModelsEngine};
 pub use speech::{SpeechEngine, SpeechOptions};
 
 /// Turns recordings into words; blocks while it does.

@@ -27,6 +27,8 @@ pub(in crate::service) struct Found {
     pub(in crate::service) repeats: u64,
     /// Connections that kills broke.
     pub(in crate::service) broken: u64,
+    /// Failures that a fault excused.
+    pub(in crate::service) excused: u64,
     /// Answers of 429 while work of the dead took the places.
     pub(in crate::service) limited: u64,
     pub(in crate::service) charges: u64,
@@ -37,11 +39,21 @@ pub(in crate::service) struct Found {
     pub(in crate::service) recordings_kept: u64,
 }
 
+/// What may have become of a recording that was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::service) enum Strictness {
+    /// It may have failed with a reason: it was killed too often.
+    MayFail,
+    /// It is transcribed, whatever happened around it.
+    NothingLost,
+}
+
 /// Compares; what does not add up goes into `wrong`.
-pub(super) async fn check(
+pub(in crate::service) async fn check(
     store: &Store,
     notes: &[Notes],
     folder: &Path,
+    strictness: Strictness,
     wrong: &mut Vec<String>,
 ) -> Result<Found, BenchError> {
     let swept = store.sweep(Duration::ZERO).await.map_err(failed)?;
@@ -60,7 +72,8 @@ pub(super) async fn check(
         found.broken += one.broken;
         found.limited += one.limited;
         let transcripts = transcripts(store, one, wrong).await?;
-        told(store, one, &transcripts, &mut found, wrong).await?;
+        told(store, one, &transcripts, strictness, &mut found, wrong).await?;
+        found.excused += one.excused;
         recordings(store, one, &transcripts, &mut kept, wrong).await?;
         credits(store, one, &transcripts, &mut found, wrong).await?;
         keys(store, one, &mut found, wrong).await?;
@@ -103,6 +116,7 @@ async fn told(
     store: &Store,
     one: &Notes,
     transcripts: &HashMap<String, Listed>,
+    strictness: Strictness,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
@@ -112,13 +126,21 @@ async fn told(
         let is_right = match *told {
             Told::Nothing => true,
             Told::Refused => there.is_none(),
+            Told::Accepted(id) if strictness == Strictness::NothingLost => {
+                status == Some((TranscriptId(id), Status::Completed))
+            }
             Told::Accepted(id) => status.is_some_and(|(found, _)| found == TranscriptId(id)),
             Told::Completed(id) => status == Some((TranscriptId(id), Status::Completed)),
             Told::Failed(id) => status == Some((TranscriptId(id), Status::Failed)),
             Told::DeletedCompleted(_) | Told::Deleted(_) => there.is_none(),
         };
         if !is_right {
-            wrong.push(format!("{title}: its sender was told {told:?}, the store has {status:?}"));
+            let reason = match there {
+                Some(there) => store.transcript(one.account, there.id).await.map_err(failed)?.error,
+                None => None,
+            };
+            let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+            wrong.push(format!("{title}: its sender was told {told:?}, the store has {status:?}{reason}"));
         }
         found.promised += u64::from(!matches!(told, Told::Nothing | Told::Refused));
         found.deleted += u64::from(matches!(told, Told::DeletedCompleted(_) | Told::Deleted(_)));

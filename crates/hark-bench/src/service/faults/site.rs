@@ -1,0 +1,76 @@
+//! The service and what it stands on, as faults reach it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::BenchError;
+use crate::service::failed;
+use crate::service::server::{Server, Setting};
+
+/// What keeps the accounts.
+pub(super) enum Database {
+    Sqlite(PathBuf),
+    Postgres(hark_postgres::Server),
+}
+
+/// Everything that a fault may break.
+pub(super) struct Site {
+    /// The small disk that recordings lie on, and the database where it is SQLite.
+    pub(super) disk: PathBuf,
+    pub(super) log: PathBuf,
+    pub(super) setting: Setting,
+    pub(super) database: Database,
+    /// The offset of the first node's clock.
+    pub(super) clock: PathBuf,
+    /// Running processes of the service; none where one was killed.
+    pub(super) nodes: Vec<Option<Server>>,
+    /// Where people find them.
+    pub(super) addresses: watch::Sender<Vec<SocketAddr>>,
+}
+
+impl Site {
+    /// The folder of the recordings.
+    pub(super) fn recordings(&self) -> PathBuf {
+        PathBuf::from(&self.setting.blobs)
+    }
+
+    /// Starts a node in its place and tells people.
+    pub(super) async fn start(&mut self, node: usize) -> Result<(), BenchError> {
+        let clock = (node == 0 && super::clock::library().is_some()).then(|| self.clock.clone());
+        let setting = Setting { clock, ..self.setting.clone() };
+        let log = self.log.clone();
+        // Starting waits for the child: not on a thread that people live on.
+        let started = tokio::task::spawn_blocking(move || Server::start(&setting, &log)).await.map_err(failed)??;
+        self.nodes[node] = Some(started);
+        self.announce();
+        Ok(())
+    }
+
+    /// Kills a node with SIGKILL.
+    pub(super) fn kill(&mut self, node: usize) {
+        self.nodes[node] = None;
+        self.announce();
+    }
+
+    /// Kills every node and starts it again.
+    pub(super) async fn restart(&mut self) -> Result<(), BenchError> {
+        for node in 0..self.nodes.len() {
+            self.kill(node);
+            self.start(node).await?;
+        }
+        Ok(())
+    }
+
+    fn announce(&self) {
+        let running = self.nodes.iter().flatten().map(|server| server.address).collect();
+        let _ = self.addresses.send(running);
+    }
+}
+
+/// How long a fault lasts: it holds while people go on.
+pub(super) async fn hold(time: Duration) {
+    tokio::time::sleep(time).await;
+}
