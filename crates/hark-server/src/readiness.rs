@@ -194,7 +194,7 @@ impl Probe {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_check_that_hangs_fails_in_time_and_is_not_started_twice() {
         let probe = Probe::default();
         let started = Arc::new(std::sync::atomic::AtomicUsize::new(0));
