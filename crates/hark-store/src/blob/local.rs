@@ -118,7 +118,8 @@ impl Folder {
     }
 
     pub(super) fn write_marker(&self, bytes: &[u8]) -> Result<()> {
-        let beside = self.root.join(INCOMING).join(MARKER);
+        // A name of its own: processes that start at the same moment write the same.
+        let beside = self.root.join(INCOMING).join(format!("{MARKER}-{}", crate::random::token::<8>()?));
         let write = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
             file.write_all(bytes)?;
