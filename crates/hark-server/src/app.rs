@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hark_store::{Clock, Owner, Store};
+use hark_store::{Capabilities, Clock, Owner, Store};
 use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::engine::Engine;
-use crate::jobs::{Running, Waiting};
+use crate::jobs::{Breaker, Kinds, Running, Waiting};
 use crate::limits::{AddressHash, AtOnce, RateLimiter};
 use crate::live::Streams;
 use crate::mail::Mailer;
@@ -62,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) streams: Streams,
     /// Recordings being worked on here.
     pub(crate) running: Running,
+    /// What jobs may be here.
+    pub(crate) kinds: Kinds,
+    /// Stops the claiming of jobs when nothing can be done about them.
+    pub(crate) breaker: Breaker,
     /// Rung when the workers should look at the queue.
     pub(crate) bell: Notify,
     /// Whether requests can be taken.
@@ -69,6 +73,7 @@ pub(crate) struct Shared {
     draining: AtomicBool,
     models: Kept<Vec<hark_api::Model>>,
     device: Kept<Option<String>>,
+    capabilities: Kept<Capabilities>,
 }
 
 impl Deref for App {
@@ -107,17 +112,25 @@ impl App {
             waiting: Waiting::default(),
             streams: Streams::default(),
             running: Running::default(),
+            kinds: Kinds::standard(),
+            breaker: Breaker::default(),
             bell: Notify::new(),
             readiness: Readiness::default(),
             draining: AtomicBool::new(false),
             models: Kept::default(),
             device: Kept::default(),
+            capabilities: Kept::default(),
         }))
     }
 
     /// The models that requests may name.
     pub(crate) async fn models(&self) -> Vec<hark_api::Model> {
         self.models.get(&self.engine, |engine| engine.models()).await
+    }
+
+    /// What jobs may need and this process has.
+    pub(crate) async fn capabilities(&self) -> Capabilities {
+        self.capabilities.get(&self.engine, |engine| engine.capabilities()).await
     }
 
     /// What computes here.

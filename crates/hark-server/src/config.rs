@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::integrity::Integrity;
+use crate::jobs::JobSettings;
 use crate::live::StreamLimits;
 use crate::mail::MailConfig;
 use crate::middleware::is_origin;
@@ -43,6 +44,8 @@ pub struct Config {
     pub drain_timeout: Seconds,
     /// Seconds after which a worker that says nothing counts as dead.
     pub lease: Seconds,
+    /// How jobs are retried.
+    pub jobs: JobSettings,
     /// What a paid model does without a paid plan.
     pub paid_models: PaidModels,
     /// What callers without an account get.
@@ -92,6 +95,7 @@ impl Default for Config {
             header_timeout: Seconds(15.0),
             drain_timeout: Seconds(30.0),
             lease: Seconds(30.0),
+            jobs: JobSettings::default(),
             paid_models: PaidModels::Serve,
             anonymous: Anonymous::default(),
             user_rate_limit: 600,
@@ -135,6 +139,7 @@ impl Config {
             return Err("`public_url` must begin with https:// (or http://)".to_owned());
         }
         self.recordings.check()?;
+        self.jobs.check()?;
         if let Some(mail) = &self.mail {
             mail.check()?;
             if self.public_url.is_none() {

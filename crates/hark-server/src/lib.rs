@@ -43,6 +43,7 @@ pub use error::ServerError;
 pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};
 pub use integrity::{Finding, Integrity, check_integrity};
+pub use jobs::JobSettings;
 pub use live::StreamLimits;
 pub use mail::{MailConfig, MailSecurity};
 pub use router::document;

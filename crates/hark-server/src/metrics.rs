@@ -34,6 +34,14 @@ pub(crate) struct Metrics {
     pub(crate) jobs_completed: AtomicU64,
     /// Recordings that could not be.
     pub(crate) jobs_failed: AtomicU64,
+    /// Attempts after which a job waits again.
+    pub(crate) jobs_retried: AtomicU64,
+    /// Jobs that failed and can be retried, when last counted.
+    pub(crate) jobs_dead: AtomicI64,
+    /// Jobs that wait for something that this process does not have, when last counted.
+    pub(crate) jobs_unclaimable: AtomicI64,
+    /// 1 while this process claims no jobs.
+    pub(crate) claiming_paused: AtomicI64,
     /// Recordings given back to the queue.
     pub(crate) jobs_given_back: AtomicU64,
     /// Recordings being worked on.
@@ -100,6 +108,7 @@ impl Metrics {
             ("hark_upload_bytes_total", "Bytes of recordings received.", &self.upload_bytes),
             ("hark_jobs_completed_total", "Recordings transcribed.", &self.jobs_completed),
             ("hark_jobs_failed_total", "Recordings that could not be transcribed.", &self.jobs_failed),
+            ("hark_jobs_retried_total", "Attempts after which a job waits again.", &self.jobs_retried),
             ("hark_jobs_given_back_total", "Recordings given back to the queue.", &self.jobs_given_back),
             ("hark_recordings_purged_total", "Unknown files removed after their quarantine.", &self.recordings_purged),
         ];
@@ -120,6 +129,9 @@ impl Metrics {
             ("hark_streams", "Live sessions.", &self.streams),
             ("hark_jobs_running", "Recordings being worked on here.", &self.jobs_running),
             ("hark_probes_running", "Uploads whose length is being looked up.", &self.probes_running),
+            ("hark_jobs_dead", "Jobs that failed and can be retried.", &self.jobs_dead),
+            ("hark_jobs_unclaimable", "Jobs that wait for what this process does not have.", &self.jobs_unclaimable),
+            ("hark_claiming_paused", "1 while this process claims no jobs.", &self.claiming_paused),
         ];
         for (name, help, value) in gauges {
             single(&mut text, name, "gauge", help, value.load(Ordering::Relaxed).to_string());

@@ -119,6 +119,9 @@ fn metrics_router(app: &App) -> Router {
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
     // The gauges of readiness are as fresh as the rest.
     app.readiness.report(&app).await;
+    if let Ok(dead) = app.store.failed_job_count().await {
+        app.metrics.jobs_dead.store(dead, std::sync::atomic::Ordering::Relaxed);
+    }
     let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
     if let (Ok(quarantined), Ok(mismatch)) = (app.store.quarantine_length().await, app.store.sweep_mismatch().await) {

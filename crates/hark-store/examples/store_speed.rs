@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hark_api::TranscriptionResult;
 use hark_store::{
-    Error, KeyKind, Lane, MasterKey, MasterKeys, NewAccount, NewJob, NewKey, NewTranscript, Options, Owner, Plan, Store,
+    Error, KeyKind, Lane, MasterKey, MasterKeys, Need, NewAccount, NewJob, NewKey, NewTranscript, Options, Owner, Plan,
+    Store,
 };
 
 /// What a socket gives at a time.
@@ -129,7 +130,8 @@ async fn jobs(store: &Store, name: &str) -> Result<(), Error> {
         let job = NewJob {
             owner: owner.clone(),
             transcript: NewTranscript::default(),
-            request: "{}".into(),
+            payload: "{}".into(),
+            needs: vec![Need::Model("whisper-base".into())],
             blob: upload.finish().await?,
             seconds: 60.0,
             minutes: 1,

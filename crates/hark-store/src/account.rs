@@ -289,7 +289,9 @@ impl Store {
         self.keys().forget(id);
         for row in running {
             self.tell(Change::Stopped(crate::JobId(row.get("id")?)));
-            self.tell(Change::Finished(crate::TranscriptId(row.get("transcript_id")?)));
+            if let Some(transcript) = row.get::<Option<i64>>("transcript_id")? {
+                self.tell(Change::Finished(crate::TranscriptId(transcript)));
+            }
         }
         self.remove_deleted(Some(id), None).await
     }

@@ -1,9 +1,13 @@
 //! The time: the system's, or one that a test sets.
+//!
+//! Two readings, for two questions. [`Clock::now`] is the date: what people see, and what days and months are counted by. It may be stepped, by an operator
+//! or by the network. [`Clock::monotonic`] only goes forward, at the pace of time: how long something took, and whether it took too long.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds since 1970 UTC, as every time is stored.
 pub type Micros = i64;
@@ -16,8 +20,10 @@ pub const DAY: Micros = 86_400_000_000;
 pub struct Clock {
     /// Set by hand in tests; otherwise the system's time counts.
     by_hand: Option<Arc<AtomicI64>>,
-    /// What the database's clock is ahead of ours: leases must mean the same to every machine.
-    ahead: Arc<AtomicI64>,
+    /// What the date of a shared database is ahead of the monotonic reading; 0 where no database is followed.
+    followed: Arc<AtomicI64>,
+    /// How far the system's date was stepped, as tests do with [`Clock::step`].
+    stepped: Arc<AtomicI64>,
 }
 
 impl Clock {
@@ -31,12 +37,36 @@ impl Clock {
         Clock { by_hand: Some(Arc::new(AtomicI64::new(start))), ..Clock::default() }
     }
 
-    /// Now.
+    /// The date.
     pub fn now(&self) -> Micros {
+        if let Some(now) = &self.by_hand {
+            return now.load(Ordering::SeqCst);
+        }
+        match self.followed.load(Ordering::Relaxed) {
+            0 => system_now() + self.stepped.load(Ordering::SeqCst),
+            ahead => monotonic() + ahead,
+        }
+    }
+
+    /// Microseconds since some moment; no step of the date moves it.
+    pub fn monotonic(&self) -> Micros {
         match &self.by_hand {
             Some(now) => now.load(Ordering::SeqCst),
-            None => system_now() + self.ahead.load(Ordering::Relaxed),
+            None => monotonic(),
         }
+    }
+
+    /// The date when this process began, moved on by the monotonic reading: a date that no step moves while the process runs.
+    pub(crate) fn steady(&self) -> Micros {
+        match &self.by_hand {
+            Some(now) => now.load(Ordering::SeqCst),
+            None => BEGUN.1 + monotonic(),
+        }
+    }
+
+    /// Whether a test moves it.
+    pub(crate) fn is_manual(&self) -> bool {
+        self.by_hand.is_some()
     }
 
     /// Moves a manual clock; the system's does not move.
@@ -46,9 +76,14 @@ impl Clock {
         }
     }
 
-    /// Follows the clock of a database that several machines share.
+    /// Steps the date of the system's clock as this process sees it, forward or back; for tests of what such a step does.
+    pub fn step(&self, by: Micros) {
+        self.stepped.fetch_add(by, Ordering::SeqCst);
+    }
+
+    /// Takes the date of a database that several machines share.
     pub(crate) fn follow(&self, database_now: Micros) {
-        self.ahead.store(database_now - system_now(), Ordering::Relaxed);
+        self.followed.store(database_now - monotonic(), Ordering::Relaxed);
     }
 }
 
@@ -56,6 +91,13 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Clock({})", self.now())
     }
+}
+
+/// When this process first asked for the time, by both readings.
+static BEGUN: LazyLock<(Instant, Micros)> = LazyLock::new(|| (Instant::now(), system_now()));
+
+fn monotonic() -> Micros {
+    micros(BEGUN.0.elapsed())
 }
 
 fn system_now() -> Micros {
@@ -109,5 +151,15 @@ mod tests {
         assert_eq!(clock.now(), 5);
         clock.advance(Duration::from_secs(1));
         assert_eq!(clock.clone().now(), 1_000_005);
+    }
+
+    #[test]
+    fn a_step_of_the_date_moves_the_date_only() {
+        let clock = Clock::system();
+        let (date, monotonic, steady) = (clock.now(), clock.monotonic(), clock.steady());
+        clock.step(-3_600_000_000);
+        assert!(clock.now() < date - 3_500_000_000);
+        assert!(clock.monotonic() >= monotonic && clock.steady() >= steady);
+        assert!(clock.steady() < steady + 60_000_000);
     }
 }

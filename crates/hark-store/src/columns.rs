@@ -64,6 +64,8 @@ pub(crate) enum Of {
     Account,
     /// The transcript of their `transcript_id`.
     Transcript,
+    /// A job, which belongs to the account of its `account_id` and may be about the transcript of its `transcript_id`.
+    Job,
     /// The conversation of their `session_id`.
     Chat,
     /// The service itself, which takes the key of the anonymous account.
@@ -74,6 +76,8 @@ pub(crate) enum Of {
 pub(crate) struct Column {
     pub(crate) table: &'static str,
     pub(crate) name: &'static str,
+    /// The name that values are sealed for: the column's own, or the one it had when the first of them was sealed.
+    pub(crate) sealed_as: &'static str,
     /// What tells the rows of the table apart.
     pub(crate) key: &'static [Part],
     /// What stands in the place of a value after the column.
@@ -101,7 +105,7 @@ impl Column {
     /// The place of the value whose [`Column::parts`] are these.
     pub(crate) fn at(&self, parts: &[&dyn fmt::Display]) -> Place {
         debug_assert_eq!(parts.len(), self.parts.len(), "the place of {}.{}", self.table, self.name);
-        let mut place = format!("{}.{}", self.table, self.name);
+        let mut place = format!("{}.{}", self.table, self.sealed_as);
         for part in parts {
             place.push('/');
             place.push_str(&part.to_string());
@@ -113,7 +117,7 @@ impl Column {
     pub(crate) fn account(&self, anonymous: AccountId) -> String {
         let table = self.table;
         match self.of {
-            Of::Account => format!("{table}.account_id"),
+            Of::Account | Of::Job => format!("{table}.account_id"),
             Of::Transcript => format!("(SELECT t.account_id FROM transcripts t WHERE t.id = {table}.transcript_id)"),
             Of::Chat => format!("(SELECT s.account_id FROM chat_sessions s WHERE s.id = {table}.session_id)"),
             Of::Service => format!("CAST({anonymous} AS BIGINT)"),
@@ -122,9 +126,15 @@ impl Column {
 }
 
 macro_rules! columns {
-    ($($name:ident: $table:literal . $column:literal, $of:ident, key $key:expr, place $parts:expr;)+) => {
-        $(pub(crate) const $name: Column =
-            Column { table: $table, name: $column, key: &$key, parts: &$parts, of: Of::$of };)+
+    ($($name:ident: $table:literal . $column:literal $(sealed as $old:literal)?, $of:ident, key $key:expr, place $parts:expr;)+) => {
+        $(pub(crate) const $name: Column = Column {
+            table: $table,
+            name: $column,
+            sealed_as: [$($old,)? $column][0],
+            key: &$key,
+            parts: &$parts,
+            of: Of::$of,
+        };)+
         /// All columns of sealed values.
         pub(crate) const ALL: &[Column] = &[$($name),+];
     };
@@ -142,7 +152,7 @@ columns! {
         key [Int("transcript_id"), Text("label")], place [Int("transcript_id"), Text("label")];
     DERIVED: "derived"."body", Transcript,
         key [Int("transcript_id"), Text("kind")], place [Int("transcript_id"), Text("kind")];
-    REQUEST: "jobs"."request", Transcript, key [Int("id")], place [Int("transcript_id")];
+    PAYLOAD: "jobs"."payload" sealed as "request", Job, key [Int("id")], place [Text("payload_key")];
     CHAT_TURN: "chat_turns"."body", Chat,
         key [Text("session_id"), Int("position")], place [Text("session_id"), Int("position")];
     ANSWER: "idempotency"."answer", Account, key [Text("owner"), Text("key")], place [Text("owner"), Text("key")];

@@ -1,16 +1,19 @@
 //! Accepting work: everything that a job needs is there in one transaction, or nothing is.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hark_api::{Lane, TranscriptionResult};
 
 use crate::anonymous::{self, AnonymousLimit};
-use crate::clock::day_of;
+use crate::clock::{Micros, day_of};
 use crate::db::{Tx, args};
 use crate::error::{Error, Limit, Result};
+use crate::failed::{RetryLimits, check_limits};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
 use crate::ledger::{self, Settled, job_reference};
-use crate::queue::{lane_number, request_place};
+use crate::needs::Need;
+use crate::queue::{TRANSCRIBE, lane_number, payload_place};
 use crate::seal::Sealer;
 use crate::transcript::title_place;
 use crate::webhook::{self, WebhookTarget};
@@ -37,7 +40,9 @@ pub struct NewJob {
     /// The transcript it makes.
     pub transcript: NewTranscript,
     /// What to do; opaque here.
-    pub request: String,
+    pub payload: String,
+    /// What a worker must have to run it.
+    pub needs: Vec<Need>,
     /// The recording, uploaded and durable.
     pub blob: Blob,
     /// Length of the audio as probed.
@@ -62,6 +67,27 @@ pub struct NewJob {
     pub idempotency: Option<IdempotencyKey>,
     /// Whom to tell when it is done.
     pub webhook: Option<WebhookTarget>,
+}
+
+/// A job of another kind: it makes no transcript and brings no recording.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// What it does.
+    pub kind: String,
+    /// Whom it counts for.
+    pub owner: Owner,
+    /// The transcript that it is about, if it is about one.
+    pub transcript: Option<TranscriptId>,
+    /// What to do; opaque here.
+    pub payload: String,
+    /// What a worker must have to run it.
+    pub needs: Vec<Need>,
+    /// Credits to hold.
+    pub hold: i64,
+    /// How urgent it is.
+    pub lane: Lane,
+    /// Jobs that may wait in all, this one included.
+    pub max_queued: Option<i64>,
 }
 
 /// The name that a client gave to a request, and what the request was.
@@ -90,6 +116,23 @@ pub enum Accepted {
         /// The transcript of the first.
         transcript: TranscriptId,
     },
+}
+
+/// A job as it is inserted.
+struct JobRow<'a> {
+    kind: &'a str,
+    transcript: Option<TranscriptId>,
+    account: AccountId,
+    owner: &'a str,
+    lane: Lane,
+    payload: &'a str,
+    needs: &'a [Need],
+    seconds: f64,
+    minutes: i64,
+    hold: i64,
+    /// The key whose minutes it counts, and the month.
+    key: Option<(KeyId, i64)>,
+    anonymous_day: Option<i64>,
 }
 
 /// Ids are drawn from 40 bits: too many to try, few enough for people and for JavaScript's numbers.
@@ -126,7 +169,8 @@ impl Store {
         {
             return Ok(Accepted::Repeat { transcript });
         }
-        check_room(&mut tx, new, &owner).await?;
+        let limits = RetryLimits { max_live: new.max_live, max_queued: new.max_queued };
+        check_limits(&mut tx, &owner, limits).await?;
         check_storage(&mut tx, new, account).await?;
         let transcript =
             insert_transcript(&mut tx, &sealer, account, &owner, &new.transcript, new.seconds, now).await?;
@@ -142,31 +186,21 @@ impl Store {
             }
             Owner::Account(_) => None,
         };
-        let request = sealer.seal(&request_place(transcript), new.request.as_bytes())?;
-        let row = tx
-            .one(
-                "INSERT INTO jobs (transcript_id, account_id, owner, lane, state, request, seconds, minutes, key_id, key_month, anonymous_day,
-                     attempts, queued_at)
-                 VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, 0, $11) RETURNING id",
-                args![
-                    transcript,
-                    account,
-                    &owner,
-                    lane_number(new.lane),
-                    &request,
-                    new.seconds,
-                    new.minutes,
-                    new.key,
-                    key_month,
-                    anonymous_day,
-                    now
-                ],
-            )
-            .await?;
-        let job = JobId(row.get("id")?);
-        if new.hold > 0 {
-            ledger::hold(&mut tx, account, &job_reference(job), new.hold, None, now).await?;
-        }
+        let row = JobRow {
+            kind: TRANSCRIBE,
+            transcript: Some(transcript),
+            account,
+            owner: &owner,
+            lane: new.lane,
+            payload: &new.payload,
+            needs: &new.needs,
+            seconds: new.seconds,
+            minutes: new.minutes,
+            hold: new.hold,
+            key: new.key.zip(key_month),
+            anonymous_day,
+        };
+        let job = self.insert_job(&mut tx, &sealer, &row, now).await?;
         let live = tx
             .execute(
                 "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2 WHERE key = $3 AND account_id = $4 AND state = 'uploading'",
@@ -190,6 +224,74 @@ impl Store {
     pub async fn storage_used(&self, account: AccountId) -> Result<u64> {
         let used: i64 = self.db().one(STORAGE_USED, args![account]).await?.get("used")?;
         Ok(u64::try_from(used).unwrap_or(0))
+    }
+
+    /// Puts a job without a recording into the queue, with its hold, in one transaction.
+    pub async fn enqueue(&self, new: &NewTask) -> Result<JobId> {
+        if new.kind == TRANSCRIBE {
+            return Err(Error::Conflict("a transcription needs a recording"));
+        }
+        let account = self.account_of(&new.owner);
+        let sealer = self.sealer(account).await?;
+        let (owner, now) = (new.owner.name(), self.now());
+        let mut tx = self.db().begin().await?;
+        ledger::lock(&mut tx, account).await?;
+        check_limits(&mut tx, &owner, RetryLimits { max_queued: new.max_queued, ..RetryLimits::default() }).await?;
+        let row = JobRow {
+            kind: &new.kind,
+            transcript: new.transcript,
+            account,
+            owner: &owner,
+            lane: new.lane,
+            payload: &new.payload,
+            needs: &new.needs,
+            seconds: 0.0,
+            minutes: 0,
+            hold: new.hold,
+            key: None,
+            anonymous_day: None,
+        };
+        let job = self.insert_job(&mut tx, &sealer, &row, now).await?;
+        tx.commit().await?;
+        self.tell(Change::Queued);
+        Ok(job)
+    }
+
+    /// Inserts a job that waits, with what it needs and its hold.
+    async fn insert_job(&self, tx: &mut Tx, sealer: &Sealer, new: &JobRow<'_>, now: Micros) -> Result<JobId> {
+        let payload_key = random::token::<16>()?;
+        let payload = sealer.seal(&payload_place(&payload_key), new.payload.as_bytes())?;
+        let (key, key_month) = new.key.unzip();
+        let sql = format!(
+            "INSERT INTO jobs (kind, transcript_id, account_id, owner, lane, state, payload, payload_key, seconds, minutes, hold, key_id, key_month,
+                 anonymous_day, attempts, deferrals, retries, queued_at, not_before)
+             VALUES ($1, $2, $3, $4, $5, 'queued', $6, $7, $8, $9, $10, $11, $12, $13, 0, 0, 0, {}, 0) RETURNING id",
+            self.lease_now_sql("$14")
+        );
+        let values = args![
+            new.kind,
+            new.transcript,
+            new.account,
+            new.owner,
+            lane_number(new.lane),
+            &payload,
+            &payload_key,
+            new.seconds,
+            new.minutes,
+            new.hold,
+            key,
+            key_month,
+            new.anonymous_day,
+            self.lease_time()
+        ];
+        let job = JobId(tx.one(&sql, values).await?.get("id")?);
+        for need in &new.needs.iter().map(Need::to_string).collect::<BTreeSet<_>>() {
+            tx.execute("INSERT INTO job_needs (job_id, need) VALUES ($1, $2)", args![job, need]).await?;
+        }
+        if new.hold > 0 {
+            ledger::hold(tx, new.account, &job_reference(job, 0), new.hold, None, now).await?;
+        }
+        Ok(job)
     }
 
     /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request. Asked before an upload begins, it saves
@@ -240,25 +342,6 @@ impl Store {
         tx.commit().await?;
         Ok((id, settled))
     }
-}
-
-/// Fails when the owner has too many jobs or the queue is full.
-async fn check_room(tx: &mut Tx, new: &NewJob, owner: &str) -> Result<()> {
-    if let Some(limit) = new.max_live {
-        let used: i64 =
-            tx.one("SELECT count(*) AS live FROM jobs WHERE owner = $1", args![owner]).await?.get("live")?;
-        if used >= limit {
-            return Err(Error::Limit { what: Limit::ConcurrentJobs, limit, used });
-        }
-    }
-    if let Some(most) = new.max_queued {
-        let row = tx.one("SELECT count(*) AS waiting FROM jobs WHERE state = 'queued'", &[]).await?;
-        let length: i64 = row.get("waiting")?;
-        if length >= most {
-            return Err(Error::QueueFull { length });
-        }
-    }
-    Ok(())
 }
 
 /// Bytes of recordings that belong to an account's transcripts.

@@ -103,9 +103,9 @@ fn entry(row: &Row) -> Result<Entry> {
     })
 }
 
-/// The name under which a job's entries stand.
-pub(crate) fn job_reference(job: JobId) -> String {
-    format!("job:{job}")
+/// The name under which a job's entries stand. An entry of a kind exists once for a name, so a job that is retried after it had failed takes another.
+pub(crate) fn job_reference(job: JobId, retries: i64) -> String {
+    if retries == 0 { format!("job:{job}") } else { format!("job:{job}.{retries}") }
 }
 
 /// Locks the account until the transaction ends and gives its balance. Every transaction that moves credits begins with it, so that two never wait

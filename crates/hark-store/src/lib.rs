@@ -1,7 +1,7 @@
 //! What the service keeps: accounts, keys, credits, transcripts, jobs, recordings and known voices.
 //!
 //! In: facts from the server (who asks, what was said, how long it took), bytes of recordings. Out: the same, later, after any crash, and only to their
-//! account. None of its business: passwords (it keeps a hash it is given), prices, HTTP, and what a job's request means.
+//! account. None of its business: passwords (it keeps a hash it is given), prices, HTTP, and what a job's payload means.
 //!
 //! One [`Store`] over SQLite (a file, the default) or PostgreSQL (several machines), and a folder or bucket for recordings. What belongs together is one
 //! transaction: a job is accepted with its transcript, its hold and its idempotency key, and completed with its segments, its charge and its usage.
@@ -18,23 +18,28 @@ mod db;
 mod derived;
 mod edit;
 mod error;
+mod failed;
 mod idempotency;
 mod identity;
 mod ids;
 mod integrity;
 mod job;
 mod key;
+mod lease;
 mod ledger;
 mod live;
 mod maintenance;
 mod migrate;
+mod needs;
 mod news;
 mod plan;
 mod presence;
 mod probe;
 mod queue;
 mod random;
+mod readable;
 mod retime;
+mod retry;
 mod seal;
 mod secret;
 mod segment;
@@ -60,19 +65,23 @@ pub use clock::{Clock, DAY, Micros, day_of};
 pub use cloud::{CloudInstance, NewInstance};
 pub use edit::{SegmentEdit, TranscriptEdit};
 pub use error::{Error, Limit, Result};
+pub use failed::{JobFilter, JobSummary, RetryLimits};
 pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, StoredAnswer};
 pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
 pub use integrity::{RecordingProblem, RecordingsChecked};
-pub use job::{Accepted, IdempotencyKey, NewJob, NewTranscript};
+pub use job::{Accepted, IdempotencyKey, NewJob, NewTask, NewTranscript};
 pub use key::{Credential, Key, KeyKind, NewKey, Secret};
+pub use lease::Lease;
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
 pub use live::{ContinuedLive, LiveAppend, LiveLease, live_reference};
 pub use maintenance::MaintenanceLease;
+pub use needs::{Capabilities, Need};
 pub use plan::Plan;
 pub use probe::free_space;
-pub use queue::{BULK_PATIENCE, Job, Lease, MAX_ATTEMPTS};
+pub use queue::{AfterFault, BULK_PATIENCE, Claim, Job, TRANSCRIBE};
+pub use retry::RetryPolicy;
 pub use seal::{MasterKey, MasterKeys};
 pub use sweep::{Mismatch, Quarantined, SweepOptions, Swept};
 pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
@@ -104,6 +113,8 @@ pub struct Options {
     pub identity: IdentityCheck,
     /// Whether to check a database that is not too large before it is used, and refuse one that is damaged.
     pub check_at_open: bool,
+    /// How faults of jobs are retried.
+    pub retry: RetryPolicy,
 }
 
 impl Options {
@@ -117,6 +128,7 @@ impl Options {
             clock: Clock::system(),
             identity: IdentityCheck::default(),
             check_at_open: true,
+            retry: RetryPolicy::default(),
         }
     }
 }
@@ -148,7 +160,12 @@ struct Inner {
     anonymous: AccountId,
     id: String,
     seen_renewals: live::SeenRenewals,
+    retry: RetryPolicy,
+    seen_leases: lease::SeenLeases,
+    /// When expired leases were last looked for, by the monotonic clock.
     last_expiry: std::sync::atomic::AtomicI64,
+    /// By the monotonic clock.
+    no_expiry_before: std::sync::atomic::AtomicI64,
     checked_at_open: bool,
 }
 
@@ -188,8 +205,11 @@ impl Store {
             anonymous,
             id,
             seen_renewals: live::SeenRenewals::default(),
-            last_expiry: 0.into(),
             checked_at_open,
+            retry: options.retry,
+            seen_leases: lease::SeenLeases::default(),
+            last_expiry: i64::MIN.into(),
+            no_expiry_before: i64::MIN.into(),
         }));
         store.move_share_tokens().await?;
         Ok(store)
@@ -262,6 +282,18 @@ impl Store {
         &self.0.seen_renewals
     }
 
+    fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    fn retry_policy(&self) -> &RetryPolicy {
+        &self.0.retry
+    }
+
+    fn seen_leases(&self) -> &lease::SeenLeases {
+        &self.0.seen_leases
+    }
+
     fn keys(&self) -> &KeyCache {
         &self.0.data_keys
     }
@@ -279,7 +311,7 @@ impl Store {
     }
 }
 
-/// Machines that share a database take its time, so that a lease ends at the same moment for all.
+/// Machines that share a database take its date; leases are measured by the database itself.
 async fn follow_database(db: &Db, clock: &Clock) -> Result<()> {
     let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
     clock.follow(db.one(sql, &[]).await?.get("now")?);

@@ -301,7 +301,7 @@ impl Store {
         for column in columns::ALL {
             let (table, name) = (column.table, column.name);
             match column.of {
-                Of::Account => {
+                Of::Account | Of::Job => {
                     places.push(format!("SELECT 1 FROM {table} WHERE account_id = $1 AND {name} IS NOT NULL"))
                 }
                 Of::Service if account == self.anonymous_account() => {

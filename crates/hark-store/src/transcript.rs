@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use hark_api::TranscriptionResult;
+use hark_api::{FaultKind, TranscriptionResult};
 
 use crate::clock::Micros;
 use crate::columns::{self, Place};
 use crate::db::{Kind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, TranscriptId};
-use crate::queue::{self, end_of_job};
+use crate::queue::{self, end_of_jobs};
 use crate::seal::Sealer;
 use crate::{BlobKey, Change, Store, random, segment, share};
 
@@ -90,6 +90,8 @@ pub struct Transcript {
     pub share_token: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
+    /// Whose fault that was.
+    pub error_kind: Option<FaultKind>,
     /// When it was made.
     pub created_at: Micros,
     /// When it was completed or failed.
@@ -214,11 +216,19 @@ pub struct StatusView {
     pub language: String,
     /// Why it failed.
     pub error: Option<String>,
+    /// Whose fault that was.
+    pub error_kind: Option<FaultKind>,
+}
+
+/// The fault of a failed transcript.
+fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
+    let name: Option<String> = row.get("error_kind")?;
+    name.map(|name| name.parse().map_err(|_| Error::Damaged(format!("no fault is of kind {name:?}")))).transpose()
 }
 
 const COLUMNS: &str =
     "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
-    summary, is_encrypted, share_sealed, is_shared, error, created_at, completed_at";
+    summary, is_encrypted, share_sealed, is_shared, error, error_kind, created_at, completed_at";
 
 pub(crate) fn title_place(id: TranscriptId) -> Place {
     columns::TITLE.at(&[&id])
@@ -253,6 +263,7 @@ fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
         is_encrypted: row.get("is_encrypted")?,
         share_token: token.map(|stored| sealer.open_text(&share::place(id), &stored)).transpose()?,
         error: row.get("error")?,
+        error_kind: error_kind(row)?,
         created_at: row.get("created_at")?,
         completed_at: row.get("completed_at")?,
     })
@@ -388,14 +399,13 @@ impl Store {
         let mut tx = self.db().snapshot().await?;
         let row = tx
             .optional(
-                "SELECT status, progress, duration_seconds, word_count, language, error FROM transcripts WHERE id = $1",
+                "SELECT status, progress, duration_seconds, word_count, language, error, error_kind FROM transcripts WHERE id = $1",
                 args![id],
             )
             .await?
             .ok_or(Error::NotFound("transcript"))?;
         let status = row.get::<String>("status")?.parse()?;
-        let queue_position =
-            if status == Status::Queued { queue::position(&mut tx, id, self.now()).await? } else { None };
+        let queue_position = if status == Status::Queued { queue::position(&mut tx, self, id).await? } else { None };
         Ok(StatusView {
             status,
             progress: row.get("progress")?,
@@ -404,6 +414,7 @@ impl Store {
             word_count: row.get("word_count")?,
             language: row.get("language")?,
             error: row.get("error")?,
+            error_kind: error_kind(&row)?,
         })
     }
 
@@ -415,18 +426,19 @@ impl Store {
         let found =
             tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         found.ok_or(Error::NotFound("transcript"))?;
-        let job = end_of_job(&mut tx, id, now).await?;
+        let jobs = end_of_jobs(&mut tx, id, now).await?;
         tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
         tx.commit().await?;
-        if let Some(job) = job {
+        for job in jobs {
             self.tell(Change::Stopped(job));
         }
         self.tell(Change::Finished(id));
         self.remove_deleted(None, Some(id)).await
     }
 
-    /// Ends the job of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when it has no job.
+    /// Ends the transcription of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when none waits or
+    /// runs.
     pub async fn cancel(&self, account: AccountId, id: TranscriptId, reason: &str) -> Result<JobId> {
         let now = self.now();
         let mut tx = self.db().begin().await?;
@@ -434,8 +446,9 @@ impl Store {
         let found =
             tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         found.ok_or(Error::NotFound("transcript"))?;
-        let job = end_of_job(&mut tx, id, now).await?.ok_or(Error::NotFound("job"))?;
-        queue::mark_failed(&mut tx, id, reason, now).await?;
+        let job = end_of_jobs(&mut tx, id, now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
+        queue::mark_failed(&mut tx, id, FaultKind::Cancelled, reason, now).await?;
+        queue::give_up_recording(&mut tx, id).await?;
         tx.commit().await?;
         self.tell(Change::Stopped(job));
         self.tell(Change::Finished(id));

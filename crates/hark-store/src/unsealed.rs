@@ -332,10 +332,10 @@ impl Store {
         ledger::lock(&mut tx, old.account).await?;
         // A worker that has begun reads the old one. Whoever claims the job from here on finds the new.
         let sql = format!("SELECT state FROM jobs WHERE transcript_id = $1{}", tx.for_update());
-        if let Some(job) = tx.optional(&sql, args![transcript]).await?
-            && job.get::<String>("state")? == "processing"
-        {
-            return Ok(false);
+        for job in tx.all(&sql, args![transcript]).await? {
+            if job.get::<String>("state")? == "processing" {
+                return Ok(false);
+            }
         }
         let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'live'";
         let given_up = tx.execute(sql, args![old.key.as_str()]).await?;
@@ -362,7 +362,7 @@ impl Store {
                 Of::Account if table == "transcripts" => {
                     open.push(format!("SELECT 1 WHERE {}", is_open(column, table)));
                 }
-                Of::Transcript => open.push(format!(
+                Of::Transcript | Of::Job => open.push(format!(
                     "SELECT 1 FROM {table} x WHERE x.transcript_id = transcripts.id AND {}",
                     is_open(column, "x")
                 )),

@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
 
 pub(crate) use service::{
-    AccountArgs, AccountCommand, IntegrityArgs, KeyArgs, KeyCommand, RemoteArgs, SealArgs, SealCommand, SpeakersArgs,
-    SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
+    AccountArgs, AccountCommand, IntegrityArgs, JobsArgs, JobsCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs,
+    SealCommand, SpeakersArgs, SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
 };
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
@@ -53,12 +53,14 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Teach hark the voices of people, so that `transcribe --identify` names them
     Speakers(SpeakersArgs),
-    /// List, show, export and delete what a server has transcribed
+    /// List, show, export, retry and delete what a server has transcribed
     Transcripts(TranscriptsArgs),
     /// Make and manage the accounts of a service on this machine
     Account(AccountArgs),
     /// Make, list and revoke API keys of a service on this machine
     Key(KeyArgs),
+    /// List, retry and drop the jobs of a service on this machine
+    Jobs(JobsArgs),
     /// Make and change the master key that seals what a service keeps
     Seal(SealArgs),
     /// Check what a service on this machine keeps: database, ledger, recordings

@@ -11,6 +11,7 @@ mod config;
 mod doctor;
 mod error;
 mod integrity;
+mod jobs;
 mod key;
 mod live;
 mod models;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),
+        cli::Command::Jobs(args) => jobs::run(args, &cli.common),
         cli::Command::Key(args) => key::run(args, &cli.common),
         cli::Command::Seal(args) => seal::run(args, &cli.common),
         cli::Command::Integrity(args) => integrity::run(&args, &cli.common),

@@ -12,11 +12,15 @@ use hark_api::{ApiError, ErrorKind, FaultKind, TranscriptionResult};
 use hark_media::Source;
 use hark_speech::live::LiveSession;
 use hark_speech::{CancelToken, SpeechError, Voiceprint};
+use hark_store::Capabilities;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "instant-engine")]
 pub use instant::{InstantEngine, NoModelsEngine};
 pub use speech::{SpeechEngine, SpeechOptions};
+
+/// The capability that naming known speakers takes beside a model.
+pub(crate) const IDENTIFY: &str = "identify";
 
 /// Turns recordings into words; blocks while it does.
 pub trait Engine: Send + Sync + 'static {
@@ -25,6 +29,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// The installed checkpoint that serves the asked name.
     fn resolve(&self, model: &str) -> Result<String, EngineError>;
+
+    /// What jobs may need and this engine has, as [`Engine::resolve`] decides it; everything unless it says otherwise.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::All
+    }
 
     /// Transcribes one recording; `progress` hears seconds done and, where known, seconds in all.
     fn transcribe(

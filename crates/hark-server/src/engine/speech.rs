@@ -10,9 +10,10 @@ use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore, SPEAKER_MODELS, VAD_MODEL};
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::{CancelToken, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
+use hark_store::{Capabilities, Need};
 
 use super::loaded::{InUse, Loaded};
-use super::{Engine, EngineError, Live, Transcribed, Wake, Work};
+use super::{Engine, EngineError, IDENTIFY, Live, Transcribed, Wake, Work};
 
 /// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
 const PUBLIC: [(&str, &str, bool); 5] = [
@@ -150,6 +151,21 @@ impl Engine for SpeechEngine {
                 })
             }
         }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Without it no checkpoint can be used.
+        if self.options.models.installed(VAD_MODEL).is_none() {
+            return Capabilities::none();
+        }
+        let installed = self.installed();
+        let aliases = self.options.aliases.names();
+        let short = installed.iter().filter_map(|name| name.strip_prefix("whisper-"));
+        let names = aliases.chain(installed.iter().map(String::as_str)).chain(short);
+        let served = names.filter(|name| self.options.aliases.resolve(name, &installed).is_ok());
+        let models = served.map(|name| Need::Model(name.to_owned()));
+        let voices = self.knows_voices().is_ok().then_some(Need::Capability(IDENTIFY));
+        Capabilities::only(models.chain(voices))
     }
 
     fn transcribe(

@@ -61,6 +61,11 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
             if let Err(error) = app.store.release_expired_holds().await {
                 tracing::error!(%error, "holds can't be looked at");
             }
+            if !app.config.keep_audio
+                && let Err(error) = app.store.drop_old_failed_jobs(app.config.jobs.failed_retention.duration()).await
+            {
+                tracing::error!(%error, "failed jobs can't be dropped");
+            }
             if let Err(error) = delete_forgotten(&app).await {
                 tracing::error!(%error, "anonymous transcripts can't be looked at");
             }

@@ -1,79 +1,55 @@
-//! One recording from its claim to its end.
+//! One attempt of a job from its claim to its end, whatever its kind.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hark_speech::{CancelToken, Voiceprint};
-use hark_store::{AccountId, Error as StoreError, Job, Lease, Owner};
+use hark_store::{AfterFault, Error as StoreError, FaultKind, Job, Lease};
 use tokio::time::MissedTickBehavior;
 
-use super::OUR_FAULT;
+use super::kind::{Fault, JobKind, JobResult, Run};
 use crate::app::App;
-use crate::engine::{EngineError, Transcribed, Work};
-use crate::probe;
+use crate::engine::Dependency;
 
 /// How often progress is written.
 const BEAT: Duration = Duration::from_secs(1);
-/// How often writing a result is tried while the database does not answer.
-const TRIES: u32 = 5;
+/// How long what became of a job is kept while the database does not answer.
+const WRITE_FOR: Duration = Duration::from_secs(600);
+/// The longest wait between two attempts to write it.
+const WRITE_WAIT: Duration = Duration::from_secs(5);
 
-/// Works on a claimed job until it is completed, failed or lost.
+/// Works on a claimed job until it is completed, given back, failed or lost.
 pub(crate) async fn run(app: &App, job: Job) {
     let begun = Instant::now();
-    let lease = job.lease.clone();
-    let cancel = CancelToken::default();
-    app.running.add(lease.job, &cancel);
+    let run = Arc::new(Run::new(job));
+    let lease = &run.job.lease;
+    app.running.add(lease.job, &run.cancel);
     app.metrics.jobs_running.fetch_add(1, Ordering::Relaxed);
-    let keep_audio = app.config.keep_audio && matches!(job.owner, Owner::Account(_));
-    let outcome = work(app, job, &cancel).await;
+    let outcome = match app.kinds.get(&lease.kind) {
+        Some(kind) => attempt(app, kind, &run).await,
+        None => Err(Fault::internal(format!("no job is of kind {:?}", lease.kind))),
+    };
+    let outcome = match outcome {
+        Ok(result) => commit(app, &run, &*result, begun).await,
+        Err(fault) => Err(fault),
+    };
     app.metrics.jobs_running.fetch_sub(1, Ordering::Relaxed);
     app.running.remove(lease.job);
     app.metrics.work_milliseconds.fetch_add(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
-    let transcript = lease.transcript;
     match outcome {
-        Ok(done) => {
-            let seconds = done.result.duration;
-            if complete(app, &lease, &done, keep_audio).await {
-                app.metrics.jobs_completed.fetch_add(1, Ordering::Relaxed);
-                app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
-                let took = begun.elapsed().as_secs_f64();
-                tracing::info!(%transcript, seconds, took, model = done.result.model, "transcribed");
-            }
-        }
+        Ok(()) => {}
         // Whoever called it off has said in the store what becomes of it.
-        Err(EngineError::Cancelled) => tracing::info!(%transcript, "called off"),
-        Err(EngineError::Unusable(reason)) => fail(app, &lease, &reason, false).await,
-        Err(error) => {
-            tracing::error!(%transcript, %error, "an attempt failed");
-            let reason =
-                format!("{OUR_FAULT}: something went wrong on the server; nothing was charged, please try again");
-            fail(app, &lease, &reason, true).await;
+        Err(fault) if fault.kind == FaultKind::Cancelled => {
+            tracing::info!(job = %lease.job, transcript = lease.transcript.map(|id| id.0), "job.cancelled");
         }
+        Err(fault) => fail(app, &run, fault).await,
     }
 }
 
-async fn work(app: &App, job: Job, cancel: &CancelToken) -> Result<Transcribed, EngineError> {
-    let failed = |error: &dyn std::fmt::Display| EngineError::Failed(error.to_string());
-    let mut work: Work = serde_json::from_str(&job.request).map_err(|error| failed(&error))?;
-    if work.identify {
-        work.known = known(app, job.account).await.map_err(|error| failed(&error))?;
-    }
-    let source = crate::recording::open(app, &job.blob).await.map_err(|error| failed(&error))?;
-    let percent = Arc::new(AtomicI64::new(0));
-    let mut hearing = {
-        let (engine, cancel, percent) = (Arc::clone(&app.engine), cancel.clone(), Arc::clone(&percent));
-        let probed = job.seconds;
-        tokio::task::spawn_blocking(move || {
-            let mut progress = |done: f64, total: Option<f64>| {
-                let total = total.unwrap_or(probed).max(done).max(0.001);
-                percent.store((done / total * 100.0) as i64, Ordering::Relaxed);
-            };
-            // Who accepted the job may have had no models to choose from.
-            let work = Work { model: engine.resolve(&work.model)?, ..work };
-            engine.transcribe(source, &work, &mut progress, &cancel)
-        })
-    };
+/// Runs the job on a task of its own, so that a panic is a fault like others, and renews its lease meanwhile.
+async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dyn JobResult>, Fault> {
+    let mut task = tokio::spawn(kind.run(app.clone(), Arc::clone(run)));
+    let lease = &run.job.lease;
     let keep = app.config.lease.duration();
     let mut renewed = Instant::now();
     let mut written = 0;
@@ -81,72 +57,122 @@ async fn work(app: &App, job: Job, cancel: &CancelToken) -> Result<Transcribed, 
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            done = &mut hearing => return done.map_err(|error| failed(&error))?,
+            done = &mut task => return done.unwrap_or_else(|error| Err(Fault::internal(error))),
             _ = beat.tick() => {}
         }
-        let now = percent.load(Ordering::Relaxed).min(99);
+        let percent = run.progress().min(99);
         let mut told = Ok(());
-        if now > written {
-            told = app.store.progress(&job.lease, now).await;
-            written = now;
+        if percent > written {
+            told = app.store.progress(lease, percent).await;
+            written = percent;
         }
         if told.is_ok() && renewed.elapsed() >= keep / 3 {
-            told = app.store.renew(&job.lease, keep).await;
-            renewed = Instant::now();
+            told = app.store.renew(lease, keep).await;
+            if told.is_ok() {
+                renewed = Instant::now();
+            }
         }
         match told {
             Ok(()) => {}
-            Err(StoreError::LeaseLost) => cancel.cancel(),
-            Err(error) => tracing::warn!(%error, "the progress of a recording can't be written"),
+            Err(StoreError::LeaseLost) => run.cancel.cancel(),
+            Err(error) => tracing::warn!(%error, job = %lease.job, "lease.not_renewed"),
         }
     }
 }
 
-/// The voices that an account knows. One that another network printed is none here.
-async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String, Voiceprint)>> {
-    let kept = app.store.voiceprints(account).await?.into_iter();
-    let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
-        Some(print) => Some((voice.name, print)),
-        None => {
-            tracing::warn!(voice = %voice.id, "a voiceprint is not of the network that listens: it has to be learned again");
-            None
-        }
-    });
-    Ok(known.collect())
+/// Waits for a database that does not answer, so that what became of a job is written once it does.
+struct Patience {
+    since: Instant,
+    wait: Duration,
 }
 
-/// Writes the result; the store's answer says whether it counted.
-async fn complete(app: &App, lease: &Lease, done: &Transcribed, keep_audio: bool) -> bool {
-    let used = probe::minutes(done.result.duration);
-    for tried in 1.. {
-        match app.store.complete_named(lease, &done.result, &done.names, used, keep_audio).await {
-            Ok(_) => return true,
+impl Patience {
+    fn new() -> Self {
+        Patience { since: Instant::now(), wait: Duration::from_millis(200) }
+    }
+
+    /// Whether to try again after this error; if so, the wait is over and the lease renewed as far as possible.
+    async fn is_worth(&mut self, app: &App, lease: &Lease, error: &StoreError) -> bool {
+        if error.fault() != FaultKind::Unavailable || self.since.elapsed() > WRITE_FOR {
+            return false;
+        }
+        tracing::warn!(%error, job = %lease.job, retry_in = self.wait.as_secs_f64(), "job.write_failed");
+        tokio::time::sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(WRITE_WAIT);
+        let _ = app.store.renew(lease, app.config.lease.duration()).await;
+        true
+    }
+}
+
+/// Writes the result: the work is done.
+async fn commit(app: &App, run: &Run, result: &dyn JobResult, begun: Instant) -> Result<(), Fault> {
+    let lease = &run.job.lease;
+    let mut patience = Patience::new();
+    loop {
+        match result.commit(app, lease).await {
+            Ok(()) => {
+                app.metrics.jobs_completed.fetch_add(1, Ordering::Relaxed);
+                result.committed(app, lease, begun.elapsed());
+                return Ok(());
+            }
             Err(StoreError::LeaseLost) => {
-                tracing::info!(transcript = %lease.transcript, "a result came too late: the recording is another's or gone");
-                return false;
+                tracing::info!(job = %lease.job, "job.result_too_late");
+                return Ok(());
             }
-            Err(error) if tried < TRIES => {
-                tracing::warn!(%error, "a result can't be written; trying again");
-                let _ = app.store.renew(lease, app.config.lease.duration()).await;
-                tokio::time::sleep(BEAT * tried).await;
-            }
-            Err(error) => {
-                tracing::error!(%error, "a result can't be written; the recording goes back to the queue when its lease ends");
-                return false;
-            }
+            Err(error) if patience.is_worth(app, lease, &error).await => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    false
 }
 
-async fn fail(app: &App, lease: &Lease, reason: &str, retryable: bool) {
-    match app.store.fail(lease, reason, retryable).await {
-        Ok(true) => {}
-        Ok(false) => {
+/// Gives the job back, to be tried again or not.
+async fn fail(app: &App, run: &Run, mut fault: Fault) {
+    let lease = &run.job.lease;
+    let mut is_away = false;
+    if fault.dependency == Some(Dependency::Recordings) && fault.kind == FaultKind::Unavailable {
+        let can_read = match &run.job.blob {
+            Some(blob) => app.store.can_read(blob).await,
+            None => true,
+        };
+        if can_read {
+            // Its recording is there, so that is not what is wrong.
+            fault.kind = FaultKind::Internal;
+        } else {
+            is_away = !app.store.can_read_recordings().await;
+        }
+    }
+    if is_away {
+        // What hits everything stops the claiming, not the jobs.
+        app.breaker.pause(Dependency::Recordings, &fault.detail, &app.metrics);
+    }
+    let mut patience = Patience::new();
+    let done = loop {
+        let done = if is_away {
+            let released = app.store.release(lease, fault.kind, &fault.detail).await;
+            released.map(|()| AfterFault::Retry { wait: Duration::ZERO })
+        } else {
+            app.store.fail_with_detail(lease, fault.kind, &fault.reason(), &fault.detail).await
+        };
+        match done {
+            Err(error) if patience.is_worth(app, lease, &error).await => {}
+            done => break done,
+        }
+    };
+    let (job, transcript, attempt) = (lease.job.0, lease.transcript.map(|id| id.0), run.job.attempt);
+    let (error_kind, error) = (fault.kind.name(), &fault.detail);
+    match done {
+        Ok(AfterFault::Retry { wait }) => {
+            app.metrics.jobs_retried.fetch_add(1, Ordering::Relaxed);
+            let retry_in = wait.as_secs_f64();
+            tracing::warn!(job, transcript, attempt, error_kind, error, retry_in, "job.retried");
+        }
+        Ok(AfterFault::Failed) => {
             app.metrics.jobs_failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(transcript = %lease.transcript, reason, "failed");
+            tracing::warn!(job, transcript, attempt, error_kind, error, "job.failed");
         }
         Err(StoreError::LeaseLost) => {}
-        Err(error) => tracing::error!(%error, "a failure can't be written"),
+        Err(store_error) => {
+            tracing::error!(job, transcript, attempt, error_kind, error, %store_error, "job.failure_not_written");
+        }
     }
 }

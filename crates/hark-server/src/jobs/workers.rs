@@ -1,15 +1,16 @@
 //! Workers: how many recordings are worked on at once, and how they end when the service does.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hark_speech::CancelToken;
-use hark_store::{JobId, Lane};
+use hark_store::{Capabilities, Claim, JobId, Lane};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::run;
+use super::{breaker, run};
 use crate::app::App;
 use crate::random;
 
@@ -17,6 +18,8 @@ use crate::random;
 const LOOK: Duration = Duration::from_secs(1);
 /// Places that long work leaves to somebody who waits for a clip; with few places, a quarter of them.
 const RESERVED: usize = 2;
+/// How often it is said that jobs wait for what this process does not have, and how long such a job must have waited.
+const REPORT: Duration = Duration::from_secs(60);
 /// How long cancelled recordings have to notice.
 const NOTICE: Duration = Duration::from_secs(5);
 
@@ -91,15 +94,45 @@ impl Workers {
 }
 
 async fn claim(app: App, name: String, places: Arc<Semaphore>) {
+    let kinds = app.kinds.names();
+    let mut faults = 0;
+    let mut reported: Option<Instant> = None;
     while !app.is_draining() {
         let place = tokio::select! {
             place = Arc::clone(&places).acquire_owned() => place,
             () = app.bell.notified() => continue,
         };
         let Ok(place) = place else { return };
+        if app.breaker.is_paused() {
+            drop(place);
+            wait_for_recordings(&app).await;
+            continue;
+        }
+        let capabilities = app.breaker.admit(app.capabilities().await);
+        if reported.is_none_or(|at| at.elapsed() >= REPORT) {
+            report_unclaimable(&app, &capabilities).await;
+            reported = Some(Instant::now());
+        }
+        if capabilities.is_none() {
+            drop(place);
+            let _ = tokio::time::timeout(LOOK, app.bell.notified()).await;
+            continue;
+        }
         let is_reserved = places.available_permits() < RESERVED.min(app.config.workers / 4);
-        let last_lane = if is_reserved { Lane::Interactive } else { Lane::Bulk };
-        match app.store.claim_up_to(&name, app.config.lease.duration(), last_lane).await {
+        let claim = Claim {
+            worker: &name,
+            lease: app.config.lease.duration(),
+            kinds: &kinds,
+            last: if is_reserved { Lane::Interactive } else { Lane::Bulk },
+            capabilities: &capabilities,
+        };
+        let claimed = app.store.claim_job(&claim).await;
+        if faults > 0 && claimed.is_ok() {
+            faults = 0;
+            app.metrics.claiming_paused.store(0, Ordering::Relaxed);
+            tracing::info!(dependency = "database", "claiming.resumed");
+        }
+        match claimed {
             Ok(Some(job)) => {
                 let app = app.clone();
                 tokio::spawn(async move {
@@ -113,10 +146,49 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
                 let _ = tokio::time::timeout(LOOK, app.bell.notified()).await;
             }
             Err(error) => {
-                tracing::error!(%error, "the queue can't be read");
                 drop(place);
-                tokio::time::sleep(LOOK).await;
+                if faults == 0 {
+                    app.metrics.claiming_paused.store(1, Ordering::Relaxed);
+                    tracing::error!(dependency = "database", %error, "claiming.paused");
+                }
+                faults += 1;
+                pause(&app, breaker::wait_after(faults)).await;
             }
         }
+    }
+}
+
+/// Claims nothing until recordings can be read again.
+async fn wait_for_recordings(app: &App) {
+    for faults in 1.. {
+        pause(app, breaker::wait_after(faults)).await;
+        if app.is_draining() {
+            return;
+        }
+        if app.store.can_read_recordings().await {
+            app.breaker.resume(&app.metrics);
+            return;
+        }
+    }
+}
+
+/// Waits, but not longer than the service runs.
+async fn pause(app: &App, wait: Duration) {
+    let end = Instant::now() + wait;
+    while Instant::now() < end && !app.is_draining() {
+        tokio::time::sleep(LOOK.min(end.saturating_duration_since(Instant::now()))).await;
+    }
+}
+
+/// Says which jobs wait for something that this process does not have; another one may.
+async fn report_unclaimable(app: &App, capabilities: &Capabilities) {
+    let unmet = match app.store.unmet_needs(capabilities, REPORT).await {
+        Ok(unmet) => unmet,
+        Err(error) => return tracing::debug!(%error, "unclaimable jobs can't be counted"),
+    };
+    let most = unmet.iter().map(|(_, jobs)| *jobs).max().unwrap_or(0);
+    app.metrics.jobs_unclaimable.store(most, Ordering::Relaxed);
+    for (need, jobs) in unmet {
+        tracing::warn!(need, jobs, "job.unclaimable");
     }
 }

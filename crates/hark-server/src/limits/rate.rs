@@ -40,7 +40,8 @@ impl RateLimiter {
         RateLimiter { shards: std::array::from_fn(|_| Mutex::default()) }
     }
 
-    /// Counts a request of `caller` at `now` (microseconds) against `limit` requests a minute.
+    /// Counts a request of `caller` at `now` against `limit` requests a minute. `now` is in microseconds of a clock that no step of the date moves: set back
+    /// by an hour, it would lock every key out for one.
     pub(crate) fn check(&self, caller: u64, limit: u32, now: i64) -> Rate {
         let limit = limit.max(1);
         let step = MINUTE / i64::from(limit);

@@ -191,7 +191,7 @@ async fn identify(app: &App, secret: &str, is_session: bool) -> Result<(Identity
         KeyKind::Service => u32::try_from(credential.key.rate_limit).unwrap_or(1),
         _ => app.config.user_rate_limit,
     };
-    let rate = app.rates.check(credential.key.id.0.unsigned_abs(), limit, app.clock.now());
+    let rate = app.rates.check(credential.key.id.0.unsigned_abs(), limit, app.clock.monotonic());
     Ok((Identity(credential), rate))
 }
 

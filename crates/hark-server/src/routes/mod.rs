@@ -40,6 +40,7 @@ error_responses! { ErrorBody:
     Unauthorized 401 "no credential, or one that does not hold",
     Payment 402 "not enough credits, or a plan that does not include this",
     Missing 404 "no such id, or one of another account",
+    Contradicted 409 "the state of the thing does not allow it",
     TooLarge 413 "larger than the tier allows",
     Reused 422 "an Idempotency-Key that was used for another request",
     Limited 429 "a limit was reached; Retry-After says when to try again",

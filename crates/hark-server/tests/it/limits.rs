@@ -144,3 +144,18 @@ async fn a_forwarded_address_counts_only_behind_a_proxy_of_ours() {
     let trusting = Config { trusted_proxies: vec!["127.0.0.0/8".parse().unwrap()], ..config() };
     assert_eq!(used(trusting).await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_back_locks_no_key_out() {
+    let clock = hark_store::Clock::system();
+    let server = Server::with_clock(config(), InstantEngine::default(), clock.clone()).await;
+    let client = server.account(Plan::Free).await;
+    let client = with_key(&server, &client, NewKey { rate_limit: 5, ..NewKey::new(KeyKind::Service, "five") }).await;
+    assert_eq!(client.get("/v1/account").await.status(), 200);
+    for step in [-3_600_000_000, 7_200_000_000, -86_400_000_000] {
+        clock.step(step);
+        let response = client.get("/v1/account").await;
+        assert_eq!(response.status(), 200, "after a step of {} s", step / 1_000_000);
+        assert!(number(&response, "ratelimit-reset") <= 60);
+    }
+}

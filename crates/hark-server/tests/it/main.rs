@@ -8,6 +8,7 @@ mod errors;
 mod health;
 mod hostile;
 mod isolation;
+mod jobs;
 mod limits;
 mod log;
 mod openai;

@@ -80,6 +80,7 @@ impl Server {
         let blobs = folder.path().join("blobs").display().to_string();
         let mut options = hark_store::Options::new(database, blobs);
         options.clock = clock.clone();
+        options.retry = config.jobs.retry_policy();
         let store = Store::open(options).await.unwrap();
         let service = Service::start(store.clone(), engine, config, role, clock.clone()).await.unwrap();
         Server { address: service.address(), store, clock, folder, service: Some(service) }

@@ -49,7 +49,7 @@ async fn load(store: Store, account: AccountId, stop: Arc<AtomicBool>, done: Arc
         job.blob = upload(&store, account, &vec![number as u8; 200_000]).await;
         store.accept(job).await.unwrap();
         let Some(job) = store.claim("load", LEASE).await.unwrap() else { continue };
-        let id = job.lease.transcript;
+        let id = job.lease.transcript.unwrap();
         // Some recordings are kept, some go with their job, some transcripts are deleted: all of it while the backup is made.
         store.complete(&job.lease, &result(), 2, number % 3 == 0).await.unwrap();
         if number % 3 == 1 {
@@ -141,7 +141,7 @@ on_both! {
         // What waited or ran at that moment is done where it was restored.
         run_sql(&other.database, "UPDATE jobs SET state = 'queued', worker = NULL, lease = NULL, lease_until = NULL").await;
         while let Some(job) = copy.claim("elsewhere", LEASE).await.unwrap() {
-            assert_eq!(copy.read(&job.blob, None).await.unwrap().read_all().await.unwrap().len(), 200_000);
+            assert_eq!(copy.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap().len(), 200_000);
             copy.complete(&job.lease, &result(), 2, true).await.unwrap();
         }
         assert_balanced(&copy).await;

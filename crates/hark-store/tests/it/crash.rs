@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, AccountId, Clock, Error, IdempotencyKey, NewJob, Options, Owner, Status, Store, TranscriptId,
+    Accepted, AccountId, Clock, Error, FaultKind, IdempotencyKey, NewJob, Options, Owner, Status, Store, TranscriptId,
 };
 
 use crate::accounts::count;
-use crate::support::{Place, account, assert_balanced, new_job, on_both, result};
+use crate::support::{Place, account, assert_balanced, new_job, on_both, result, without_backoff};
 
 const ROUNDS: u64 = 25;
 const LEASE: Duration = Duration::from_millis(300);
@@ -17,7 +17,7 @@ const CREDITS: i64 = 1_000_000;
 const HELD: i64 = 5;
 
 fn options(place: &Place) -> Options {
-    Options { clock: Clock::system(), ..place.options() }
+    Options { clock: Clock::system(), retry: without_backoff(), ..place.options() }
 }
 
 /// Credits that a transcript costs, so that everyone can tell what must have been charged.
@@ -68,12 +68,12 @@ async fn work(store: Store) {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         };
-        let id = job.lease.transcript;
+        let id = job.lease.transcript.unwrap();
         let ended = async {
             store.progress(&job.lease, 50).await?;
             match random(12) {
-                0 => store.fail(&job.lease, "a passing weakness", true).await.map(drop),
-                1 => store.fail(&job.lease, "not a recording", false).await.map(drop),
+                0 => store.fail(&job.lease, FaultKind::Internal, "a passing weakness").await.map(drop),
+                1 => store.fail(&job.lease, FaultKind::Input, "not a recording").await.map(drop),
                 _ => store.complete(&job.lease, &result(), cost(id), false).await.map(drop),
             }
         };
@@ -91,7 +91,8 @@ async fn child() {
     let Ok(told) = std::env::var("HARK_CRASH_CHILD") else { return };
     let [database, blobs, account, log] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
     let account = AccountId(account.parse().unwrap());
-    let store = Store::open(Options::new(database, blobs)).await.unwrap();
+    let options = Options { retry: without_backoff(), ..Options::new(database, blobs) };
+    let store = Store::open(options).await.unwrap();
     let log = || std::fs::OpenOptions::new().append(true).open(log).unwrap();
     let tasks = [
         tokio::spawn(send(store.clone(), account, log())),
@@ -109,9 +110,14 @@ async fn check(store: &Store, database: &str, account: AccountId) {
     assert_balanced(store).await;
     let lost = "SELECT count(*) FROM transcripts WHERE status IN ('queued', 'processing') AND id NOT IN (SELECT transcript_id FROM jobs)";
     assert_eq!(count(database, lost).await, 0, "a transcript waits without a job");
-    let stale = "SELECT count(*) FROM jobs WHERE transcript_id IN (SELECT id FROM transcripts WHERE status IN ('completed', 'failed'))";
+    let stale = "SELECT count(*) FROM jobs WHERE state <> 'failed' AND transcript_id IN (SELECT id FROM transcripts WHERE status IN ('completed', 'failed'))";
     assert_eq!(count(database, stale).await, 0, "a finished transcript has a job");
-    let unheld = "SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM holds WHERE reference = 'job:' || CAST(jobs.id AS TEXT))";
+    let raised = "SELECT count(*) FROM jobs WHERE state = 'failed' AND transcript_id NOT IN (SELECT id FROM transcripts WHERE status = 'failed')";
+    assert_eq!(count(database, raised).await, 0, "a job has failed, its transcript has not");
+    let silent = "SELECT count(*) FROM jobs WHERE state = 'failed'
+                  AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.transcript_id = jobs.transcript_id AND b.state = 'live')";
+    assert_eq!(count(database, silent).await, 0, "a job that can be retried has no recording");
+    let unheld = "SELECT count(*) FROM jobs WHERE state <> 'failed' AND NOT EXISTS (SELECT 1 FROM holds WHERE reference = 'job:' || CAST(jobs.id AS TEXT))";
     assert_eq!(count(database, unheld).await, 0, "a job runs without a hold");
     let charges = format!("SELECT count(*) FROM ledger WHERE kind = 'charge' AND account_id = {account}");
     let completed = "SELECT count(*) FROM transcripts WHERE status = 'completed'";
@@ -198,10 +204,10 @@ on_both! {
             tokio::time::sleep(LEASE).await;
             store.expire_leases().await.unwrap();
             while let Some(job) = store.claim("the last", LEASE * 100).await.unwrap() {
-                store.complete(&job.lease, &result(), cost(job.lease.transcript), false).await.unwrap();
+                store.complete(&job.lease, &result(), cost(job.lease.transcript.unwrap()), false).await.unwrap();
                 claims += 1;
             }
-            if count(&place.database, "SELECT count(*) FROM jobs").await == 0 {
+            if count(&place.database, "SELECT count(*) FROM jobs WHERE state <> 'failed'").await == 0 {
                 break;
             }
         }
@@ -221,6 +227,7 @@ on_both! {
         }
         assert!(states[0] > 20, "too little was done to mean anything: {states:?}");
         tokio::time::sleep(Duration::from_secs(2)).await;
+        store.drop_old_failed_jobs(Duration::ZERO).await.unwrap();
         store.sweep(Duration::ZERO).await.unwrap();
         check(&store, &place.database, account).await;
         assert_eq!(count(&place.database, "SELECT count(*) FROM holds").await, 0);

@@ -2,11 +2,17 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, BULK_PATIENCE, Change, Error, IdempotencyKey, Lane, MAX_ATTEMPTS, NewJob, Owner, Status, WebhookTarget,
+    Accepted, BULK_PATIENCE, Change, Claim, Error, FaultKind, IdempotencyKey, Lane, NewJob, Owner, RetryPolicy, Status,
+    WebhookTarget,
 };
 
 use crate::accounts::count;
 use crate::support::{LEASE, Place, accept, account, assert_balanced, claim, new_job, on_both, result};
+
+/// A place that is kept for short work.
+fn short_work() -> Claim<'static> {
+    Claim { last: Lane::Interactive, ..Claim::any("w", LEASE) }
+}
 
 on_both! {
     async fn a_job_goes_from_queued_to_completed_and_is_charged_what_it_used(place: Place) {
@@ -17,8 +23,8 @@ on_both! {
         assert_eq!((waiting.status, waiting.queue_position), (Status::Queued, Some(1)));
         assert_eq!(store.account(id).await.unwrap().credits, 6);
         let claimed = claim(&store).await;
-        assert_eq!((claimed.lease.job, claimed.lease.transcript, claimed.attempt), (job, transcript, 1));
-        assert_eq!(claimed.request, r#"{"diarize":true}"#);
+        assert_eq!((claimed.lease.job, claimed.lease.transcript.unwrap(), claimed.attempt), (job, transcript, 1));
+        assert_eq!(claimed.payload, r#"{"diarize":true}"#);
         assert_eq!(claimed.owner, Owner::Account(id));
         let running = store.transcript_status(transcript).await.unwrap();
         assert_eq!((running.status, running.queue_position), (Status::Processing, None));
@@ -41,7 +47,7 @@ on_both! {
         let job = claim(&store).await;
         store.complete(&job.lease, &result(), 4, true).await.unwrap();
         assert!(matches!(store.complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.fail(&job.lease, "x", false).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.fail(&job.lease, FaultKind::Input, "x").await, Err(Error::LeaseLost)));
         assert!(matches!(store.renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
         assert_eq!(store.account(id).await.unwrap().credits, 6);
         assert_eq!(store.usage(id, 1).await.unwrap().total_transcripts, 1);
@@ -93,8 +99,8 @@ on_both! {
             store.accept(NewJob { lane, ..job }).await.unwrap();
         }
         assert_eq!(claim(&store).await.lane, Lane::Live);
-        assert_eq!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().unwrap().lane, Lane::Interactive);
-        assert!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().is_none());
+        assert_eq!(store.claim_job(&short_work()).await.unwrap().unwrap().lane, Lane::Interactive);
+        assert!(store.claim_job(&short_work()).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }
 
@@ -116,7 +122,7 @@ on_both! {
                 break;
             }
             assert_eq!(store.queue_position(transcript).await.unwrap(), Some(2), "behind the clip that waits");
-            store.fail(&job.lease, "done", false).await.unwrap();
+            store.fail(&job.lease, FaultKind::Input, "done").await.unwrap();
             clips_before += 1;
             assert!(clips_before < 200, "the long recording never begins");
         }
@@ -129,7 +135,7 @@ on_both! {
         let job = new_job(&store, &Owner::Account(id), 0).await;
         store.accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap();
         place.clock.advance(BULK_PATIENCE * 2);
-        assert!(store.claim_up_to("w", LEASE, Lane::Interactive).await.unwrap().is_none());
+        assert!(store.claim_job(&short_work()).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }
 
@@ -155,9 +161,9 @@ on_both! {
         let job = claim(&store).await;
         for (said, shown) in [(10, 10), (40, 40), (30, 40), (-5, 40), (400, 100)] {
             store.progress(&job.lease, said).await.unwrap();
-            assert_eq!(store.transcript_status(job.lease.transcript).await.unwrap().progress, shown);
+            assert_eq!(store.transcript_status(job.lease.transcript.unwrap()).await.unwrap().progress, shown);
         }
-        store.fail(&job.lease, "x", false).await.unwrap();
+        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
         assert!(matches!(store.progress(&job.lease, 100).await, Err(Error::LeaseLost)));
     }
 
@@ -173,7 +179,7 @@ on_both! {
         assert!(store.claim("other", LEASE).await.unwrap().is_none(), "the lease was renewed");
         place.clock.advance(LEASE);
         let taken = store.claim("other", LEASE).await.unwrap().unwrap();
-        assert_eq!((taken.lease.transcript, taken.attempt), (transcript, 2));
+        assert_eq!((taken.lease.transcript.unwrap(), taken.attempt), (transcript, 2));
         assert_eq!(store.transcript_status(transcript).await.unwrap().progress, 50);
         assert!(matches!(store.renew(&silent.lease, LEASE).await, Err(Error::LeaseLost)));
         assert!(matches!(store.progress(&silent.lease, 60).await, Err(Error::LeaseLost)));
@@ -183,47 +189,17 @@ on_both! {
         assert_balanced(&store).await;
     }
 
-    async fn after_three_silent_workers_the_job_fails_and_costs_nothing(place: Place) {
-        let store = place.open().await;
-        let id = account(&store, 10).await;
-        let (transcript, _) = accept(&store, id, 4).await;
-        for attempt in 1..=MAX_ATTEMPTS {
-            assert_eq!(claim(&store).await.attempt, attempt);
-            place.clock.advance(LEASE + Duration::from_secs(1));
-        }
-        assert!(store.claim("worker", LEASE).await.unwrap().is_none());
-        let failed = store.transcript_status(transcript).await.unwrap();
-        assert_eq!(failed.status, Status::Failed);
-        assert!(failed.error.unwrap().starts_with("the recording could not be transcribed"));
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
-        assert_eq!(place.recordings().len(), 0);
-        assert_balanced(&store).await;
-    }
-
-    async fn a_retryable_failure_is_retried_and_a_final_one_is_not(place: Place) {
-        let store = place.open().await;
-        let id = account(&store, 10).await;
-        let (transcript, _) = accept(&store, id, 4).await;
-        assert!(store.fail(&claim(&store).await.lease, "out of memory", true).await.unwrap());
-        assert_eq!(store.transcript_status(transcript).await.unwrap().status, Status::Queued);
-        assert!(!store.fail(&claim(&store).await.lease, "not a recording", false).await.unwrap());
-        let failed = store.transcript_status(transcript).await.unwrap();
-        assert_eq!((failed.status, failed.error.as_deref()), (Status::Failed, Some("not a recording")));
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
-        assert_balanced(&store).await;
-    }
-
     async fn a_worker_that_stops_gives_its_jobs_back_without_using_up_an_attempt(place: Place) {
         let store = place.open().await;
         let id = account(&store, 10).await;
         accept(&store, id, 1).await;
         accept(&store, id, 1).await;
-        for _ in 0..MAX_ATTEMPTS + 2 {
+        for _ in 0..RetryPolicy::default().max_attempts + 2 {
             let job = store.claim("leaving", LEASE).await.unwrap().unwrap();
             assert_eq!(job.attempt, 1);
             assert_eq!(store.give_back("other").await.unwrap(), 0);
             assert_eq!(store.give_back("leaving").await.unwrap(), 1);
-            assert_eq!(store.transcript_status(job.lease.transcript).await.unwrap().status, Status::Queued);
+            assert_eq!(store.transcript_status(job.lease.transcript.unwrap()).await.unwrap().status, Status::Queued);
             assert!(matches!(store.renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
         }
     }
@@ -321,7 +297,7 @@ on_both! {
         let job = claim(&store).await;
         store.complete(&job.lease, &result(), 0, true).await.unwrap();
         let first = store.claim_webhooks(10, LEASE).await.unwrap().remove(0);
-        assert_eq!((&first.target, first.transcript, first.attempt), (&target, job.lease.transcript, 1));
+        assert_eq!((&first.target, first.transcript, first.attempt), (&target, job.lease.transcript.unwrap(), 1));
         assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
         place.clock.advance(LEASE);
         let second = store.claim_webhooks(10, LEASE).await.unwrap().remove(0);

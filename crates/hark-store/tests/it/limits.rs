@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, AnonymousLimit, AnonymousUse, Error, Idempotency, IdempotencyKey, KeyKind, Limit, NewJob, NewKey, Owner,
-    StoredAnswer, day_of,
+    Accepted, AnonymousLimit, AnonymousUse, Error, FaultKind, Idempotency, IdempotencyKey, KeyKind, Limit, NewJob,
+    NewKey, Owner, StoredAnswer, day_of,
 };
 
 use crate::support::{START, account, claim, new_job, on_both, result};
@@ -75,7 +75,7 @@ on_both! {
         assert_eq!(store.anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 3, minutes: 6 });
         // What fails by our fault does not count.
         let job = claim(&store).await;
-        store.fail(&job.lease, "x", false).await.unwrap();
+        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
         assert_eq!(store.anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 2, minutes: 4 });
         send("a", three).await.unwrap();
         place.clock.advance(Duration::from_secs(86_400));
@@ -113,7 +113,7 @@ on_both! {
         assert!(matches!(refused, Err(Error::Limit { what: Limit::MonthlyMinutes, limit: 5, used: 4 })), "{refused:?}");
         assert_eq!(store.account(id).await.unwrap().credits, 96, "a refused job holds nothing");
         let job = claim(&store).await;
-        store.fail(&job.lease, "x", false).await.unwrap();
+        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
         assert_eq!(store.key_minutes(key.id).await.unwrap(), 2);
         let job = claim(&store).await;
         store.complete(&job.lease, &result(), 1, false).await.unwrap();

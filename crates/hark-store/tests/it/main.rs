@@ -14,6 +14,7 @@ mod limits;
 mod live;
 mod model;
 mod quarantine;
+mod retries;
 mod sealing;
 mod secrets;
 mod share;

@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, AccountId, BULK_PATIENCE, Error, JobId, Lane, Lease, MAX_ATTEMPTS, NewJob, Owner, Status, Store,
-    TranscriptId,
+    Accepted, AccountId, AfterFault, BULK_PATIENCE, Error, FaultKind, JobId, Lane, Lease, NewJob, Owner, RetryLimits,
+    RetryPolicy, Status, Store, TranscriptId,
 };
 
 use crate::support::{LEASE, Place, account, assert_balanced, new_job, on_both, result};
 
 const STEPS: usize = 200;
+
+fn max_attempts() -> i64 {
+    RetryPolicy::default().max_attempts
+}
 
 /// A small generator, so that a failure can be repeated from its seed.
 struct Random(u64);
@@ -44,6 +48,8 @@ struct ModelJob {
 struct Model {
     credits: BTreeMap<AccountId, i64>,
     jobs: BTreeMap<JobId, ModelJob>,
+    /// Those that used up their attempts.
+    failed: BTreeMap<JobId, ModelJob>,
     status: HashMap<TranscriptId, Status>,
     calls: BTreeMap<String, (AccountId, i64)>,
     completed: HashMap<AccountId, i64>,
@@ -70,6 +76,13 @@ impl Model {
         job
     }
 
+    /// The last attempt gave no result.
+    fn bury(&mut self, id: JobId) {
+        let job = self.release(id);
+        self.status.insert(job.transcript, Status::Failed);
+        self.failed.insert(id, ModelJob { lease: None, attempts: 0, ..job });
+    }
+
     /// What silence for too long does.
     fn expire(&mut self, now: i64) {
         let late: Vec<JobId> = self
@@ -79,9 +92,8 @@ impl Model {
             .map(|(id, _)| *id)
             .collect();
         for id in late {
-            if self.jobs[&id].attempts >= MAX_ATTEMPTS {
-                let job = self.release(id);
-                self.status.insert(job.transcript, Status::Failed);
+            if self.jobs[&id].attempts >= max_attempts() {
+                self.bury(id);
             } else {
                 let job = self.jobs.get_mut(&id).expect("the model has the job");
                 job.lease = None;
@@ -106,6 +118,7 @@ impl Model {
         }
         let waiting = self.jobs.values().filter(|j| j.lease.is_none()).count();
         assert_eq!(store.queue_length().await.unwrap(), waiting as i64);
+        assert_eq!(store.failed_job_count().await.unwrap(), self.failed.len() as i64);
     }
 }
 
@@ -169,13 +182,19 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         }
         13 => {
             if let Some((id, lease)) = random.pick(&model.running()) {
-                let retryable = random.below(2) == 0;
-                let again = retryable && model.jobs[&id].attempts < MAX_ATTEMPTS;
-                assert_eq!(store.fail(&lease, "it broke", retryable).await.unwrap(), again);
+                let kinds = [FaultKind::Input, FaultKind::Internal, FaultKind::Unavailable];
+                let kind = random.pick(&kinds).unwrap();
+                let last = model.jobs[&id].attempts >= max_attempts();
+                let again = kind == FaultKind::Unavailable || kind == FaultKind::Internal && !last;
+                let after = store.fail(&lease, kind, "it broke").await.unwrap();
+                assert_eq!(after != AfterFault::Failed, again);
                 if again {
                     let job = model.jobs.get_mut(&id).unwrap();
                     job.lease = None;
+                    job.attempts -= i64::from(kind == FaultKind::Unavailable);
                     model.status.insert(job.transcript, Status::Queued);
+                } else if kind == FaultKind::Internal {
+                    model.bury(id);
                 } else {
                     let job = model.release(id);
                     model.status.insert(job.transcript, Status::Failed);
@@ -188,6 +207,22 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
                 store.cancel(account, transcript, "canceled").await.unwrap();
                 model.release(id);
                 model.status.insert(transcript, Status::Failed);
+            }
+        }
+        15 if random.below(2) == 0 => {
+            let Some(id) = random.pick(&model.failed.keys().copied().collect::<Vec<_>>()) else { return };
+            let job = model.failed[&id].clone();
+            match store.retry_job(id, RetryLimits::default()).await {
+                Ok(()) => {
+                    *model.credits.get_mut(&job.account).unwrap() -= job.held;
+                    model.status.insert(job.transcript, Status::Queued);
+                    model.failed.remove(&id);
+                    model.jobs.insert(id, ModelJob { queued_at: store.now(), ..job });
+                }
+                Err(Error::NotEnoughCredits { have, need }) => {
+                    assert_eq!((have, need), (model.credits[&job.account], job.held));
+                }
+                other => panic!("{other:?}"),
             }
         }
         15 => {
@@ -241,7 +276,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
 on_both! {
     async fn the_store_agrees_with_a_plain_model_of_it(place: Place) {
         for seed in [1, 2026, 0xdead_beef] {
-            let store = place.open().await;
+            let store = place.open_without_backoff().await;
             let mut model = Model::default();
             for _ in 0..3 {
                 model.credits.insert(account(&store, 30).await, 30);

@@ -17,14 +17,14 @@ pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     let owner = Owner::Account(account);
     let mut job = new_job(store, &owner, 0).await;
     job.transcript.title = "xylophone title".into();
-    job.request = "xylophone request".into();
+    job.payload = "xylophone request".into();
     let webhook = Some(WebhookTarget { url: "https://xylophone".into(), secret: "xylophone".into() });
     store
         .accept(NewJob { webhook, blob: crate::support::upload(store, account, b"xylophone audio").await, ..job })
         .await
         .unwrap();
     let job = claim(store).await;
-    let id = job.lease.transcript;
+    let id = job.lease.transcript.unwrap();
     let mut heard = result();
     heard.segments[0].text = "xylophone text".into();
     heard.segments[0].words[0].word = "xylophone".into();
@@ -72,7 +72,7 @@ const SEALED: [(&str, &str); 11] = [
     ("segments", "body"),
     ("speaker_names", "name"),
     ("derived", "body"),
-    ("jobs", "request"),
+    ("jobs", "payload"),
     ("chat_turns", "body"),
     ("idempotency", "answer"),
     ("webhooks", "target"),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hark_api::{Segment, TranscriptionResult, Word};
 use hark_store::{
     Accepted, AccountId, Blob, Clock, Job, JobId, Lane, MasterKey, MasterKeys, NewAccount, NewJob, NewTranscript,
-    Options, Owner, Plan, Store, TranscriptId,
+    Options, Owner, Plan, RetryPolicy, Store, TranscriptId,
 };
 
 /// 2026-01-15 12:00 UTC.
@@ -41,6 +41,11 @@ impl Place {
         Store::open(self.options()).await.expect("the store opens")
     }
 
+    /// A store whose jobs are retried without a wait.
+    pub async fn open_without_backoff(&self) -> Store {
+        Store::open(Options { retry: without_backoff(), ..self.options() }).await.expect("the store opens")
+    }
+
     /// A store that seals what it keeps.
     pub async fn open_sealed(&self, key: [u8; 32]) -> Store {
         let master_keys = MasterKeys::new(MasterKey::new(key));
@@ -66,6 +71,11 @@ impl Place {
         let is_recording = |path: &std::path::PathBuf| path.starts_with(&blobs) && !path.ends_with("hark-store.json");
         self.files().into_iter().filter(is_recording).collect()
     }
+}
+
+/// Retries that wait for nothing.
+pub fn without_backoff() -> RetryPolicy {
+    RetryPolicy { backoff_base: Duration::ZERO, ..RetryPolicy::default() }
 }
 
 /// Defines a test that runs on both databases.
@@ -121,7 +131,8 @@ pub async fn new_job(store: &Store, owner: &Owner, hold: i64) -> NewJob {
             language: "auto".into(),
             model: "large-v3-turbo".into(),
         },
-        request: r#"{"diarize":true}"#.into(),
+        payload: r#"{"diarize":true}"#.into(),
+        needs: Vec::new(),
         blob: upload(store, account, b"RIFF a recording").await,
         seconds: 90.5,
         minutes: 2,
@@ -189,7 +200,7 @@ pub async fn completed(store: &Store, account: AccountId) -> TranscriptId {
     accept(store, account, 0).await;
     let job = claim(store).await;
     store.complete(&job.lease, &result(), 0, true).await.expect("the lease stands");
-    job.lease.transcript
+    job.lease.transcript.unwrap()
 }
 
 /// Fails with every account that does not add up.

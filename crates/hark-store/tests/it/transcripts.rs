@@ -261,6 +261,6 @@ on_both! {
         long.text = long.segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
         long.speakers.truncate(1);
         store.complete(&job.lease, &long, 0, true).await.unwrap();
-        assert_eq!(store.transcript_text(account, job.lease.transcript).await.unwrap().1, long);
+        assert_eq!(store.transcript_text(account, job.lease.transcript.unwrap()).await.unwrap().1, long);
     }
 }

@@ -31,13 +31,13 @@ async fn long(store: &Store, account: AccountId) -> TranscriptId {
         })
         .collect();
     store.complete(&job.lease, &heard, 0, true).await.unwrap();
-    job.lease.transcript
+    job.lease.transcript.unwrap()
 }
 
 /// A job that waits.
 async fn waiting(store: &Store, account: AccountId) {
     let mut job = new_job(store, &Owner::Account(account), 0).await;
-    job.request = "xylophone request".into();
+    job.payload = "xylophone request".into();
     job.webhook = Some(WebhookTarget { url: "https://xylophone".into(), secret: "xylophone".into() });
     store.accept(job).await.unwrap();
 }
@@ -99,8 +99,8 @@ on_both! {
         assert_eq!(store.voiceprints(one).await.unwrap(), voices);
         assert_eq!(store.secret("a", None).await.unwrap(), secret);
         let job = claim(&store).await;
-        assert_eq!(job.request, "xylophone request");
-        assert_eq!(store.read(&job.blob, None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
+        assert_eq!(job.payload, "xylophone request");
+        assert_eq!(store.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
         let calls = store.claim_webhooks(9, Duration::ZERO).await.unwrap();
         assert!(calls.len() == 2 && calls.iter().all(|call| call.target.secret == "xylophone"));
 
@@ -222,9 +222,9 @@ on_both! {
         let job = claim(&store).await;
         let done = store.seal_all(|_| {}).await.unwrap();
         assert_eq!((done.left.recordings, done.left.values, done.missing.len()), (1, 0, 0));
-        let id = job.lease.transcript;
+        let id = job.lease.transcript.unwrap();
         assert!(!store.transcript(account, id).await.unwrap().is_encrypted, "its recording is not sealed");
-        assert_eq!(store.read(&job.blob, None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
+        assert_eq!(store.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
         store.complete(&job.lease, &result(), 0, true).await.unwrap();
         let done = store.seal_all(|_| {}).await.unwrap();
         assert_eq!((done.sealed.recordings, done.left), (1, Amount::default()));

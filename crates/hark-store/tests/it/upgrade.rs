@@ -110,7 +110,7 @@ on_both! {
         }
         // Work goes on where it was: what waited is claimed, in the order of old.
         let job = store.claim("new worker", Duration::from_secs(30)).await.unwrap().expect("what waited still waits");
-        assert!(job.request.contains("whisper-large-v3-turbo"), "{}", job.request);
+        assert!(job.payload.contains("whisper-large-v3-turbo"), "{}", job.payload);
         store.close().await;
     }
 

@@ -66,7 +66,7 @@ on_both! {
         let job = claim(&store).await;
         let names = BTreeMap::from([("SPEAKER_00".to_owned(), "Ann".to_owned())]);
         store.complete_named(&job.lease, &result(), &names, 1, false).await.unwrap();
-        let id = job.lease.transcript;
+        let id = job.lease.transcript.unwrap();
         assert_eq!(store.speaker_names(account, id).await.unwrap(), names);
         let (_, text) = store.transcript_text(account, id).await.unwrap();
         assert_eq!(text.speakers, ["Ann", "SPEAKER_01"]);

@@ -155,6 +155,55 @@ pub(crate) enum AccountCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct JobsArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    #[command(subcommand)]
+    pub(crate) command: JobsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobsCommand {
+    /// List jobs, the oldest first
+    List {
+        /// Only queued, processing or failed ones
+        #[arg(long, value_parser = ["queued", "processing", "failed"])]
+        state: Option<String>,
+        /// Only those whose last fault was of this kind: internal, unavailable or timeout
+        #[arg(long, value_name = "KIND", value_parser = parse_fault)]
+        error_kind: Option<hark_store::FaultKind>,
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..))]
+        limit: i64,
+    },
+    /// Queue failed jobs again, with all their attempts
+    Retry {
+        /// Their numbers
+        #[arg(value_name = "ID", conflicts_with_all = ["all", "error_kind"])]
+        jobs: Vec<i64>,
+        /// All that have failed
+        #[arg(long, conflicts_with = "error_kind")]
+        all: bool,
+        /// All whose last fault was of this kind: internal, unavailable or timeout
+        #[arg(long, value_name = "KIND", value_parser = parse_fault)]
+        error_kind: Option<hark_store::FaultKind>,
+    },
+    /// Give failed jobs up with their recordings; their transcripts stay, failed
+    Drop {
+        /// Their numbers
+        #[arg(value_name = "ID", conflicts_with_all = ["all", "error_kind"])]
+        jobs: Vec<i64>,
+        /// All that have failed
+        #[arg(long, conflicts_with = "error_kind")]
+        all: bool,
+        /// All whose last fault was of this kind: internal, unavailable or timeout
+        #[arg(long, value_name = "KIND", value_parser = parse_fault)]
+        error_kind: Option<hark_store::FaultKind>,
+    },
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct KeyArgs {
     #[command(flatten)]
     pub(crate) data: DataArgs,
@@ -280,6 +329,12 @@ pub(crate) enum TranscriptsCommand {
         #[arg(long)]
         overwrite: bool,
     },
+    /// Try failed transcripts again, for which their recordings are kept
+    Retry {
+        /// Their numbers
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<i64>,
+    },
     /// Delete transcripts with their recordings
     Delete {
         /// Their numbers
@@ -289,6 +344,11 @@ pub(crate) enum TranscriptsCommand {
         #[arg(long)]
         yes: bool,
     },
+}
+
+fn parse_fault(name: &str) -> Result<hark_store::FaultKind, String> {
+    let kind = name.parse::<hark_store::FaultKind>().ok().filter(|kind| kind.is_ours());
+    kind.ok_or_else(|| "choose one of internal, unavailable, timeout".to_owned())
 }
 
 fn parse_plan(name: &str) -> Result<hark_store::Plan, String> {

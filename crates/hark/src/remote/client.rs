@@ -122,6 +122,16 @@ impl Client {
         success(request.call()).map(drop)
     }
 
+    /// Asks for something that needs no body.
+    pub(crate) fn post(&self, path: &str) -> Result<(), RemoteError> {
+        let mut request = self.agent.post(self.url(path));
+        if let Some(credential) = self.credential() {
+            request = request.header(header::AUTHORIZATION, credential);
+        }
+        let request = request.config().timeout_global(Some(Duration::from_secs(30))).build();
+        success(request.send_empty()).map(drop)
+    }
+
     /// Sends a form. The server is asked before the recording is sent, so that a refusal costs nothing.
     pub(crate) fn post_form(
         &self,

@@ -102,6 +102,7 @@ pub(crate) fn store_options(data: Option<&Path>, config: &Config) -> Result<hark
     let database = config.server.database.clone().unwrap_or_else(|| format!("sqlite://{}", path("hark.db")));
     let blobs = config.server.blobs.clone().unwrap_or_else(|| path("blobs"));
     let mut options = hark_store::Options::new(database, blobs);
+    options.retry = config.server.jobs.retry_policy();
     if let Some(file) = &config.server.master_key_file {
         options.master_keys = master_keys(file)?;
     }

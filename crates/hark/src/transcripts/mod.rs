@@ -30,6 +30,7 @@ pub(crate) fn run(args: TranscriptsArgs) -> Result<(), CliError> {
         TranscriptsCommand::Export { id, format, output, overwrite } => {
             export(&client, id, format, output.as_deref(), overwrite)
         }
+        TranscriptsCommand::Retry { ids } => retry(&client, &ids),
         TranscriptsCommand::Delete { ids, yes } => delete(&client, &ids, yes),
     }
 }
@@ -101,6 +102,20 @@ fn export(
         Some(file) => output::write_file(file, content, overwrite).map_err(CliError::Failed),
         None => output::print(content),
     }
+}
+
+fn retry(client: &Client, ids: &[i64]) -> Result<(), CliError> {
+    let mut is_whole = true;
+    for id in ids {
+        match client.post(&format!("/v1/transcripts/{id}/retry")) {
+            Ok(()) => eprintln!("{id}: waits again"),
+            Err(error) => {
+                eprintln!("{id}: {error}");
+                is_whole = false;
+            }
+        }
+    }
+    if is_whole { Ok(()) } else { Err(CliError::Reported) }
 }
 
 fn delete(client: &Client, ids: &[i64], yes: bool) -> Result<(), CliError> {

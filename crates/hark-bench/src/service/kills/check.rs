@@ -170,7 +170,7 @@ async fn told(
     Ok(())
 }
 
-/// Completed transcripts have their recording, others none.
+/// Completed transcripts have their recording, and so have those that failed through a fault of ours; others have none.
 async fn recordings(
     store: &Store,
     one: &Notes,
@@ -184,7 +184,16 @@ async fn recordings(
             Err(hark_store::Error::NotFound(_)) => None,
             Err(error) => return Err(failed(error)),
         };
-        if (transcript.status == Status::Completed) != recording.is_some() {
+        // What failed through no fault of its sender is kept, and can be tried again.
+        let is_kept = match transcript.status {
+            Status::Completed => true,
+            Status::Failed => {
+                let fault = store.transcript(one.account, transcript.id).await.map_err(failed)?.error_kind;
+                fault.is_some_and(hark_store::FaultKind::is_ours)
+            }
+            Status::Queued | Status::Processing => false,
+        };
+        if is_kept != recording.is_some() {
             wrong.push(format!("{title} is {} with recording {recording:?}", transcript.status));
         }
         kept.extend(recording);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hark_api::{ApiError, ErrorKind, ResponseFormat, TranscriptionResult};
+use hark_api::{ApiError, ErrorKind, FaultKind, ResponseFormat, TranscriptionResult};
 use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{MODEL, TRANSCRIPT_ID, Taken};
 use crate::app::{App, Role};
 use crate::error::Failure;
-use crate::jobs::{CLIENT_LEFT, OUR_FAULT, Waiter};
+use crate::jobs::{CLIENT_LEFT, Waiter};
 use crate::middleware::Caller;
 use crate::routes::transcripts::wire_status;
 
@@ -133,13 +133,11 @@ async fn transcribed(
     let is_anonymous = account == app.store.anonymous_account();
     let view = wait(app, waiter, id, is_anonymous).await?;
     if view.status == Status::Failed {
-        let reason = view.error.unwrap_or_else(|| OUR_FAULT.to_owned());
-        let kind = match () {
-            () if reason.starts_with(OUR_FAULT) => ErrorKind::Internal,
-            () if reason == CLIENT_LEFT => ErrorKind::Conflict,
-            () => ErrorKind::UnreadableMedia,
-        };
-        return Err(Failure::new(kind, reason));
+        let kind = view.error_kind.map_or(ErrorKind::Internal, FaultKind::error_kind);
+        return Err(match view.error {
+            Some(reason) => Failure::new(kind, reason),
+            None => kind.into(),
+        });
     }
     let (transcript, result) = app.store.transcript_text(account, id).await?;
     Ok((result, transcript.model))

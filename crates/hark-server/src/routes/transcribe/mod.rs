@@ -17,12 +17,13 @@ use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::idempotent;
+use crate::jobs;
 use crate::middleware::Caller;
 use crate::probe;
 use crate::routes::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
 use receive::Received;
 
-pub(crate) use answer::{Wait, export};
+pub(crate) use answer::{Wait, accepted, export};
 pub(crate) use fields::{DEFAULT_MODEL, Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
 pub(crate) use receive::{refuse_announced, store_file};
 
@@ -193,7 +194,7 @@ async fn job<Layout>(
     if wanted.work.identify {
         check_identify(app, caller)?;
     }
-    let request = serde_json::to_string(&wanted.work).map_err(|error| {
+    let payload = serde_json::to_string(&wanted.work).map_err(|error| {
         tracing::error!(%error, "a request can't be written");
         Failure::from(ErrorKind::Internal)
     })?;
@@ -212,7 +213,8 @@ async fn job<Layout>(
             language: wanted.work.language.clone().unwrap_or_else(|| "auto".to_owned()),
             model: wanted.work.model.clone(),
         },
-        request,
+        payload,
+        needs: jobs::needs(&wanted.work),
         blob: recording.claim(),
         seconds,
         minutes,

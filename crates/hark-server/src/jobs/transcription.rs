@@ -1,0 +1,99 @@
+//! The kind of job that makes a transcript of a recording.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hark_speech::Voiceprint;
+use hark_store::{AccountId, Lease, Need, Owner, TRANSCRIBE};
+
+use super::kind::{Fault, JobKind, JobResult, Run};
+use crate::app::App;
+use crate::engine::{IDENTIFY, Transcribed, Work};
+use crate::probe;
+
+/// What a worker must have for this work.
+pub(crate) fn needs(work: &Work) -> Vec<Need> {
+    let mut needs = vec![Need::Model(work.model.clone())];
+    if work.identify {
+        needs.push(Need::Capability(IDENTIFY));
+    }
+    needs
+}
+
+/// A recording to words.
+pub(crate) struct Transcription;
+
+impl JobKind for Transcription {
+    fn name(&self) -> &'static str {
+        TRANSCRIBE
+    }
+
+    fn run(&self, app: App, run: Arc<Run>) -> BoxFuture<'static, Result<Box<dyn JobResult>, Fault>> {
+        Box::pin(async move {
+            let keep_audio = app.config.keep_audio && matches!(run.job.owner, Owner::Account(_));
+            let transcribed = transcribe(&app, &run).await?;
+            Ok(Box::new(Finished { transcribed, keep_audio }) as Box<dyn JobResult>)
+        })
+    }
+}
+
+async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
+    let mut work: Work = serde_json::from_str(&run.job.payload).map_err(Fault::internal)?;
+    if work.identify {
+        work.known = known(app, run.job.account).await?;
+    }
+    let blob = run.job.blob.as_ref().ok_or_else(|| Fault::internal("the job has no recording"))?;
+    let source = crate::recording::open(app, blob).await?;
+    let (engine, run, model) = (Arc::clone(&app.engine), Arc::clone(run), work.model.clone());
+    let hearing = tokio::task::spawn_blocking(move || {
+        let mut progress = |done: f64, total: Option<f64>| {
+            let total = total.unwrap_or(run.job.seconds).max(done).max(0.001);
+            run.set_progress((done / total * 100.0) as i64);
+        };
+        // Who accepted the job may have had no models to choose from.
+        let work = Work { model: engine.resolve(&work.model)?, ..work };
+        engine.transcribe(source, &work, &mut progress, &run.cancel)
+    });
+    let done = hearing.await.map_err(Fault::internal)?.map_err(Fault::from);
+    app.breaker.observe(&Need::Model(model), done.as_ref().err());
+    done
+}
+
+/// The voices that an account knows. One that another network printed is none here.
+async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String, Voiceprint)>> {
+    let kept = app.store.voiceprints(account).await?.into_iter();
+    let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
+        Some(print) => Some((voice.name, print)),
+        None => {
+            tracing::warn!(voice = %voice.id, "a voiceprint is not of the network that listens: it has to be learned again");
+            None
+        }
+    });
+    Ok(known.collect())
+}
+
+/// A recording that was transcribed.
+struct Finished {
+    transcribed: Transcribed,
+    keep_audio: bool,
+}
+
+impl JobResult for Finished {
+    fn commit<'a>(&'a self, app: &'a App, lease: &'a Lease) -> BoxFuture<'a, hark_store::Result<()>> {
+        Box::pin(async move {
+            let Transcribed { result, names } = &self.transcribed;
+            let used = probe::minutes(result.duration);
+            app.store.complete_named(lease, result, names, used, self.keep_audio).await.map(drop)
+        })
+    }
+
+    fn committed(&self, app: &App, lease: &Lease, took: Duration) {
+        let result = &self.transcribed.result;
+        let seconds = result.duration;
+        app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
+        let transcript = lease.transcript.map(|id| id.0);
+        tracing::info!(transcript, seconds, took = took.as_secs_f64(), model = result.model, "job.completed");
+    }
+}

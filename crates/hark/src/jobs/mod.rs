@@ -1,0 +1,112 @@
+//! `hark jobs`: the queue of a service on this machine, for its operator.
+
+use hark_api::DateTime;
+use hark_store::{FaultKind, JobFilter, JobId, JobSummary, RetryLimits};
+use serde_json::{Value, json};
+
+use crate::account::Office;
+use crate::cli::{Common, JobsArgs, JobsCommand};
+use crate::config::Config;
+use crate::table::{moment, table};
+use crate::{CliError, output};
+
+/// Runs the command.
+pub(crate) fn run(args: JobsArgs, common: &Common) -> Result<(), CliError> {
+    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let done = dispatch(&office, args.command, args.data.json);
+    office.close();
+    done
+}
+
+fn dispatch(office: &Office, command: JobsCommand, json: bool) -> Result<(), CliError> {
+    match command {
+        JobsCommand::List { state, error_kind, limit } => {
+            let filter = JobFilter { state: state.as_deref(), error_kind, limit: Some(limit) };
+            let jobs = office.wait(office.store.jobs(&filter))?;
+            if json {
+                let list: Vec<Value> = jobs.iter().map(as_json).collect();
+                return output::print(format!("{:#}\n", json!({ "jobs": list })));
+            }
+            output::print(as_table(&jobs))
+        }
+        JobsCommand::Retry { jobs, all, error_kind } => {
+            let jobs = chosen(office, &jobs, all, error_kind)?;
+            each(&jobs, "retried", json, |job| office.wait(office.store.retry_job(job, RetryLimits::default())))
+        }
+        JobsCommand::Drop { jobs, all, error_kind } => {
+            let jobs = chosen(office, &jobs, all, error_kind)?;
+            each(&jobs, "dropped", json, |job| office.wait(office.store.drop_failed_job(job)))
+        }
+    }
+}
+
+/// The failed jobs that the arguments name.
+fn chosen(office: &Office, jobs: &[i64], all: bool, error_kind: Option<FaultKind>) -> Result<Vec<JobId>, CliError> {
+    if jobs.is_empty() && !all && error_kind.is_none() {
+        return Err(CliError::Usage("give the numbers of jobs, --error-kind or --all".to_owned()));
+    }
+    if !jobs.is_empty() {
+        return Ok(jobs.iter().copied().map(JobId).collect());
+    }
+    let filter = JobFilter { state: Some("failed"), error_kind, limit: Some(i64::MAX) };
+    Ok(office.wait(office.store.jobs(&filter))?.iter().map(|job| job.id).collect())
+}
+
+/// Does it to each; what can't be done is said and does not keep the others from it.
+fn each(jobs: &[JobId], done: &str, json: bool, act: impl Fn(JobId) -> Result<(), CliError>) -> Result<(), CliError> {
+    let mut whole = Vec::new();
+    for job in jobs {
+        match act(*job) {
+            Ok(()) => whole.push(job.0),
+            Err(error) => eprintln!("{job}: {error}"),
+        }
+    }
+    output::print(if json {
+        format!("{:#}\n", json!({ done: whole }))
+    } else {
+        format!("{} of {} {done}\n", whole.len(), jobs.len())
+    })?;
+    if whole.len() == jobs.len() { Ok(()) } else { Err(CliError::Reported) }
+}
+
+fn as_table(jobs: &[JobSummary]) -> String {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let rows: Vec<Vec<String>> = jobs
+        .iter()
+        .map(|job| {
+            vec![
+                job.id.to_string(),
+                job.kind.clone(),
+                job.state.clone(),
+                or_dash(job.transcript.map(|id| id.to_string())),
+                job.account.to_string(),
+                job.attempts.to_string(),
+                moment(DateTime(job.queued_at)),
+                job.needs.join(" "),
+                or_dash(job.error_kind.map(|kind| kind.name().to_owned())),
+                job.error.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    table(
+        &["id", "kind", "state", "transcript", "account", "attempts", "queued (UTC)", "needs", "fault", "error"],
+        &rows,
+    )
+}
+
+fn as_json(job: &JobSummary) -> Value {
+    json!({
+        "id": job.id.0,
+        "kind": job.kind,
+        "state": job.state,
+        "account": job.account.0,
+        "transcript": job.transcript.map(|id| id.0),
+        "needs": job.needs,
+        "attempts": job.attempts,
+        "error_kind": job.error_kind.map(FaultKind::name),
+        "error": job.error,
+        "queued_at": DateTime(job.queued_at).to_string(),
+        "not_before": DateTime(job.not_before).to_string(),
+        "failed_at": job.failed_at.map(|at| DateTime(at).to_string()),
+    })
+}
