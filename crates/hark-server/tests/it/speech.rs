@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::server::{Server, config, json, real_engine, talk, telephone_call};
+use hark_server::Engine as _;
 use hark_store::Plan;
 
 fn assert_heard(text: &str) {
@@ -152,4 +153,18 @@ pub(crate) fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
         }
     }
     files
+}
+
+#[test]
+fn what_the_engine_offers_to_jobs_is_what_it_resolves() {
+    let engine = real_engine();
+    let offered = engine.capabilities();
+    let names = ["large-v3-turbo", "small", "base", "whisper-base", "whisper-1", "whisper-huge", "none", ""];
+    for name in names {
+        let need = hark_store::Need::Model(name.to_owned()).to_string();
+        assert_eq!(offered.cover([need.as_str()].into_iter()), engine.resolve(name).is_ok(), "{name}");
+    }
+    assert!(engine.resolve("base").is_ok() && engine.resolve("whisper-huge").is_err());
+    let identify = hark_store::Need::Capability("identify").to_string();
+    assert_eq!(offered.cover([identify.as_str()].into_iter()), engine.knows_voices().is_ok());
 }
