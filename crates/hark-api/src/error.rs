@@ -44,6 +44,8 @@ pub enum ErrorKind {
     RequestTimeout,
     /// The request contradicts one that is still under way.
     Conflict,
+    /// What an earlier request made was deleted since.
+    Gone,
     /// The upload is larger than the tier allows; a higher one would.
     FileTooLarge,
     /// The recordings of the account take all that its plan allows; a higher one would allow more.
@@ -60,6 +62,8 @@ pub enum ErrorKind {
     TooManyAtOnce,
     /// The key's minutes of this month are used up.
     MonthlyLimit,
+    /// The key has spent what it may spend in all.
+    SpendingLimit,
     /// The address has used what an anonymous caller gets in a day.
     AnonymousLimit,
     /// The day's questions of the plan are used up.
@@ -96,7 +100,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 28] = [
+pub const ERRORS: [ErrorEntry; 30] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -109,6 +113,7 @@ pub const ERRORS: [ErrorEntry; 28] = [
     entry(ErrorKind::MethodNotAllowed, 405, false, "this path does not take that method"),
     entry(ErrorKind::RequestTimeout, 408, false, "nothing arrived for too long: send the request again"),
     entry(ErrorKind::Conflict, 409, false, "a request with the same Idempotency-Key is still under way"),
+    entry(ErrorKind::Gone, 410, false, "what this request made was deleted since"),
     entry(ErrorKind::FileTooLarge, 413, true, "the file is larger than this plan allows"),
     entry(ErrorKind::StorageFull, 413, true, "the recordings of this account take all the space of its plan"),
     entry(ErrorKind::BodyTooLarge, 413, false, "the body is too large"),
@@ -117,6 +122,7 @@ pub const ERRORS: [ErrorEntry; 28] = [
     entry(ErrorKind::RateLimited, 429, false, "too many requests: wait and try again"),
     entry(ErrorKind::TooManyAtOnce, 429, true, "too many transcriptions at once: wait for one to end"),
     entry(ErrorKind::MonthlyLimit, 429, false, "this key's minutes of the month are used up"),
+    entry(ErrorKind::SpendingLimit, 429, false, "this key has spent what it may spend"),
     entry(ErrorKind::AnonymousLimit, 429, true, "the free transcriptions of today are used up: sign up to go on"),
     entry(ErrorKind::ChatLimit, 429, true, "the questions of today are used up"),
     entry(ErrorKind::Internal, 500, false, "something went wrong on the server: its log names this request's id"),

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::engine::Engine;
 use crate::jobs::{Breaker, Kinds, Running, Waiting};
-use crate::limits::{AddressHash, AtOnce, RateLimiter};
+use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::live::Streams;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) fonts: Arc<hark_export::Fonts>,
     pub(crate) credentials: Credentials,
     pub(crate) rates: RateLimiter,
+    /// Requests for the status of transcripts, by address.
+    pub(crate) status_rates: RateLimiter,
     pub(crate) addresses: AddressHash,
     pub(crate) sign: Sign,
     /// Where a mail server is configured: addresses are confirmed.
@@ -57,6 +59,12 @@ pub(crate) struct Shared {
     pub(crate) uploads: AtOnce<Owner>,
     /// Probes of uploads under way.
     pub(crate) probes: Probes,
+    /// Uploads under way that have an `Idempotency-Key`.
+    pub(crate) named_uploads: AtOnce<(Owner, String)>,
+    /// Anonymous uploads under way.
+    pub(crate) anonymous_uploads: AtOnce<()>,
+    /// Bodies of requests on their way in.
+    pub(crate) bodies: Bodies,
     pub(crate) waiting: Waiting,
     /// Live sessions.
     pub(crate) streams: Streams,
@@ -105,10 +113,14 @@ impl App {
             fonts: Arc::default(),
             credentials: Credentials::default(),
             rates: RateLimiter::new(),
+            status_rates: RateLimiter::new(),
             addresses: AddressHash::default(),
             sign: Sign::default(),
             mailer,
             uploads: AtOnce::new(),
+            named_uploads: AtOnce::new(),
+            anonymous_uploads: AtOnce::new(),
+            bodies: Bodies::default(),
             waiting: Waiting::default(),
             streams: Streams::default(),
             running: Running::default(),

@@ -7,6 +7,7 @@ use hark_api::{ApiError, ErrorKind};
 use hark_store::Limit;
 
 use crate::engine::EngineError;
+use crate::limits::BodyRefusal;
 
 /// Why the service can't run.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,22 @@ impl Failure {
         Failure::new(ErrorKind::InvalidInput, message)
     }
 
+    /// A body that broke off, or that was refused on its way in.
+    pub(crate) fn of_body(error: &axum::Error, broken: Failure) -> Self {
+        let Some(refusal) = BodyRefusal::of(error) else { return broken };
+        match refusal {
+            BodyRefusal::TooSlow => Failure::new(ErrorKind::RequestTimeout, format!("{refusal}: send it again faster")),
+            BodyRefusal::TooMuchOfAddress => {
+                ApiError::new(ErrorKind::RateLimited, format!("{refusal}: wait for some to arrive"))
+                    .retry_after(BODY_ARRIVES)
+                    .into()
+            }
+            BodyRefusal::TooMuchInAll => ApiError::new(ErrorKind::QueueFull, format!("{refusal}: try again later"))
+                .retry_after(BODY_ARRIVES)
+                .into(),
+        }
+    }
+
     /// The same with one header more.
     pub(crate) fn header(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
         self.headers.push((name, value.into()));
@@ -77,6 +94,8 @@ impl From<EngineError> for Failure {
     }
 }
 
+/// Seconds after which bodies that are under way may have arrived.
+const BODY_ARRIVES: u64 = 30;
 /// Seconds after which a full queue may have moved.
 const QUEUE_MOVES: u64 = 30;
 /// Seconds after which a database that was away may be back.
@@ -97,6 +116,10 @@ impl Failure {
             Error::Limit { what, limit, used } => limited(what, limit, used, now),
             Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_MOVES).into(),
             Error::KeyReused => ErrorKind::KeyReused.into(),
+            Error::Deleted => Failure::new(
+                ErrorKind::Gone,
+                "the transcript of this Idempotency-Key was deleted: send the recording under a new key to transcribe it again",
+            ),
             Error::Conflict(why) => Failure::new(ErrorKind::Conflict, why),
             Error::Invalid(why) => Failure::invalid(why),
             Error::Unavailable(why) => {
@@ -133,6 +156,13 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
             format!("this key may transcribe {limit} minutes a month and has used {used}"),
             until_next_month(now),
         ),
+        Limit::Spending => (
+            ErrorKind::SpendingLimit,
+            format!(
+                "this key may spend {limit} credits and has spent {used}: raise its `spending_limit` or use another key"
+            ),
+            until_tomorrow,
+        ),
         Limit::AnonymousTranscriptions => (
             ErrorKind::AnonymousLimit,
             format!("{limit} transcriptions a day are free without an account, and {used} were used: sign up to go on"),
@@ -145,6 +175,16 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
         ),
         // Answered above: no time is known after which there is room.
         Limit::StorageBytes => (ErrorKind::StorageFull, String::new(), 0),
+        Limit::AnonymousNetwork => (
+            ErrorKind::AnonymousLimit,
+            "your network used up what is free without an account today: sign up to go on".to_owned(),
+            until_tomorrow,
+        ),
+        Limit::SignUps => (
+            ErrorKind::RateLimited,
+            format!("{limit} accounts a day may be made from one address or network: try again tomorrow"),
+            until_tomorrow,
+        ),
         Limit::DailyQuestions => {
             (ErrorKind::ChatLimit, format!("{limit} questions a day are in this plan"), until_tomorrow)
         }

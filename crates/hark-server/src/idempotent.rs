@@ -1,5 +1,6 @@
 //! Requests that a client may repeat without harm: `Idempotency-Key`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -9,9 +10,11 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hark_api::ErrorKind;
 use hark_store::{IdempotencyKey, StoredAnswer};
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::Failure;
+use crate::sign::cookie;
 
 /// How long a repeat is recognized.
 pub(crate) const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -32,10 +35,79 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     Ok(Some(key.to_owned()))
 }
 
-/// What a request that has a name is known by.
-pub(crate) fn name(headers: &HeaderMap, request: &[u8]) -> Result<Option<IdempotencyKey>, Failure> {
-    let fingerprint = Sha256::digest(request).to_vec();
-    Ok(key(headers)?.map(|key| IdempotencyKey { key, fingerprint, keep: REMEMBER }))
+/// What a request is known by: a hash that a repeat has too, also when it reaches a later version of this program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    hash: Vec<u8>,
+    /// The same by the encodings of earlier versions.
+    older: Vec<Vec<u8>>,
+}
+
+impl Fingerprint {
+    /// Also recognizes a repeat of a request that an earlier version hashed like this.
+    pub(crate) fn or(mut self, older: Vec<u8>) -> Self {
+        self.older.push(older);
+        self
+    }
+
+    /// The name of the request, as the store keeps it.
+    pub(crate) fn named(self, key: String) -> IdempotencyKey {
+        IdempotencyKey { key, fingerprint: self.hash, older: self.older, keep: REMEMBER }
+    }
+}
+
+/// A request in its canonical form: the operation and the fields that differ from their defaults, by name.
+///
+/// Fields at their default are left out, so a field that a later version adds changes nothing for those who do not use it.
+/// The first line names the encoding; a change of it needs a new number, and the old one as [`Fingerprint::or`] for a day.
+pub(crate) struct Canonical {
+    operation: &'static str,
+    fields: BTreeMap<String, String>,
+}
+
+impl Canonical {
+    pub(crate) fn new(operation: &'static str) -> Self {
+        Canonical { operation, fields: BTreeMap::new() }
+    }
+
+    /// Adds a value, or each field of an object, where it differs from `default`.
+    pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T, default: &T) -> Result<Self, Failure> {
+        let write = |value: &T| {
+            serde_json::to_value(value).map_err(|error| {
+                tracing::error!(%error, name, "idempotency.fingerprint_failed");
+                Failure::from(ErrorKind::Internal)
+            })
+        };
+        let (value, default) = (write(value)?, write(default)?);
+        match (value, default) {
+            (Value::Object(fields), Value::Object(defaults)) => {
+                for (field, value) in fields {
+                    if defaults.get(&field) != Some(&value) {
+                        self.fields.insert(format!("{name}.{field}"), value.to_string());
+                    }
+                }
+            }
+            (value, default) if value != default => drop(self.fields.insert(name.to_owned(), value.to_string())),
+            _ => {}
+        }
+        Ok(self)
+    }
+
+    /// Adds the hash of an upload.
+    pub(crate) fn with_hash(mut self, name: &str, hash: Option<[u8; 32]>) -> Self {
+        self.fields.insert(name.to_owned(), crate::mac::hex(&hash.unwrap_or_default()));
+        self
+    }
+
+    pub(crate) fn fingerprint(self) -> Fingerprint {
+        let mut hash = Sha256::new();
+        hash.update(format!("hark request, encoding 2\n{}\n", self.operation));
+        for (name, value) in &self.fields {
+            // JSON holds no line end outside of its escapes, and names are ours.
+            hash.update(format!("{name}={value}\n"));
+        }
+        Fingerprint { hash: hash.finalize().to_vec(), older: Vec::new() }
+    }
 }
 
 /// An answer as it is kept for repeats: sealed with the credential of the request, which the store does not have. What is
@@ -53,10 +125,14 @@ pub(crate) fn give(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Respons
 }
 
 fn cipher(headers: &HeaderMap) -> Option<XChaCha20Poly1305> {
-    let credential = headers.get(header::AUTHORIZATION)?;
+    // As in the check of the credential, a header counts before a cookie.
+    let credential = match headers.get(header::AUTHORIZATION) {
+        Some(header) => header.as_bytes(),
+        None => cookie::session(headers)?.as_bytes(),
+    };
     let mut hash = Sha256::new();
     hash.update(b"hark idempotent answer\0");
-    hash.update(credential.as_bytes());
+    hash.update(credential);
     XChaCha20Poly1305::new_from_slice(&hash.finalize()).ok()
 }
 
@@ -86,6 +162,36 @@ mod tests {
         assert_eq!(open(&with("Bearer one"), &sealed).unwrap(), b"svc_secret");
         assert_eq!(open(&with("Bearer two"), &sealed), None);
         assert_eq!(open(&HeaderMap::new(), &sealed), None);
+        let session = |secret: &str| {
+            HeaderMap::from_iter([(header::COOKIE, format!("a=b; hark_session={secret}").parse().unwrap())])
+        };
+        let sealed = seal(&session("ses_1"), b"svc_secret").unwrap();
+        assert_eq!(open(&session("ses_1"), &sealed).unwrap(), b"svc_secret");
+        assert_eq!(open(&session("ses_2"), &sealed), None);
+    }
+
+    #[test]
+    fn a_field_that_a_later_version_adds_changes_no_fingerprint_of_those_who_do_not_use_it() {
+        #[derive(Serialize)]
+        struct Now {
+            model: &'static str,
+            speakers: u32,
+        }
+        #[derive(Serialize)]
+        struct Later {
+            summary: bool,
+            speakers: u32,
+            model: &'static str,
+        }
+        let default = Later { summary: false, speakers: 0, model: "" };
+        let later = |later: &Later| Canonical::new("x").with("work", later, &default).unwrap().fingerprint();
+        let now = Canonical::new("x")
+            .with("work", &Now { model: "base", speakers: 2 }, &Now { model: "", speakers: 0 })
+            .unwrap()
+            .fingerprint();
+        assert_eq!(now, later(&Later { summary: false, speakers: 2, model: "base" }));
+        assert_ne!(now, later(&Later { summary: true, speakers: 2, model: "base" }));
+        assert_ne!(now, later(&Later { summary: false, speakers: 3, model: "base" }));
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub enum Error {
     /// The name of an idempotent request was used for another request.
     #[error("this idempotency key was used for a different request")]
     KeyReused,
+    /// The transcript of an idempotent request was deleted since.
+    #[error("the transcript that this idempotency key made was deleted")]
+    Deleted,
     /// A later version of Hark wrote this database.
     #[error("the database has version {found}, this program knows {known}: start a newer hark")]
     Newer {
@@ -151,10 +154,16 @@ pub enum Limit {
     ConcurrentJobs,
     /// Minutes of one key in this month.
     MonthlyMinutes,
+    /// Credits that one key may spend in all.
+    Spending,
     /// Transcriptions of one address today.
     AnonymousTranscriptions,
     /// Minutes of one address today.
     AnonymousMinutes,
+    /// Anonymous use of one network, wider than a household, today.
+    AnonymousNetwork,
+    /// Accounts made from one address today.
+    SignUps,
     /// Questions of one account today.
     DailyQuestions,
     /// Bytes of recordings that one account keeps.
@@ -166,8 +175,11 @@ impl fmt::Display for Limit {
         f.write_str(match self {
             Limit::ConcurrentJobs => "concurrent transcription",
             Limit::MonthlyMinutes => "monthly minutes",
+            Limit::Spending => "spending",
             Limit::AnonymousTranscriptions => "daily transcription",
             Limit::AnonymousMinutes => "daily minutes",
+            Limit::AnonymousNetwork => "daily network",
+            Limit::SignUps => "daily sign-up",
             Limit::DailyQuestions => "daily question",
             Limit::StorageBytes => "storage",
         })
@@ -196,6 +208,7 @@ impl Error {
             | Error::Conflict(_)
             | Error::KeyReused
             | Error::Invalid(_)
+            | Error::Deleted
             | Error::Damaged(_) => FaultKind::Internal,
         }
     }

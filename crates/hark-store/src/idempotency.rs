@@ -36,6 +36,16 @@ pub enum Idempotency {
     Done(StoredAnswer),
 }
 
+/// Marks a name whose transcript was deleted: a repeat must neither find it nor make it again. HTTP's "Gone".
+const DELETED: i64 = 410;
+
+impl IdempotencyKey {
+    /// Whether a stored fingerprint is of this request.
+    fn is(&self, stored: &[u8]) -> bool {
+        self.fingerprint == stored || self.older.iter().any(|older| older == stored)
+    }
+}
+
 fn place(owner: &str, key: &str) -> Place {
     columns::ANSWER.at(&[&owner, &key])
 }
@@ -75,7 +85,7 @@ impl Store {
 
     /// Frees the name of a request that failed, so that it may be tried again.
     pub async fn abandon_idempotent(&self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
-        let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL";
+        let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
         self.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
     }
 }
@@ -115,7 +125,7 @@ async fn look(
 ) -> Result<Option<Idempotency>> {
     let sql = "SELECT fingerprint, answer, status, content_type FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
     let Some(row) = tx.optional(sql, args![owner, &name.key, now]).await? else { return Ok(None) };
-    if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
+    if !name.is(&row.get::<Vec<u8>>("fingerprint")?) {
         return Err(Error::KeyReused);
     }
     let Some(answer) = row.get::<Option<Vec<u8>>>("answer")? else { return Ok(Some(Idempotency::UnderWay)) };
@@ -149,13 +159,23 @@ pub(crate) async fn repeated_job(
     name: &IdempotencyKey,
     now: Micros,
 ) -> Result<Option<TranscriptId>> {
-    let sql = "SELECT fingerprint, transcript_id FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+    let sql =
+        "SELECT fingerprint, transcript_id, status FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
     let Some(row) = tx.optional(sql, args![owner, &name.key, now]).await? else { return Ok(None) };
     let transcript: Option<i64> = row.get("transcript_id")?;
-    if row.get::<Vec<u8>>("fingerprint")? != name.fingerprint {
+    if !name.is(&row.get::<Vec<u8>>("fingerprint")?) {
         return Err(Error::KeyReused);
     }
+    if row.get::<Option<i64>>("status")? == Some(DELETED) {
+        return Err(Error::Deleted);
+    }
     transcript.map(|id| Some(TranscriptId(id))).ok_or(Error::KeyReused)
+}
+
+/// Keeps the name of a request whose transcript is about to be deleted until it expires, so that a repeat is not charged again.
+pub(crate) async fn bury_job(tx: &mut Tx, transcript: TranscriptId) -> Result<()> {
+    let sql = "UPDATE idempotency SET transcript_id = NULL, status = $1 WHERE transcript_id = $2";
+    tx.execute(sql, args![DELETED, transcript]).await.map(drop)
 }
 
 /// Notes that a request of this name made a job. The account must be locked.

@@ -97,6 +97,8 @@ pub struct IdempotencyKey {
     pub key: String,
     /// A hash of everything that makes the request what it is.
     pub fingerprint: Vec<u8>,
+    /// The same by the encodings of earlier versions: a repeat across an upgrade is recognized by one of them.
+    pub older: Vec<Vec<u8>>,
     /// How long a repeat is recognized.
     pub keep: Duration,
 }
@@ -135,10 +137,11 @@ struct JobRow<'a> {
     anonymous_day: Option<i64>,
 }
 
-/// Ids are drawn from 40 bits: too many to try, few enough for people and for JavaScript's numbers.
+/// Ids are drawn from 53 bits: too many to try, and still safe integers in JSON. Older ones have 40.
 fn draw_id() -> Result<TranscriptId> {
-    let number = u64::from_le_bytes(random::bytes::<8>()?);
-    Ok(TranscriptId((number >> 24) as i64 | 1 << 39))
+    let number = u64::from_le_bytes(random::bytes::<8>()?) >> 11;
+    // 0 names nothing in other tables.
+    if number == 0 { draw_id() } else { Ok(TranscriptId(number as i64)) }
 }
 
 impl Store {
@@ -294,8 +297,14 @@ impl Store {
         Ok(job)
     }
 
-    /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request. Asked before an upload begins, it saves
-    /// the upload.
+    /// Whether a request of this name was accepted before and is still remembered.
+    pub async fn is_name_used(&self, owner: &Owner, key: &str) -> Result<bool> {
+        let sql = "SELECT 1 AS one FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+        Ok(self.db().optional(sql, args![&owner.name(), key, self.now()]).await?.is_some())
+    }
+
+    /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request, [`Error::Deleted`] when the transcript is
+    /// gone. Asked before an upload begins, it saves the upload.
     pub async fn repeated(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<TranscriptId>> {
         let mut tx = self.db().snapshot().await?;
         idempotency::repeated_job(&mut tx, &owner.name(), name, self.now()).await

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, TranscriptId};
 use crate::queue::{self, end_of_jobs};
 use crate::seal::Sealer;
-use crate::{BlobKey, Change, Store, random, segment, share};
+use crate::{BlobKey, Change, Store, idempotency, random, segment, share};
 
 /// How far a transcript is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -424,8 +424,12 @@ impl Store {
         let mut tx = self.db().begin().await?;
         crate::ledger::lock(&mut tx, account).await?;
         let found =
-            tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
-        found.ok_or(Error::NotFound("transcript"))?;
+            tx.optional("SELECT status FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        let status: String = found.ok_or(Error::NotFound("transcript"))?.get("status")?;
+        // Anonymous work that was not answered costs nothing, so its repeat may begin anew.
+        if account != self.anonymous_account() || status == Status::Completed.name() {
+            idempotency::bury_job(&mut tx, id).await?;
+        }
         let jobs = end_of_jobs(&mut tx, id, now).await?;
         tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;

@@ -114,6 +114,31 @@ async fn a_repeat_with_the_same_key_gets_the_same_answer_and_costs_nothing() {
 }
 
 #[tokio::test]
+async fn a_repeat_after_its_transcript_was_deleted_is_gone_and_costs_nothing() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    let send =
+        |name: &'static str| client.transcribe("/v1/transcribe", hum(1.0), &[]).header("Idempotency-Key", name).send();
+    let first = send("once").await.unwrap();
+    let id = first.headers()["x-transcript-id"].to_str().unwrap().to_owned();
+    json(first, 200).await;
+    let deleted = client.request(Method::DELETE, &format!("/v1/transcripts/{id}")).send().await.unwrap();
+    json(deleted, 200).await;
+    for _ in 0..2 {
+        assert!(refusal(send("once").await.unwrap(), 410).await.contains("deleted"));
+    }
+    assert_eq!(client.credits(&server).await, 599);
+    assert_eq!(json(client.get("/v1/transcripts").await, 200).await["total"], 0);
+    assert_eq!(send("another").await.unwrap().status(), 200, "another name is another request");
+    // Without an account the transcript is deleted once it was answered, which is no reason to count it twice.
+    let anonymous = server.anonymous();
+    let send = || anonymous.transcribe("/v1/transcribe", hum(1.0), &[]).header("Idempotency-Key", "once").send();
+    assert_eq!(send().await.unwrap().status(), 200);
+    refusal(send().await.unwrap(), 410).await;
+    assert_eq!(json(anonymous.get("/v1/credits").await, 200).await["used_today"], 1);
+}
+
+#[tokio::test]
 async fn repeats_that_come_together_make_one_transcript() {
     let server = Server::with(config(), slow(0.5)).await;
     let client = server.account(Plan::Pro).await;

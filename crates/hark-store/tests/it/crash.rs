@@ -36,7 +36,7 @@ async fn send(store: Store, account: AccountId, accepted: std::fs::File) {
     let owner = Owner::Account(account);
     for number in 0_u64.. {
         let key = format!("{}-{number}-{}", std::process::id(), random(1 << 60));
-        let name = IdempotencyKey { key, fingerprint: vec![1], keep: Duration::from_secs(3600) };
+        let name = IdempotencyKey { key, fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(3600) };
         let mut first = None;
         for _ in 0..1 + random(2) {
             let job = NewJob { idempotency: Some(name.clone()), ..new_job(&store, &owner, HELD).await };

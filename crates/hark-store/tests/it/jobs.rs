@@ -241,7 +241,7 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 10).await;
         let owner = Owner::Account(id);
-        let name = |print: &[u8]| IdempotencyKey { key: "k1".into(), fingerprint: print.into(), keep: Duration::from_secs(3600) };
+        let name = |print: &[u8]| IdempotencyKey { key: "k1".into(), fingerprint: print.into(), older: Vec::new(), keep: Duration::from_secs(3600) };
         let send = async |owner: &Owner, print: &[u8]| {
             let job = new_job(&store, owner, 4).await;
             store.accept(NewJob { idempotency: Some(name(print)), ..job }).await
@@ -266,7 +266,7 @@ on_both! {
         let mut tasks = Vec::new();
         for _ in 0..8 {
             let job = new_job(&store, &Owner::Account(id), 5).await;
-            let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], keep: Duration::from_secs(60) };
+            let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(60) };
             let store = store.clone();
             tasks.push(tokio::spawn(async move { store.accept(NewJob { idempotency: Some(name), ..job }).await }));
         }

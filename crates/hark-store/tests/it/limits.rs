@@ -143,7 +143,7 @@ on_both! {
     async fn a_repeated_call_gets_the_same_answer(place: Place) {
         let store = place.open().await;
         let owner = Owner::Account(account(&store, 0).await);
-        let name = |print: u8| IdempotencyKey { key: "k".into(), fingerprint: vec![print], keep: Duration::from_secs(3600) };
+        let name = |print: u8| IdempotencyKey { key: "k".into(), fingerprint: vec![print], older: Vec::new(), keep: Duration::from_secs(3600) };
         assert_eq!(store.begin_idempotent(&owner, &name(1)).await.unwrap(), Idempotency::New);
         assert_eq!(store.begin_idempotent(&owner, &name(1)).await.unwrap(), Idempotency::UnderWay);
         assert!(matches!(store.begin_idempotent(&owner, &name(2)).await, Err(Error::KeyReused)));

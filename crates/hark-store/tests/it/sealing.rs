@@ -39,7 +39,8 @@ pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     };
     store.edit_transcript(account, id, &names).await.unwrap();
     store.add_voiceprint(account, "xylophone name", b"xylophone print").await.unwrap();
-    let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], keep: Duration::from_secs(60) };
+    let name =
+        IdempotencyKey { key: "k".into(), fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(60) };
     assert_eq!(store.begin_idempotent(&owner, &name).await.unwrap(), Idempotency::New);
     let answer = StoredAnswer { status: 200, content_type: "text/plain".into(), body: b"xylophone answer".to_vec() };
     store.finish_idempotent(&owner, &name, &answer).await.unwrap();

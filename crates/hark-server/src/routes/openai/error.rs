@@ -82,11 +82,12 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::NotFound => (INVALID, "not_found"),
         ErrorKind::MethodNotAllowed => (INVALID, "method_not_allowed"),
         ErrorKind::RequestTimeout => (INVALID, "request_timeout"),
+        ErrorKind::Gone => (INVALID, "gone"),
         ErrorKind::FileTooLarge | ErrorKind::BodyTooLarge => (INVALID, "file_too_large"),
         ErrorKind::UnsupportedMediaType => (INVALID, "unsupported_media_type"),
         ErrorKind::KeyReused => (INVALID, "idempotency_key_reused"),
         ErrorKind::RateLimited | ErrorKind::TooManyAtOnce => ("rate_limit_error", "rate_limit_exceeded"),
-        ErrorKind::MonthlyLimit | ErrorKind::AnonymousLimit | ErrorKind::ChatLimit => {
+        ErrorKind::MonthlyLimit | ErrorKind::SpendingLimit | ErrorKind::AnonymousLimit | ErrorKind::ChatLimit => {
             ("insufficient_quota", "insufficient_quota")
         }
         ErrorKind::Internal => ("server_error", "server_error"),

@@ -26,6 +26,7 @@ pub(crate) struct TranscriptionFields {
 
 impl Form for TranscriptionFields {
     type Layout = Layout;
+    const OPERATION: &'static str = "POST /v1/audio/transcriptions";
 
     fn longest(name: &str) -> Option<usize> {
         match list_name(name) {
@@ -108,6 +109,7 @@ pub(crate) struct TranslationFields(TranscriptionFields);
 
 impl Form for TranslationFields {
     type Layout = Layout;
+    const OPERATION: &'static str = "POST /v1/audio/translations";
 
     fn longest(name: &str) -> Option<usize> {
         match name {

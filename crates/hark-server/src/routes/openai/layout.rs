@@ -15,7 +15,7 @@ use crate::error::Failure;
 use crate::routes::transcribe::export;
 
 /// How the answer should look.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub(crate) struct Layout {
     pub(crate) format: OpenAiFormat,
     /// Whether the text comes as events.

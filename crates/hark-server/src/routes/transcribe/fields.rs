@@ -20,7 +20,10 @@ const MAX_SPEAKERS: u32 = 100;
 /// The text fields of a form that sends a recording: ours, or one that other programs know.
 pub(crate) trait Form: Default + Send {
     /// How the answer should look.
-    type Layout: std::fmt::Debug + Clone + PartialEq + Send;
+    type Layout: std::fmt::Debug + Clone + PartialEq + Send + serde::Serialize;
+
+    /// What a form of this kind asks for, in the fingerprint of its request.
+    const OPERATION: &'static str;
 
     /// The longest value of a field, in bytes; none for fields that mean nothing here.
     fn longest(name: &str) -> Option<usize>;
@@ -60,6 +63,7 @@ pub(crate) struct Wanted<Layout> {
 
 impl Form for Fields {
     type Layout = ResponseFormat;
+    const OPERATION: &'static str = "POST /v1/transcribe";
 
     fn longest(name: &str) -> Option<usize> {
         match name {

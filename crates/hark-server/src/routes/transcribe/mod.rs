@@ -1,7 +1,9 @@
 //! `POST /v1/transcribe`: an upload becomes a job, and the request waits for it.
 
+mod admit;
 mod answer;
 mod fields;
+mod fingerprint;
 mod receive;
 
 use axum::body::Body;
@@ -9,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use hark_api::{ApiError, ErrorKind, TranscribeForm, TranscriptionResult};
-use hark_store::{Accepted, IdempotencyKey, Lane, NewJob, NewTranscript, Owner, TranscriptId};
+use hark_store::{Accepted, Lane, NewJob, NewTranscript, Owner, TranscriptId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -18,9 +20,10 @@ use crate::error::Failure;
 use crate::extract::Query;
 use crate::idempotent;
 use crate::jobs;
+use crate::limits::Place;
 use crate::middleware::Caller;
 use crate::probe;
-use crate::routes::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
+use crate::routes::{AnyError, Deleted, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
 use receive::Received;
 
 pub(crate) use answer::{Wait, accepted, export};
@@ -55,7 +58,7 @@ pub(crate) struct TranscribeQuery {
             (TranscriptionResult = "application/json"), (String = "text/plain; charset=utf-8"),
             (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"))),
         (status = 202, description = "accepted: it will be transcribed", body = hark_api::Accepted),
-        Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
+        Invalid, Unauthorized, Payment, Deleted, TooLarge, Reused, Limited, Unavailable, Late, AnyError),
     security((), ("bearer" = [])))]
 pub(crate) async fn transcribe(
     State(app): State<App>,
@@ -89,7 +92,7 @@ pub(crate) async fn take<F: Form>(
     wait: bool,
 ) -> Result<Taken<F::Layout>, Failure> {
     let name = idempotent::key(headers)?;
-    admit(app, caller, wait).await?;
+    admit::admit(app, caller, wait).await?;
 
     // The place is held until the job is in the queue, where the store counts it.
     let owner = caller.owner();
@@ -97,14 +100,19 @@ pub(crate) async fn take<F: Form>(
     let at_once = caller.plan().concurrency();
     let limit_reached = |used: i64| too_many_at_once(app, caller, used);
     let live = app.store.live_jobs(&owner).await? + place.before as i64;
-    // A repeat of a request is no new work: it may come while the first one takes the last place.
-    if live >= at_once && name.is_none() {
+    // A repeat of a request is no new work: it may come while the first one takes the last place, one repeat at a time.
+    let (is_repeat, _named) = repeats(app, &owner, name.as_deref()).await?;
+    if live >= at_once && !(is_repeat && (place.before as i64) <= at_once) {
         return Err(limit_reached(live));
     }
+    if !is_repeat {
+        admit::refuse_spent(app, caller).await?;
+    }
+    let _anonymous = admit::anonymous_place(app, caller).await?;
 
     let received = receive::receive::<F>(app, caller, headers, body).await?;
     let layout = received.wanted.layout.clone();
-    let new = job(app, caller, received, owner, name, wait).await?;
+    let new = job(app, caller, received, owner.clone(), name, wait).await?;
     let minutes = new.minutes;
     let accepted = accept(app, caller, new, wait).await.map_err(|error| match error {
         hark_store::Error::Limit { what: hark_store::Limit::ConcurrentJobs, used, .. } => limit_reached(used),
@@ -112,7 +120,10 @@ pub(crate) async fn take<F: Form>(
     })?;
     drop(place);
     let (transcript, is_first) = match accepted {
-        Accepted::New { transcript, .. } => (transcript, true),
+        Accepted::New { transcript, .. } => {
+            admit::count_networks(app, &owner, caller, minutes).await;
+            (transcript, true)
+        }
         Accepted::Repeat { transcript } => (transcript, false),
     };
     Ok(Taken { transcript, is_first, layout })
@@ -132,6 +143,18 @@ fn never_fits(error: &hark_store::Error, minutes: i64) -> Option<Failure> {
     };
     let message = format!("this recording has {minutes} minutes, more than {of_limit}");
     (minutes > *limit).then(|| ApiError::new(ErrorKind::FileTooLarge, message).upgrade(upgrade).into())
+}
+
+/// Whether a request of this name was accepted before or is arriving now; the place says that this one arrives.
+async fn repeats(
+    app: &App,
+    owner: &Owner,
+    name: Option<&str>,
+) -> Result<(bool, Option<Place<(Owner, String)>>), Failure> {
+    let Some(name) = name else { return Ok((false, None)) };
+    let named = app.named_uploads.take((owner.clone(), name.to_owned()));
+    let is_repeat = named.before > 0 || app.store.is_name_used(owner, name).await?;
+    Ok((is_repeat, Some(named)))
 }
 
 /// Refuses one transcription more than the plan allows at once.
@@ -156,27 +179,6 @@ async fn accept(app: &App, caller: &Caller, new: NewJob, wait: bool) -> hark_sto
         }
     });
     receiver.await.unwrap_or(Err(hark_store::Error::Conflict("the request was interrupted")))
-}
-
-/// Refuses what can be refused before a byte of the upload is read.
-async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), Failure> {
-    if app.is_draining() {
-        return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());
-    }
-    if caller.identity().is_none() {
-        if !app.config.anonymous.enabled {
-            return Err(ErrorKind::Unauthorized.into());
-        }
-        if !wait {
-            let message = "an asynchronous transcription needs an account to be found again: send an API key";
-            return Err(Failure::new(ErrorKind::Unauthorized, message));
-        }
-    }
-    let length = app.store.queue_length().await?;
-    if length >= i64::try_from(app.config.max_queue).unwrap_or(i64::MAX) {
-        return Err(Failure::of_store(hark_store::Error::QueueFull { length }, app.clock.now()));
-    }
-    Ok(())
 }
 
 /// The job that an upload makes: probed, priced and ready to be accepted.
@@ -225,7 +227,7 @@ async fn job<Layout>(
         max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
         anonymous_limit: Some(app.config.anonymous.limit.into()),
         max_storage: app.config.recordings.quota.of(caller.plan()),
-        idempotency: name.map(|key| IdempotencyKey { key, fingerprint, keep: idempotent::REMEMBER }),
+        idempotency: name.map(|key| fingerprint.named(key)),
         webhook,
         owner,
     })

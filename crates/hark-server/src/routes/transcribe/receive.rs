@@ -6,12 +6,12 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{Plan, Upload};
-use sha2::{Digest, Sha256};
 
 use super::fields::{Form, Wanted, checkpoint, model};
+use super::fingerprint::fingerprint;
 use crate::app::App;
 use crate::error::Failure;
-use crate::idempotent;
+use crate::idempotent::{self, Fingerprint};
 use crate::limits::StorageRoom;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
@@ -30,7 +30,7 @@ pub(crate) struct Received<Layout> {
     pub(crate) title: String,
     pub(crate) recording: Unclaimed,
     /// What makes the request what it is: its fields and, where it has a name, its bytes.
-    pub(crate) fingerprint: Vec<u8>,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 /// Reads the form and stores its file.
@@ -41,7 +41,7 @@ pub(crate) async fn receive<F: Form>(
     body: Body,
 ) -> Result<Received<F::Layout>, Failure> {
     let plan = caller.plan();
-    let mut form = Multipart::new(headers, body, app.config.idle_timeout.duration())?;
+    let mut form = Multipart::open(headers, body, app.config.idle_timeout.duration()).await?;
     refuse_announced(headers, plan)?;
     // Only a request that may be repeated is compared with its repeats.
     let is_named = idempotent::key(headers)?.is_some();
@@ -70,11 +70,12 @@ pub(crate) async fn receive<F: Form>(
     let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
         return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
     };
-    let mut wanted = fields.wanted()?;
+    let asked = fields.wanted()?;
+    let mut wanted = asked.clone();
     let model = model(&wanted.work.model, plan.is_paid(), &app.config)?;
     wanted.work.model = checkpoint(model, app.role, &*app.engine)?;
     let blob = upload.finish().await?;
-    let fingerprint = fingerprint(&wanted, blob.sha256);
+    let fingerprint = fingerprint::<F>(&asked, &wanted, blob.sha256)?;
     Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
 }
 
@@ -125,17 +126,9 @@ fn title(file_name: &str) -> String {
     if name.is_empty() { "Untitled".to_owned() } else { name.to_owned() }
 }
 
-fn fingerprint(wanted: &Wanted<impl std::fmt::Debug>, recording: Option<[u8; 32]>) -> Vec<u8> {
-    let mut hash = Sha256::new();
-    hash.update(format!("{wanted:?}"));
-    hash.update(recording.unwrap_or_default());
-    hash.finalize().to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::routes::transcribe::fields::Fields;
 
     #[test]
     fn a_title_is_the_name_of_the_file_without_its_folders() {
@@ -144,15 +137,5 @@ mod tests {
         assert_eq!(title("a\u{0}b\r\n"), "ab");
         assert_eq!(title(""), "Untitled");
         assert_eq!(title("folder/"), "Untitled");
-    }
-
-    #[test]
-    fn a_fingerprint_changes_with_every_field_and_with_the_recording() {
-        let wanted = Fields::default().wanted().unwrap();
-        let mut other = wanted.clone();
-        other.work.translate = true;
-        let all = [fingerprint(&wanted, None), fingerprint(&other, None), fingerprint(&wanted, Some([1; 32]))];
-        assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
-        assert_eq!(all[0], fingerprint(&wanted.clone(), None));
     }
 }
