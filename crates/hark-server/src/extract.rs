@@ -33,13 +33,20 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let idle = app.config.idle_timeout.duration();
         if !is_json(request.headers()) {
+            if is_missing(request.into_body(), idle).await? {
+                return Err(Failure::invalid("the body is missing: this path takes JSON"));
+            }
             return Err(Failure::new(
                 ErrorKind::UnsupportedMediaType,
                 "this path takes JSON: send it with Content-Type: application/json",
             ));
         }
-        let body = collect(request.into_body(), app.config.idle_timeout.duration()).await?;
+        let body = collect(request.into_body(), idle).await?;
+        if body.is_empty() {
+            return Err(Failure::invalid("the body is missing: this path takes JSON"));
+        }
         object(&body)?;
         parse(&body).map(Json)
     }
@@ -103,6 +110,19 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
+/// Whether a request came without a body; reads no further than its first bytes.
+pub(crate) async fn is_missing(mut body: Body, idle: Duration) -> Result<bool, Failure> {
+    loop {
+        let frame =
+            tokio::time::timeout(idle, body.frame()).await.map_err(|_| Failure::from(ErrorKind::RequestTimeout))?;
+        match frame {
+            None => return Ok(true),
+            Some(Ok(frame)) if frame.data_ref().is_none_or(|data| data.is_empty()) => {}
+            Some(_) => return Ok(false),
+        }
+    }
+}
+
 /// Reads a small body; its sender may be slow but not silent.
 async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
     let too_large = || Failure::new(ErrorKind::BodyTooLarge, "the body is too large: JSON may have 1 MB");
@@ -111,7 +131,7 @@ async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
         let frame =
             tokio::time::timeout(idle, body.frame()).await.map_err(|_| Failure::from(ErrorKind::RequestTimeout))?;
         let Some(frame) = frame else { return Ok(whole.freeze()) };
-        let frame = frame.map_err(|_| Failure::invalid("the body ended early"))?;
+        let frame = frame.map_err(|error| Failure::of_body(&error, Failure::invalid("the body ended early")))?;
         if let Ok(data) = frame.into_data() {
             if whole.len() + data.len() > MAX_JSON {
                 return Err(too_large());

@@ -59,6 +59,17 @@ impl Multipart {
         Ok(Multipart { body: Some(body), delimiter, buffer, place: Place::Preamble, parts: 0, idle })
     }
 
+    /// The same for a request: one without any body is told that it is missing, whatever its headers say.
+    pub(crate) async fn open(headers: &HeaderMap, body: Body, idle: Duration) -> Result<Self, Failure> {
+        if let Err(failure) = boundary(headers) {
+            if crate::extract::is_missing(body, idle).await? {
+                return Err(Failure::invalid("the body is missing: this path takes a form (multipart/form-data)"));
+            }
+            return Err(failure);
+        }
+        Multipart::new(headers, body, idle)
+    }
+
     /// The next part; what is left of the current one is dropped.
     pub(crate) async fn next_part(&mut self) -> Result<Option<Part>, Failure> {
         let mut skipped = 0;
@@ -198,7 +209,7 @@ impl Multipart {
         let frame = frame.map_err(|error| {
             tracing::debug!(%error, "an upload broke off");
             self.body = None;
-            malformed("it ended early")
+            Failure::of_body(&error, malformed("it ended early"))
         })?;
         if let Ok(data) = frame.into_data() {
             if self.buffer.is_empty() {

@@ -27,7 +27,7 @@ const SPOKEN: [&str; 23] = [
     responses((status = 200, description = "the recording without its noise", body = Vec<u8>, content_type = "audio/wav"),
         Invalid, Unauthorized, Payment, TooLarge, Unavailable, AnyError), security(("bearer" = [])))]
 pub(crate) async fn enhance(State(app): State<App>, identity: Identity, request: Request) -> Result<Response, Failure> {
-    let mut form = open(&app, request)?;
+    let mut form = open(&app, request).await?;
     let mut has_file = false;
     while let Some(part) = form.next_part().await? {
         if part.name == "file" {
@@ -47,7 +47,7 @@ pub(crate) async fn enhance(State(app): State<App>, identity: Identity, request:
     responses((status = 200, description = "the spoken text", body = Vec<u8>, content_type = "audio/wav"),
         Invalid, Unauthorized, Payment, TooLarge, Unavailable, AnyError), security(("bearer" = [])))]
 pub(crate) async fn speak(State(app): State<App>, _: Identity, request: Request) -> Result<Response, Failure> {
-    let mut form = open(&app, request)?;
+    let mut form = open(&app, request).await?;
     let (mut text, mut language, mut has_sample) = (None, None, false);
     while let Some(part) = form.next_part().await? {
         match part.name.as_str() {
@@ -81,9 +81,9 @@ pub(crate) async fn speak(State(app): State<App>, _: Identity, request: Request)
     Err(model_missing("speech synthesis"))
 }
 
-fn open(app: &App, request: Request) -> Result<Multipart, Failure> {
+async fn open(app: &App, request: Request) -> Result<Multipart, Failure> {
     let (parts, body) = request.into_parts();
-    Multipart::new(&parts.headers, body, app.config.idle_timeout.duration())
+    Multipart::open(&parts.headers, body, app.config.idle_timeout.duration()).await
 }
 
 pub(crate) fn refuse_second(is_second: bool, name: &str) -> Result<(), Failure> {

@@ -147,3 +147,33 @@ async fn a_sender_that_is_refused_before_its_body_is_read_still_reads_why() {
         assert!(answer.starts_with("HTTP/1.1 40") && answer.contains("\"error\""), "{path}: {answer}");
     }
 }
+
+#[tokio::test]
+async fn a_request_without_its_body_is_told_so_whatever_its_headers_say() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    let paths = [
+        "/v1/transcribe",
+        "/v1/summarize",
+        "/v1/translate",
+        "/v1/analyze",
+        "/v1/generate",
+        "/v1/enhance-audio",
+        "/v1/tts",
+        "/v1/embed",
+        "/v1/auth/signup",
+        "/v1/auth/signin",
+        "/v1/auth/password",
+    ];
+    for path in paths {
+        let message = refusal(client.request(Method::POST, path).send().await.unwrap(), 400).await;
+        assert!(message.contains("body is missing"), "{path}: {message}");
+        let chunked = reqwest::Body::wrap_stream(futures_util::stream::empty::<Result<Vec<u8>, std::io::Error>>());
+        let message = refusal(client.request(Method::POST, path).body(chunked).send().await.unwrap(), 400).await;
+        assert!(message.contains("body is missing"), "{path}: {message}");
+    }
+    refusal(client.request(Method::PUT, "/v1/account").send().await.unwrap(), 400).await;
+    // A body of another kind is still refused for its kind.
+    refusal(client.request(Method::POST, "/v1/summarize").body("text=a").send().await.unwrap(), 415).await;
+    refusal(client.request(Method::POST, "/v1/transcribe").body("RIFF").send().await.unwrap(), 415).await;
+}

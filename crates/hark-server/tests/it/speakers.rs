@@ -135,6 +135,11 @@ async fn speakers_are_named_where_it_is_asked_for_and_by_the_voices_of_their_own
     let path = format!("/v1/transcripts/{id}");
     let changed = ours.request(Method::PATCH, &path).json(&change).send().await.unwrap();
     assert_eq!(json(changed, 200).await["segments"][0]["speaker"], "Anna");
+    for wrong in [" ", "\t", "An\nna", "An\u{0}na"] {
+        let change = serde_json::json!({"speaker_names": {"Anna": wrong}});
+        refusal(ours.request(Method::PATCH, &path).json(&change).send().await.unwrap(), 400).await;
+    }
+    assert_eq!(json(ours.get(&path).await, 200).await["segments"][0]["speaker"], "Anna");
 
     let anonymous = server.anonymous().transcribe("/v1/transcribe", hum(1.0), &[("identify", "true")]);
     let message = refusal(anonymous.send().await.unwrap(), 401).await;
