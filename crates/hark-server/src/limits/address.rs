@@ -46,6 +46,28 @@ pub(crate) fn subnet(address: IpAddr) -> IpAddr {
     }
 }
 
+/// A network that a caller is counted in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// Its address, with the length of its prefix where it is no household.
+    pub(crate) name: String,
+    /// How many times as much as one household it may do.
+    pub(crate) multiple: u32,
+}
+
+/// The networks that an address is counted in: the household, and of IPv6 also what providers hand out to one customer, where
+/// each of 256 or 65,536 households would be another caller.
+pub(crate) fn networks(address: IpAddr) -> Vec<Network> {
+    let mut networks = vec![Network { name: subnet(address).to_string(), multiple: 1 }];
+    if let IpAddr::V6(address) = address.to_canonical() {
+        for (length, multiple) in [(56, 4), (48, 16)] {
+            let bits = u128::from(address) >> (128 - length) << (128 - length);
+            networks.push(Network { name: format!("{}/{length}", Ipv6Addr::from(bits)), multiple });
+        }
+    }
+    networks
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +104,15 @@ mod tests {
         assert_eq!(of("2001:db8:1:2::9"), "2001:db8:1:2::");
         assert_eq!(of("192.0.2.7"), "192.0.2.7");
         assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+    }
+
+    #[test]
+    fn an_ipv6_customer_is_counted_in_wider_networks_too() {
+        let of = |text: &str| -> Vec<(String, u32)> {
+            networks(text.parse().unwrap()).into_iter().map(|network| (network.name, network.multiple)).collect()
+        };
+        let expected = [("2001:db8:1:23ab::", 1), ("2001:db8:1:2300::/56", 4), ("2001:db8:1::/48", 16)];
+        assert_eq!(of("2001:db8:1:23ab::9"), expected.map(|(name, multiple)| (name.to_owned(), multiple)));
+        assert_eq!(of("192.0.2.7"), [("192.0.2.7".to_owned(), 1)]);
     }
 }

@@ -19,6 +19,11 @@ pub(crate) struct AddressHash(Mutex<Option<(i64, Zeroizing<[u8; 32]>)>>);
 impl AddressHash {
     /// The address (a household of them) as it is counted at `now`.
     pub(crate) async fn hash(&self, store: &Store, address: IpAddr, now: Micros) -> hark_store::Result<String> {
+        self.hash_network(store, &subnet(address).to_string(), now).await
+    }
+
+    /// A network as it is counted at `now`.
+    pub(crate) async fn hash_network(&self, store: &Store, network: &str, now: Micros) -> hark_store::Result<String> {
         let day = day_of(now);
         let kept = self.lock().as_ref().filter(|(of, _)| *of == day).map(|(_, key)| key.clone());
         let key = match kept {
@@ -31,7 +36,7 @@ impl AddressHash {
                 key
             }
         };
-        Ok(hex(&mac(&*key, &[subnet(address).to_string().as_bytes()])[..16]))
+        Ok(hex(&mac(&*key, &[network.as_bytes()])[..16]))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(i64, Zeroizing<[u8; 32]>)>> {

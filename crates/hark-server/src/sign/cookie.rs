@@ -1,4 +1,4 @@
-//! The session cookie.
+//! Cookies: the session's, and those like it.
 
 use std::time::Duration;
 
@@ -8,11 +8,16 @@ const NAME: &str = "hark_session";
 
 /// The session's secret, where exactly one such cookie came: of two, one is another site's.
 pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
+    named(headers, NAME)
+}
+
+/// The value of a cookie of ours, where exactly one of that name came.
+pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut ours = values
         .flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(name, _)| *name == NAME)
+        .filter(|(found, _)| *found == name)
         .map(|(_, secret)| secret.trim_matches('"'));
     let first = ours.next().filter(|secret| !secret.is_empty());
     if ours.next().is_some() { None } else { first }
@@ -20,8 +25,13 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
 
 /// What sets the cookie: out of reach of scripts, not sent along with other sites' forms.
 pub(crate) fn set(secret: &str, lasts: Duration, is_https: bool) -> Option<HeaderValue> {
+    write(NAME, secret, "/", lasts, is_https)
+}
+
+/// What sets a cookie of ours.
+pub(crate) fn write(name: &str, value: &str, path: &str, lasts: Duration, is_https: bool) -> Option<HeaderValue> {
     let secure = if is_https { "; Secure" } else { "" };
-    let text = format!("{NAME}={secret}; Path=/; HttpOnly; SameSite=Lax; Max-Age={}{secure}", lasts.as_secs());
+    let text = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={}{secure}", lasts.as_secs());
     let mut value = HeaderValue::from_str(&text).ok()?;
     value.set_sensitive(true);
     Some(value)

@@ -1,17 +1,26 @@
 //! Signing in: passwords, tries, cookies, and what keeps other sites from using them.
 
+pub(crate) mod attempt;
 pub(crate) mod cookie;
+pub(crate) mod device;
 pub(crate) mod guard;
+mod guesses;
 mod password;
 mod tries;
+mod visit;
 
+pub(crate) use attempt::Attempt;
 pub use password::{PasswordError, hash_password};
 pub(crate) use password::{Passwords, Verdict, check_password};
 pub(crate) use tries::{Allowance, Tries};
+pub(crate) use visit::Visit;
+
+use guesses::Guesses;
 
 /// What the handlers share.
 #[derive(Default)]
 pub(crate) struct Sign {
     pub(crate) passwords: Passwords,
+    pub(crate) guesses: Guesses,
     pub(crate) tries: Tries,
 }

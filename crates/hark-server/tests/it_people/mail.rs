@@ -12,14 +12,14 @@ use crate::visitor::{PASSWORD, Visitor};
 
 /// A mail server that takes everything.
 #[derive(Clone)]
-struct PostOffice {
+pub(crate) struct PostOffice {
     port: u16,
     /// The envelope's receiver and the mail.
     mails: Arc<Mutex<Vec<(String, String)>>>,
 }
 
 impl PostOffice {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let office = PostOffice { port: listener.local_addr().unwrap().port(), mails: Arc::default() };
         let taken = office.clone();
@@ -66,14 +66,14 @@ impl PostOffice {
     }
 
     /// The mails so far, once there are so many.
-    async fn mails(&self, count: usize) -> Vec<(String, String)> {
+    pub(crate) async fn mails(&self, count: usize) -> Vec<(String, String)> {
         eventually("a mail", async || Some(self.mails.lock().unwrap().clone()).filter(|mails| mails.len() >= count))
             .await
     }
 }
 
 /// A mail as people read it: long lines end in `=` (quoted-printable).
-fn unfolded(mail: &str) -> String {
+pub(crate) fn unfolded(mail: &str) -> String {
     mail.replace("=\r\n", "").replace("=3D", "=")
 }
 
@@ -83,7 +83,7 @@ fn link(mail: &str) -> Option<String> {
     text[begin..].split_whitespace().next().map(str::to_owned)
 }
 
-async fn server_with(office: &PostOffice) -> Server {
+pub(crate) async fn server_with(office: &PostOffice) -> Server {
     let mail = MailConfig {
         host: "127.0.0.1".into(),
         port: Some(office.port),
@@ -108,6 +108,8 @@ async fn an_address_is_confirmed_by_the_link_in_its_mail_once() {
     assert_eq!(to, "ann@example.com");
     assert!(mail.contains("From: Hark <hark@example.com>") && mail.contains("Subject: Confirm your address"), "{mail}");
     let link = link(&mail).unwrap();
+    let account = server.store.account_by_email("ann@example.com").await.unwrap();
+    assert_eq!(account.credits, 0, "nothing to spend before the address is confirmed");
 
     let (_, early) = Visitor::sign_in(&server, "ann@example.com", PASSWORD).await;
     assert!(refusal(early, 403).await.contains("mail"));
@@ -122,6 +124,7 @@ async fn an_address_is_confirmed_by_the_link_in_its_mail_once() {
     let (mut visitor, answer) = Visitor::sign_in(&server, "ann@example.com", PASSWORD).await;
     let body = visitor.remember(answer).await;
     assert_eq!(body["account"]["is_confirmed"], true);
+    assert_eq!(body["account"]["credits"], 600, "given with the confirmation");
 }
 
 #[tokio::test]

@@ -87,6 +87,23 @@ async fn a_session_is_no_bearer_and_a_bearer_is_no_session() {
 }
 
 #[tokio::test]
+async fn a_key_that_a_page_asks_for_twice_with_one_name_is_made_once() {
+    let server = Server::start().await;
+    let visitor = Visitor::sign_up(&server, "ann@example.com").await;
+    let ask = async |visitor: &Visitor| {
+        let request = visitor.request(Method::POST, "/v1/keys").header("Idempotency-Key", "k1");
+        request.json(&value!({"name": "CI"})).send().await.unwrap()
+    };
+    let first = json(ask(&visitor).await, 201).await;
+    assert_eq!(first, json(ask(&visitor).await, 201).await);
+    assert_eq!(json(visitor.get("/v1/keys").await, 200).await["keys"].as_array().unwrap().len(), 1);
+    // Another session can't open the answer: to it the name is taken.
+    let (mut second, answer) = Visitor::sign_in(&server, "ann@example.com", PASSWORD).await;
+    second.remember(answer).await;
+    refusal(ask(&second).await, 422).await;
+}
+
+#[tokio::test]
 async fn a_recording_sent_from_a_page_is_the_visitors() {
     let server = Server::start().await;
     let visitor = Visitor::sign_up(&server, "ann@example.com").await;
@@ -174,8 +191,25 @@ async fn sign_ups_that_make_no_sense_are_refused_and_an_address_is_one_account()
         Visitor::new(&server).bare(Method::POST, "/v1/auth/signup").header("origin", "https://evil.example");
     let elsewhere = elsewhere.json(&value!({"email": "eve@example.com", "password": PASSWORD})).send().await.unwrap();
     refusal(elsewhere, 403).await;
+    // A header that nobody checks is no way around: it says nothing about who sent the request.
+    for path in ["/v1/auth/signup", "/v1/auth/signin"] {
+        for (name, content) in [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")] {
+            let request = Visitor::new(&server).bare(Method::POST, path).header(name, content).bearer_auth("anything");
+            let body = value!({"email": "ann@example.com", "password": PASSWORD, "token": true});
+            refusal(request.json(&body).send().await.unwrap(), 403).await;
+        }
+    }
+    // A token that holds may be used by a page of another site that was given it.
+    let body = value!({"email": "ann@example.com", "password": PASSWORD, "token": true});
+    let token = json(visitor.post("/v1/auth/signin", body).await, 200).await["token"].as_str().unwrap().to_owned();
+    let sign_out = |token: &str| {
+        let request = Visitor::new(&server).bare(Method::POST, "/v1/auth/signout").bearer_auth(token);
+        request.header("origin", "https://app.example").send()
+    };
+    refusal(sign_out(&token.replace("usr_", "svc_")).await.unwrap(), 401).await;
+    assert_eq!(sign_out(&token).await.unwrap().status(), 200);
 
-    let closed = hark_server::Config { sign_up: false, ..config() };
+    let closed = hark_server::Config { sign_up: Some(false), ..config() };
     let server = Server::with(closed, InstantEngine::default()).await;
     let answer = Visitor::new(&server).post("/v1/auth/signup", value!({"email": "a@b.cc", "password": PASSWORD})).await;
     refusal(answer, 403).await;
@@ -183,9 +217,53 @@ async fn sign_ups_that_make_no_sense_are_refused_and_an_address_is_one_account()
 }
 
 #[tokio::test]
+async fn where_strangers_reach_the_server_sign_up_is_closed_or_gives_nothing() {
+    let open = hark_server::Config { listen: "0.0.0.0:0".parse().unwrap(), ..config() };
+    let server = Server::with(open.clone(), InstantEngine::default()).await;
+    let body = value!({"email": "ann@example.com", "password": PASSWORD});
+    refusal(Visitor::new(&server).post("/v1/auth/signup", body.clone()).await, 403).await;
+    assert_eq!(json(Visitor::new(&server).get("/v1/auth/session").await, 200).await["sign_up"], false);
+    let wanted = hark_server::Config { sign_up: Some(true), ..open };
+    let server = Server::with(wanted.clone(), InstantEngine::default()).await;
+    let answer = Visitor::new(&server).post("/v1/auth/signup", body.clone()).await;
+    assert_eq!(json(answer, 201).await["account"]["credits"], 0);
+    let generous = hark_server::Config { sign_up_credits: Some(7), ..wanted };
+    let server = Server::with(generous, InstantEngine::default()).await;
+    let answer = Visitor::new(&server).post("/v1/auth/signup", body).await;
+    assert_eq!(json(answer, 201).await["account"]["credits"], 7);
+}
+
+#[tokio::test]
+async fn an_address_and_the_networks_around_it_make_so_many_accounts_a_day() {
+    let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let config = hark_server::Config { trusted_proxies, sign_up: Some(true), sign_ups_per_day: Some(1), ..config() };
+    let server = Server::with_clock(config, InstantEngine::default(), Clock::manual(DAY * 20_000)).await;
+    let mut number = 0;
+    let mut sign_up = async |from: &str| {
+        number += 1;
+        let request = Visitor::new(&server).bare(Method::POST, "/v1/auth/signup").header("x-forwarded-for", from);
+        let body = value!({"email": format!("{number}@example.com"), "password": PASSWORD});
+        request.json(&body).send().await.unwrap()
+    };
+    assert_eq!(sign_up("192.0.2.1").await.status(), 201);
+    let refused = sign_up("192.0.2.1").await;
+    assert_eq!(refused.headers()["retry-after"], "86400");
+    refusal(refused, 429).await;
+    assert_eq!(sign_up("192.0.2.2").await.status(), 201);
+    for household in 0..4 {
+        assert_eq!(sign_up(&format!("2001:db8:1:{household}::1")).await.status(), 201);
+    }
+    assert_eq!(sign_up("2001:db8:1:4::1").await.status(), 429, "the fifth household of a /56");
+    assert_eq!(sign_up("2001:db8:1:100::1").await.status(), 201);
+    server.clock.advance(Duration::from_secs(86_400));
+    assert_eq!(sign_up("192.0.2.1").await.status(), 201);
+}
+
+#[tokio::test]
 async fn the_cookie_is_secure_where_a_trusted_proxy_says_https() {
     for (trusted, secure) in [("127.0.0.0/8", true), ("10.0.0.0/8", false)] {
-        let config = hark_server::Config { trusted_proxies: vec![trusted.parse().unwrap()], ..config() };
+        let trusted_proxies = vec![trusted.parse().unwrap()];
+        let config = hark_server::Config { trusted_proxies, sign_up: Some(true), ..config() };
         let server = Server::with(config, InstantEngine::default()).await;
         let body = value!({"email": "ann@example.com", "password": PASSWORD});
         let request = Visitor::new(&server).bare(Method::POST, "/v1/auth/signup").header("x-forwarded-proto", "https");

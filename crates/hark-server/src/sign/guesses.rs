@@ -1,0 +1,186 @@
+//! Wrong passwords: who guesses waits longer each time, and whose password is guessed at does not.
+//!
+//! A try is counted for the pair of address and account first, so that a guesser slows itself down. Who tries from a browser
+//! or an address that signed in to the account before is counted apart from everybody else.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use hark_store::Micros;
+
+/// The map forgets those who were quiet for [`QUIET`] when it holds this many.
+const SWEEP_AT: usize = 4096;
+/// After so long without a try everything is forgiven.
+const QUIET: Micros = 24 * 3600 * 1_000_000;
+/// A try that may begin within this time is held until then; a later one is refused.
+const LONGEST_HOLD: Duration = Duration::from_secs(2);
+
+/// How tries of one kind are slowed down: so many are free, then each waits twice as long as the one before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// Tries without a wait.
+    pub(crate) free: u32,
+    /// The first wait.
+    pub(crate) first: Duration,
+    /// No wait is longer.
+    pub(crate) longest: Duration,
+}
+
+/// Who guessed how often; clones of the process count apart, so several allow as many times more.
+#[derive(Default)]
+pub(crate) struct Guesses {
+    seen: Mutex<Seen>,
+    /// Keyed anew in every process, so that nobody can aim at another's entry.
+    hasher: RandomState,
+}
+
+#[derive(Default)]
+struct Seen {
+    tries: HashMap<u64, Tried>,
+    sweep_at: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Tried {
+    count: u32,
+    /// When the next try may begin.
+    next_at: Micros,
+}
+
+impl Patience {
+    /// How long to wait after so many tries.
+    fn after(self, count: u32) -> Duration {
+        match count.checked_sub(self.free) {
+            None => Duration::ZERO,
+            Some(over) => self.first.saturating_mul(2u32.saturating_pow(over)).min(self.longest),
+        }
+    }
+}
+
+impl Guesses {
+    /// Counts a try for each of `who`: how long to hold it, or the seconds after which another is taken. A try that is refused
+    /// counts for nobody.
+    pub(crate) fn begin(&self, who: &[(&str, &str, Patience)], now: Micros) -> Result<Duration, u64> {
+        let mut seen = self.lock();
+        let mut wait = 0;
+        for (kind, name, patience) in who {
+            if let Some(tried) = seen.tries.get(&self.key(kind, name)) {
+                // A clock that steps back must lock nobody out for longer than the longest wait.
+                wait = wait.max((tried.next_at - now).min(micros(patience.longest)));
+            }
+        }
+        if wait > micros(LONGEST_HOLD) {
+            return Err(wait.unsigned_abs().div_ceil(1_000_000));
+        }
+        for (kind, name, patience) in who {
+            let key = self.key(kind, name);
+            let before = seen.tries.get(&key).filter(|tried| tried.next_at + QUIET > now);
+            let count = before.map_or(0, |tried| tried.count).saturating_add(1);
+            let next_at = now + wait + micros(patience.after(count));
+            seen.tries.insert(key, Tried { count, next_at });
+        }
+        if seen.tries.len() >= seen.sweep_at.max(SWEEP_AT) {
+            seen.tries.retain(|_, tried| tried.next_at + QUIET > now);
+            seen.sweep_at = seen.tries.len() * 2;
+        }
+        Ok(Duration::from_micros(wait.max(0).unsigned_abs()))
+    }
+
+    /// Takes back one try that turned out to be none: the password was right.
+    pub(crate) fn undo(&self, kind: &str, name: &str) {
+        let key = self.key(kind, name);
+        let mut seen = self.lock();
+        if let Some(tried) = seen.tries.get_mut(&key) {
+            tried.count = tried.count.saturating_sub(1);
+            if tried.count == 0 {
+                seen.tries.remove(&key);
+            }
+        }
+    }
+
+    /// Forgets all tries of somebody.
+    pub(crate) fn forget(&self, kind: &str, name: &str) {
+        let key = self.key(kind, name);
+        self.lock().tries.remove(&key);
+    }
+
+    fn key(&self, kind: &str, name: &str) -> u64 {
+        self.hasher.hash_one((kind, name))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Micros = 1_000_000;
+    const FEW: Patience = Patience { free: 3, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+
+    #[test]
+    fn after_the_free_tries_each_waits_twice_as_long_up_to_the_longest_wait() {
+        let guesses = Guesses::default();
+        let try_at = |now| guesses.begin(&[("pair", "a", FEW)], now).map(|hold| hold.as_secs());
+        let mut now = 0;
+        assert_eq!([(); 3].map(|()| try_at(now)), [Ok(0); 3]);
+        assert_eq!(try_at(now), Ok(1), "held for a second");
+        assert_eq!(try_at(now), Err(3), "that second and two more");
+        now = 3 * SECOND;
+        for wait in [4, 8, 16, 32, 60, 60] {
+            assert_eq!(try_at(now), Ok(0));
+            assert_eq!(try_at(now), Err(wait));
+            assert_eq!(try_at(now + (wait as i64 - 1) * SECOND), Ok(1));
+            guesses.undo("pair", "a");
+            now += 10_000 * SECOND;
+        }
+        assert!(guesses.begin(&[("pair", "b", FEW)], now).is_ok_and(|hold| hold.is_zero()), "another has its own");
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_longest_even_when_the_clock_steps_back() {
+        let guesses = Guesses::default();
+        let mut now = 0;
+        for _ in 0..40 {
+            if let Err(seconds) = guesses.begin(&[("pair", "a", FEW)], now) {
+                assert!(seconds <= 60, "{seconds}");
+                now += seconds as i64 * SECOND;
+            }
+        }
+        assert_eq!(guesses.begin(&[("pair", "a", FEW)], now - 3600 * SECOND), Err(60));
+        assert!(guesses.begin(&[("pair", "a", FEW)], now + QUIET * 2).is_ok_and(|hold| hold.is_zero()));
+        assert!(guesses.begin(&[("pair", "a", FEW)], now + QUIET * 2).is_ok_and(|hold| hold.is_zero()), "forgiven");
+    }
+
+    #[test]
+    fn a_refused_try_counts_for_nobody_and_a_right_one_is_taken_back() {
+        let guesses = Guesses::default();
+        for _ in 0..6 {
+            let _ = guesses.begin(&[("pair", "a", FEW)], 0);
+        }
+        assert!(guesses.begin(&[("pair", "a", FEW), ("address", "x", FEW)], 0).is_err());
+        assert_eq!(guesses.lock().tries.len(), 1);
+        guesses.forget("pair", "a");
+        for _ in 0..50 {
+            assert!(guesses.begin(&[("address", "x", FEW)], 0).is_ok_and(|hold| hold.is_zero()));
+            guesses.undo("address", "x");
+        }
+    }
+
+    #[test]
+    fn those_who_were_quiet_are_forgotten() {
+        let guesses = Guesses::default();
+        for who in 0..50_000i64 {
+            guesses.begin(&[("pair", &who.to_string(), FEW)], who * 60 * SECOND).unwrap();
+        }
+        assert!(guesses.lock().tries.len() <= SWEEP_AT + 1);
+    }
+}
