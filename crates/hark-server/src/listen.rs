@@ -15,17 +15,20 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 use tower::ServiceExt as _;
 
 use crate::config::Config;
+use crate::limits::{Connections, Refused};
 use crate::metrics::Metrics;
 
 /// The largest head of a request; also what is read at once.
 const MAX_HEAD: usize = 64 << 10;
+/// How long a client that is refused may take to read why.
+const REFUSAL: Duration = Duration::from_secs(1);
 /// After a failed accept (too many open files, say) others get this long to end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -54,6 +57,7 @@ pub(crate) async fn serve<S>(
         .initial_connection_window_size(4 << 20)
         .keep_alive_interval(config.idle_timeout.duration())
         .keep_alive_timeout(config.idle_timeout.duration());
+    let connections = Connections::default();
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
@@ -68,6 +72,16 @@ pub(crate) async fn serve<S>(
                 continue;
             }
         };
+        let is_proxy = config.trusted_proxies.iter().any(|net| net.contains(&peer.ip().to_canonical()));
+        let per_address = (!is_proxy).then_some(config.limits.connections_per_address);
+        let place = match connections.open(peer.ip(), config.limits.connections, per_address) {
+            Ok(place) => place,
+            Err(refused) => {
+                metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(refuse(stream, refused));
+                continue;
+            }
+        };
         let _ = stream.set_nodelay(true);
         let io = TokioIo::new(Patient::new(stream, config.idle_timeout.duration()));
         let service = service.clone().map_request(move |request: hyper::Request<hyper::body::Incoming>| {
@@ -79,7 +93,7 @@ pub(crate) async fn serve<S>(
         let connection = graceful.watch(connection);
         let open = Open::new(Arc::clone(&metrics));
         tokio::spawn(async move {
-            let _open = open;
+            let _open = (open, place);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended badly");
             }
@@ -90,6 +104,28 @@ pub(crate) async fn serve<S>(
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("requests were still under way after {} s", drain.as_secs());
     }
+}
+
+/// Tells a client that its connection is one too many, if it listens, and closes it.
+async fn refuse(mut stream: TcpStream, refused: Refused) {
+    let (status, message) = match refused {
+        Refused::OfAddress => ("429 Too Many Requests", "too many connections from this address: close some first"),
+        Refused::InAll => ("503 Service Unavailable", "too many connections to this server: try again later"),
+    };
+    let body = format!("{{\"error\":\"{message}\"}}");
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: 5\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let answer = async {
+        stream.write_all((head + &body).as_bytes()).await?;
+        stream.shutdown().await?;
+        // A client that still sends when its connection is closed may never read why.
+        let mut dropped = [0; 4096];
+        while stream.read(&mut dropped).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(REFUSAL, answer).await;
 }
 
 /// Binds an address.

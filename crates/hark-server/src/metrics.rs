@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: AtomicI64,
     /// Connections open.
     pub(crate) connections: AtomicI64,
+    /// Connections that were one too many.
+    pub(crate) connections_refused: AtomicU64,
     /// Live sessions, with a connection or waiting for one.
     pub(crate) streams: AtomicI64,
     /// Uploads whose length is being looked up.
@@ -106,6 +108,7 @@ impl Metrics {
         let counters = [
             ("hark_uploads_total", "Recordings received.", &self.uploads),
             ("hark_upload_bytes_total", "Bytes of recordings received.", &self.upload_bytes),
+            ("hark_connections_refused_total", "Connections that were one too many.", &self.connections_refused),
             ("hark_jobs_completed_total", "Recordings transcribed.", &self.jobs_completed),
             ("hark_jobs_failed_total", "Recordings that could not be transcribed.", &self.jobs_failed),
             ("hark_jobs_retried_total", "Attempts after which a job waits again.", &self.jobs_retried),

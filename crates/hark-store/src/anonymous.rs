@@ -32,6 +32,12 @@ impl Store {
         }
     }
 
+    /// Anonymous jobs that wait or run.
+    pub async fn anonymous_jobs(&self) -> Result<i64> {
+        let sql = "SELECT count(*) AS live FROM jobs WHERE account_id = $1";
+        self.db().one(sql, args![self.anonymous_account()]).await?.get("live")
+    }
+
     /// Counts a transcription outside of jobs (a live session) for an address.
     pub async fn use_anonymous(&self, address: &str, day: i64, minutes: i64, limit: AnonymousLimit) -> Result<()> {
         let mut tx = self.db().begin().await?;

@@ -1,7 +1,11 @@
 //! Requests a minute, by the generic cell rate algorithm (GCRA): a bucket that leaks evenly, kept as one moment.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::sync::Mutex;
+
+use super::subnet;
 
 /// Shards, so that busy keys do not wait for each other.
 const SHARDS: usize = 16;
@@ -12,6 +16,8 @@ const MINUTE: i64 = 60_000_000;
 /// Who was seen when: for each caller the moment its bucket will be empty again, in microseconds.
 pub(crate) struct RateLimiter {
     shards: [Mutex<Shard>; SHARDS],
+    /// Keyed anew in every process, so that no address can be made to share another's bucket.
+    hasher: RandomState,
 }
 
 #[derive(Default)]
@@ -37,7 +43,12 @@ pub(crate) struct Rate {
 
 impl RateLimiter {
     pub(crate) fn new() -> Self {
-        RateLimiter { shards: std::array::from_fn(|_| Mutex::default()) }
+        RateLimiter { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
+    }
+
+    /// Counts a request of an address (a household of them).
+    pub(crate) fn check_address(&self, address: IpAddr, limit: u32, now: i64) -> Rate {
+        self.check(self.hasher.hash_one(subnet(address)), limit, now)
     }
 
     /// Counts a request of `caller` at `now` against `limit` requests a minute. `now` is in microseconds of a clock that no step of the date moves: set back
@@ -49,7 +60,9 @@ impl RateLimiter {
         let tolerance = step * (i64::from(limit) - 1);
         let shard = &self.shards[(caller % SHARDS as u64) as usize];
         let mut shard = shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let empty_at = shard.empty_at.get(&caller).copied().unwrap_or(now).max(now);
+        // No bucket is ever fuller than this, unless the clock stepped back: then nobody waits longer than a minute for it.
+        let fullest = now + tolerance + step;
+        let empty_at = shard.empty_at.get(&caller).copied().unwrap_or(now).clamp(now, fullest);
         let passes = empty_at - now <= tolerance;
         let then = if passes { empty_at + step } else { empty_at };
         if passes {
@@ -114,6 +127,17 @@ mod tests {
         let limiter = RateLimiter::new();
         let passed = (0..120_000).filter(|&tick| limiter.check(1, 100, tick * 500).passes).count();
         assert!((195..=201).contains(&passed), "{passed} passed in a minute of hammering");
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_locks_nobody_out() {
+        let limiter = RateLimiter::new();
+        for _ in 0..60 {
+            limiter.check(1, 60, 100 * MINUTE);
+        }
+        let refused = limiter.check(1, 60, 40 * MINUTE);
+        assert!(refused.retry_after <= 2, "{refused:?}");
+        assert!(limiter.check(1, 60, 40 * MINUTE + 2_000_000).passes);
     }
 
     #[test]

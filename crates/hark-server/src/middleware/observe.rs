@@ -14,8 +14,10 @@ use tracing::Instrument as _;
 use super::linger::lingering;
 use crate::app::App;
 use crate::error::{Answered, Failure};
+use crate::limits::client_address;
 use crate::random;
 use crate::routes::openai;
+use crate::sign::guard;
 
 const REQUEST_ID: &str = "x-request-id";
 /// A longer id from outside is replaced by one of ours.
@@ -31,7 +33,9 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     let span = tracing::info_span!("request", id, method, route);
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let _in_flight = InFlight(&app);
-    let response = next.run(request.map(lingering)).instrument(span.clone()).await;
+    let address = client_address(guard::peer(request.extensions()), request.headers(), &app.config.trusted_proxies);
+    let metered = |body| lingering(app.bodies.metered(body, address, app.config.limits.bodies()));
+    let response = next.run(request.map(metered)).instrument(span.clone()).await;
     let mut response = with_error_body(response);
     if is_openai {
         response = openai::reshape(response);

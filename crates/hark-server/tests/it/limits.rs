@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hark_api::DateTime;
-use hark_server::{Anonymous, Config, InstantEngine};
+use hark_server::{Anonymous, Config, InstantEngine, Limits};
 use hark_store::{Clock, KeyKind, NewKey, Plan};
 use reqwest::Response;
 
@@ -79,6 +79,21 @@ async fn uploads_under_way_count_as_transcriptions_at_once() {
 }
 
 #[tokio::test]
+async fn a_name_makes_no_room_for_more_at_once() {
+    let server = Server::with(config(), InstantEngine { takes: Duration::from_secs(30) }).await;
+    let anonymous = server.anonymous();
+    let first = tokio::spawn(anonymous.transcribe("/v1/transcribe", hum(1.0), &[]).send());
+    let begun = async || (server.store.anonymous_jobs().await.unwrap() == 1).then_some(());
+    eventually("the first to be accepted", begun).await;
+    // The body never ends: only an answer to the head comes.
+    let (_sender, body) = crate::uploads::open_form(b"RIFF");
+    let second = anonymous.request(reqwest::Method::POST, "/v1/transcribe").header("Idempotency-Key", "another");
+    let second = second.header("Content-Type", "multipart/form-data; boundary=XyZ").body(body).send().await.unwrap();
+    assert!(refusal(second, 429).await.contains("at once"));
+    first.abort();
+}
+
+#[tokio::test]
 async fn a_key_has_its_minutes_a_month() {
     let clock = noon();
     let server = Server::with_clock(config(), InstantEngine::default(), clock).await;
@@ -126,6 +141,132 @@ async fn anonymous_use_may_be_counted_in_minutes_or_switched_off() {
     let off = Anonymous { enabled: false, ..Anonymous::default() };
     let server = Server::with(Config { anonymous: off, ..config() }, InstantEngine::default()).await;
     refusal(server.anonymous().transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap(), 401).await;
+}
+
+#[tokio::test]
+async fn who_has_nothing_left_is_told_before_the_upload() {
+    let server = Server::start().await;
+    let client = server.account(Plan::Free).await;
+    server.store.adjust(client.account.unwrap(), -600, "").await.unwrap();
+    // The body never ends: only an answer to the head comes.
+    let (_sender, body) = crate::uploads::open_form(b"RIFF");
+    refusal(crate::uploads::send_form(client, body).await.unwrap(), 402).await;
+    let anonymous = server.anonymous();
+    for _ in 0..3 {
+        assert_eq!(anonymous.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap().status(), 200);
+    }
+    let (_sender, body) = crate::uploads::open_form(b"RIFF");
+    refusal(crate::uploads::send_form(anonymous, body).await.unwrap(), 429).await;
+}
+
+#[tokio::test]
+async fn an_ipv6_customer_is_not_thousands_of_callers() {
+    let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let anonymous = Anonymous { limit: "1 transcription".parse().unwrap(), ..Anonymous::default() };
+    let server = Server::with(Config { trusted_proxies, anonymous, ..config() }, InstantEngine::default()).await;
+    let client = server.anonymous();
+    let send = async |address: String| {
+        let request = client.transcribe("/v1/transcribe", hum(1.0), &[]).header("X-Forwarded-For", address);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(send("2001:db8:1:100::1".into()).await, 200);
+    assert_eq!(send("2001:db8:1:100::2".into()).await, 429, "the same household");
+    for household in 1..4 {
+        assert_eq!(send(format!("2001:db8:1:10{household}::1")).await, 200);
+    }
+    assert_eq!(send("2001:db8:1:104::1".into()).await, 429, "the fifth household of a /56");
+    for network in 2..5 {
+        for household in 0..4 {
+            assert_eq!(send(format!("2001:db8:1:{network}0{household}::1")).await, 200);
+        }
+    }
+    assert_eq!(send("2001:db8:1:900::1".into()).await, 429, "the fifth /56 of a /48");
+    assert_eq!(send("2001:db8:2:900::1".into()).await, 200);
+}
+
+#[tokio::test]
+async fn anonymous_work_is_bounded_in_all() {
+    let trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let limits = Limits { anonymous_at_once: 2, ..Limits::default() };
+    let engine = InstantEngine { takes: Duration::from_secs(30) };
+    let server = Server::with(Config { trusted_proxies, limits, ..config() }, engine).await;
+    let client = server.anonymous();
+    let send = |number: u8| {
+        let request = client.transcribe("/v1/transcribe", hum(1.0), &[]);
+        request.header("X-Forwarded-For", format!("192.0.2.{number}")).send()
+    };
+    let first = [tokio::spawn(send(1)), tokio::spawn(send(2))];
+    let refused = eventually("the third to be refused", async || {
+        if server.store.anonymous_jobs().await.unwrap() < 2 {
+            return None;
+        }
+        Some(send(3).await.unwrap())
+    })
+    .await;
+    assert!(number(&refused, "retry-after") > 0);
+    refusal(refused, 503).await;
+    let account = server.account(Plan::Free).await;
+    let sent = account.transcribe("/v1/transcribe?async=true", hum(1.0), &[]).send().await.unwrap();
+    assert_eq!(sent.status(), 202, "those with an account have their own bound");
+    first.iter().for_each(|task| task.abort());
+}
+
+#[tokio::test]
+async fn an_address_has_so_many_connections() {
+    use tokio::io::AsyncReadExt as _;
+    let limits = Limits { connections_per_address: 2, ..Limits::default() };
+    let server = Server::with(Config { limits, ..config() }, InstantEngine::default()).await;
+    let connect = || tokio::net::TcpStream::connect(server.address);
+    let held = [connect().await.unwrap(), connect().await.unwrap()];
+    let mut answer = String::new();
+    connect().await.unwrap().read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("\r\nretry-after: "), "{answer}");
+    assert!(answer.ends_with("{\"error\":\"too many connections from this address: close some first\"}"), "{answer}");
+    drop(held);
+    eventually("a connection to be taken", async || {
+        let answer = server.anonymous().request(reqwest::Method::GET, "/v1/languages").send().await;
+        answer.is_ok_and(|answer| answer.status() == 200).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_or_is_one_too_many_is_refused() {
+    let limits = Limits { body_grace: hark_server::Seconds(0.2), body_bytes_per_address: 100_000, ..Limits::default() };
+    let server = Server::with(Config { limits, ..config() }, InstantEngine::default()).await;
+    let client = server.account(Plan::Pro).await;
+    let (sender, body) = crate::uploads::open_form(b"RIFF");
+    let trickle = tokio::spawn(async move {
+        while sender.send(Ok(bytes::Bytes::from_static(b"a"))).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let answer = crate::uploads::send_form(client.clone(), body).await.unwrap();
+    assert!(refusal(answer, 408).await.contains("too slowly"));
+    trickle.abort();
+    // A recording of a few seconds is larger than all that may be under way from one address.
+    let refused = client.transcribe("/v1/transcribe", hum(10.0), &[]).send().await.unwrap();
+    assert!(number(&refused, "retry-after") > 0);
+    refusal(refused, 429).await;
+    assert_eq!(client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn ids_can_not_be_tried_out() {
+    let limits = Limits { status_rate: 5, ..Limits::default() };
+    let server = Server::with_clock(Config { limits, ..config() }, InstantEngine::default(), noon()).await;
+    let client = server.account(Plan::Free).await;
+    let sent = client.transcribe("/v1/transcribe?async=true", hum(1.0), &[]).send().await.unwrap();
+    let id = json(sent, 202).await["id"].as_i64().unwrap();
+    assert!((1..1 << 53).contains(&id), "{id} is no safe integer");
+    for _ in 0..5 {
+        assert_eq!(server.anonymous().get("/v1/transcripts/7/status").await.status(), 404);
+    }
+    let refused = server.anonymous().get(&format!("/v1/transcripts/{id}/status")).await;
+    assert_eq!(number(&refused, "retry-after"), 12);
+    refusal(refused, 429).await;
+    server.clock.advance(Duration::from_secs(12));
+    assert_eq!(server.anonymous().get(&format!("/v1/transcripts/{id}/status")).await.status(), 200);
 }
 
 #[tokio::test]

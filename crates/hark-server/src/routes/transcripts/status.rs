@@ -1,21 +1,45 @@
 //! `GET /v1/transcripts/{id}/status`: asks for no credential, tells no words.
 
 use axum::Json;
-use axum::extract::State;
-use hark_api::TranscriptState;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use hark_api::{ApiError, ErrorKind, TranscriptState};
 use hark_store::{Status, TranscriptId};
 
 use super::{wire_language, wire_status};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
-use crate::routes::{AnyError, Missing};
+use crate::limits::client_address;
+use crate::routes::{AnyError, Limited, Missing};
+use crate::sign::guard;
+
+/// Somebody who may ask now: an address has so many requests a minute, since ids could be tried out.
+pub(crate) struct MayAsk;
+
+impl FromRequestParts<App> for MayAsk {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let address = client_address(guard::peer(&parts.extensions), &parts.headers, &app.config.trusted_proxies);
+        let rate = app.status_rates.check_address(address, app.config.limits.status_rate, app.clock.now());
+        if rate.passes {
+            return Ok(MayAsk);
+        }
+        let message = "too many requests for the status of transcripts from this address: wait and try again";
+        Err(ApiError::new(ErrorKind::RateLimited, message).retry_after(rate.retry_after).into())
+    }
+}
 
 /// How far a transcript is
 #[utoipa::path(get, path = "/v1/transcripts/{id}/status", tag = "transcripts", operation_id = "transcriptStatus",
     params(("id" = i64, Path, description = "the transcript's number")),
-    responses((status = 200, body = TranscriptState), Missing, AnyError))]
-pub(crate) async fn status(State(app): State<App>, Path(id): Path<i64>) -> Result<Json<TranscriptState>, Failure> {
+    responses((status = 200, body = TranscriptState), Missing, Limited, AnyError))]
+pub(crate) async fn status(
+    State(app): State<App>,
+    _: MayAsk,
+    Path(id): Path<i64>,
+) -> Result<Json<TranscriptState>, Failure> {
     let view = app.store.transcript_status(TranscriptId(id)).await?;
     let completed = view.status == Status::Completed;
     Ok(Json(TranscriptState {
