@@ -169,8 +169,13 @@ mod tests {
     use crate::{Options, Store};
 
     /// Columns of bytes that say nothing to anybody: wrapped keys and hashes.
-    const PLAIN: [(&str, &str); 4] =
-        [("accounts", "data_key"), ("keys", "hash"), ("idempotency", "fingerprint"), ("transcripts", "share_hash")];
+    const PLAIN: [(&str, &str); 5] = [
+        ("accounts", "data_key"),
+        ("keys", "hash"),
+        ("keys", "previous_hash"),
+        ("idempotency", "fingerprint"),
+        ("transcripts", "share_hash"),
+    ];
 
     async fn check(database: &str) {
         let folder = tempfile::tempdir().unwrap();

@@ -154,7 +154,7 @@ impl Store {
     async fn remove_expired(&self, now: Micros) -> Result<u64> {
         let mut tx = self.db().begin().await?;
         let mut expired = tx.execute("DELETE FROM idempotency WHERE expires_at <= $1", args![now]).await?;
-        expired += tx.execute("DELETE FROM keys WHERE expires_at <= $1", args![now]).await?;
+        expired += tx.execute("DELETE FROM keys WHERE expires_at <= $1 AND kind <> 'svc'", args![now]).await?;
         tx.execute("DELETE FROM maintenance WHERE task LIKE 'backup:%' AND lease_until <= $1", args![now]).await?;
         tx.execute("DELETE FROM anonymous_days WHERE day < $1", args![day_of(now) - ANONYMOUS_DAYS]).await?;
         tx.commit().await?;

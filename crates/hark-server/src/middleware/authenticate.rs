@@ -3,17 +3,19 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{AccountId, Credential, KeyId, KeyKind, Owner, Plan};
+use ipnet::IpNet;
 
+use super::scope;
 use crate::app::App;
 use crate::error::{Failure, RATE_LIMIT, RATE_REMAINING, RATE_RESET};
-use crate::limits::{Rate, client_address};
+use crate::limits::{Rate, client_address, networks};
 use crate::sign::{cookie, guard};
 
 /// Who asks.
@@ -22,7 +24,29 @@ pub(crate) enum Caller {
     /// Somebody with an account.
     Account(Identity),
     /// Somebody at an address, which is a keyed hash here.
-    Anonymous(String),
+    Anonymous(Anonymous),
+}
+
+/// Somebody at an address: its keyed hash, and those of the networks around it with how many times as much they may do.
+#[derive(Debug, Clone)]
+pub(crate) struct Anonymous {
+    address: IpAddr,
+    hash: String,
+    wider: Vec<(String, i64)>,
+}
+
+impl Anonymous {
+    pub(crate) fn wider(&self) -> &[(String, i64)] {
+        &self.wider
+    }
+}
+
+impl std::ops::Deref for Anonymous {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.hash
+    }
 }
 
 /// Somebody with an account, known by a credential.
@@ -43,6 +67,15 @@ impl Identity {
         if self.0.plan.is_paid() && !self.0.plan_active { Plan::Free } else { self.0.plan }
     }
 
+    pub(crate) fn is_admin(&self) -> bool {
+        self.0.is_admin
+    }
+
+    /// What the key may do; a session or user token may do everything.
+    pub(crate) fn scopes(&self) -> &[hark_store::Scope] {
+        &self.0.key.scopes
+    }
+
     pub(crate) fn kind(&self) -> KeyKind {
         self.0.key.kind
     }
@@ -61,7 +94,7 @@ impl Caller {
     pub(crate) fn owner(&self) -> Owner {
         match self {
             Caller::Account(identity) => Owner::Account(identity.account()),
-            Caller::Anonymous(address) => Owner::Anonymous(address.clone()),
+            Caller::Anonymous(address) => Owner::Anonymous(address.hash.clone()),
         }
     }
 
@@ -120,7 +153,8 @@ pub(crate) async fn allow_anonymous(State(app): State<App>, request: Request, ne
 
 async fn authenticate(app: &App, mut request: Request, next: Next, required: bool) -> Response {
     let peer = guard::peer(request.extensions());
-    let (caller, rate) = match caller(app, request.method().clone(), request.headers(), peer, required).await {
+    let route = request.extensions().get::<MatchedPath>().map_or("", |path| path.as_str());
+    let (caller, rate) = match caller(app, request.method(), route, request.headers(), peer, required).await {
         Ok(found) => found,
         Err(failure) => return failure.into_response(),
     };
@@ -141,31 +175,47 @@ async fn authenticate(app: &App, mut request: Request, next: Next, required: boo
 
 async fn caller(
     app: &App,
-    method: Method,
+    method: &Method,
+    route: &str,
     headers: &HeaderMap,
     peer: IpAddr,
     required: bool,
 ) -> Result<(Caller, Option<Rate>), Failure> {
     let by_header = bearer(headers)?;
+    let address = client_address(peer, headers, &app.config.trusted_proxies);
     let Some(secret) = by_header.or_else(|| cookie::session(headers)) else {
         if required {
             return Err(ErrorKind::Unauthorized.into());
         }
-        let address = client_address(peer, headers, &app.config.trusted_proxies);
-        let hash = app.addresses.hash(&app.store, address, app.clock.now()).await?;
-        return Ok((Caller::Anonymous(hash), None));
+        return Ok((Caller::Anonymous(anonymous(app, address).await?), None));
     };
     let is_session = by_header.is_none();
     let (identity, rate) = identify(app, secret, is_session).await?;
+    check_address(&identity, address)?;
+    scope::check(&identity.0, method, route)?;
     if is_session {
-        guard::check(&app.config, &method, headers, peer, secret)?;
+        guard::check(&app.config, method, headers, peer, secret)?;
     }
     Ok((Caller::Account(identity), Some(rate)))
 }
 
+/// An address as it is counted today.
+async fn anonymous(app: &App, address: IpAddr) -> Result<Anonymous, Failure> {
+    let now = app.clock.now();
+    let hash = app.addresses.hash(&app.store, address, now).await?;
+    let mut wider = Vec::new();
+    for network in networks(address).into_iter().skip(1) {
+        let hash = app.addresses.hash_network(&app.store, &network.name, now).await?;
+        wider.push((hash, i64::from(network.multiple)));
+    }
+    Ok(Anonymous { address, hash, wider })
+}
+
 /// Whoever a secret belongs to that came in a message or an address, where no header can carry it; counts as a request.
-pub(crate) async fn by_token(app: &App, token: &str) -> Result<Caller, Failure> {
+pub(crate) async fn by_token(app: &App, token: &str, from: &Anonymous) -> Result<Caller, Failure> {
     let (identity, rate) = identify(app, token.trim(), false).await?;
+    check_address(&identity, from.address)?;
+    scope::check(&identity.0, &Method::GET, LIVE)?;
     if !rate.passes {
         return Err(ApiError::from(ErrorKind::RateLimited).retry_after(rate.retry_after).into());
     }
@@ -181,7 +231,7 @@ async fn identify(app: &App, secret: &str, is_session: bool) -> Result<(Identity
                 ErrorKind::Unauthorized,
                 match is_session {
                     true => "the session is over: sign in again",
-                    false => "this key is not valid: it is unknown, revoked or over",
+                    false => "this key is not valid: it is unknown, revoked or expired",
                 },
             ));
         }
@@ -193,6 +243,19 @@ async fn identify(app: &App, secret: &str, is_session: bool) -> Result<(Identity
     };
     let rate = app.rates.check(credential.key.id.0.unsigned_abs(), limit, app.clock.monotonic());
     Ok((Identity(credential), rate))
+}
+
+/// The path whose scopes a token in a message needs: only live sessions take one.
+const LIVE: &str = "/v1/stream";
+
+/// Refuses a key from an address that its owner did not allow.
+fn check_address(identity: &Identity, address: IpAddr) -> Result<(), Failure> {
+    let allowed = &identity.0.key.allowed_addresses;
+    let is_in = |network: &String| network.parse::<IpNet>().is_ok_and(|network| network.contains(&address));
+    if allowed.is_empty() || allowed.iter().any(is_in) {
+        return Ok(());
+    }
+    Err(Failure::new(ErrorKind::Forbidden, "this key may not be used from this address"))
 }
 
 /// The secret of `Authorization: Bearer …`; anything else in that header opens nothing.

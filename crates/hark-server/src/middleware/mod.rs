@@ -6,8 +6,9 @@ mod compress;
 mod cors;
 mod linger;
 mod observe;
+mod scope;
 
-pub(crate) use authenticate::{Caller, Identity, allow_anonymous, by_token, require_account};
+pub(crate) use authenticate::{Anonymous, Caller, Identity, allow_anonymous, by_token, require_account};
 pub(crate) use compress::compress;
 pub(crate) use cors::{cors, is_origin};
 pub(crate) use observe::observe;

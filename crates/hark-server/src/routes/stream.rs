@@ -54,7 +54,7 @@ async fn talk(app: App, caller: Caller, query: Hello, socket: WebSocket) {
     };
     let caller = match (&caller, &hello.token) {
         // The header is nearer than the address and the message.
-        (Caller::Anonymous(_), Some(token)) => by_token(&app, token).await,
+        (Caller::Anonymous(from), Some(token)) => by_token(&app, token, from).await,
         _ => Ok(caller),
     };
     let caller = match caller {

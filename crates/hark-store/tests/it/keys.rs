@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hark_store::{Error, IdempotencyKey, KeyKind, Limit, NewKey, Owner, StoredAnswer};
+use hark_store::{AddressUse, Error, IdempotencyKey, KeyChange, KeyKind, Limit, NewKey, Owner, Scope, StoredAnswer};
 
 use crate::accounts::count;
 use crate::support::{account, on_both};
@@ -118,7 +118,7 @@ on_both! {
     async fn a_request_for_a_key_that_is_repeated_makes_one_key_and_gets_one_answer(place: Place) {
         let store = place.open().await;
         let ours = account(&store, 0).await;
-        let name = |fingerprint| IdempotencyKey { key: "once".into(), fingerprint: vec![fingerprint], keep: Duration::from_secs(60) };
+        let name = |fingerprint| IdempotencyKey { key: "once".into(), fingerprint: vec![fingerprint], older: Vec::new(), keep: Duration::from_secs(60) };
         let new = NewKey::new(KeyKind::Service, "laptop");
         let write = |_, secret: hark_store::Secret| {
             Ok(StoredAnswer { status: 201, content_type: "text/plain".into(), body: secret.reveal().into() })
@@ -138,5 +138,77 @@ on_both! {
         assert!(store.authenticate(std::str::from_utf8(&first.body).unwrap()).await.is_ok());
         place.clock.advance(Duration::from_secs(61));
         assert_ne!(store.create_key_once(ours, &new, &name(2), write).await.unwrap(), first, "the name is free again");
+    }
+
+    async fn a_key_that_is_rolled_over_has_two_secrets_until_the_grace_ends(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let (key, first) = store.create_key(ours, &NewKey::new(KeyKind::Service, "laptop")).await.unwrap();
+        assert!(matches!(store.roll_key(theirs, key.id, Duration::ZERO).await, Err(Error::NotFound(_))));
+        let (rolled, second) = store.roll_key(ours, key.id, Duration::from_secs(60)).await.unwrap();
+        assert_eq!((rolled.id, &rolled.name), (key.id, &key.name));
+        for secret in [&first, &second] {
+            assert_eq!(store.authenticate(secret.reveal()).await.unwrap().key.id, key.id);
+        }
+        place.clock.advance(Duration::from_secs(60));
+        assert!(store.authenticate(first.reveal()).await.is_err());
+        let (_, third) = store.roll_key(ours, key.id, Duration::from_secs(60)).await.unwrap();
+        let (_, fourth) = store.roll_key(ours, key.id, Duration::from_secs(60)).await.unwrap();
+        assert!(store.authenticate(second.reveal()).await.is_err(), "only one secret before is kept");
+        assert!(store.authenticate(third.reveal()).await.is_ok());
+        store.revoke_key(ours, key.id).await.unwrap();
+        for secret in [&third, &fourth] {
+            assert!(store.authenticate(secret.reveal()).await.is_err());
+        }
+    }
+
+    async fn a_key_keeps_what_it_may_do_and_how_much_it_may_spend(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let new = NewKey {
+            scopes: vec![Scope::Read],
+            allowed_addresses: vec!["192.0.2.0/24".into(), "2001:db8::/48".into()],
+            spending_limit: Some(5),
+            ..NewKey::new(KeyKind::Service, "reader")
+        };
+        let (key, secret) = store.create_key(ours, &new).await.unwrap();
+        let found = store.authenticate(secret.reveal()).await.unwrap().key;
+        assert_eq!((&found.scopes, &found.allowed_addresses), (&new.scopes, &new.allowed_addresses));
+        store.use_key_minutes(key.id, 3).await.unwrap();
+        // Months don't matter for what it may spend in all.
+        place.clock.advance(Duration::from_secs(40 * 86_400));
+        store.use_key_minutes(key.id, 2).await.unwrap();
+        let refused = store.use_key_minutes(key.id, 1).await;
+        assert!(matches!(refused, Err(Error::Limit { what: Limit::Spending, limit: 5, used: 5 })), "{refused:?}");
+        assert!(store.check_key_minutes(key.id, 1).await.is_err());
+        let change = KeyChange { spending_limit: Some(Some(6)), ..KeyChange::default() };
+        let changed = store.change_key(ours, key.id, &change).await.unwrap();
+        assert_eq!((changed.spending_limit, changed.name.as_str()), (Some(6), "reader"));
+        store.use_key_minutes(key.id, 1).await.unwrap();
+        assert_eq!(store.key_spent(key.id).await.unwrap(), 6);
+    }
+
+    async fn addresses_are_counted_by_day_and_known_by_account(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        let networks = |household: &str| vec![(household.to_owned(), 1), ("wide".to_owned(), 2)];
+        store.count_address(AddressUse::SignUps, &networks("a"), 1).await.unwrap();
+        let refused = store.count_address(AddressUse::SignUps, &networks("a"), 1).await;
+        assert!(matches!(refused, Err(Error::Limit { what: Limit::SignUps, limit: 1, used: 1 })), "{refused:?}");
+        store.count_address(AddressUse::SignUps, &networks("b"), 1).await.unwrap();
+        assert!(store.count_address(AddressUse::SignUps, &networks("c"), 1).await.is_err(), "a refusal counts for nobody");
+        assert!(store.check_address(AddressUse::SignUps, &networks("c")).await.is_err());
+        store.count_address(AddressUse::Anonymous, &networks("a"), 1).await.unwrap();
+        assert!(!store.is_known_address(ours, "a").await.unwrap());
+        store.note_address(ours, "a").await.unwrap();
+        store.note_address(ours, "a").await.unwrap();
+        assert!(store.is_known_address(ours, "a").await.unwrap());
+        place.clock.advance(Duration::from_secs(86_400));
+        store.count_address(AddressUse::SignUps, &networks("a"), 1).await.unwrap();
+        place.clock.advance(Duration::from_secs(180 * 86_400));
+        assert!(!store.is_known_address(ours, "a").await.unwrap());
+        store.expire_addresses().await.unwrap();
+        assert_eq!(count(&place.database, "SELECT count(*) AS n FROM known_addresses").await, 0);
+        assert_eq!(count(&place.database, "SELECT count(*) AS n FROM address_days").await, 0);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn realtime(
     let protocols = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter().filter_map(|value| value.to_str().ok());
     let protocols: Vec<&str> = protocols.flat_map(|value| value.split(',')).map(str::trim).collect();
     let caller = match (caller, protocols.iter().find_map(|name| name.strip_prefix(KEY_PROTOCOL))) {
-        (Caller::Anonymous(_), Some(key)) => by_token(&app, key).await?,
+        (Caller::Anonymous(from), Some(key)) => by_token(&app, key, &from).await?,
         (caller, _) => caller,
     };
     let is_beta = headers.contains_key("openai-beta") || protocols.contains(&"openai-beta.realtime-v1");
