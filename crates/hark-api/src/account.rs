@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::DateTime;
+use crate::{DateTime, Password};
 
 /// The caller's account.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -71,6 +71,33 @@ pub struct AccountUpdated {
     pub ok: bool,
     /// The preferences that were given.
     pub updated: Vec<String>,
+}
+
+/// The body of `DELETE /v1/account`: what shows that it is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AccountDeletion {
+    /// The account's password, where it has one.
+    pub password: Option<Password>,
+    /// The account's email address, where it has no password.
+    #[schema(max_length = 254)]
+    pub confirmation: Option<String>,
+}
+
+/// A line of the account's ledger, as its export shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerEntry {
+    /// Its number.
+    pub id: i64,
+    /// When it was posted.
+    pub at: DateTime,
+    /// grant, hold, release, charge, refund or adjust.
+    pub kind: String,
+    /// Credits; what is taken is negative.
+    pub amount: i64,
+    /// What it is about.
+    pub reference: Option<String>,
+    /// Why, for people.
+    pub note: String,
 }
 
 /// `GET /v1/credits`: of an account, or of an address without one.

@@ -4,6 +4,7 @@
 //! ([`ERRORS`]), and the two words that queue, engine and answers share ([`FaultKind`], [`Lane`]). None of its business: how a value is made, stored or sent.
 
 mod account;
+mod audit;
 mod error;
 mod fault;
 mod forms;
@@ -21,22 +22,26 @@ mod transcripts;
 mod webhook;
 
 pub use account::{
-    Account, AccountCredits, AccountUpdate, AccountUpdated, AnonymousCredits, CloudInstance, CloudInstances, Credits,
-    DailyUsage, EmailPreferences, EmailPreferencesUpdate, Usage, UsageSummary,
+    Account, AccountCredits, AccountDeletion, AccountUpdate, AccountUpdated, AnonymousCredits, CloudInstance,
+    CloudInstances, Credits, DailyUsage, EmailPreferences, EmailPreferencesUpdate, LedgerEntry, Usage, UsageSummary,
 };
+pub use audit::{AuditEvent, AuditLog};
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
 pub use hark_transcript::{DateTime, Lane, Segment, TranscriptionResult, Word};
 pub use health::{GpuHealth, Health, Liveness, Readiness};
-pub use keys::{CreatedKey, Key, KeyList, NewKey};
+pub use keys::{CreatedKey, Key, KeyList, KeyRoll, KeyScope, KeyUpdate, NewKey};
 pub use openai::{
     OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,
     OpenAiEvent, OpenAiFormat, OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription,
     OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiUsage, OpenAiVerbose, OpenAiWord,
 };
 pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
-pub use session::{AwaitsConfirmation, Password, PasswordChange, Session, SignIn, SignUp, SignedIn};
+pub use session::{
+    AwaitsConfirmation, Password, PasswordChange, PasswordReset, ResetRequest, ResetSent, ResetToken, Session,
+    SessionInfo, SessionKind, SessionList, SignIn, SignUp, SignedIn,
+};
 pub use speakers::{Speaker, SpeakerList};
 pub use text::{
     AnalysisType, AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings,
@@ -48,4 +53,4 @@ pub use transcripts::{
     Done, SegmentChange, SharedTranscript, TranscriptChange, TranscriptDetail, TranscriptPage, TranscriptState,
     TranscriptStatus, TranscriptSummary,
 };
-pub use webhook::{WebhookEvent, WebhookSecret};
+pub use webhook::{WebhookEvent, WebhookRotation, WebhookSecret};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::Account;
+use crate::{Account, DateTime};
 
 /// A password on its way in; no log shows it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -87,6 +87,78 @@ pub struct PasswordChange {
     pub current_password: Password,
     /// The new one: 8 to 256 characters.
     pub new_password: Password,
+}
+
+/// The body of `POST /v1/auth/reset`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResetRequest {
+    /// The address of the account.
+    #[schema(max_length = 254)]
+    pub email: String,
+}
+
+/// What `POST /v1/auth/reset` did, whether the address has an account or not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResetSent {
+    /// Always true: where the address has an account, a mail is on its way.
+    pub reset_sent: bool,
+}
+
+/// A token of a mail on its way in; no log shows it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = String, max_length = 100)]
+pub struct ResetToken(pub String);
+
+impl fmt::Debug for ResetToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// The body of `POST /v1/auth/reset/confirm`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PasswordReset {
+    /// What the mail's link holds behind its `#`.
+    pub token: ResetToken,
+    /// The new password: 8 to 256 characters.
+    pub new_password: Password,
+}
+
+/// What a sign-in opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionKind {
+    /// A browser's session.
+    Session,
+    /// A user API token.
+    Token,
+}
+
+/// Somewhere that the account is signed in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionInfo {
+    /// Its number.
+    pub id: i64,
+    /// What it is.
+    pub kind: SessionKind,
+    /// What the client called itself when it signed in.
+    pub user_agent: String,
+    /// When it began.
+    pub created_at: DateTime,
+    /// When it was last used, to the minute.
+    pub last_used: Option<DateTime>,
+    /// When it ends by itself.
+    pub expires_at: Option<DateTime>,
+    /// Whether it is the one that asks.
+    pub is_current: bool,
+}
+
+/// Everywhere that the account is signed in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionList {
+    /// Newest first.
+    pub sessions: Vec<SessionInfo>,
 }
 
 #[cfg(test)]

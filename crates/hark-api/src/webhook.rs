@@ -39,4 +39,16 @@ pub struct WebhookEvent {
 pub struct WebhookSecret {
     /// What the calls to this account's webhooks are signed with.
     pub secret: String,
+    /// After a rotation: until when calls are signed with the secret before, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_valid_until: Option<DateTime>,
+}
+
+/// How the secret of the webhooks is rotated.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WebhookRotation {
+    /// Seconds for which calls are signed with the secret so far, too: a day when not given, 30 days at most.
+    #[schema(minimum = 0, maximum = 2_592_000)]
+    #[serde(default, deserialize_with = "crate::integer::optional")]
+    pub grace_seconds: Option<i64>,
 }

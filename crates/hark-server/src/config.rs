@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::integrity::Integrity;
 use crate::jobs::JobSettings;
+use crate::limits::Limits;
 use crate::live::StreamLimits;
 use crate::mail::MailConfig;
 use crate::middleware::is_origin;
@@ -55,14 +56,26 @@ pub struct Config {
     /// Where people reach this server, such as `https://hark.example.com`: for links in mails, and so that cookies travel
     /// protected.
     pub public_url: Option<String>,
-    /// Whether people may make accounts by themselves.
-    pub sign_up: bool,
+    /// Whether people may make accounts by themselves; when not given, where only this machine reaches the server or where mail
+    /// is configured.
+    pub sign_up: Option<bool>,
+    /// Credits of an account that somebody made by themselves; when not given, those of the plan, or none where others reach the
+    /// server and no mail is configured.
+    pub sign_up_credits: Option<u32>,
+    /// Accounts that may be made from one address a day; when not given, 5, or 100 where only this machine reaches the server.
+    pub sign_ups_per_day: Option<u32>,
     /// How mails are sent; without it addresses count as confirmed.
     pub mail: Option<MailConfig>,
     /// Free space in MB that the data folder and the temporary folder need for the server to be ready.
     pub min_free_disk_mb: u64,
     /// Checks of what is kept.
     pub integrity: Integrity,
+    /// Days that entries of the audit log are kept.
+    pub audit_days: u32,
+    /// Days that the addresses in the audit log are kept.
+    pub audit_address_days: u32,
+    /// What strangers may hold of the server at once.
+    pub limits: Limits,
     /// What live sessions may do.
     pub stream: StreamLimits,
     /// Calls to other servers when a transcript is done.
@@ -100,10 +113,15 @@ impl Default for Config {
             anonymous: Anonymous::default(),
             user_rate_limit: 600,
             public_url: None,
-            sign_up: true,
+            sign_up: None,
+            sign_up_credits: None,
+            sign_ups_per_day: None,
             mail: None,
             min_free_disk_mb: 256,
             integrity: Integrity::default(),
+            audit_days: 400,
+            audit_address_days: 90,
+            limits: Limits::default(),
             stream: StreamLimits::default(),
             webhooks: Webhooks::default(),
             keep_audio: true,
@@ -140,6 +158,7 @@ impl Config {
         }
         self.recordings.check()?;
         self.jobs.check()?;
+        self.limits.check()?;
         if let Some(mail) = &self.mail {
             mail.check()?;
             if self.public_url.is_none() {
@@ -147,6 +166,32 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// Whether only this machine reaches the service: it listens on loopback, behind no proxy.
+    pub(crate) fn is_local(&self) -> bool {
+        self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty() && self.public_url.is_none()
+    }
+
+    /// Whether people may make accounts by themselves. Where strangers reach the server, only with an address that is confirmed.
+    pub(crate) fn allows_sign_up(&self) -> bool {
+        self.sign_up.unwrap_or(self.is_local() || self.mail.is_some())
+    }
+
+    /// Credits of an account that somebody made by themselves, given once its address is confirmed.
+    pub(crate) fn first_credits(&self) -> i64 {
+        match self.sign_up_credits {
+            Some(credits) => i64::from(credits),
+            None if self.is_local() || self.mail.is_some() => hark_store::Plan::Free.first_credits(),
+            None => 0,
+        }
+    }
+
+    /// Accounts that may be made from one address a day.
+    pub(crate) fn sign_ups_a_day(&self) -> u32 {
+        self.sign_ups_per_day.unwrap_or(if self.is_local() { 100 } else { 5 })
     }
 }
 

@@ -5,6 +5,7 @@
 //! business: how words are heard, how things are kept, and how a transcript is laid out as a file.
 
 mod app;
+mod audit;
 mod config;
 mod credentials;
 mod document;
@@ -28,6 +29,7 @@ mod probe;
 mod random;
 mod readiness;
 mod recording;
+mod retention;
 mod router;
 mod routes;
 mod service;
@@ -44,6 +46,7 @@ pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};
 pub use integrity::{Finding, Integrity, check_integrity};
 pub use jobs::JobSettings;
+pub use limits::Limits;
 pub use live::StreamLimits;
 pub use mail::{MailConfig, MailSecurity};
 pub use router::document;

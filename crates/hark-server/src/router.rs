@@ -17,8 +17,8 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, audio, credits, documentation, health, keys, openai, reference, session, shared, shared_page, speakers,
-    stream, text, transcribe, transcripts, webhooks,
+    account, audio, audit, credits, documentation, health, keys, leaving, openai, reference, reset, session, sessions,
+    shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
 };
 
 /// What the document says that no handler can.
@@ -26,6 +26,7 @@ use crate::routes::{
 #[openapi(
     info(
         title = "Hark",
+        version = "1.0.0",
         description = "Speech to text that you own: recordings to words with times and speakers, on this server.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
@@ -82,6 +83,8 @@ fn open() -> OpenApiRouter<App> {
         .routes(routes!(session::sign_up))
         .routes(routes!(session::confirm))
         .routes(routes!(session::sign_in))
+        .routes(routes!(reset::page, reset::request))
+        .routes(routes!(reset::confirm))
         .routes(routes!(session::show))
 }
 
@@ -107,16 +110,23 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(text::generate))
         .routes(routes!(audio::enhance))
         .routes(routes!(audio::speak))
-        .routes(routes!(account::show, account::update))
+        .routes(routes!(account::show, account::update, leaving::delete))
+        .routes(routes!(leaving::export))
+        .routes(routes!(audit::own))
+        .routes(routes!(audit::all))
+        .routes(routes!(sessions::list, sessions::end_others))
+        .routes(routes!(sessions::end))
         .routes(routes!(account::usage))
         .routes(routes!(account::cloud))
         .routes(routes!(keys::list, keys::create))
-        .routes(routes!(keys::revoke))
+        .routes(routes!(keys::revoke, keys::change))
+        .routes(routes!(keys::roll))
         .routes(routes!(speakers::list, speakers::enroll))
         .routes(routes!(speakers::forget))
         .routes(routes!(session::sign_out))
         .routes(routes!(session::change_password))
         .routes(routes!(webhooks::secret))
+        .routes(routes!(webhooks::rotate))
         .routes(routes!(transcripts::list::list))
         .routes(routes!(transcripts::one::show, transcripts::one::change, transcripts::one::delete))
         .routes(routes!(transcripts::export::export))
@@ -172,7 +182,9 @@ pub(crate) fn without_trailing_slash(mut request: Request<Body>) -> Request<Body
 /// Nobody guesses what an answer is, and what may hold a secret is kept by nobody on its way.
 async fn guard(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let path = request.uri().path();
-    let is_secret = ["/v1/auth/", "/v1/keys", "/v1/webhooks"].iter().any(|start| path.starts_with(start));
+    let is_secret = ["/v1/auth/", "/v1/keys", "/v1/webhooks", "/v1/account/export", "/v1/audit", "/v1/admin/"]
+        .iter()
+        .any(|start| path.starts_with(start));
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -17,7 +17,7 @@ use crate::app::{App, Role};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::error::ServerError;
-use crate::{integrity, jobs, listen, live, router, webhooks};
+use crate::{integrity, jobs, listen, live, retention, router, webhooks};
 
 /// A service that answers requests; dropping it leaves it running until the runtime ends.
 pub struct Service {
@@ -55,6 +55,9 @@ impl Service {
             vec![jobs::run_maintenance(&app, stopped.clone()), live::expire_sessions(&app, stopped.clone())];
         if app.config.integrity.enabled {
             tasks.push(integrity::start(&app, stopped.clone()));
+        }
+        if role != Role::Gpu {
+            tasks.push(retention::start(&app, stopped.clone()));
         }
         // Whoever works on recordings may have no way out; the others call.
         if app.config.webhooks.enabled && role != Role::Gpu {

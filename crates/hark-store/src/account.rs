@@ -119,6 +119,9 @@ pub struct AccountChange {
     pub email_preferences: Option<EmailPreferences>,
 }
 
+/// The note of the credits that an account begins with.
+const BEGINNING: &str = "to begin with";
+
 const COLUMNS: &str =
     "id, email, plan, plan_active, credits, next_billing_at, lang, is_confirmed, is_admin, mail_marketing,
     mail_newsletter, mail_product_updates, mail_usage_alerts, created_at";
@@ -204,7 +207,7 @@ impl Store {
         let mut tx = self.db().begin().await?;
         let id = insert(&mut tx, new, &key, now).await?.ok_or(Error::Conflict("this email address has an account"))?;
         if new.credits != 0 {
-            ledger::post(&mut tx, id, EntryKind::Grant, new.credits, None, "to begin with", now).await?;
+            ledger::post(&mut tx, id, EntryKind::Grant, new.credits, None, BEGINNING, now).await?;
         }
         let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
         let account = account(&tx.one(&sql, args![id]).await?)?;
@@ -271,6 +274,43 @@ impl Store {
         Ok(changed)
     }
 
+    /// How often the secret of the account's webhooks was rotated, and until when the one before signs, too.
+    pub async fn webhook_rotation(&self, id: AccountId) -> Result<(i64, Option<Micros>)> {
+        let sql = "SELECT webhook_rotation, webhook_previous_until FROM accounts WHERE id = $1";
+        let row = self.db().optional(sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
+        let until: Option<Micros> = row.get("webhook_previous_until")?;
+        Ok((row.get("webhook_rotation")?, until.filter(|until| *until > self.now())))
+    }
+
+    /// Rotates the secret of the account's webhooks; the one before signs, too, for `grace`.
+    pub async fn rotate_webhooks(&self, id: AccountId, grace: std::time::Duration) -> Result<()> {
+        let until = self.now().saturating_add(crate::clock::micros(grace));
+        let sql =
+            "UPDATE accounts SET webhook_rotation = webhook_rotation + 1, webhook_previous_until = $1 WHERE id = $2";
+        match self.db().execute(sql, args![until, id]).await? {
+            0 => Err(Error::NotFound("account")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that an account's address is confirmed and gives it the credits that it begins with, once.
+    pub async fn confirm_account(&self, id: AccountId, credits: i64) -> Result<Account> {
+        let now = self.now();
+        let mut tx = self.db().begin().await?;
+        ledger::lock(&mut tx, id).await?;
+        tx.execute("UPDATE accounts SET is_confirmed = $1 WHERE id = $2", args![true, id]).await?;
+        let sql = "SELECT id FROM ledger WHERE account_id = $1 AND kind = $2 AND note = $3 LIMIT 1";
+        let given = tx.optional(sql, args![id, EntryKind::Grant.name(), BEGINNING]).await?;
+        if credits > 0 && given.is_none() {
+            let reference = format!("beginning:{id}");
+            ledger::post(&mut tx, id, EntryKind::Grant, credits, Some(&reference), BEGINNING, now).await?;
+        }
+        let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
+        let confirmed = account(&tx.one(&sql, args![id]).await?)?;
+        tx.commit().await?;
+        Ok(confirmed)
+    }
+
     /// Deletes an account with everything that is its: rows, recordings and its data key. Gives the recordings removed.
     pub async fn delete_account(&self, id: AccountId) -> Result<Vec<BlobKey>> {
         if id == self.anonymous_account() {
@@ -284,6 +324,8 @@ impl Store {
         // Jobs that run learn of it when they renew; those of this process at once.
         let running = tx.all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, transcript_id", args![id]).await?;
         tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
+        // The log outlives the account, but not where its owner was.
+        tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;
         tx.execute("DELETE FROM accounts WHERE id = $1", args![id]).await?;
         tx.commit().await?;
         self.keys().forget(id);

@@ -7,7 +7,9 @@
 //! transaction: a job is accepted with its transcript, its hold and its idempotency key, and completed with its segments, its charge and its usage.
 
 mod account;
+mod address;
 mod anonymous;
+mod audit;
 mod backup;
 mod blob;
 mod chat;
@@ -57,7 +59,9 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 pub use account::{Account, AccountChange, EmailPreferences, NewAccount};
+pub use address::AddressUse;
 pub use anonymous::{AnonymousLimit, AnonymousUse};
+pub use audit::{Actor, AuditEntry, AuditPage, NewAudit};
 pub use backup::{BackupProgress, BackupReport, RestoreOptions, Restored, VerifiedBackup, restore, verify_backup};
 pub use blob::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Upload};
 pub use chat::{ChatRole, ChatTurn};
@@ -72,7 +76,7 @@ pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
 pub use integrity::{RecordingProblem, RecordingsChecked};
 pub use job::{Accepted, IdempotencyKey, NewJob, NewTask, NewTranscript};
-pub use key::{Credential, Key, KeyKind, NewKey, Secret};
+pub use key::{Credential, Key, KeyChange, KeyKind, NewKey, Scope, Secret};
 pub use lease::Lease;
 pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
 pub use live::{ContinuedLive, LiveAppend, LiveLease, live_reference};

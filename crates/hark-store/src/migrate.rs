@@ -15,6 +15,8 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0004_jobs.sql"),
     include_str!("../migrations/0005_recordings.sql"),
     include_str!("../migrations/0006_live.sql"),
+    include_str!("../migrations/0007_keys_audit.sql"),
+    include_str!("../migrations/0008_limits.sql"),
     include_str!("../migrations/0009_probes.sql"),
 ];
 

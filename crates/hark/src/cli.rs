@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
 
 pub(crate) use service::{
-    AccountArgs, AccountCommand, IntegrityArgs, JobsArgs, JobsCommand, KeyArgs, KeyCommand, RemoteArgs, SealArgs,
-    SealCommand, SpeakersArgs, SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
+    AccountArgs, AccountCommand, AuditArgs, IntegrityArgs, JobsArgs, JobsCommand, KeyArgs, KeyCommand, RemoteArgs,
+    SealArgs, SealCommand, SpeakersArgs, SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
 };
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
@@ -57,10 +57,12 @@ pub(crate) enum Command {
     Transcripts(TranscriptsArgs),
     /// Make and manage the accounts of a service on this machine
     Account(AccountArgs),
-    /// Make, list and revoke API keys of a service on this machine
+    /// Make, list, roll over and revoke API keys of a service on this machine
     Key(KeyArgs),
     /// List, retry and drop the jobs of a service on this machine
     Jobs(JobsArgs),
+    /// Show who did what: sign-ins, keys, credits, deletions, and what was done with these commands
+    Audit(AuditArgs),
     /// Make and change the master key that seals what a service keeps
     Seal(SealArgs),
     /// Check what a service on this machine keeps: database, ledger, recordings

@@ -4,6 +4,7 @@
 //! exit code: 0 done, 1 something failed, 2 wrong usage. None of its business: how sound becomes words.
 
 mod account;
+mod audit;
 mod backup;
 mod bench;
 mod cli;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Account(args) => account::run(args, &cli.common),
         cli::Command::Jobs(args) => jobs::run(args, &cli.common),
         cli::Command::Key(args) => key::run(args, &cli.common),
+        cli::Command::Audit(args) => audit::run(args, &cli.common),
         cli::Command::Seal(args) => seal::run(args, &cli.common),
         cli::Command::Integrity(args) => integrity::run(&args, &cli.common),
         cli::Command::Backup(args) => backup::backup(&args, &cli.common),

@@ -157,7 +157,21 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
     let token = body["token"].as_str().unwrap().to_owned();
     assert_eq!(ask(&account, &token, None).0, 200);
 
-    ok(folder, &["key", "revoke", "ann@example.com", &key[..12]]);
+    let bound = ["--scope", "read", "--expires", "2099-01-31", "--allow", "127.0.0.1", "--spending-limit", "5"];
+    let reader = ok(folder, &[&["key", "create", "ann@example.com"], &bound[..]].concat());
+    assert_eq!(ask(&account, reader.trim(), None).0, 200);
+    assert_eq!(ask(&format!("{}/v1/keys", server.url), reader.trim(), Some(serde_json::json!({}))).0, 403);
+    let rolled = ok(folder, &["key", "roll", "ann@example.com", &reader[..12], "--grace", "1"]);
+    assert_eq!((ask(&account, reader.trim(), None).0, ask(&account, rolled.trim(), None).0), (200, 200));
+    assert!(
+        fails(folder, &["key", "create", "ann@example.com", "--scope", "all"], 2)
+            .contains("transcribe, read or manage")
+    );
+    let elsewhere = ok(folder, &["key", "create", "ann@example.com", "--allow", "192.0.2.7"]);
+    assert_eq!(ask(&account, elsewhere.trim(), None).0, 403);
+
+    let revoked = ok(folder, &["key", "revoke", "ann@example.com", &key[..12]]);
+    assert!(revoked.contains("within a second"), "{revoked}");
     assert!(fails(folder, &["key", "revoke", "ann@example.com", &key[..12]], 1).contains("no such key in use"));
     let changed = with_stdin(folder, &["account", "password", "ann@example.com", "--stdin"], "another horse battery\n");
     assert!(String::from_utf8(changed.stdout).unwrap().contains("1 sessions and user tokens were ended"));
@@ -167,6 +181,19 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
     assert_eq!(ask(&account, &token, None).0, 401);
     assert_eq!(sign_in("correct horse battery").0, 401);
     assert_eq!(sign_in("another horse battery").0, 200);
+
+    let log = json(folder, &["audit", "--account", "ann@example.com"]);
+    let events: Vec<(&str, &str)> = log["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| (event["event"].as_str().unwrap(), event["actor"].as_str().unwrap()))
+        .collect();
+    for expected in ["account.created", "key.created", "key.rolled", "key.revoked", "password.changed"] {
+        assert!(events.contains(&(expected, "operator")), "{expected} is not in {events:?}");
+    }
+    assert!(events.contains(&("session.created", "visitor")) && events.contains(&("session.refused", "visitor")));
+    assert!(ok(folder, &["audit", "--limit", "3"]).contains("session.created"));
 }
 
 #[test]

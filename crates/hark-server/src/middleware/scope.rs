@@ -29,6 +29,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("POST", "/v1/generate", TRANSCRIBE),
     ("POST", "/v1/enhance-audio", TRANSCRIBE),
     ("POST", "/v1/tts", TRANSCRIBE),
+    ("POST", "/v1/transcripts/{id}/retry", TRANSCRIBE),
     ("POST", "/v1/transcripts/{id}/summarize", TRANSCRIBE_AND_READ),
     ("POST", "/v1/transcripts/{id}/analyze", TRANSCRIBE_AND_READ),
     ("POST", "/v1/transcripts/{id}/generate", TRANSCRIBE_AND_READ),

@@ -2,13 +2,17 @@
 
 pub(crate) mod account;
 pub(crate) mod audio;
+pub(crate) mod audit;
 pub(crate) mod credits;
 pub(crate) mod documentation;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod leaving;
 pub(crate) mod openai;
 pub(crate) mod reference;
+pub(crate) mod reset;
 pub(crate) mod session;
+pub(crate) mod sessions;
 pub(crate) mod shared;
 pub(crate) mod shared_page;
 pub(crate) mod speakers;
@@ -41,6 +45,7 @@ error_responses! { ErrorBody:
     Payment 402 "not enough credits, or a plan that does not include this",
     Missing 404 "no such id, or one of another account",
     Contradicted 409 "the state of the thing does not allow it",
+    Deleted 410 "the transcript of this Idempotency-Key was deleted",
     TooLarge 413 "larger than the tier allows",
     Reused 422 "an Idempotency-Key that was used for another request",
     Limited 429 "a limit was reached; Retry-After says when to try again",

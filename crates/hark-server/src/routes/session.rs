@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use axum::Json as Answer;
-use axum::extract::{FromRequestParts, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hark_api::{ApiError, AwaitsConfirmation, Done, ErrorKind, PasswordChange, Session, SignIn, SignUp, SignedIn};
-use hark_store::{Account, AccountChange, AccountId, KeyKind, NewAccount, NewKey, Plan, Secret};
+use hark_api::{AwaitsConfirmation, Done, ErrorKind, PasswordChange, Session, SignIn, SignUp, SignedIn};
+use hark_store::{Account, AccountChange, AccountId, AddressUse, KeyKind, NewAccount, NewKey, Plan, Secret};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::App;
+use crate::audit;
 use crate::error::Failure;
 use crate::extract::{Json, Query};
-use crate::limits::{client_address, subnet};
+use crate::limits::networks;
 use crate::middleware::Identity;
 use crate::routes::account::wire_account;
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
-use crate::sign::{Allowance, Verdict, check_password, cookie, guard};
+use crate::sign::{Allowance, Attempt, Verdict, Visit, attempt, check_password, cookie, device, guard};
 
 /// How long a session lasts.
 const SESSION: Duration = Duration::from_secs(30 * 86_400);
@@ -28,34 +28,8 @@ const TOKEN: Duration = Duration::from_secs(365 * 86_400);
 /// How long a confirmation can be used.
 const CONFIRMATION: Duration = Duration::from_secs(86_400);
 
-/// Wrong passwords for an account: ten at once, then one a minute.
-const TRIES_OF_ACCOUNT: Allowance = Allowance { at_once: 10, every: Duration::from_secs(60) };
-/// Wrong passwords from an address: an office may share one.
-const TRIES_OF_ADDRESS: Allowance = Allowance { at_once: 50, every: Duration::from_secs(10) };
-/// New accounts from an address.
-const SIGN_UPS: Allowance = Allowance { at_once: 10, every: Duration::from_secs(360) };
 /// Mails to an address that somebody typed.
-const MAILS: Allowance = Allowance { at_once: 3, every: Duration::from_secs(600) };
-
-/// What the handlers know of a request beside its body.
-pub(crate) struct Visit {
-    address: String,
-    is_https: bool,
-}
-
-impl FromRequestParts<App> for Visit {
-    type Rejection = Failure;
-
-    /// Refuses what a page of another site wants to do. A key or token in a header is nothing that a page has by accident.
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
-        let (peer, headers) = (guard::peer(&parts.extensions), &parts.headers);
-        if parts.method != Method::GET && !headers.contains_key(header::AUTHORIZATION) {
-            guard::same_origin(&app.config, headers, peer)?;
-        }
-        let address = client_address(peer, headers, &app.config.trusted_proxies);
-        Ok(Visit { address: subnet(address).to_string(), is_https: guard::is_https(&app.config, headers, peer) })
-    }
-}
+pub(crate) const MAILS: Allowance = Allowance { at_once: 3, every: Duration::from_secs(600) };
 
 /// Make an account
 ///
@@ -70,19 +44,21 @@ pub(crate) async fn sign_up(
     visit: Visit,
     Json(wanted): Json<SignUp>,
 ) -> Result<Response, Failure> {
-    if !app.config.sign_up {
+    if !app.config.allows_sign_up() {
         return Err(Failure::new(ErrorKind::Forbidden, "accounts are made by whoever runs this server"));
     }
     let email = email(&wanted.email)?;
     let lang = lang(wanted.lang)?;
     check_password(&email, &wanted.password.0).map_err(|error| Failure::invalid(error.to_string()))?;
-    limit(&app, ("sign-ups", &visit.address), SIGN_UPS)?;
+    count_sign_up(&app, &visit).await?;
     // Hashed before the address is looked at, so that the time tells nothing about it.
     let hash = app.sign.passwords.hash(wanted.password.0).await?;
     let new = NewAccount {
         password_hash: Some(hash),
         lang,
         is_confirmed: app.mailer.is_none(),
+        // Who has not shown that the address is theirs has nothing to spend.
+        credits: if app.mailer.is_none() { app.config.first_credits() } else { 0 },
         ..NewAccount::new(email, Plan::Free)
     };
     if app.mailer.is_some() {
@@ -91,8 +67,22 @@ pub(crate) async fn sign_up(
     }
     let account = app.store.create_account(&new).await?;
     tracing::info!(account = %account.id, "signed up");
-    let session = begin_session(&app, account.id).await?;
-    Ok(signed_in(StatusCode::CREATED, account, Opened::Session(session), visit.is_https))
+    audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::ACCOUNT_CREATED)).await;
+    attempt::note(&app, &visit, account.id).await?;
+    let session = begin_session(&app, &visit, account.id).await?;
+    signed_in(&app, &visit, StatusCode::CREATED, account, Opened::Session(session)).await
+}
+
+/// Counts a new account for the networks that it is made from.
+async fn count_sign_up(app: &App, visit: &Visit) -> Result<(), Failure> {
+    let now = app.clock.now();
+    let mut counted = Vec::new();
+    for network in networks(visit.address) {
+        let limit = i64::from(app.config.sign_ups_a_day()) * i64::from(network.multiple);
+        counted.push((app.addresses.hash_network(&app.store, &network.name, now).await?, limit));
+    }
+    let taken = app.store.count_address(AddressUse::SignUps, &counted, 1).await;
+    taken.map_err(|error| Failure::of_store(error, now))
 }
 
 /// Makes the account and mails a link; an address that has an account is told so by mail instead.
@@ -158,6 +148,7 @@ pub(crate) struct ConfirmQuery {
         Invalid, AnyError))]
 pub(crate) async fn confirm(
     State(app): State<App>,
+    visit: Visit,
     headers: HeaderMap,
     Query(query): Query<ConfirmQuery>,
 ) -> Result<Response, Failure> {
@@ -167,9 +158,9 @@ pub(crate) async fn confirm(
         }
         other => other.into(),
     })?;
-    let change = AccountChange { is_confirmed: Some(true), ..AccountChange::default() };
-    app.store.change_account(account, &change).await?;
+    app.store.confirm_account(account, app.config.first_credits()).await?;
     app.credentials.forget_account(account);
+    audit::record(&app, audit::at_the_door(&visit, Some(account), audit::ACCOUNT_CONFIRMED)).await;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/html") {
         const PAGE: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Confirmed</title>\
@@ -197,27 +188,26 @@ pub(crate) async fn sign_in(
         // Nobody has such a password, and hashing it would take a while.
         return Err(wrong_password());
     }
-    limit(&app, ("sign-ins from", &visit.address), TRIES_OF_ADDRESS)?;
-    limit(&app, ("sign-ins of", &email), TRIES_OF_ACCOUNT)?;
     let (account, stored) = match find(&app, &email).await? {
         Some((account, stored)) => (Some(account), stored),
         None => (None, None),
     };
+    let attempt = Attempt::begin(&app, &visit, account.as_ref().map(|account| account.id), &email).await?;
     let verdict = app.sign.passwords.verify(stored.clone(), given.password.0).await?;
+    let id = account.as_ref().map(|account| account.id);
     let (Some(mut account), Verdict::Right { renewed }) = (account, verdict) else {
-        tracing::info!("a sign-in failed");
+        tracing::info!("session.refused");
+        audit::record(&app, audit::at_the_door(&visit, id, audit::SIGN_IN_FAILED)).await;
         return Err(wrong_password());
     };
-    // The address is not forgiven: an account of one's own would clear the way to others.
-    app.sign.tries.forget(("sign-ins of", &email));
+    attempt.succeeded(account.id).await?;
     if !account.is_confirmed {
         if app.mailer.is_some() {
             send_confirmation(&app, &account).await?;
             return Err(Failure::new(ErrorKind::Forbidden, "confirm your address first: the link is in your mail"));
         }
         // Nobody asks for a confirmation any more; an account that is used must not count as one that nobody claimed.
-        let change = AccountChange { is_confirmed: Some(true), ..AccountChange::default() };
-        account = app.store.change_account(account.id, &change).await?;
+        account = app.store.confirm_account(account.id, app.config.first_credits()).await?;
     }
     let kept = match renewed {
         Some(renewed) => {
@@ -230,7 +220,7 @@ pub(crate) async fn sign_in(
     let opened = if given.token {
         Opened::Token(begin_token(&app, account.id).await?)
     } else {
-        Opened::Session(begin_session(&app, account.id).await?)
+        Opened::Session(begin_session(&app, &visit, account.id).await?)
     };
     // A password that was changed in between has signed everybody out, and must not let this one in.
     if app.store.password_hash(account.id).await? != kept {
@@ -238,7 +228,10 @@ pub(crate) async fn sign_in(
         return Err(wrong_password());
     }
     tracing::info!(account = %account.id, "signed in");
-    Ok(signed_in(StatusCode::OK, account, opened, visit.is_https))
+    let opened_as = if given.token { "token" } else { "session" };
+    let entry = audit::at_the_door(&visit, Some(account.id), audit::SIGNED_IN);
+    audit::record(&app, entry.to(format!("{opened_as} {}", opened.key()))).await;
+    signed_in(&app, &visit, StatusCode::OK, account, opened).await
 }
 
 fn wrong_password() -> Failure {
@@ -279,6 +272,7 @@ pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Ide
         Err(error) => return Err(error.into()),
     }
     app.credentials.forget_key(identity.key());
+    audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).to(format!("session {}", identity.key()))).await;
     let mut response = no_store(Answer(Done { ok: true }));
     put_cookie(&mut response, cookie::clear(visit.is_https));
     Ok(response)
@@ -290,7 +284,7 @@ pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Ide
 #[utoipa::path(get, path = "/v1/auth/session", tag = "account", operation_id = "showSession",
     responses((status = 200, body = Session), AnyError), security((), ("session" = [])))]
 pub(crate) async fn show(State(app): State<App>, visit: Visit, headers: HeaderMap) -> Result<Response, Failure> {
-    let nobody = Session { sign_up: app.config.sign_up, ..Session::default() };
+    let nobody = Session { sign_up: app.config.allows_sign_up(), ..Session::default() };
     let Some(secret) = cookie::session(&headers) else { return Ok(no_store(Answer(nobody))) };
     let credential = match app.credentials.look_up(&app.store, secret).await {
         Ok(credential) if credential.key.kind == KeyKind::Session => credential,
@@ -324,14 +318,12 @@ pub(crate) async fn change_password(
     let id = identity.account();
     let account = app.store.account(id).await?;
     check_password(&account.email, &change.new_password.0).map_err(|error| Failure::invalid(error.to_string()))?;
-    let email = account.email.to_lowercase();
-    limit(&app, ("sign-ins from", &visit.address), TRIES_OF_ADDRESS)?;
-    limit(&app, ("sign-ins of", &email), TRIES_OF_ACCOUNT)?;
+    let attempt = Attempt::of_credential(&app, &visit, identity.key()).await?;
     let stored = app.store.password_hash(id).await?;
     if app.sign.passwords.verify(stored, change.current_password.0).await? == Verdict::Wrong {
         return Err(Failure::new(ErrorKind::Forbidden, "`current_password` is not right"));
     }
-    app.sign.tries.forget(("sign-ins of", &email));
+    attempt.succeeded(id).await?;
     let hash = app.sign.passwords.hash(change.new_password.0).await?;
     let change = AccountChange { password_hash: Some(hash), ..AccountChange::default() };
     let account = app.store.change_account(id, &change).await?;
@@ -340,12 +332,13 @@ pub(crate) async fn change_password(
     }
     app.credentials.forget_account(id);
     tracing::info!(account = %id, "changed the password");
+    audit::record(&app, audit::by(&identity, audit::PASSWORD_CHANGED)).await;
     let opened = match identity.kind() {
-        KeyKind::Session => Opened::Session(begin_session(&app, id).await?),
+        KeyKind::Session => Opened::Session(begin_session(&app, &visit, id).await?),
         KeyKind::User => Opened::Token(begin_token(&app, id).await?),
         _ => Opened::Nothing,
     };
-    Ok(signed_in(StatusCode::OK, account, opened, visit.is_https))
+    signed_in(&app, &visit, StatusCode::OK, account, opened).await
 }
 
 /// What a sign-in opened.
@@ -364,8 +357,8 @@ impl Opened {
     }
 }
 
-async fn begin_session(app: &App, account: AccountId) -> Result<(hark_store::KeyId, Secret), Failure> {
-    let new = NewKey { valid_for: Some(SESSION), ..NewKey::new(KeyKind::Session, "web") };
+async fn begin_session(app: &App, visit: &Visit, account: AccountId) -> Result<(hark_store::KeyId, Secret), Failure> {
+    let new = NewKey { valid_for: Some(SESSION), ..NewKey::new(KeyKind::Session, visit.agent.as_str()) };
     let (key, secret) = app.store.create_key(account, &new).await?;
     Ok((key.id, secret))
 }
@@ -376,20 +369,31 @@ async fn begin_token(app: &App, account: AccountId) -> Result<(hark_store::KeyId
     Ok((key.id, secret))
 }
 
-fn signed_in(status: StatusCode, account: Account, opened: Opened, is_https: bool) -> Response {
+async fn signed_in(
+    app: &App,
+    visit: &Visit,
+    status: StatusCode,
+    account: Account,
+    opened: Opened,
+) -> Result<Response, Failure> {
+    let device = device::remember(&app.store, account.id, visit.is_https).await?;
     let mut body = SignedIn { account: wire_account(account), csrf_token: None, token: None };
     let mut cookie = None;
     match &opened {
         Opened::Session((_, secret)) => {
             body.csrf_token = Some(guard::csrf_token(secret.reveal()));
-            cookie = cookie::set(secret.reveal(), SESSION, is_https);
+            cookie = cookie::set(secret.reveal(), SESSION, visit.is_https);
         }
         Opened::Token((_, secret)) => body.token = Some(secret.reveal().to_owned()),
         Opened::Nothing => {}
     }
     let mut response = no_store((status, Answer(body)));
+    let is_session = cookie.is_some();
     put_cookie(&mut response, cookie);
-    response
+    if let Some(device) = device.filter(|_| is_session) {
+        response.headers_mut().append(header::SET_COOKIE, device);
+    }
+    Ok(response)
 }
 
 fn put_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
@@ -403,13 +407,6 @@ fn no_store(answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-fn limit(app: &App, who: (&str, &str), allowance: Allowance) -> Result<(), Failure> {
-    app.sign.tries.take(who, allowance, app.clock.now()).map_err(|seconds| {
-        let message = format!("too many tries: wait {seconds} seconds");
-        ApiError::new(ErrorKind::RateLimited, message).retry_after(seconds).into()
-    })
 }
 
 /// An address that mail could be sent to.

@@ -9,6 +9,7 @@ use hark_speech::Voiceprint;
 use hark_store::{Blob, VoiceprintId};
 
 use crate::app::App;
+use crate::audit;
 use crate::error::Failure;
 use crate::extract::Path;
 use crate::middleware::{Caller, Identity};
@@ -66,7 +67,7 @@ pub(crate) async fn enroll(
 async fn receive(app: &App, identity: &Identity, request: Request) -> Result<(String, Unclaimed), Failure> {
     let (head, body) = request.into_parts();
     let plan = identity.plan();
-    let mut form = Multipart::new(&head.headers, body, app.config.idle_timeout.duration())?;
+    let mut form = Multipart::open(&head.headers, body, app.config.idle_timeout.duration()).await?;
     refuse_announced(&head.headers, plan)?;
     let (mut given, mut file) = (None, None);
     while let Some(part) = form.next_part().await? {
@@ -126,6 +127,7 @@ pub(crate) async fn forget(
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
     app.store.remove_voiceprint(identity.account(), VoiceprintId(id)).await?;
+    audit::record(&app, audit::by(&identity, audit::SPEAKER_DELETED).to(format!("speaker {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }
 

@@ -1,14 +1,22 @@
 //! What calls to an account's webhooks are signed with.
 
+use std::time::Duration;
+
 use axum::Json as Answer;
 use axum::extract::State;
-use hark_api::{ErrorKind, WebhookSecret};
+use hark_api::{DateTime, ErrorKind, WebhookRotation, WebhookSecret};
 
 use crate::app::App;
+use crate::audit;
 use crate::error::Failure;
+use crate::extract::OptionalJson;
 use crate::middleware::Identity;
-use crate::routes::{AnyError, Missing, Unauthorized};
+use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
 use crate::webhooks::webhook_secret;
+
+/// How long calls are signed with the secret before a rotation, too, in seconds.
+const GRACE: i64 = 86_400;
+const LONGEST_GRACE: i64 = 30 * 86_400;
 
 /// The secret of the account's webhooks
 ///
@@ -20,5 +28,35 @@ pub(crate) async fn secret(State(app): State<App>, identity: Identity) -> Result
     if !app.config.webhooks.enabled {
         return Err(Failure::new(ErrorKind::NotFound, "webhooks are not enabled on this server"));
     }
-    Ok(Answer(WebhookSecret { secret: webhook_secret(&app.store, identity.account()).await? }))
+    shown(&app, &identity).await
+}
+
+async fn shown(app: &App, identity: &Identity) -> Result<Answer<WebhookSecret>, Failure> {
+    let secret = webhook_secret(&app.store, identity.account()).await?;
+    let (_, previous_until) = app.store.webhook_rotation(identity.account()).await?;
+    Ok(Answer(WebhookSecret { secret, previous_valid_until: previous_until.map(DateTime) }))
+}
+
+/// Rotate the secret of the account's webhooks
+///
+/// Calls are signed with the new one, and with the one before for a day more or for as long as the request says: then
+/// `X-Hark-Signature` holds two `v1`, and either may be checked.
+#[utoipa::path(post, path = "/v1/webhooks/secret/rotate", tag = "account", operation_id = "rotateWebhookSecret",
+    request_body = Option<WebhookRotation>,
+    responses((status = 200, body = WebhookSecret), Invalid, Unauthorized, Missing, AnyError), security(("bearer" = []), ("session" = [])))]
+pub(crate) async fn rotate(
+    State(app): State<App>,
+    identity: Identity,
+    OptionalJson(wanted): OptionalJson<WebhookRotation>,
+) -> Result<Answer<WebhookSecret>, Failure> {
+    if !app.config.webhooks.enabled {
+        return Err(Failure::new(ErrorKind::NotFound, "webhooks are not enabled on this server"));
+    }
+    let seconds = wanted.grace_seconds.unwrap_or(GRACE);
+    if !(0..=LONGEST_GRACE).contains(&seconds) {
+        return Err(Failure::invalid(format!("`grace_seconds` must be a number from 0 to {LONGEST_GRACE}")));
+    }
+    app.store.rotate_webhooks(identity.account(), Duration::from_secs(seconds.unsigned_abs())).await?;
+    audit::record(&app, audit::by(&identity, audit::WEBHOOK_SECRET_ROTATED)).await;
+    shown(&app, &identity).await
 }

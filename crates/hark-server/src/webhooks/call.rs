@@ -38,10 +38,15 @@ pub(crate) struct Call {
     pub(crate) signature: String,
 }
 
-/// `t=…,v1=…`: the moment in seconds, and the HMAC-SHA256 of it, a dot and the body, so that a call can't be replayed later.
-pub(crate) fn signature(secret: &str, at: i64, body: &str) -> String {
-    let signed = mac(secret.as_bytes(), &[at.to_string().as_bytes(), b".", body.as_bytes()]);
-    format!("t={at},v1={}", hex(&signed))
+/// `t=…,v1=…`: the moment in seconds, and the HMAC-SHA256 of it, a dot and the body, so that a call can't be replayed later. A `v1` for
+/// each secret that signs now.
+pub(crate) fn signature(secrets: &[String], at: i64, body: &str) -> String {
+    let mut text = format!("t={at}");
+    for secret in secrets {
+        let signed = mac(secret.as_bytes(), &[at.to_string().as_bytes(), b".", body.as_bytes()]);
+        text += &format!(",v1={}", hex(&signed));
+    }
+    text
 }
 
 /// Makes calls; blocks while one is under way.
@@ -131,18 +136,18 @@ mod tests {
             body: "{}".into(),
             event: "transcript.completed",
             delivery: 1,
-            signature: signature("secret", 1, "{}"),
+            signature: signature(&["secret".to_owned()], 1, "{}"),
         }
     }
 
     #[test]
     fn a_signature_is_the_hash_of_the_moment_and_the_body() {
         // printf '1700000000.{"id":1}' | openssl dgst -sha256 -hmac whsec_test
-        let made = signature("whsec_test", 1_700_000_000, "{\"id\":1}");
+        let made = signature(&["whsec_test".to_owned()], 1_700_000_000, "{\"id\":1}");
         let hash = "2f441ba4b3b2d50d28a9ab9d9fd8880376ecd1eb5d0435401553f5d8d0a5dcf8";
         assert_eq!(made, format!("t=1700000000,v1={hash}"));
-        assert_ne!(made, signature("whsec_test", 1_700_000_001, "{\"id\":1}"));
-        assert_ne!(made, signature("whsec_other", 1_700_000_000, "{\"id\":1}"));
+        assert_ne!(made, signature(&["whsec_test".to_owned()], 1_700_000_001, "{\"id\":1}"));
+        assert_ne!(made, signature(&["whsec_other".to_owned()], 1_700_000_000, "{\"id\":1}"));
     }
 
     #[test]

@@ -146,7 +146,9 @@ async fn prepare(app: &App, delivery: &WebhookDelivery) -> hark_store::Result<Op
         error: transcript.error,
     };
     let body = serde_json::to_string(&body).map_err(|error| hark_store::Error::Damaged(error.to_string()))?;
-    let signature = signature(&delivery.target.secret, app.clock.now().div_euclid(1_000_000), &body);
+    // Signed with what is valid now: a secret that was rotated since must not be needed any more.
+    let secrets = super::secrets(&app.store, delivery.account).await?;
+    let signature = signature(&secrets, app.clock.now().div_euclid(1_000_000), &body);
     Ok(Some(Call { url: delivery.target.url.clone(), body, event, delivery: delivery.id.0, signature }))
 }
 

@@ -56,12 +56,31 @@ impl Webhooks {
     }
 }
 
-/// What the calls for an account are signed with; the same as long as the store lives.
+/// What the calls for an account are signed with; the same until it is rotated.
 ///
 /// Each account has its own, or whoever knows one could sign calls to another.
 pub async fn webhook_secret(store: &Store, account: AccountId) -> hark_store::Result<String> {
+    let (rotation, _) = store.webhook_rotation(account).await?;
+    secret_of(store, account, rotation).await
+}
+
+/// The secrets that calls are signed with now: the newest, and for a while after a rotation the one before.
+pub(crate) async fn secrets(store: &Store, account: AccountId) -> hark_store::Result<Vec<String>> {
+    let (rotation, previous_until) = store.webhook_rotation(account).await?;
+    let mut secrets = vec![secret_of(store, account, rotation).await?];
+    if previous_until.is_some() {
+        secrets.push(secret_of(store, account, rotation - 1).await?);
+    }
+    Ok(secrets)
+}
+
+async fn secret_of(store: &Store, account: AccountId, rotation: i64) -> hark_store::Result<String> {
     let key = store.secret("webhooks", None).await?;
-    Ok(format!("whsec_{}", hex(&mac(&*key, &[b"account ", account.to_string().as_bytes()]))))
+    let name = match rotation {
+        0 => account.to_string(),
+        rotation => format!("{account} rotation {rotation}"),
+    };
+    Ok(format!("whsec_{}", hex(&mac(&*key, &[b"account ", name.as_bytes()]))))
 }
 
 /// Whom to call when the account's transcript is done.

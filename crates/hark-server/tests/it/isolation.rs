@@ -1,6 +1,6 @@
 //! What belongs to one account is not there for another, and secrets appear in no log.
 
-use hark_store::Plan;
+use hark_store::{KeyKind, NewKey, Plan};
 use reqwest::Method;
 use serde_json::json as value;
 
@@ -19,6 +19,8 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let form = reqwest::multipart::Form::new().text("name", "Ann").part("file", voice);
     let sent = owner.request(Method::POST, "/v1/speakers").multipart(form).send().await.unwrap();
     let speaker = json(sent, 201).await["id"].clone();
+    let session = NewKey::new(KeyKind::Session, "browser");
+    let session = server.store.create_key(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
     let with_ids = operations(&document).into_iter().filter(|operation| operation.path.contains('{'));
     let (mut closed, open): (Vec<Operation>, Vec<Operation>) = with_ids.partition(|operation| operation.is_closed);
@@ -32,7 +34,8 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let send = async |client: &Client, operation: &Operation| {
         let path = match operation.path.split_once("{id}") {
             Some(("/v1/transcripts/", rest)) => format!("/v1/transcripts/{id}{}", rest.replace("{format}", "txt")),
-            Some(("/v1/keys/", "")) => format!("/v1/keys/{key}"),
+            Some(("/v1/keys/", rest)) => format!("/v1/keys/{key}{rest}"),
+            Some(("/v1/auth/sessions/", "")) => format!("/v1/auth/sessions/{session}"),
             Some(("/v1/speakers/", "")) => format!("/v1/speakers/{speaker}"),
             _ => panic!("{}: say here what its ids are", operation.path),
         };

@@ -9,6 +9,7 @@ mod health;
 mod hostile;
 mod isolation;
 mod jobs;
+mod keys;
 mod limits;
 mod log;
 mod openai;

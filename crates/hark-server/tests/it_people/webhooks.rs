@@ -100,7 +100,7 @@ fn is_signed(call: &Received, secret: &str) -> bool {
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(format!("{at}.{}", call.body).as_bytes());
     let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    hex == given
+    given.split(",v1=").any(|given| hex == given)
 }
 
 #[tokio::test]
@@ -128,6 +128,30 @@ async fn a_completed_transcript_is_told_once_and_signed() {
     let theirs = json(other.get("/v1/webhooks/secret").await, 200).await["secret"].as_str().unwrap().to_owned();
     assert!(!is_signed(&call, &theirs), "each account has a secret of its own");
     receiver.stays_at(1).await;
+}
+
+#[tokio::test]
+async fn a_secret_that_was_rotated_signs_for_a_while_beside_the_new_one() {
+    let receiver = Receiver::open(&[]).await;
+    let server = Server::with_clock(with(ALLOWED), InstantEngine::default(), Clock::manual(DAY * 20_000)).await;
+    let client = server.account(Plan::Free).await;
+    let secret =
+        async || json(client.get("/v1/webhooks/secret").await, 200).await["secret"].as_str().unwrap().to_owned();
+    let old = secret().await;
+    let rotated =
+        json(client.post("/v1/webhooks/secret/rotate", serde_json::json!({"grace_seconds": 60})).await, 200).await;
+    let new = secret().await;
+    assert_ne!(old, new);
+    assert_eq!(rotated["secret"], new.as_str());
+    assert!(rotated["previous_valid_until"].is_string(), "{rotated}");
+    json(send(&client, &receiver.url()).await, 202).await;
+    let call = receiver.calls(1).await.remove(0);
+    assert!(is_signed(&call, &old) && is_signed(&call, &new));
+    server.clock.advance(Duration::from_secs(60));
+    json(send(&client, &receiver.url()).await, 202).await;
+    let call = receiver.calls(2).await.remove(1);
+    assert!(!is_signed(&call, &old) && is_signed(&call, &new));
+    refusal(client.post("/v1/webhooks/secret/rotate", serde_json::json!({"grace_seconds": -1})).await, 400).await;
 }
 
 /// Hears nothing in anything.

@@ -1,6 +1,7 @@
 //! The contract of the store. Every test runs on SQLite and on a real PostgreSQL.
 
 mod accounts;
+mod audit;
 mod backup;
 mod blobs;
 mod crash;

@@ -6,7 +6,7 @@ mod show;
 use std::path::Path;
 
 use hark_api::DateTime;
-use hark_store::{Account, AccountChange, AccountId, KeyKind, NewAccount, Plan, Store};
+use hark_store::{Account, AccountChange, AccountId, KeyKind, NewAccount, NewAudit, Plan, Store};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -66,6 +66,11 @@ impl Office {
         })
     }
 
+    /// Notes what was done with this command in the audit log.
+    pub(crate) fn audit(&self, entry: NewAudit) -> Result<(), CliError> {
+        self.wait(self.store.audit(&entry))
+    }
+
     /// Closes the store so that nothing of it is left open.
     pub(crate) fn close(self) {
         self.runtime.block_on(self.store.close());
@@ -98,6 +103,7 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
             let mut new = NewAccount { password_hash, lang, is_admin: admin, ..NewAccount::new(email, plan) };
             new.credits = credits.unwrap_or(new.credits);
             let account = office.wait(office.store.create_account(&new))?;
+            office.audit(NewAudit::by_operator(account.id, "account.created"))?;
             say(json, &account, || format!("made the account {} of {}\n", account.id, account.email))
         }
         AccountCommand::List => list(office, json),
@@ -106,6 +112,8 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
         AccountCommand::Plan { account, plan, inactive } => {
             let change = AccountChange { plan: Some(plan), plan_active: Some(!inactive), ..AccountChange::default() };
             let account = office.wait(office.store.change_account(office.account(&account)?.id, &change))?;
+            let entry = NewAudit::by_operator(account.id, "plan.changed");
+            office.audit(entry.saying(format!("{}{}", account.plan, if inactive { ", not in force" } else { "" })))?;
             let force = if inactive { "noted, not in force" } else { "in force" };
             say(json, &account, || format!("{}: {} is {force}\n", account.email, account.plan))
         }
@@ -119,6 +127,7 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
             for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
                 ended += office.wait(office.store.revoke_all(account.id, kind))?;
             }
+            office.audit(NewAudit::by_operator(account.id, "password.changed"))?;
             say(json, &account, || {
                 format!("{} has a new password; {ended} sessions and user tokens were ended\n", account.email)
             })
@@ -130,6 +139,8 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
                 return Err(CliError::Failed("nothing was deleted".to_owned()));
             }
             let recordings = office.wait(office.store.delete_account(account.id))?.len();
+            let entry = NewAudit::by_operator(account.id, "account.deleted");
+            office.audit(entry.saying(format!("{recordings} recordings")))?;
             say(json, &account, || format!("deleted {} with {recordings} recordings\n", account.email))
         }
     }
@@ -149,6 +160,7 @@ fn credit(office: &Office, account: &str, amount: i64, note: &str, json: bool) -
     } else {
         office.wait(office.store.adjust(account.id, amount, note))?;
     }
+    office.audit(NewAudit::by_operator(account.id, "credits.changed").saying(format!("{amount:+}: {note}")))?;
     let account = office.wait(office.store.account(account.id))?;
     say(json, &account, || format!("{} has {} credits\n", account.email, account.credits))
 }

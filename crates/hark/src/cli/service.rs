@@ -227,11 +227,33 @@ pub(crate) enum KeyCommand {
         /// Minutes of audio a month
         #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(i64).range(0..=1_000_000_000))]
         monthly_minutes: i64,
+        /// What it may do: transcribe, read or manage; again for more [default: all]
+        #[arg(long = "scope", value_name = "SCOPE", value_parser = parse_scope)]
+        scopes: Vec<hark_store::Scope>,
+        /// When it ends by itself: a date or a date-time such as 2030-01-31T12:00:00Z
+        #[arg(long, value_name = "WHEN", value_parser = parse_moment)]
+        expires: Option<hark_api::DateTime>,
+        /// An address or network that it may be used from, such as 192.0.2.0/24; again for more [default: everywhere]
+        #[arg(long = "allow", value_name = "NETWORK", value_parser = parse_network)]
+        allowed: Vec<ipnet::IpNet>,
+        /// Credits that it may spend in all [default: as many as the account has]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..=1_000_000_000))]
+        spending_limit: Option<i64>,
     },
     /// List the keys of an account
     List {
         /// Email address or number of the account
         account: String,
+    },
+    /// Give a key a new secret and print it; the one before stays valid for a while
+    Roll {
+        /// Email address or number of the account
+        account: String,
+        /// The key's number, or its first characters as `hark key list` shows them
+        key: String,
+        /// Hours for which the secret before stays valid
+        #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(0..=720))]
+        grace: u64,
     },
     /// Revoke a key
     Revoke {
@@ -240,6 +262,20 @@ pub(crate) enum KeyCommand {
         /// The key's number, or its first characters as `hark key list` shows them
         key: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditArgs {
+    #[command(flatten)]
+    pub(crate) data: DataArgs,
+
+    /// Email address or number of an account [default: all]
+    #[arg(long, value_name = "ACCOUNT")]
+    pub(crate) account: Option<String>,
+
+    /// Entries to show, newest first
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=1000))]
+    pub(crate) limit: i64,
 }
 
 #[derive(Debug, Args)]
@@ -349,6 +385,20 @@ pub(crate) enum TranscriptsCommand {
 fn parse_fault(name: &str) -> Result<hark_store::FaultKind, String> {
     let kind = name.parse::<hark_store::FaultKind>().ok().filter(|kind| kind.is_ours());
     kind.ok_or_else(|| "choose one of internal, unavailable, timeout".to_owned())
+}
+
+fn parse_scope(name: &str) -> Result<hark_store::Scope, String> {
+    name.parse().map_err(|_| "choose transcribe, read or manage".to_owned())
+}
+
+fn parse_moment(text: &str) -> Result<hark_api::DateTime, String> {
+    hark_api::DateTime::parse(text).ok_or_else(|| "write a date or a date-time such as 2030-01-31T12:00:00Z".to_owned())
+}
+
+fn parse_network(text: &str) -> Result<ipnet::IpNet, String> {
+    let one = text.parse::<std::net::IpAddr>().ok().map(|address| ipnet::IpNet::from(address.to_canonical()));
+    let network = one.or_else(|| text.parse::<ipnet::IpNet>().ok().map(|network| network.trunc()));
+    network.ok_or_else(|| "write an address or a network such as 192.0.2.0/24".to_owned())
 }
 
 fn parse_plan(name: &str) -> Result<hark_store::Plan, String> {

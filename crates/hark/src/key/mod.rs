@@ -1,7 +1,9 @@
 //! `hark key`: API keys of accounts on this machine.
 
+use std::time::Duration;
+
 use hark_api::DateTime;
-use hark_store::{Key, KeyKind, NewKey};
+use hark_store::{Key, KeyKind, NewAudit, NewKey, Scope};
 use serde_json::{Value, json};
 
 use crate::account::Office;
@@ -20,14 +22,25 @@ pub(crate) fn run(args: KeyArgs, common: &Common) -> Result<(), CliError> {
 
 fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliError> {
     match command {
-        KeyCommand::Create { account, name, rate_limit, monthly_minutes } => {
+        KeyCommand::Create { account, name, rate_limit, monthly_minutes, scopes, expires, allowed, spending_limit } => {
             let account = office.account(&account)?;
-            let new = NewKey {
+            let mut new = NewKey {
                 rate_limit,
                 monthly_limit_minutes: monthly_minutes,
+                allowed_addresses: allowed.iter().map(ToString::to_string).collect(),
+                spending_limit,
                 ..NewKey::new(KeyKind::Service, name.trim())
             };
+            if !scopes.is_empty() {
+                new.scopes = Scope::ALL.into_iter().filter(|scope| scopes.contains(scope)).collect();
+            }
+            if let Some(expires) = expires {
+                let left = u64::try_from(expires.0 - office.store.now()).ok().filter(|left| *left > 0);
+                let left = left.ok_or_else(|| CliError::Usage("--expires is in the past".to_owned()))?;
+                new.valid_for = Some(Duration::from_micros(left));
+            }
             let (key, secret) = office.wait(office.store.create_key(account.id, &new))?;
+            office.audit(NewAudit::by_operator(account.id, "key.created").to(format!("key {}", key.id)))?;
             if json {
                 let mut value = as_json(&key);
                 value["key"] = json!(secret.reveal());
@@ -44,15 +57,34 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
             }
             output::print(as_table(&keys))
         }
+        KeyCommand::Roll { account, key, grace } => {
+            let account = office.account(&account)?;
+            let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
+            let id = find(&keys, &key)?.id;
+            let (key, secret) =
+                office.wait(office.store.roll_key(account.id, id, Duration::from_secs(grace * 3600)))?;
+            office.audit(NewAudit::by_operator(account.id, "key.rolled").to(format!("key {id}")))?;
+            if json {
+                let mut value = as_json(&key);
+                value["key"] = json!(secret.reveal());
+                return output::print(format!("{value:#}\n"));
+            }
+            eprintln!(
+                "key {id} of {} has a new secret, shown only now; the one before ends after {grace} hours:",
+                account.email
+            );
+            output::print(format!("{}\n", secret.reveal()))
+        }
         KeyCommand::Revoke { account, key } => {
             let account = office.account(&account)?;
             let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
             let key = find(&keys, &key)?;
             office.wait(office.store.revoke_key(account.id, key.id))?;
+            office.audit(NewAudit::by_operator(account.id, "key.revoked").to(format!("key {}", key.id)))?;
             if json {
                 return output::print(format!("{:#}\n", json!({ "revoked": key.id.0 })));
             }
-            output::print(format!("revoked {} ({}); running servers notice within 10 seconds\n", key.prefix, key.name))
+            output::print(format!("revoked {} ({}); running servers notice within a second\n", key.prefix, key.name))
         }
     }
 }
@@ -84,11 +116,16 @@ pub(crate) fn as_table(keys: &[Key]) -> String {
                 if key.is_active { "yes" } else { "revoked" }.to_owned(),
                 key.rate_limit.to_string(),
                 key.monthly_limit_minutes.to_string(),
+                key.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" "),
+                key.expires_at.map_or("never".to_owned(), |at| moment(DateTime(at))),
                 key.last_used.map_or("never".to_owned(), |at| moment(DateTime(at))),
             ]
         })
         .collect();
-    table(&["id", "key", "name", "active", "a minute", "minutes a month", "last used (UTC)"], &rows)
+    table(
+        &["id", "key", "name", "active", "a minute", "minutes a month", "scopes", "ends (UTC)", "last used (UTC)"],
+        &rows,
+    )
 }
 
 pub(crate) fn as_json(key: &Key) -> Value {
@@ -101,5 +138,10 @@ pub(crate) fn as_json(key: &Key) -> Value {
         "monthly_limit_minutes": key.monthly_limit_minutes,
         "last_used": key.last_used.map(DateTime),
         "created_at": DateTime(key.created_at),
+        "scopes": key.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>(),
+        "expires_at": key.expires_at.map(DateTime),
+        "allowed_addresses": key.allowed_addresses,
+        "spending_limit": key.spending_limit,
+        "previous_valid_until": key.previous_until.map(DateTime),
     })
 }

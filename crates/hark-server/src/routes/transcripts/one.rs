@@ -3,10 +3,11 @@
 use axum::Json as Answer;
 use axum::extract::State;
 use hark_api::{DateTime, Done, TranscriptChange, TranscriptDetail};
-use hark_store::{SegmentEdit, TranscriptEdit, TranscriptId};
+use hark_store::{AccountId, SegmentEdit, TranscriptEdit, TranscriptId};
 
 use super::{wire_language, wire_status};
 use crate::app::App;
+use crate::audit;
 use crate::error::Failure;
 use crate::extract::{Json, Path};
 use crate::middleware::Identity;
@@ -25,11 +26,12 @@ pub(crate) async fn show(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<TranscriptDetail>, Failure> {
-    detail(&app, &identity, TranscriptId(id)).await.map(Answer)
+    detail(&app, identity.account(), TranscriptId(id)).await.map(Answer)
 }
 
-async fn detail(app: &App, identity: &Identity, id: TranscriptId) -> Result<TranscriptDetail, Failure> {
-    let (transcript, result) = app.store.transcript_text(identity.account(), id).await?;
+/// A transcript of an account as its owner sees it.
+pub(crate) async fn detail(app: &App, account: AccountId, id: TranscriptId) -> Result<TranscriptDetail, Failure> {
+    let (transcript, result) = app.store.transcript_text(account, id).await?;
     Ok(TranscriptDetail {
         id: transcript.id.0,
         title: transcript.title,
@@ -62,7 +64,7 @@ pub(crate) async fn change(
     let edit = edit(change)?;
     let id = TranscriptId(id);
     match app.store.edit_transcript(identity.account(), id, &edit).await {
-        Ok(_) => detail(&app, &identity, id).await.map(Answer),
+        Ok(_) => detail(&app, identity.account(), id).await.map(Answer),
         Err(hark_store::Error::NotFound(what)) if what != "transcript" => {
             Err(Failure::invalid(format!("the transcript has no such {what}")))
         }
@@ -86,6 +88,7 @@ fn edit(change: TranscriptChange) -> Result<TranscriptEdit, Failure> {
             "a speaker's name must have visible characters, on one line; an empty one takes the name away",
         ));
     }
+    let speakers = speakers.into_iter().map(|(label, name)| (label, name.trim().to_owned())).collect();
     let segments = change.segments.unwrap_or_default();
     // Line breaks and tabs are blanks to every format; the rest, such as NUL, no file should hold.
     let is_unwanted = |c: char| c.is_control() && !c.is_whitespace();
@@ -115,5 +118,6 @@ pub(crate) async fn delete(
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
     app.store.delete_transcript(identity.account(), TranscriptId(id)).await?;
+    audit::record(&app, audit::by(&identity, audit::TRANSCRIPT_DELETED).to(format!("transcript {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }

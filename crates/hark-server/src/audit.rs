@@ -1,0 +1,75 @@
+//! What the service writes into the audit log: the names of the events, and who they are by.
+
+use hark_store::{AccountId, Actor, KeyKind, NewAudit};
+
+use crate::app::App;
+use crate::middleware::Identity;
+use crate::sign::Visit;
+
+/// Somebody signed up.
+pub(crate) const ACCOUNT_CREATED: &str = "account.created";
+/// The address of an account was confirmed.
+pub(crate) const ACCOUNT_CONFIRMED: &str = "account.confirmed";
+/// Everything of an account was handed out.
+pub(crate) const ACCOUNT_EXPORTED: &str = "account.exported";
+/// An account was deleted with everything that was its.
+pub(crate) const ACCOUNT_DELETED: &str = "account.deleted";
+/// Somebody signed in.
+pub(crate) const SIGNED_IN: &str = "session.created";
+/// Somebody gave a wrong password.
+pub(crate) const SIGN_IN_FAILED: &str = "session.refused";
+/// A session or user token was ended.
+pub(crate) const SIGNED_OUT: &str = "session.ended";
+/// The password was changed.
+pub(crate) const PASSWORD_CHANGED: &str = "password.changed";
+/// A mail with a link that sets a new password was asked for.
+pub(crate) const RESET_REQUESTED: &str = "password.reset_requested";
+/// The password was replaced by such a link.
+pub(crate) const PASSWORD_RESET: &str = "password.reset";
+/// A key was made.
+pub(crate) const KEY_CREATED: &str = "key.created";
+/// The name or the limits of a key were changed.
+pub(crate) const KEY_CHANGED: &str = "key.changed";
+/// A key got a new secret.
+pub(crate) const KEY_ROLLED: &str = "key.rolled";
+/// A key was revoked.
+pub(crate) const KEY_REVOKED: &str = "key.revoked";
+/// The secret of the webhooks was replaced.
+pub(crate) const WEBHOOK_SECRET_ROTATED: &str = "webhook_secret.rotated";
+/// A transcript was deleted.
+pub(crate) const TRANSCRIPT_DELETED: &str = "transcript.deleted";
+/// A known voice was forgotten.
+pub(crate) const SPEAKER_DELETED: &str = "speaker.deleted";
+
+/// Something that whoever is let in did.
+pub(crate) fn by(identity: &Identity, event: &'static str) -> NewAudit {
+    NewAudit {
+        account: Some(identity.account()),
+        actor: if identity.kind() == KeyKind::Service { Actor::Key } else { Actor::Account },
+        key: Some(identity.key()),
+        address: None,
+        event,
+        subject: String::new(),
+        detail: String::new(),
+    }
+}
+
+/// Something that somebody did at the door. The address is kept for a while: it tells an owner who tried.
+pub(crate) fn at_the_door(visit: &Visit, account: Option<AccountId>, event: &'static str) -> NewAudit {
+    NewAudit {
+        account,
+        actor: Actor::Visitor,
+        key: None,
+        address: Some(visit.address.to_canonical().to_string()),
+        event,
+        subject: String::new(),
+        detail: String::new(),
+    }
+}
+
+/// Writes an entry. What it tells of has happened: a log that can't be written is an alarm, not a reason to fail.
+pub(crate) async fn record(app: &App, entry: NewAudit) {
+    if let Err(error) = app.store.audit(&entry).await {
+        tracing::error!(%error, event = entry.event, "audit.write_failed");
+    }
+}

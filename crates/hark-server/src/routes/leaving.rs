@@ -1,0 +1,192 @@
+//! Taking everything along, and leaving: the account's export and its deletion.
+
+use axum::Json as Answer;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use hark_api::{AccountDeletion, DateTime, Done, ErrorKind, LedgerEntry, Speaker};
+use hark_store::{AccountId, KeyKind, TranscriptFilter};
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::app::App;
+use crate::audit;
+use crate::error::Failure;
+use crate::extract::Json;
+use crate::middleware::Identity;
+use crate::routes::account::wire_account;
+use crate::routes::audit::wire_event;
+use crate::routes::keys::wire_key;
+use crate::routes::transcripts::one::detail;
+use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
+use crate::sign::{Attempt, Verdict, Visit, cookie};
+
+/// Lines that wait for a slow reader.
+const AHEAD: usize = 16;
+/// Rows read at once.
+const PAGE: i64 = 100;
+
+/// Everything that the account has
+///
+/// One JSON object a line, each with its `type`: `account`, `ledger`, `key` (without its secret), `transcript` (with its words),
+/// `speaker` (the name, not the print of the voice), `audit`, and `end` as the last line of an export that is whole. Recordings are not part of it.
+#[utoipa::path(get, path = "/v1/account/export", tag = "account", operation_id = "exportAccount",
+    responses((status = 200, description = "the export", body = String, content_type = "application/x-ndjson"), Unauthorized, AnyError),
+    security(("bearer" = []), ("session" = [])))]
+pub(crate) async fn export(State(app): State<App>, identity: Identity) -> Result<Response, Failure> {
+    audit::record(&app, audit::by(&identity, audit::ACCOUNT_EXPORTED)).await;
+    let (sender, mut receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(AHEAD);
+    tokio::spawn(async move {
+        let mut lines = Lines(sender);
+        if let Err(Stop::Failed(failure)) = write(&app, identity.account(), &mut lines).await {
+            tracing::error!(error = %failure.error, account = %identity.account(), "account.export_failed");
+            // The connection breaks: half an export must not look like a whole one.
+            let _ = lines.0.send(Err(std::io::Error::other("the export failed"))).await;
+        }
+    });
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"account.ndjson\"")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, body).into_response())
+}
+
+/// Why an export ends early.
+enum Stop {
+    /// The reader went away.
+    Left,
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+struct Lines(mpsc::Sender<Result<Bytes, std::io::Error>>);
+
+#[derive(Serialize)]
+struct Line<'a, T> {
+    r#type: &'a str,
+    #[serde(flatten)]
+    what: T,
+}
+
+impl Lines {
+    async fn put(&mut self, r#type: &str, what: impl Serialize) -> Result<(), Stop> {
+        let mut line = serde_json::to_vec(&Line { r#type, what }).map_err(|error| {
+            tracing::error!(%error, r#type, "account.export_failed");
+            Failure::from(ErrorKind::Internal)
+        })?;
+        line.push(b'\n');
+        self.0.send(Ok(line.into())).await.map_err(|_| Stop::Left)
+    }
+}
+
+async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), Stop> {
+    let now = app.store.now();
+    lines.put("account", wire_account(app.store.account(account).await?)).await?;
+    let mut ledger = app.store.ledger(account, i64::MAX).await?;
+    ledger.reverse();
+    for entry in ledger {
+        let entry = LedgerEntry {
+            id: entry.id,
+            at: DateTime(entry.at),
+            kind: entry.kind.name().to_owned(),
+            amount: entry.amount,
+            reference: entry.reference,
+            note: entry.note,
+        };
+        lines.put("ledger", entry).await?;
+    }
+    for key in app.store.keys_of(account, KeyKind::Service).await? {
+        lines.put("key", wire_key(key, now)).await?;
+    }
+    for known in app.store.voiceprints(account).await? {
+        let speaker = Speaker { id: known.id.0, name: known.name, created_at: DateTime(known.created_at) };
+        lines.put("speaker", speaker).await?;
+    }
+    for page in 1.. {
+        // What is uploaded meanwhile would move the pages.
+        let filter =
+            TranscriptFilter { page, per_page: PAGE, created_before: Some(now), ..TranscriptFilter::default() };
+        let listed = app.store.transcripts(account, &filter).await?.transcripts;
+        let is_last = (listed.len() as i64) < PAGE;
+        for one in listed {
+            match detail(app, account, one.id).await {
+                Ok(transcript) => lines.put("transcript", transcript).await?,
+                // Deleted meanwhile.
+                Err(failure) if failure.error.kind == ErrorKind::NotFound => {}
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        if is_last {
+            break;
+        }
+    }
+    for page in 1.. {
+        let found = app.store.audit_log(Some(account), page, PAGE).await?.entries;
+        let is_last = (found.len() as i64) < PAGE;
+        for entry in found {
+            lines.put("audit", wire_event(entry, false)).await?;
+        }
+        if is_last {
+            break;
+        }
+    }
+    lines.put("end", serde_json::json!({ "at": DateTime(now) })).await
+}
+
+/// Delete the account with everything that is its
+///
+/// Transcripts, recordings, known voices, keys, credits. It can't be undone. The password confirms it; an account that has none
+/// gives its own email address as `confirmation` instead.
+#[utoipa::path(delete, path = "/v1/account", tag = "account", operation_id = "deleteAccount", request_body = AccountDeletion,
+    responses((status = 200, body = Done), Invalid, Unauthorized, Limited, AnyError), security(("bearer" = []), ("session" = [])))]
+pub(crate) async fn delete(
+    State(app): State<App>,
+    visit: Visit,
+    identity: Identity,
+    Json(given): Json<AccountDeletion>,
+) -> Result<Response, Failure> {
+    let account = app.store.account(identity.account()).await?;
+    if account.is_admin {
+        let message = "an account that manages others is deleted by whoever runs the server: `hark account delete`";
+        return Err(Failure::new(ErrorKind::Forbidden, message));
+    }
+    match app.store.password_hash(account.id).await? {
+        Some(stored) => {
+            let Some(password) = given.password else {
+                return Err(Failure::invalid("`password` is missing: it confirms that everything shall go"));
+            };
+            let attempt = Attempt::of_credential(&app, &visit, identity.key()).await?;
+            if app.sign.passwords.verify(Some(stored), password.0).await? == Verdict::Wrong {
+                return Err(Failure::new(ErrorKind::Forbidden, "`password` is not right"));
+            }
+            attempt.succeeded(account.id).await?;
+        }
+        None => {
+            let is_confirmed = given.confirmation.is_some_and(|text| text.trim().eq_ignore_ascii_case(&account.email));
+            if !is_confirmed {
+                let message =
+                    "`confirmation` must be the account's email address: it confirms that everything shall go";
+                return Err(Failure::invalid(message));
+            }
+        }
+    }
+    let recordings = app.store.delete_account(account.id).await?.len();
+    app.credentials.forget_account(account.id);
+    tracing::info!(account = %account.id, recordings, "account.deleted");
+    let entry = audit::by(&identity, audit::ACCOUNT_DELETED).saying(format!("{recordings} recordings"));
+    audit::record(&app, entry).await;
+    let mut response = Answer(Done { ok: true }).into_response();
+    if let Some(cookie) = cookie::clear(visit.is_https) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}

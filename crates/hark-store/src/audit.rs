@@ -1,0 +1,185 @@
+//! The audit log: who did what to an account, added to and never changed.
+//!
+//! An entry holds no secret and no text of a transcript. Its address is deleted before it is.
+
+use std::time::Duration;
+
+use crate::Store;
+use crate::clock::{Micros, micros};
+use crate::db::{Row, Tx, Value, args};
+use crate::error::Result;
+use crate::ids::{AccountId, KeyId};
+
+/// Who did something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Actor {
+    /// The account, by a session or a user token.
+    Account,
+    /// An API key of the account.
+    Key,
+    /// Whoever runs the service, on its machine.
+    Operator,
+    /// Somebody who was not let in yet.
+    Visitor,
+}
+
+impl Actor {
+    /// The name as stored and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Actor::Account => "account",
+            Actor::Key => "key",
+            Actor::Operator => "operator",
+            Actor::Visitor => "visitor",
+        }
+    }
+}
+
+/// Something that was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAudit {
+    /// The account that it is about; none where no account has the address that was tried.
+    pub account: Option<AccountId>,
+    /// Who did it.
+    pub actor: Actor,
+    /// The key, token or session that was used.
+    pub key: Option<KeyId>,
+    /// Where it came from.
+    pub address: Option<String>,
+    /// What was done, such as `key.created`.
+    pub event: &'static str,
+    /// What it was done to, such as `key 7`.
+    pub subject: String,
+    /// More about it, for people.
+    pub detail: String,
+}
+
+impl NewAudit {
+    /// Something that whoever runs the service did to an account.
+    pub fn by_operator(account: AccountId, event: &'static str) -> NewAudit {
+        NewAudit {
+            account: Some(account),
+            actor: Actor::Operator,
+            key: None,
+            address: None,
+            event,
+            subject: String::new(),
+            detail: String::new(),
+        }
+    }
+
+    /// The same, done to this.
+    pub fn to(self, subject: impl Into<String>) -> NewAudit {
+        NewAudit { subject: subject.into(), ..self }
+    }
+
+    /// The same with more about it.
+    pub fn saying(self, detail: impl Into<String>) -> NewAudit {
+        NewAudit { detail: detail.into(), ..self }
+    }
+}
+
+/// An entry of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Entries are numbered in the order of their writing.
+    pub id: i64,
+    /// When it was done.
+    pub at: Micros,
+    /// The account that it is about.
+    pub account: Option<AccountId>,
+    /// Who did it: `account`, `key`, `operator` or `visitor`.
+    pub actor: String,
+    /// The key, token or session that was used.
+    pub key: Option<KeyId>,
+    /// Where it came from, as long as that is kept.
+    pub address: Option<String>,
+    /// What was done.
+    pub event: String,
+    /// What it was done to.
+    pub subject: String,
+    /// More about it.
+    pub detail: String,
+}
+
+/// A page of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditPage {
+    /// Newest first.
+    pub entries: Vec<AuditEntry>,
+    /// How many there are on all pages.
+    pub total: i64,
+}
+
+fn entry(row: &Row) -> Result<AuditEntry> {
+    Ok(AuditEntry {
+        id: row.get("id")?,
+        at: row.get("at")?,
+        account: row.get::<Option<i64>>("account_id")?.map(AccountId),
+        actor: row.get("actor")?,
+        key: row.get::<Option<i64>>("key_id")?.map(KeyId),
+        address: row.get("address")?,
+        event: row.get("event")?,
+        subject: row.get("subject")?,
+        detail: row.get("detail")?,
+    })
+}
+
+/// Adds an entry in the transaction of what it tells of.
+pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()> {
+    tx.execute(
+        "INSERT INTO audit (at, account_id, actor, key_id, address, event, subject, detail)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        args![
+            now,
+            new.account,
+            new.actor.name(),
+            new.key,
+            new.address.as_deref(),
+            new.event,
+            &new.subject,
+            &new.detail
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+impl Store {
+    /// Adds an entry.
+    pub async fn audit(&self, new: &NewAudit) -> Result<()> {
+        let mut tx = self.db().begin().await?;
+        write(&mut tx, new, self.now()).await?;
+        tx.commit().await
+    }
+
+    /// A page of the log, newest first: of one account, or of all.
+    pub async fn audit_log(&self, account: Option<AccountId>, page: i64, per_page: i64) -> Result<AuditPage> {
+        let per_page = per_page.clamp(1, 1000);
+        let offset = page.max(1).saturating_sub(1).saturating_mul(per_page);
+        let (condition, mut values): (&str, Vec<Value<'_>>) = match account {
+            Some(account) => ("WHERE account_id = $1", vec![account.into()]),
+            None => ("", Vec::new()),
+        };
+        let mut tx = self.db().snapshot().await?;
+        let total = tx.one(&format!("SELECT count(*) AS n FROM audit {condition}"), &values).await?.get("n")?;
+        let sql = format!(
+            "SELECT id, at, account_id, actor, key_id, address, event, subject, detail FROM audit {condition}
+             ORDER BY id DESC LIMIT ${} OFFSET ${}",
+            values.len() + 1,
+            values.len() + 2
+        );
+        values.push(per_page.into());
+        values.push(offset.into());
+        let entries = tx.all(&sql, &values).await?.iter().map(entry).collect::<Result<_>>()?;
+        Ok(AuditPage { entries, total })
+    }
+
+    /// Deletes entries older than `keep` and the addresses of those older than `keep_addresses`; gives how many entries went.
+    pub async fn expire_audit(&self, keep: Duration, keep_addresses: Duration) -> Result<u64> {
+        let now = self.now();
+        let sql = "UPDATE audit SET address = NULL WHERE address IS NOT NULL AND at < $1";
+        self.db().execute(sql, args![now.saturating_sub(micros(keep_addresses))]).await?;
+        self.db().execute("DELETE FROM audit WHERE at < $1", args![now.saturating_sub(micros(keep))]).await
+    }
+}
