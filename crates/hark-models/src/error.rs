@@ -154,6 +154,16 @@ pub enum Error {
         /// The models folder.
         dir: PathBuf,
     },
+    /// An installed model whose files are not the ones that were installed.
+    #[error("the model {name} is damaged: {file} {what}; `hark models pull --force {name}` repairs it")]
+    Corrupt {
+        /// The model.
+        name: String,
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A requested name for which no checkpoint is installed.
     #[error("no installed model serves {requested:?}; install one of: {}", .candidates.join(", "))]
     Unresolved {

@@ -20,6 +20,7 @@ mod pull;
 mod registry;
 mod source;
 mod store;
+mod verified;
 
 pub use aliases::{Aliases, OPENAI_NAMES, Resolved};
 pub use catalogue::{

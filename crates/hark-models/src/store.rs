@@ -111,19 +111,7 @@ impl ModelStore {
     /// Hashes the model's files again and compares them with the manifest, or for files copied by hand with the
     /// catalogue's source that has the same file names.
     pub fn verify(&self, name: &str, catalogue: &Catalogue) -> Result<Verification, Error> {
-        let dir = self.dir.join(name);
-        if !is_safe_name(name) || !dir.is_dir() {
-            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
-        }
-        let expected = match Manifest::read(&dir) {
-            Some(manifest) => {
-                manifest.files.into_iter().map(|file| (file.name, Some(Pin::Sha256(file.sha256)))).collect()
-            }
-            None => expected_by_hand(&dir, name, catalogue),
-        };
-        if expected.is_empty() {
-            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
-        }
+        let (dir, expected) = self.expected_files(name, catalogue)?;
         let mut files = Vec::new();
         for (file, pin) in expected {
             let path = dir.join(&file);
@@ -137,6 +125,24 @@ impl ModelStore {
             files.push(FileCheck { name: file, state });
         }
         Ok(Verification { files })
+    }
+
+    /// A model's folder and the files it must hold, with their hashes where something says what they are.
+    pub(crate) fn expected_files(&self, name: &str, catalogue: &Catalogue) -> Result<(PathBuf, ExpectedFiles), Error> {
+        let dir = self.dir.join(name);
+        if !is_safe_name(name) || !dir.is_dir() {
+            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
+        }
+        let expected: ExpectedFiles = match Manifest::read(&dir) {
+            Some(manifest) => {
+                manifest.files.into_iter().map(|file| (file.name, Some(Pin::Sha256(file.sha256)))).collect()
+            }
+            None => expected_by_hand(&dir, name, catalogue),
+        };
+        if expected.is_empty() {
+            return Err(Error::NotInstalled { name: name.to_owned(), dir: self.dir.clone() });
+        }
+        Ok((dir, expected))
     }
 
     /// Removes the model; false when there was none.
@@ -187,8 +193,11 @@ impl ModelStore {
     }
 }
 
+/// File names with the hashes they must have, where known.
+pub(crate) type ExpectedFiles = Vec<(String, Option<Pin>)>;
+
 /// The files of the catalogue source whose names are all in the folder, or else the folder's own files with no hash.
-fn expected_by_hand(dir: &Path, name: &str, catalogue: &Catalogue) -> Vec<(String, Option<Pin>)> {
+fn expected_by_hand(dir: &Path, name: &str, catalogue: &Catalogue) -> ExpectedFiles {
     let sources = catalogue.get(name).map_or(&[][..], |model| &model.sources);
     let present = |source: &&crate::catalogue::Source| source.files.iter().all(|file| dir.join(&file.name).is_file());
     let Some(source) = sources.iter().find(present) else {

@@ -182,8 +182,18 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             format!("hark models pull {}", names.join(" ")),
         ),
     };
-    let mut others: Vec<String> = shelf.installed_names();
+    let installed = shelf.installed_names();
+    let damaged =
+        installed.iter().filter_map(|name| Some((name, shelf.store.check_integrity(name, &shelf.catalogue).err()?)));
+    let damaged: Vec<Finding> = damaged
+        .map(|(name, error)| {
+            Finding::missing("model files", error.to_string(), format!("hark models pull --force {name}"))
+        })
+        .collect();
+    let mut others: Vec<String> = installed;
     others.retain(|name| shelf.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
     let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-    vec![speech, vad, speakers, Finding::ok("installed", all)]
+    let mut findings = vec![speech, vad, speakers, Finding::ok("installed", all)];
+    findings.extend(damaged);
+    findings
 }

@@ -156,9 +156,13 @@ pub(crate) fn speech_model(shelf: &Shelf, asked: Option<&str>, config: &Config) 
     installed(shelf, &found.checkpoint)
 }
 
+/// The folder of an installed model whose files are those that were installed.
 pub(crate) fn installed(shelf: &Shelf, name: &str) -> Result<PathBuf, CliError> {
     match shelf.store.installed(name) {
-        Some(model) => Ok(model.dir),
+        Some(model) => {
+            let checked = shelf.store.check_integrity(name, &shelf.catalogue);
+            checked.map(|()| model.dir).map_err(|error| CliError::Failed(error.to_string()))
+        }
         None => Err(CliError::Failed(format!(
             "{name} is not installed in {}; `hark models pull {name}` installs it",
             shelf.store.dir().display()
