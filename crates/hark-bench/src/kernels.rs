@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use clap::Args;
 use hark_models::ModelStore;
-use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::buffer::Buffer;
 use hark_whisper::cpu::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
 use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH, TILE};
@@ -213,7 +213,7 @@ fn linear(compute: &Compute, rows: usize, inputs: usize, outputs: usize, args: &
     input.iter_mut().enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
     let mut out = Buffer::<u16>::zeroed((rows + BLOCK) * layer.columns());
     let (to, columns, finish) = (out.shared(), layer.columns(), compute.kernels.finish_bf16);
-    let view = Rows { start: input.as_ptr(), stride, count: rows };
+    let view = Rows::new(&input, stride, rows);
     let seconds = best(args.rounds, || {
         apply(compute, view, &layer, &|done, row, column| {
             // SAFETY: every block is finished once and lands in its own part of `out`.
@@ -247,7 +247,7 @@ fn whole_network(
     figures.push(figure("encoder: a whole window", seconds, work, flops, "GFLOP/s"));
 
     for slot in 0..SLOTS {
-        backend.encode(&[(slot, &mel)]);
+        backend.encode(&[Admission::once(slot, &mel)]).map_err(failed)?;
     }
     let (text_width, text_layers) = (dims.n_text_state as f64, dims.n_text_layer as f64);
     let bytes_a_weight = match args.weights {

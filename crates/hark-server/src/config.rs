@@ -33,8 +33,10 @@ pub struct Config {
     pub probes: usize,
     /// Transcriptions that may wait before new ones are refused.
     pub max_queue: u64,
-    /// Models kept in memory; more only while more are in use.
+    /// Speech models kept in memory; more only while more are in use.
     pub loaded_models: usize,
+    /// Memory that all models may take together, such as `"6 GB"`; half of the machine's when not given.
+    pub memory_budget: Option<crate::engine::Bytes>,
     /// Seconds a transcription request waits for its result.
     pub transcribe_timeout: Seconds,
     /// Seconds without a byte of a body or of an answer read after which a connection is given up.
@@ -103,6 +105,7 @@ impl Default for Config {
             probes: 8,
             max_queue: 1000,
             loaded_models: 2,
+            memory_budget: None,
             transcribe_timeout: Seconds(600.0),
             idle_timeout: Seconds(60.0),
             header_timeout: Seconds(15.0),

@@ -38,7 +38,10 @@ mod webhooks;
 
 pub use app::Role;
 pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Recordings, Seconds, StorageQuota};
-pub use engine::{Dependency, Engine, EngineError, Live, SpeechEngine, SpeechOptions, Transcribed, Wake, Work};
+pub use engine::{
+    Bytes, Dependency, Engine, EngineError, EngineReport, EngineState, Live, SpeechEngine, SpeechOptions, Transcribed,
+    Wake, Work, default_memory_budget,
+};
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine};
 pub use error::ServerError;

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::engine::{EngineReport, EngineState};
 use crate::integrity::IntegrityMetrics;
 use crate::readiness::Report;
 
@@ -177,9 +178,44 @@ pub(crate) fn render_recordings(text: &mut String, quarantined: u64, is_mismatch
     }
 }
 
+/// How the engines of the models are doing.
+pub(crate) fn render_engines(text: &mut String, engines: &[EngineReport]) {
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&EngineReport) -> String| {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for engine in engines {
+            let _ = writeln!(text, "{name}{{model=\"{}\"}} {}", engine.model, value(engine));
+        }
+    };
+    let help = "Times that a model's engine failed and was loaded again.";
+    family("hark_engine_restarts_total", "counter", help, &|engine| engine.restarts.to_string());
+    let help = "1 while a model is in memory and its engine runs.";
+    let is_up = |engine: &EngineReport| u8::from(engine.state == Some(EngineState::Running)).to_string();
+    family("hark_engine_up", "gauge", help, &is_up);
+    let help = "Bytes that a model in memory takes at most.";
+    family("hark_model_memory_bytes", "gauge", help, &|engine| engine.bytes.to_string());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn engines_tell_how_often_they_were_loaded_again() {
+        let engine =
+            EngineReport { model: "whisper-base".into(), state: Some(EngineState::Running), restarts: 2, bytes: 7 };
+        let gone = EngineReport { model: "whisper-small".into(), state: None, restarts: 0, bytes: 0 };
+        let mut text = String::new();
+        render_engines(&mut text, &[engine, gone]);
+        for line in [
+            "hark_engine_restarts_total{model=\"whisper-base\"} 2",
+            "hark_engine_restarts_total{model=\"whisper-small\"} 0",
+            "hark_engine_up{model=\"whisper-base\"} 1",
+            "hark_engine_up{model=\"whisper-small\"} 0",
+            "hark_model_memory_bytes{model=\"whisper-base\"} 7",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in {text}");
+        }
+    }
 
     #[test]
     fn buckets_add_up_and_slow_requests_are_counted_too() {

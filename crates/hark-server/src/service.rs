@@ -127,6 +127,7 @@ async fn metrics(State(app): State<App>) -> impl IntoResponse {
     }
     let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
+    crate::metrics::render_engines(&mut text, &app.engine.reports());
     if let (Ok(quarantined), Ok(mismatch)) = (app.store.quarantine_length().await, app.store.sweep_mismatch().await) {
         crate::metrics::render_recordings(&mut text, quarantined, mismatch.is_some());
     }

@@ -57,6 +57,9 @@ pub enum SpeechError {
     /// The caller called it off.
     #[error("cancelled")]
     Cancelled,
+    /// The device that decodes failed, again and again where it could be loaded again.
+    #[error("the speech engine failed: {0}")]
+    Engine(#[from] hark_whisper::backend::BackendError),
     /// The engine stopped: a defect of ours, told in the log.
     #[error("the speech engine stopped unexpectedly; restart hark and report this with its log")]
     EngineStopped,

@@ -20,13 +20,14 @@ pub mod windows;
 pub use error::SpeechError;
 pub use hark_media::CancelToken;
 pub use hark_transcript::Lane;
-pub use scheduler::{Reply, Scheduler, WindowRequest};
+pub use scheduler::{EngineState, Meter, Reload, Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
-pub use transcriber::{LoadOptions, Progress, Request, Transcriber, Transcription};
+pub use transcriber::{BackendLoader, LoadOptions, Progress, Request, Transcriber, Transcription, load_on_cpu};
 pub use voiceprint::Voiceprint;
 pub use voices::{Speakers, Voices};
 
 pub use hark_speakers::EMBEDDING_WIDTH;
 
+pub use hark_whisper::backend::BackendError;
 pub use hark_whisper::cpu::Isa;
 pub use hark_whisper::decode::{Spent, Task};

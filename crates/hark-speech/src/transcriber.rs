@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use hark_media::{AudioStream, CancelToken, SAMPLE_RATE, Source};
 use hark_transcript::{Lane, TranscriptionResult};
-use hark_whisper::backend::TokenMap;
+use hark_whisper::backend::{Backend, BackendError, MemoryUse, TokenMap};
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Spent, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
-use hark_whisper::weights::{Checkpoint, Dims};
+use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::scheduler::{Meter, Reply, Scheduler, WindowRequest};
+use crate::scheduler::{EngineState, Meter, Reply, Scheduler, WindowRequest};
 use crate::segments::{segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::vad::{SileroVad, VadStream};
@@ -40,11 +40,25 @@ pub struct LoadOptions {
     pub isa: Option<Isa>,
     /// How the linear layers are kept; in bytes when not given.
     pub weights: Option<Weights>,
-    /// Windows decoded at once; as many as the size of the model allows when not given.
+    /// Windows decoded at once; as many as the workspace holds when not given.
     pub slots: Option<usize>,
+    /// Bytes for the windows that are decoded and remembered. They are touched only as far as windows come, and given back
+    /// when none came for a while.
+    pub workspace: u64,
     /// The widest beam that a request may ask for.
     pub widest_beam: usize,
+    /// What loads the checkpoint on a device; the processor when not given.
+    pub backend: Option<BackendLoader>,
+    /// Counts how often the engine failed and was loaded again.
+    pub restarts: Arc<AtomicU64>,
 }
+
+/// Loads a checkpoint on a device.
+pub type BackendLoader =
+    Arc<dyn Fn(&Checkpoint, TokenMap, &LoadOptions) -> Result<Box<dyn Backend>, SpeechError> + Send + Sync>;
+
+/// With this much the smaller models decode as many windows at once as are of use, and large-v3 eight.
+const DEFAULT_WORKSPACE: u64 = 3600 << 20;
 
 impl LoadOptions {
     /// The defaults for a model and a voice-activity file.
@@ -57,20 +71,13 @@ impl LoadOptions {
             isa: None,
             weights: None,
             slots: None,
+            workspace: DEFAULT_WORKSPACE,
             widest_beam: 5,
+            backend: None,
+            restarts: Arc::default(),
         }
     }
 }
-
-/// The more windows a step takes, the fewer times the weights are read. Two of the slots are kept free for clips.
-const MOST_SLOTS: usize = 34;
-/// Two slots that are kept free for clips, and one for everything else.
-const FEWEST_SLOTS: usize = 3;
-/// Memory for the windows that are being decoded and their texts; it is touched only as far as slots are used.
-const MOST_SLOT_BYTES: usize = 2560 << 20;
-/// Memory for what live sessions look at again and again; a session takes 28 MB of it with whisper-base. It is touched
-/// only as sessions come.
-const MOST_REMEMBERED_BYTES: usize = 768 << 20;
 
 /// What is wanted of a recording.
 #[derive(Debug, Clone)]
@@ -173,33 +180,42 @@ impl Transcriber {
     /// Loads a model and starts its engine.
     pub fn load(options: &LoadOptions) -> Result<Self, SpeechError> {
         let vad = Arc::new(SileroVad::load(&options.vad)?);
-        let in_model = |source| SpeechError::Model { dir: options.model_dir.clone(), source };
-        let checkpoint = Checkpoint::open(&options.model_dir).map_err(in_model)?;
+        Self::load_with(options, vad)
+    }
+
+    /// Loads a model that finds speech with the given network.
+    pub fn load_with(options: &LoadOptions, vad: Arc<SileroVad>) -> Result<Self, SpeechError> {
+        let checkpoint = open(options)?;
         let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
-        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let rows = options.widest_beam.max(1);
-        let cpu = CpuOptions {
-            threads,
-            isa: options.isa.unwrap_or_else(Isa::best),
-            weights: options.weights.unwrap_or_default(),
-            slots: options.slots.unwrap_or_else(|| slots(&checkpoint.dims, rows)).max(FEWEST_SLOTS),
-            rows,
-            memories: memories(&checkpoint.dims),
-        };
-        let backend = CpuBackend::load(&checkpoint, token_map(&tokenizer, &checkpoint), cpu).map_err(in_model)?;
-        let engine = Engine::new(backend, Arc::clone(&tokenizer));
-        let backend_name = hark_whisper::backend::Backend::name(engine.backend()).into();
+        let n_mels = checkpoint.dims.n_mels;
+        let engine = load_engine(options, &checkpoint, &tokenizer)?;
+        drop(checkpoint);
+        let backend_name = engine.backend().name().into();
         let model_name =
             options.model_dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let reload = {
+            let (options, tokenizer) = (options.clone(), Arc::clone(&tokenizer));
+            Box::new(move || load_engine(&options, &open(&options)?, &tokenizer))
+        };
         Ok(Transcriber {
-            mel: Arc::new(LogMel::new(checkpoint.dims.n_mels)),
-            scheduler: Scheduler::start(engine),
+            mel: Arc::new(LogMel::new(n_mels)),
+            scheduler: Scheduler::start(engine, reload, Arc::clone(&options.restarts)),
             vad,
             voices: options.voices.clone(),
             tokenizer,
             backend_name,
             model_name: model_name.into(),
         })
+    }
+
+    /// How the engine is doing.
+    pub fn engine_state(&self) -> EngineState {
+        self.scheduler.state()
+    }
+
+    /// The memory that the engine takes.
+    pub fn memory(&self) -> MemoryUse {
+        self.scheduler.memory()
     }
 
     /// What computes, such as `cpu (amx, 2 threads)`.
@@ -271,26 +287,44 @@ impl Transcriber {
     }
 }
 
-/// How many windows are decoded at once, `rows` hypotheses each: [`MOST_SLOTS`], or with large models as many as fit
-/// [`MOST_SLOT_BYTES`].
-fn slots(dims: &Dims, rows: usize) -> usize {
-    let keys_and_values = 2 * dims.n_text_layer * dims.n_text_state;
-    // One byte each for the window; two for every token of every hypothesis, and a text without a prompt is at most
-    // half of the context.
-    let window = dims.n_audio_ctx.next_multiple_of(32) * keys_and_values;
-    let texts = rows * dims.n_text_ctx / 2 * keys_and_values * 2;
-    (MOST_SLOT_BYTES / (window + texts)).clamp(FEWEST_SLOTS, MOST_SLOTS)
+fn open(options: &LoadOptions) -> Result<Checkpoint, SpeechError> {
+    Checkpoint::open(&options.model_dir).map_err(|source| SpeechError::Model { dir: options.model_dir.clone(), source })
 }
 
-/// How many live windows the engine may remember between two looks: most of what live sessions need, within
-/// [`MOST_REMEMBERED_BYTES`].
-fn memories(dims: &Dims) -> usize {
-    // Keys and values of every layer: two bytes each in the encoder, one in the decoder.
-    let encoder = dims.n_audio_layer * dims.n_audio_state * 4;
-    let decoder = dims.n_text_layer * dims.n_text_state * 2;
-    let a_window = dims.n_audio_ctx.next_multiple_of(32) * (encoder + decoder);
-    (MOST_REMEMBERED_BYTES / a_window).clamp(1, 32)
+/// Loads the checkpoint on its device.
+fn load_engine(
+    options: &LoadOptions,
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+) -> Result<Engine<Box<dyn Backend>>, SpeechError> {
+    let tokens = token_map(tokenizer, checkpoint);
+    let backend = match &options.backend {
+        Some(load) => load(checkpoint, tokens, options)?,
+        None => load_on_cpu(checkpoint, tokens, options)?,
+    };
+    Ok(Engine::new(backend, Arc::clone(tokenizer)))
 }
+
+/// Loads a checkpoint on the processor.
+pub fn load_on_cpu(
+    checkpoint: &Checkpoint,
+    tokens: TokenMap,
+    options: &LoadOptions,
+) -> Result<Box<dyn Backend>, SpeechError> {
+    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let (isa, weights) = (options.isa.unwrap_or_else(Isa::best), options.weights.unwrap_or_default());
+    let rows = options.widest_beam.max(1);
+    let mut cpu = CpuOptions::within(&checkpoint.dims, threads, isa, weights, rows, options.workspace);
+    if let Some(slots) = options.slots {
+        cpu.slots = slots.max(FEWEST_SLOTS);
+    }
+    let loaded = CpuBackend::load(checkpoint, tokens, cpu);
+    let backend = loaded.map_err(|source| SpeechError::Model { dir: options.model_dir.clone(), source })?;
+    Ok(Box::new(backend))
+}
+
+/// Two slots that are kept free for clips, and one for everything else.
+const FEWEST_SLOTS: usize = 3;
 
 /// What the engine must know of a checkpoint's tokens.
 fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
@@ -310,7 +344,7 @@ fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
 
 /// Windows of one recording that may wait or be decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
-const MOST_OUTSTANDING: usize = MOST_SLOTS + 6;
+const MOST_OUTSTANDING: usize = 40;
 /// A language is settled by its first window if that is this sure…
 const SURE: f32 = 0.7;
 /// …or else by this many windows together.
@@ -372,6 +406,9 @@ struct Done {
     gaps: Vec<(f64, f64)>,
 }
 
+/// A window's number and what became of it.
+type WindowReply = (usize, Result<Outcome, BackendError>);
+
 /// The state of one transcription.
 struct Recording<'a> {
     transcriber: &'a Transcriber,
@@ -384,7 +421,7 @@ struct Recording<'a> {
     /// Summed probabilities of the languages, and how many windows were heard.
     votes: BTreeMap<String, f32>,
     voters: usize,
-    replies: Receiver<(usize, Outcome)>,
+    replies: Receiver<WindowReply>,
     reply_to: Reply,
     unwanted: Arc<AtomicBool>,
     listener: Option<Listener>,
@@ -476,8 +513,8 @@ impl<'a> Recording<'a> {
             for window in windows {
                 self.take(window, progress)?;
             }
-            while let Ok(reply) = self.replies.try_recv() {
-                self.absorb(reply, progress);
+            while let Ok((tag, outcome)) = self.replies.try_recv() {
+                self.absorb((tag, outcome?), progress);
             }
             self.report(progress);
         }
@@ -549,7 +586,7 @@ impl<'a> Recording<'a> {
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane,
-            mel,
+            mel: mel.into(),
             frames,
             again: None,
             options,
@@ -602,7 +639,7 @@ impl<'a> Recording<'a> {
         use std::sync::mpsc::RecvTimeoutError;
         self.check_cancelled()?;
         match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
-            Ok(reply) => Ok(Some(reply)),
+            Ok((tag, outcome)) => Ok(Some((tag, outcome?))),
             Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => Ok(None),
             Err(_) => Err(SpeechError::EngineStopped),
         }
@@ -723,36 +760,5 @@ fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechEr
     match tokenizer.language_token(code) {
         Some(_) => Ok(code.to_owned()),
         None => Err(SpeechError::Language(given.to_owned())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn large_models_decode_fewer_windows_at_once_and_stay_within_their_memory() {
-        let dims = |width: usize, encoder: usize, decoder: usize| Dims {
-            n_mels: 80,
-            n_audio_ctx: 1500,
-            n_audio_state: width,
-            n_audio_head: width / 64,
-            n_audio_layer: encoder,
-            n_text_ctx: 448,
-            n_text_state: width,
-            n_text_head: width / 64,
-            n_text_layer: decoder,
-            n_vocab: 51_866,
-        };
-        let (base, small, medium) = (dims(512, 6, 6), dims(768, 12, 12), dims(1024, 24, 24));
-        let (large, turbo) = (dims(1280, 32, 32), dims(1280, 32, 4));
-        assert_eq!([base, small, turbo].map(|dims| slots(&dims, 5)), [34; 3]);
-        assert_eq!([medium, large].map(|dims| slots(&dims, 5)), [14, 8]);
-        // A wider beam takes more; however large the model, a clip finds its place beside a file.
-        assert!(slots(&large, 10) < slots(&large, 5) && slots(&large, 5) < slots(&large, 1));
-        assert_eq!(slots(&dims(1 << 14, 32, 256), 5), FEWEST_SLOTS);
-        // A live window of large-v3 is 370 MB: two fit, one of a network without bounds does.
-        assert_eq!([base, medium, large, turbo].map(|dims| memories(&dims)), [29, 3, 2, 3]);
-        assert_eq!(memories(&dims(1 << 14, 256, 256)), 1);
     }
 }

@@ -11,7 +11,7 @@ mod shapes;
 use std::hint::black_box;
 use std::time::Instant;
 
-use hark_whisper::backend::{Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::times::Reading;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 
@@ -28,7 +28,9 @@ fn main() {
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
     let mut backend = CpuBackend::load(&shapes::generated(dims), tokens, options).expect("all tensors are generated");
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
-    (0..windows).for_each(|slot| backend.encode(&[(slot, &mel)]));
+    for slot in 0..windows {
+        backend.encode(&[Admission::once(slot, &mel)]).expect("a window is encoded");
+    }
 
     let rules = Rules { text: true, end: true, at_start: false, times: None };
     let ask = Some(Ask { rules, best: beam + 1, draw: None, no_speech: false, languages: false });
@@ -36,7 +38,7 @@ fn main() {
         let entries: Vec<Entry> = (0..windows)
             .flat_map(|slot| (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, ask }))
             .collect();
-        black_box(backend.step(&entries));
+        black_box(backend.step(&entries).expect("a step is done"));
     };
     (0..position).for_each(&mut step);
 

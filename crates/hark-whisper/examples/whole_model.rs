@@ -72,11 +72,13 @@ fn main() {
         for id in 0..windows as u64 {
             let value = |index: usize| (index * 7919 % (997 + id as usize)) as f32 / 500.0 - 1.0;
             let mel = (0..3000 * dims.n_mels).map(value).collect();
-            engine.admit(Job { id, mel, frames: 1500, options: Arc::clone(&decode), lane: 0, again: None });
+            let job = Job { id, mel, frames: 1500, options: Arc::clone(&decode), lane: 0, again: None };
+            engine.admit(vec![job]).expect("a window is encoded");
         }
         let mut done = Vec::new();
         while engine.live() > 0 {
-            done.extend(engine.step(0));
+            let outcomes = engine.step(0).expect("a step is done");
+            done.extend(outcomes.into_iter().map(|(id, outcome)| (id, outcome.timed(engine.tokenizer()))));
         }
         let texts =
             done.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Decoded(text) if text.tokens.len() == tokens));
@@ -92,4 +94,6 @@ fn main() {
             resident()
         );
     }
+    engine.trim().expect("memory is given back");
+    println!("idle: {} MB", resident());
 }

@@ -4,6 +4,9 @@
 //! hypotheses of its beam; a row is a sequence of tokens whose keys and values the device remembers. States and caches
 //! never leave the device. The rules of decoding are written once, above this trait, and reach the device as
 //! [`Rules`], so that choosing the next token needs no copy of the scores.
+//!
+//! Every call can fail, and the kind of a [`BackendError`] says what is left: after out of memory everything is as it was
+//! before the call, after anything else nothing that the device holds may be trusted and it is to be loaded again.
 
 use crate::weights::Dims;
 
@@ -89,6 +92,27 @@ pub struct Answer {
     pub languages: Vec<f32>,
 }
 
+impl Answer {
+    /// Whether all numbers are numbers, as those of a sound network are.
+    pub fn is_sound(&self) -> bool {
+        let log_probs = self.best.iter().map(|(_, log_prob)| log_prob);
+        !log_probs.chain([&self.no_speech]).chain(&self.languages).any(|number| number.is_nan())
+    }
+}
+
+/// A text to be aligned with the window of a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct AlignmentRequest<'a> {
+    /// The window.
+    pub slot: usize,
+    /// The tokens, put through the decoder on a row of their own.
+    pub tokens: &'a [u32],
+    /// The first token whose scores are wanted.
+    pub first: usize,
+    /// Frames whose scores are wanted, from the first on.
+    pub frames: usize,
+}
+
 /// Cross-attention scores of the alignment heads: `heads × rows × frames`, scaled, before softmax.
 #[derive(Debug, Clone, Default)]
 pub struct AlignmentScores {
@@ -112,34 +136,90 @@ pub struct Again {
     pub changed: Option<std::ops::Range<usize>>,
 }
 
+/// Why a device did not do what it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// There is no memory for what was asked. Windows that are being decoded are as they were: fewer at a time may do.
+    #[error("the device is out of memory: {0}")]
+    OutOfMemory(String),
+    /// The device does not answer any more; what it held is lost.
+    #[error("the device was lost: {0}")]
+    DeviceLost(String),
+    /// The device was asked for what it can't do, or computed what can't be right; what it holds may not be trusted.
+    #[error("the device failed: {0}")]
+    Fault(String),
+}
+
+impl BackendError {
+    /// Whether the device and the windows it holds can be used as before.
+    pub fn keeps_windows(&self) -> bool {
+        matches!(self, BackendError::OutOfMemory(_))
+    }
+}
+
+/// A window to be encoded into a slot.
+#[derive(Debug, Clone, Copy)]
+pub struct Admission<'a> {
+    /// The slot, which holds no window that is being decoded.
+    pub slot: usize,
+    /// Log-mel values, frame-major, 3000 frames.
+    pub mel: &'a [f32],
+    /// Set for a window that is looked at more than once: the device may remember it, and encode only what changed of one that it
+    /// remembers. It may as well remember none.
+    pub again: Option<&'a Again>,
+}
+
+impl<'a> Admission<'a> {
+    /// A window that is looked at once.
+    pub fn once(slot: usize, mel: &'a [f32]) -> Self {
+        Admission { slot, mel, again: None }
+    }
+}
+
+/// Bytes that a device takes for a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryUse {
+    /// Weights, and what is there from the beginning.
+    pub fixed: u64,
+    /// Everything, with a window in every slot.
+    pub most: u64,
+}
+
 /// A device that runs one checkpoint.
 pub trait Backend: Send {
     /// The sizes of the network.
     fn dims(&self) -> &Dims;
 
-    /// How many windows fit.
+    /// How many slots there are; their numbers lie below this, and it never changes.
     fn slots(&self) -> usize;
+
+    /// How many slots may hold windows at present: fewer than there are when memory is short. It may change with every call.
+    fn capacity(&self) -> usize {
+        self.slots()
+    }
 
     /// How many rows a slot has.
     fn rows(&self) -> usize;
 
+    /// How many windows are best encoded in one call. Whoever is more urgent waits for the call to end.
+    fn encode_batch(&self) -> usize {
+        1
+    }
+
     /// A short name for reports, such as `cpu (amx, 2 threads)`.
     fn name(&self) -> String;
 
-    /// Encodes windows (frame-major mel, 3000 frames) into their slots.
-    fn encode(&mut self, windows: &[(usize, &[f32])]);
+    /// The memory that it takes.
+    fn memory(&self) -> MemoryUse;
 
-    /// Encodes a window into its slot and remembers it, or encodes again what changed of one that it remembers. A device
-    /// may remember none.
-    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
-        let _ = again;
-        self.encode(&[(slot, mel)]);
-    }
+    /// Whether the device answers: asked while nothing is decoded, so that a lost device is found before the next window.
+    fn health(&mut self) -> Result<(), BackendError>;
+
+    /// Encodes windows into their slots: all of them, or none where it fails.
+    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError>;
 
     /// Nobody looks at the slot's window any more.
-    fn release(&mut self, slot: usize) {
-        let _ = slot;
-    }
+    fn release(&mut self, slot: usize) -> Result<(), BackendError>;
 
     /// Puts all entries through the decoder and answers those that ask, in their order.
     ///
@@ -147,9 +227,66 @@ pub trait Backend: Send {
     /// follow tokens that were put through over an earlier look at the window.
     ///
     /// Entries of one slot stand together; entries of one row stand in the order of their positions.
-    fn step(&mut self, entries: &[Entry]) -> Vec<Answer>;
+    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError>;
 
-    /// Puts `tokens` through the decoder on a row of its own and returns the alignment heads' scores of
-    /// those from `first` on, over the first `frames` frames.
-    fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores;
+    /// The alignment heads' scores of texts over their windows, in the order of the requests.
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError>;
+
+    /// Gives back the memory of windows, rows and workspaces while no slot holds a window. What was remembered of windows is
+    /// forgotten.
+    fn trim(&mut self) -> Result<(), BackendError>;
+}
+
+impl Backend for Box<dyn Backend> {
+    fn dims(&self) -> &Dims {
+        (**self).dims()
+    }
+
+    fn slots(&self) -> usize {
+        (**self).slots()
+    }
+
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+
+    fn rows(&self) -> usize {
+        (**self).rows()
+    }
+
+    fn encode_batch(&self) -> usize {
+        (**self).encode_batch()
+    }
+
+    fn name(&self) -> String {
+        (**self).name()
+    }
+
+    fn memory(&self) -> MemoryUse {
+        (**self).memory()
+    }
+
+    fn health(&mut self) -> Result<(), BackendError> {
+        (**self).health()
+    }
+
+    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+        (**self).encode(windows)
+    }
+
+    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
+        (**self).release(slot)
+    }
+
+    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
+        (**self).step(entries)
+    }
+
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        (**self).align(requests)
+    }
+
+    fn trim(&mut self) -> Result<(), BackendError> {
+        (**self).trim()
+    }
 }

@@ -25,6 +25,8 @@ const BINS: usize = FFT / 2 + 1;
 const LANES: usize = 16;
 /// The power below which nothing is told apart from silence.
 const FLOOR: f32 = 1e-10;
+/// The most power that a band can have: far beyond that of any sound.
+const CEILING: f32 = 1e30;
 const LOG_FLOOR: f32 = -10.0;
 
 /// The tables for one number of mel channels; one instance serves any number of threads.
@@ -144,7 +146,8 @@ fn log_bands(bands: &[Band], power: &[f32], logs: &mut [f32]) {
                 *sum += weight * power;
             }
         }
-        *log = sum.map(|sum| log10(sum.max(FLOOR)));
+        // Samples may be anything that fits a float; the network needs finite numbers.
+        *log = sum.map(|sum| log10(sum.max(FLOOR).min(CEILING)));
     }
 }
 

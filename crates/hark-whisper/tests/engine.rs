@@ -5,7 +5,10 @@ mod weights_installed;
 use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use hark_whisper::backend::{Again, AlignmentScores, Answer, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{
+    Admission, Again, AlignmentRequest, AlignmentScores, Answer, Ask, Backend, BackendError, Entry, MemoryUse, Rules,
+    TokenMap,
+};
 use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
@@ -126,7 +129,7 @@ fn scores_are_those_of_the_plain_network() {
     let expected = expected_log_probs(&tokens);
     for (isa, weights) in setups() {
         let mut backend = backend(isa, weights, 1);
-        backend.encode(&[(1, &truth.mel)]);
+        backend.encode(&[Admission::once(1, &truth.mel)]).expect("it encodes");
         let last = tokens.len() - 1;
         let entries: Vec<Entry> = tokens
             .iter()
@@ -140,7 +143,7 @@ fn scores_are_those_of_the_plain_network() {
                 ask: ask(5).filter(|_| position == last),
             })
             .collect();
-        let answers = backend.step(&entries);
+        let answers = backend.step(&entries).expect("it steps");
         assert_eq!(answers.len(), 1);
         let best = answers[0].best[0].0 as usize;
         let top = expected.iter().copied().fold(f32::MIN, f32::max);
@@ -163,7 +166,7 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
     let start = prompt(&truth.tokenizer);
     let words = truth.tokenizer.encode(" one two three four five six");
     let mut backend = backend(Isa::best(), Weights::Bf16, 3);
-    backend.encode(&[(0, &truth.mel)]);
+    backend.encode(&[Admission::once(0, &truth.mel)]).expect("it encodes");
     let entry = |row: usize, parent: usize, position: usize, token: u32| Entry {
         slot: 0,
         row,
@@ -173,12 +176,13 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
         ask: ask(3),
     };
     let fed: Vec<Entry> = start.iter().enumerate().map(|(position, &token)| entry(0, 0, position, token)).collect();
-    backend.step(&fed);
+    backend.step(&fed).expect("it steps");
     // Row 0 branches into three; then row 0 follows row 2, row 2 follows row 1, and row 1 goes on by itself.
     let at = start.len();
-    backend.step(&[entry(0, 0, at, words[0]), entry(1, 0, at, words[1]), entry(2, 0, at, words[2])]);
-    let answers =
-        backend.step(&[entry(0, 2, at + 1, words[3]), entry(1, 1, at + 1, words[4]), entry(2, 1, at + 1, words[5])]);
+    let branches = [entry(0, 0, at, words[0]), entry(1, 0, at, words[1]), entry(2, 0, at, words[2])];
+    backend.step(&branches).expect("it steps");
+    let followers = [entry(0, 2, at + 1, words[3]), entry(1, 1, at + 1, words[4]), entry(2, 1, at + 1, words[5])];
+    let answers = backend.step(&followers).expect("it steps");
     let pasts = [[words[2], words[3]], [words[1], words[4]], [words[1], words[5]]];
     for (answer, past) in answers.iter().zip(pasts) {
         let expected = expected_log_probs(&[&start[..], &past[..]].concat());
@@ -198,9 +202,10 @@ fn alignment_scores_are_those_of_the_plain_network() {
     let expected = truth.reference.cross_attention_scores(&truth.states, &tokens, heads);
     for (isa, weights) in setups() {
         let mut backend = backend(isa, weights, 1);
-        backend.encode(&[(0, &truth.mel)]);
+        backend.encode(&[Admission::once(0, &truth.mel)]).expect("it encodes");
         let (first, frames) = (3, 750);
-        let got = backend.align(0, &tokens, first, frames);
+        let request = AlignmentRequest { slot: 0, tokens: &tokens, first, frames };
+        let got = backend.align(&[request]).expect("it aligns").remove(0);
         assert_eq!((got.heads, got.rows, got.frames), (heads.len(), tokens.len() - first, frames));
         let mut worst = 0f32;
         for head in 0..got.heads {
@@ -234,9 +239,10 @@ fn windows_side_by_side_do_not_disturb_each_other() {
         };
         start.iter().enumerate().map(entry).collect()
     };
-    backend.encode(&[(0, &truth.mel), (1, &silence)]);
-    let alone = backend.step(&feed(0));
-    let together = backend.step(&[feed(0), feed(1)].concat());
+    let both = [Admission::once(0, &truth.mel), Admission::once(1, &silence)];
+    backend.encode(&both).expect("it encodes");
+    let alone = backend.step(&feed(0)).expect("it steps");
+    let together = backend.step(&[feed(0), feed(1)].concat()).expect("it steps");
     assert_eq!(alone[0].best, together[0].best);
     assert_ne!(together[0].best, together[1].best);
 }
@@ -250,7 +256,12 @@ fn heard(backend: &mut CpuBackend, slot: usize) -> Vec<(u32, f32)> {
         Entry { slot, row: 0, parent: 0, position, token, ask }
     };
     let entries: Vec<Entry> = tokens.iter().enumerate().map(entry).collect();
-    backend.step(&entries).remove(0).best
+    backend.step(&entries).expect("it steps").remove(0).best
+}
+
+/// Encodes a window that may be looked at again.
+fn encode_again(backend: &mut CpuBackend, slot: usize, mel: &[f32], again: &Again) {
+    backend.encode(&[Admission { slot, mel, again: Some(again) }]).expect("it encodes");
 }
 
 fn nearly(one: &[(u32, f32)], other: &[(u32, f32)], within: f32) -> bool {
@@ -268,29 +279,29 @@ fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
     let isa = Isa::best();
     for weights in [Weights::Bf16, Weights::Int8] {
         let mut backend = backend(isa, weights, 1);
-        backend.encode(&[(0, &truth.mel)]);
+        backend.encode(&[Admission::once(0, &truth.mel)]).expect("it encodes");
         let whole = heard(&mut backend, 0);
-        backend.encode(&[(0, &other)]);
+        backend.encode(&[Admission::once(0, &other)]).expect("it encodes");
         let whole_of_other = heard(&mut backend, 0);
         assert!(!nearly(&whole, &whole_of_other, 0.02), "the two windows differ for the decoder");
 
-        backend.encode_again(1, &truth.mel, &again(7, None));
+        encode_again(&mut backend, 1, &truth.mel, &again(7, None));
         assert_eq!(heard(&mut backend, 1), whole, "{}: a window that is remembered is the same", isa.name());
-        backend.release(1);
+        backend.release(1).expect("it is released");
         // Rows see the others' keys and values as they were: the same sound gives the same numbers.
         for part in [0..40, 300..431, 1400..1500] {
-            backend.encode_again(1, &truth.mel, &again(7, Some(part.clone())));
+            encode_again(&mut backend, 1, &truth.mel, &again(7, Some(part.clone())));
             assert_eq!(heard(&mut backend, 1), whole, "{}: rows {part:?} again", isa.name());
-            backend.release(1);
+            backend.release(1).expect("it is released");
         }
         // Another window has a memory of its own.
-        backend.encode_again(0, &other, &again(8, None));
+        encode_again(&mut backend, 0, &other, &again(8, None));
         assert_eq!(heard(&mut backend, 0), whole_of_other);
-        backend.encode_again(1, &truth.mel, &again(7, Some(64..96)));
+        encode_again(&mut backend, 1, &truth.mel, &again(7, Some(64..96)));
         assert_eq!(heard(&mut backend, 1), whole);
-        backend.release(1);
+        backend.release(1).expect("it is released");
         // All rows again of other sound: only the units of the decoder's bytes are still the first sound's.
-        backend.encode_again(1, &other, &again(7, Some(0..1500)));
+        encode_again(&mut backend, 1, &other, &again(7, Some(0..1500)));
         let (got, limit) = (heard(&mut backend, 1), limits(weights).log_prob);
         assert!(nearly(&got[..3], &whole_of_other, limit), "{}: {got:?} for {whole_of_other:?}", isa.name());
     }
@@ -302,13 +313,13 @@ fn a_window_that_is_being_decoded_is_never_written_over() {
     let silence = vec![truth.mel[2990 * 80]; truth.mel.len()];
     let mut backend = backend(Isa::best(), Weights::Int8, 1);
     let again = |key: u64| Again { key, changed: None };
-    backend.encode_again(0, &truth.mel, &again(1));
+    encode_again(&mut backend, 0, &truth.mel, &again(1));
     let before = heard(&mut backend, 0);
     // The same window in another slot, and more windows than there are memories, many times.
     for key in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] {
-        backend.encode_again(1, &silence, &again(key));
+        encode_again(&mut backend, 1, &silence, &again(key));
         assert_ne!(heard(&mut backend, 1), before);
-        backend.release(1);
+        backend.release(1).expect("it is released");
         assert_eq!(heard(&mut backend, 0), before, "window {key} disturbs the first");
     }
 }
@@ -336,25 +347,33 @@ impl Backend for Noting {
         self.backend.name()
     }
 
-    fn encode(&mut self, windows: &[(usize, &[f32])]) {
-        self.backend.encode(windows);
+    fn memory(&self) -> MemoryUse {
+        self.backend.memory()
     }
 
-    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
-        self.backend.encode_again(slot, mel, again);
+    fn health(&mut self) -> Result<(), BackendError> {
+        self.backend.health()
     }
 
-    fn release(&mut self, slot: usize) {
-        self.backend.release(slot);
+    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+        self.backend.encode(windows)
     }
 
-    fn step(&mut self, entries: &[Entry]) -> Vec<Answer> {
+    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
+        self.backend.release(slot)
+    }
+
+    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
         self.entries.lock().expect("no test panics with it").push(entries.len());
         self.backend.step(entries)
     }
 
-    fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores {
-        self.backend.align(slot, tokens, first, frames)
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        self.backend.align(requests)
+    }
+
+    fn trim(&mut self) -> Result<(), BackendError> {
+        self.backend.trim()
     }
 }
 
@@ -386,16 +405,16 @@ impl Looks {
             ..DecodeOptions::default()
         };
         let again = Again { key, changed: if whole { None } else { Some(0..64) } };
-        let mel = truth().mel.clone();
+        let mel = truth().mel.as_slice().into();
         let job = Job { id: key, mel, frames: 750, options: Arc::new(options), lane: 0, again: Some(again) };
         self.entries.lock().expect("no test panics with it").clear();
-        self.engine.admit(job);
+        self.engine.admit(vec![job]).expect("it is admitted");
         let outcome = loop {
-            if let Some((_, outcome)) = self.engine.step(0).pop() {
+            if let Some((_, outcome)) = self.engine.step(0).expect("it steps").pop() {
                 break outcome;
             }
         };
-        let Outcome::Decoded(decoded) = outcome else { panic!("the language is given") };
+        let Outcome::Decoded(decoded) = outcome.timed(&truth().tokenizer) else { panic!("the language is given") };
         (*decoded, self.entries.lock().expect("no test panics with it")[0])
     }
 }
@@ -453,4 +472,59 @@ fn a_second_look_puts_only_the_new_part_of_its_prompt_through() {
     let (heard, entries) = looks.look(1, false, "", BEGINNING);
     same(&heard, &fresh("", BEGINNING), "without the text before");
     assert_eq!(entries, whole("", BEGINNING));
+}
+
+#[test]
+fn what_a_device_was_never_told_of_is_a_fault_and_no_panic() {
+    let truth = truth();
+    let mut backend = backend(Isa::best(), Weights::Int8, 2);
+    let entry = Entry { slot: 0, row: 0, parent: 0, position: 0, token: truth.tokenizer.sot, ask: ask(1) };
+    let is_fault = |outcome: Result<Vec<Answer>, BackendError>| matches!(outcome, Err(BackendError::Fault(_)));
+    assert!(is_fault(backend.step(&[entry])), "nothing is encoded");
+    backend.encode(&[Admission::once(0, &truth.mel)]).expect("it encodes");
+    for odd in [
+        Entry { slot: 2, ..entry },
+        Entry { row: 2, ..entry },
+        Entry { parent: 2, ..entry },
+        Entry { position: 448, ..entry },
+        Entry { token: 60_000, ..entry },
+    ] {
+        assert!(is_fault(backend.step(&[odd])), "{odd:?}");
+    }
+    assert!(is_fault(backend.step(&[entry, entry])), "two tokens at one place");
+    assert!(backend.encode(&[Admission::once(0, &truth.mel[1..])]).is_err());
+    assert!(backend.encode(&[Admission::once(7, &truth.mel)]).is_err());
+    let request = AlignmentRequest { slot: 1, tokens: &[1, 2], first: 0, frames: 10 };
+    assert!(backend.align(&[request]).is_err(), "nothing is encoded there");
+    assert!(backend.step(&[entry]).is_ok(), "and what can be done is done");
+}
+
+#[test]
+fn sound_that_is_no_number_is_a_fault_and_no_empty_text() {
+    let truth = truth();
+    for (isa, weights) in setups() {
+        let mut backend = backend(isa, weights, 1);
+        for odd in [f32::NAN, f32::INFINITY] {
+            let mut mel = truth.mel.clone();
+            mel[80_000] = odd;
+            let error = backend.encode(&[Admission::once(0, &mel)]).expect_err("the states are not finite");
+            assert!(matches!(error, BackendError::Fault(_)), "{}, {weights:?}: {error}", isa.name());
+        }
+        backend.encode(&[Admission::once(0, &truth.mel)]).expect("the next window is encoded");
+    }
+}
+
+#[test]
+fn memory_that_was_given_back_changes_nothing() {
+    let truth = truth();
+    for weights in [Weights::Bf16, Weights::Int8] {
+        let mut backend = backend(Isa::best(), weights, 1);
+        backend.encode(&[Admission::once(1, &truth.mel)]).expect("it encodes");
+        let before = heard(&mut backend, 1);
+        backend.release(1).expect("it is released");
+        backend.trim().expect("memory is given back");
+        assert!(backend.step(&[]).is_ok());
+        encode_again(&mut backend, 1, &truth.mel, &Again { key: 3, changed: Some(0..64) });
+        assert_eq!(heard(&mut backend, 1), before);
+    }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use hark_whisper::backend::{Again, Answer, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Admission, Again, AlignmentRequest, Answer, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
@@ -288,14 +288,17 @@ impl<'a> Case<'a> {
     }
 
     fn a_prompt_and_steps_score_as_the_plain_network(&mut self) {
-        self.backend.encode(&[(1, &self.truth.mels[0])]);
+        self.backend.encode(&[Admission::once(1, &self.truth.mels[0])]).expect("it encodes");
         let mut tokens = self.truth.prompt();
-        let answers = self.backend.step(&sequence(1, 0, &tokens));
+        let answers = self.backend.step(&sequence(1, 0, &tokens)).expect("it steps");
         self.compare(&answers[0], 0, &tokens, limits(self.weights).log_prob);
         for token in [1000, 50_256, 17] {
             tokens.push(token);
             let position = tokens.len() - 1;
-            let answers = self.backend.step(&[Entry { slot: 1, row: 0, parent: 0, position, token, ask: ask() }]);
+            let answers = self
+                .backend
+                .step(&[Entry { slot: 1, row: 0, parent: 0, position, token, ask: ask() }])
+                .expect("it steps");
             self.compare(&answers[0], 0, &tokens, limits(self.weights).log_prob);
         }
     }
@@ -320,7 +323,7 @@ impl<'a> Case<'a> {
         for (windows, prompts, grown) in moments {
             for (slot, window) in windows {
                 window_of[slot] = window;
-                self.backend.encode(&[(slot, &truth.mels[window])]);
+                self.backend.encode(&[Admission::once(slot, &truth.mels[window])]).expect("it encodes");
             }
             let before = pasts.clone();
             let mut entries: Vec<Entry> = Vec::new();
@@ -339,7 +342,7 @@ impl<'a> Case<'a> {
                     asked.push((window_of[slot], tokens));
                 }
             }
-            let answers = self.backend.step(&entries);
+            let answers = self.backend.step(&entries).expect("it steps");
             assert_eq!(answers.len(), asked.len());
             for (answer, (window, tokens)) in answers.iter().zip(asked) {
                 self.compare(answer, window, &tokens, limits(self.weights).log_prob);
@@ -348,7 +351,7 @@ impl<'a> Case<'a> {
     }
 
     fn a_language_is_heard_and_a_text_aligned_as_by_the_plain_network(&mut self, window: usize) {
-        self.backend.encode(&[(2, &self.truth.mels[window])]);
+        self.backend.encode(&[Admission::once(2, &self.truth.mels[window])]).expect("it encodes");
         self.the_last_language_is_heard(2, window);
         self.alignment_is_the_plain_networks(2, window);
     }
@@ -357,7 +360,7 @@ impl<'a> Case<'a> {
         let (truth, tokenizer) = (self.truth, &self.truth.tokenizer);
         let question = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: true };
         let entry = Entry { slot, row: 0, parent: 0, position: 0, token: tokenizer.sot, ask: Some(question) };
-        let answer = self.backend.step(&[entry]).remove(0);
+        let answer = self.backend.step(&[entry]).expect("it steps").remove(0);
         let logits = truth.logits(window, &[tokenizer.sot]);
         let first = tokenizer.sot as usize + 1;
         let expected = log_softmax(&logits[first..first + tokenizer.languages().len()]);
@@ -379,7 +382,8 @@ impl<'a> Case<'a> {
         let expected = truth.reference.cross_attention_scores(truth.states(window), &tokens, heads);
         let all = truth.checkpoint.dims.n_audio_ctx;
         let (first, frames) = (3, all - 11);
-        let got = self.backend.align(slot, &tokens, first, frames);
+        let request = AlignmentRequest { slot, tokens: &tokens, first, frames };
+        let got = self.backend.align(&[request]).expect("it aligns").remove(0);
         assert_eq!((got.heads, got.rows, got.frames), (heads.len(), tokens.len() - first, frames));
         for (head, (got, expected)) in got.scores.chunks_exact(got.rows * frames).zip(&expected).enumerate() {
             let rows = got.chunks_exact(frames).zip(expected.chunks_exact(all).skip(first));
@@ -397,21 +401,25 @@ impl<'a> Case<'a> {
 
     /// What a slot's window makes of the prompt.
     fn heard(&mut self, slot: usize) -> Answer {
-        self.backend.step(&sequence(slot, 0, &self.truth.prompt())).remove(0)
+        self.backend.step(&sequence(slot, 0, &self.truth.prompt())).expect("it steps").remove(0)
     }
 
     fn what_is_encoded_again_is_the_same(&mut self) {
         let (truth, frames) = (self.truth, self.truth.checkpoint.dims.n_audio_ctx);
         let again = |key: u64, changed: Option<std::ops::Range<usize>>| Again { key, changed };
-        self.backend.encode(&[(0, &truth.mels[0])]);
+        self.backend.encode(&[Admission::once(0, &truth.mels[0])]).expect("it encodes");
         let whole = self.heard(0);
-        self.backend.encode_again(1, &truth.mels[0], &again(7, None));
+        self.backend
+            .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&again(7, None)) }])
+            .expect("it encodes");
         assert_eq!(self.heard(1), whole, "{}: a window that is remembered is the same", self.name);
-        self.backend.release(1);
+        self.backend.release(1).expect("it is released");
         for part in [0..20, 32..frames, frames - 3..frames] {
-            self.backend.encode_again(1, &truth.mels[0], &again(7, Some(part.clone())));
+            self.backend
+                .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&again(7, Some(part.clone()))) }])
+                .expect("it encodes");
             assert_eq!(self.heard(1), whole, "{}: rows {part:?} again", self.name);
-            self.backend.release(1);
+            self.backend.release(1).expect("it is released");
         }
         assert_eq!(self.heard(0), whole, "{}: the slot beside it is not disturbed", self.name);
         self.compare(&whole, 0, &truth.prompt(), limits(self.weights).log_prob);
@@ -419,11 +427,19 @@ impl<'a> Case<'a> {
 
     fn other_sound_that_is_encoded_again_is_heard(&mut self) {
         let (truth, frames, prompt) = (self.truth, self.truth.checkpoint.dims.n_audio_ctx, self.truth.prompt());
-        self.backend.encode_again(1, &truth.mels[0], &Again { key: 8, changed: None });
-        self.backend.release(1);
-        self.backend.encode_again(1, &truth.mels[1], &Again { key: 8, changed: Some(0..frames) });
+        self.backend
+            .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&Again { key: 8, changed: None }) }])
+            .expect("it encodes");
+        self.backend.release(1).expect("it is released");
+        self.backend
+            .encode(&[Admission {
+                slot: 1,
+                mel: &truth.mels[1],
+                again: Some(&Again { key: 8, changed: Some(0..frames) }),
+            }])
+            .expect("it encodes");
         let other = self.heard(1);
-        self.backend.release(1);
+        self.backend.release(1).expect("it is released");
         // The decoder keeps the other sound's keys and values in units of the first sound's.
         self.compare(&other, 1, &prompt, 0.4);
     }
@@ -459,12 +475,14 @@ fn check_beam(case: Case, language: &str, specials: [u32; 5]) {
     let mut engine = Engine::new(case.backend, Arc::clone(tokenizer));
     for (window, mel) in truth.mels.iter().enumerate() {
         let options = Arc::clone(&options);
-        engine.admit(Job { id: window as u64, mel: mel.clone(), frames: SHORT, options, lane: 0, again: None });
+        let mel = mel.as_slice().into();
+        let job = Job { id: window as u64, mel, frames: SHORT, options, lane: 0, again: None };
+        engine.admit(vec![job]).expect("it is admitted");
     }
-    let done: Vec<(u64, Outcome)> = (0..20).flat_map(|_| engine.step(0)).collect();
+    let done: Vec<(u64, Outcome)> = (0..20).flat_map(|_| engine.step(0).expect("it steps")).collect();
     assert_eq!(done.len(), 2);
     for (window, outcome) in done {
-        let Outcome::Decoded(decoded) = outcome else { panic!("the language was sure enough") };
+        let Outcome::Decoded(decoded) = outcome.timed(tokenizer) else { panic!("the language was sure enough") };
         assert_eq!(decoded.language, language);
         assert!(decoded.tokens.len() >= 8, "{:?}", decoded.tokens);
         let (states, prompt) = (truth.states(window as usize), truth.prompt());

@@ -1,5 +1,7 @@
 //! What turns recordings into words, as the service sees it.
 
+mod budget;
+mod installed;
 #[cfg(feature = "instant-engine")]
 mod instant;
 mod loaded;
@@ -11,10 +13,12 @@ use std::ops::{Deref, DerefMut};
 use hark_api::{ApiError, ErrorKind, FaultKind, TranscriptionResult};
 use hark_media::Source;
 use hark_speech::live::LiveSession;
-use hark_speech::{CancelToken, SpeechError, Voiceprint};
+use hark_speech::{BackendError, CancelToken, SpeechError, Voiceprint};
 use hark_store::Capabilities;
 use serde::{Deserialize, Serialize};
 
+pub use budget::{Bytes, default_memory_budget};
+pub use hark_speech::EngineState;
 #[cfg(feature = "instant-engine")]
 pub use instant::{InstantEngine, NoModelsEngine};
 pub use speech::{SpeechEngine, SpeechOptions};
@@ -63,6 +67,24 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What computes, such as `cpu (amx, 2 threads)`; none where nothing can.
     fn device(&self) -> Option<String>;
+
+    /// How the engines of the models are doing that have been in memory; asks no disk.
+    fn reports(&self) -> Vec<EngineReport> {
+        Vec::new()
+    }
+}
+
+/// How the engine of a model is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineReport {
+    /// The model.
+    pub model: String,
+    /// Its state; none while it is not in memory, or being loaded for the first time.
+    pub state: Option<EngineState>,
+    /// How often it failed and was loaded again.
+    pub restarts: u64,
+    /// Bytes of memory that it may take at most, while it is there.
+    pub bytes: u64,
 }
 
 /// A recording as words.
@@ -250,8 +272,13 @@ impl From<SpeechError> for EngineError {
             SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::Speakers(_) | SpeechError::NoVoices => {
                 EngineError::unavailable(Dependency::Engine, error)
             }
+            SpeechError::Engine(BackendError::OutOfMemory(_) | BackendError::DeviceLost(_)) => {
+                EngineError::unavailable(Dependency::Engine, error)
+            }
             // The recording may be what stopped it, so the attempt counts.
-            SpeechError::EngineStopped => EngineError::Failed(error.to_string()),
+            SpeechError::Engine(BackendError::Fault(_)) | SpeechError::EngineStopped => {
+                EngineError::Failed(error.to_string())
+            }
         }
     }
 }

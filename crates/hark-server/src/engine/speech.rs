@@ -3,17 +3,25 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, Kind, ModelStore, SPEAKER_MODELS, VAD_MODEL};
 use hark_speech::live::{LiveOptions, LiveSession};
-use hark_speech::{CancelToken, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber, Voiceprint, Voices};
+use hark_speech::vad::SileroVad;
+use hark_speech::{
+    BackendLoader, CancelToken, EngineState, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber,
+    Voiceprint, Voices,
+};
 use hark_store::{Capabilities, Need};
 
-use super::loaded::{InUse, Loaded};
-use super::{Engine, EngineError, IDENTIFY, Live, Transcribed, Wake, Work};
+use super::budget::Bytes;
+use super::installed::InstalledModels;
+use super::loaded::{GetError, InUse, Loaded, Resident, Wanted};
+use super::{Dependency, Engine, EngineError, EngineReport, IDENTIFY, Live, Transcribed, Wake, Work};
 
 /// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
 const PUBLIC: [(&str, &str, bool); 5] = [
@@ -25,7 +33,7 @@ const PUBLIC: [(&str, &str, bool); 5] = [
 ];
 
 /// What the engine is made of.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SpeechOptions {
     /// Where models are.
     pub models: ModelStore,
@@ -37,22 +45,80 @@ pub struct SpeechOptions {
     pub threads: Option<usize>,
     /// Kernels to use; the machine's best when not given.
     pub isa: Option<Isa>,
-    /// Models kept in memory; more only while more are in use.
+    /// Speech models kept in memory; more only while more are in use.
     pub loaded: usize,
+    /// Memory that all models may take together.
+    pub memory_budget: Bytes,
+    /// What loads a checkpoint on a device; the processor when not given.
+    pub backend: Option<BackendLoader>,
 }
+
+/// A model in memory.
+#[derive(Clone)]
+enum Model {
+    /// A Whisper checkpoint, with the others that it works with and that stay as long as it does.
+    Speech { transcriber: Transcriber, _needs: Arc<Vec<InUse<Model>>> },
+    /// What tells voices apart.
+    Voices(Voices, u64),
+    /// What finds speech.
+    VoiceActivity(Arc<SileroVad>, u64),
+}
+
+impl Resident for Model {
+    fn bytes(&self) -> u64 {
+        match self {
+            Model::Speech { transcriber, .. } => transcriber.memory().most,
+            Model::Voices(_, bytes) | Model::VoiceActivity(_, bytes) => *bytes,
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        match self {
+            Model::Speech { transcriber, .. } => transcriber.engine_state() != EngineState::Failed,
+            Model::Voices(..) | Model::VoiceActivity(..) => true,
+        }
+    }
+}
+
+/// A speech model that is in use.
+struct Speech {
+    transcriber: Transcriber,
+    _stay: InUse<Model>,
+}
+
+impl std::ops::Deref for Speech {
+    type Target = Transcriber;
+
+    fn deref(&self) -> &Transcriber {
+        &self.transcriber
+    }
+}
+
+/// How long a model that does not fit waits for others to be done.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+/// Most of the memory for the windows of a model that is of use.
+const MOST_WORKSPACE: u64 = 3600 << 20;
+/// The name of what tells voices apart, in the registry.
+const VOICES: &str = "speakers";
 
 /// Whisper checkpoints behind [`Engine`].
 pub struct SpeechEngine {
     options: SpeechOptions,
-    loaded: Arc<Loaded<Transcriber>>,
-    /// Loaded when first asked for.
-    voices: Mutex<Option<Voices>>,
+    installed: InstalledModels,
+    loaded: Arc<Loaded<Model>>,
+    /// How often the engine of each model was loaded again.
+    restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
 
 impl SpeechEngine {
     /// An engine over the installed models; they are loaded when first asked for.
     pub fn new(options: SpeechOptions) -> Self {
-        SpeechEngine { loaded: Loaded::new(options.loaded), options, voices: Mutex::default() }
+        SpeechEngine {
+            installed: InstalledModels::watch(options.models.clone()),
+            loaded: Loaded::new(options.loaded, options.memory_budget.0, MEMORY_PATIENCE),
+            restarts: Mutex::default(),
+            options,
+        }
     }
 
     /// Loads a model before the first request asks for it.
@@ -63,47 +129,115 @@ impl SpeechEngine {
 
     /// Installed checkpoints; what the catalogue does not know is taken for one that somebody copied there.
     fn installed(&self) -> Vec<String> {
-        let is_speech = |name: &str| self.options.catalogue.get(name).is_none_or(|entry| entry.kind == Kind::Speech);
-        let all = self.options.models.all_installed().into_iter();
-        all.map(|(name, _)| name).filter(|name| is_speech(name)).collect()
+        let is_speech =
+            |name: &&String| self.options.catalogue.get(name).is_none_or(|entry| entry.kind == Kind::Speech);
+        self.installed.names().iter().filter(is_speech).cloned().collect()
     }
 
-    fn folder(&self, name: &str) -> Result<PathBuf, EngineError> {
+    /// The folder of a model whose files are those that were installed, and their bytes.
+    fn folder(&self, name: &str) -> Result<(PathBuf, u64), EngineError> {
         let installed = self.options.models.installed(name);
-        installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))
+        let dir = installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))?;
+        let checked = self.options.models.check_integrity(name, &self.options.catalogue);
+        checked.map_err(|error| EngineError::unavailable(Dependency::Engine, error))?;
+        let files = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let bytes = files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
+        Ok((dir, bytes))
+    }
+
+    fn get(
+        &self,
+        wanted: Wanted<'_>,
+        load: impl FnOnce() -> Result<Model, EngineError>,
+    ) -> Result<InUse<Model>, EngineError> {
+        self.loaded.get(wanted, load).map_err(|error| match error {
+            GetError::Load(error) => error,
+            GetError::NoMemory { needed, budget } => EngineError::unavailable(
+                Dependency::Engine,
+                format!(
+                    "the model {} needs {} MB of memory and models may take {} MB; raise `memory_budget` or use fewer \
+                     models at once",
+                    wanted.name,
+                    needed / 1_000_000,
+                    budget / 1_000_000
+                ),
+            ),
+        })
     }
 
     /// What tells voices apart; none where its models are not installed.
-    fn voices(&self) -> Result<Option<Voices>, EngineError> {
-        let mut voices = self.voices.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if voices.is_none() {
-            let [Ok(segmentation), Ok(embedding)] = SPEAKER_MODELS.map(|name| self.folder(name)) else {
-                return Ok(None);
-            };
-            *voices = Some(Voices::load(&segmentation, &embedding, self.options.threads, self.options.isa)?);
+    fn voices(&self) -> Result<Option<(Voices, InUse<Model>)>, EngineError> {
+        if !SPEAKER_MODELS.iter().all(|name| self.options.models.installed(name).is_some()) {
+            return Ok(None);
         }
-        Ok(voices.clone())
+        let [segmentation, embedding] = SPEAKER_MODELS.map(|name| self.folder(name));
+        let ((segmentation, one), (embedding, other)) = (segmentation?, embedding?);
+        // Workspaces of all threads are about as large as the weights.
+        let bytes = 2 * (one + other);
+        let stay = self.get(Wanted { name: VOICES, bytes, is_counted: false }, || {
+            let voices = Voices::load(&segmentation, &embedding, self.options.threads, self.options.isa)?;
+            Ok(Model::Voices(voices, bytes))
+        })?;
+        let voices = match &*stay {
+            Model::Voices(voices, _) => voices.clone(),
+            _ => return Ok(None),
+        };
+        Ok(Some((voices, stay)))
     }
 
-    fn load(&self, checkpoint: &str) -> Result<Transcriber, EngineError> {
-        let mut options = LoadOptions::new(self.folder(checkpoint)?, self.folder(VAD_MODEL)?);
-        options.voices = self.voices()?;
+    fn voice_activity(&self) -> Result<(Arc<SileroVad>, InUse<Model>), EngineError> {
+        let (folder, bytes) = self.folder(VAD_MODEL)?;
+        let stay = self.get(Wanted { name: VAD_MODEL, bytes, is_counted: false }, || {
+            let vad = SileroVad::load(&folder).map_err(hark_speech::SpeechError::from)?;
+            Ok(Model::VoiceActivity(Arc::new(vad), bytes))
+        })?;
+        match &*stay {
+            Model::VoiceActivity(vad, _) => Ok((Arc::clone(vad), stay)),
+            _ => Err(EngineError::ModelMissing(VAD_MODEL.to_owned())),
+        }
+    }
+
+    fn load(&self, checkpoint: &str, folder: PathBuf, workspace: u64) -> Result<Model, EngineError> {
+        let (vad, vad_stay) = self.voice_activity()?;
+        let mut needs = vec![vad_stay];
+        let mut options = LoadOptions::new(folder, PathBuf::new());
+        if let Some((voices, stay)) = self.voices()? {
+            options.voices = Some(voices);
+            needs.push(stay);
+        }
         options.threads = self.options.threads;
         options.isa = self.options.isa;
+        options.backend = self.options.backend.clone();
+        options.workspace = workspace;
+        options.restarts = self.restarts_of(checkpoint);
         let begun = std::time::Instant::now();
-        let transcriber = Transcriber::load(&options)?;
+        let transcriber = Transcriber::load_with(&options, vad)?;
         tracing::info!(
             checkpoint,
             seconds = begun.elapsed().as_secs_f64(),
             backend = transcriber.backend_name(),
-            "loaded"
+            most_bytes = transcriber.memory().most,
+            "model.loaded"
         );
-        Ok(transcriber)
+        Ok(Model::Speech { transcriber, _needs: Arc::new(needs) })
+    }
+
+    fn restarts_of(&self, checkpoint: &str) -> Arc<AtomicU64> {
+        let mut restarts = self.restarts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Arc::clone(restarts.entry(checkpoint.to_owned()).or_default())
     }
 
     /// The loaded checkpoint, for files and live sessions alike.
-    fn transcriber(&self, checkpoint: &str) -> Result<InUse<Transcriber>, EngineError> {
-        self.loaded.get(checkpoint, || self.load(checkpoint))
+    fn transcriber(&self, checkpoint: &str) -> Result<Speech, EngineError> {
+        let (folder, bytes) = self.folder(checkpoint)?;
+        // Half of what the weights leave, so that a second model finds room.
+        let workspace = (self.options.memory_budget.0.saturating_sub(bytes) / 2).min(MOST_WORKSPACE);
+        let wanted = Wanted { name: checkpoint, bytes: bytes + workspace, is_counted: true };
+        let stay = self.get(wanted, || self.load(checkpoint, folder, workspace))?;
+        match &*stay {
+            Model::Speech { transcriber, .. } => Ok(Speech { transcriber: transcriber.clone(), _stay: stay }),
+            _ => Err(EngineError::UnknownModel(checkpoint.to_owned())),
+        }
     }
 }
 
@@ -155,7 +289,7 @@ impl Engine for SpeechEngine {
 
     fn capabilities(&self) -> Capabilities {
         // Without it no checkpoint can be used.
-        if self.options.models.installed(VAD_MODEL).is_none() {
+        if !self.installed.has(VAD_MODEL) {
             return Capabilities::none();
         }
         let installed = self.installed();
@@ -210,12 +344,13 @@ impl Engine for SpeechEngine {
 
     fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
         self.knows_voices()?;
-        let voices = self.voices()?.ok_or(EngineError::NoVoices)?;
+        let (voices, _stay) = self.voices()?.ok_or(EngineError::NoVoices)?;
         Ok(voices.print(source, &hark_media::Options::default())?)
     }
 
     fn knows_voices(&self) -> Result<(), EngineError> {
-        SPEAKER_MODELS.iter().try_for_each(|name| self.folder(name).map(drop))
+        let missing = SPEAKER_MODELS.iter().find(|name| !self.installed.has(name));
+        missing.map_or(Ok(()), |name| Err(EngineError::ModelMissing((*name).to_owned())))
     }
 
     fn live(&self, work: &Work, wake: Wake) -> Result<Live, EngineError> {
@@ -228,16 +363,34 @@ impl Engine for SpeechEngine {
             speakers: work.diarize && transcriber.tells_speakers_apart(),
             ..LiveOptions::default()
         };
-        let session = LiveSession::new(&transcriber, &options, wake)?;
+        let session = LiveSession::new(&transcriber.transcriber, &options, wake)?;
         Ok(Live::new(session, transcriber))
     }
 
     fn device(&self) -> Option<String> {
-        if self.installed().is_empty() || self.options.models.installed(VAD_MODEL).is_none() {
+        if self.installed().is_empty() || !self.installed.has(VAD_MODEL) {
             return None;
         }
         let threads =
             self.options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         Some(format!("cpu ({}, {threads} threads)", self.options.isa.unwrap_or_else(Isa::best).name()))
+    }
+    fn reports(&self) -> Vec<EngineReport> {
+        let there = self.loaded.all();
+        let restarts = self.restarts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let report = |(model, restarts): (&String, &Arc<AtomicU64>)| {
+            let loaded = there.iter().find(|(name, _)| name == model).map(|(_, loaded)| loaded);
+            let state = match loaded {
+                Some(Model::Speech { transcriber, .. }) => Some(transcriber.engine_state()),
+                _ => None,
+            };
+            EngineReport {
+                model: model.clone(),
+                state,
+                restarts: restarts.load(Ordering::Relaxed),
+                bytes: loaded.map_or(0, Resident::bytes),
+            }
+        };
+        restarts.iter().map(report).collect()
     }
 }

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind, GpuHealth, Health, Liveness, Readiness};
 
 use crate::app::{App, Role};
+use crate::engine::EngineState;
 use crate::error::{Failure, UNAVAILABLE_RETRY};
 use crate::readiness::{Check, Report};
 use crate::routes::AnyError;
@@ -33,9 +34,12 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         Role::Account => None,
         Role::All | Role::Gpu => app.device().await,
     };
+    // An engine that failed is being loaded again.
+    let runs = |state: EngineState| state == EngineState::Running;
+    let engines_run = app.engine.reports().iter().all(|engine| engine.state.is_none_or(runs));
     Json(Health {
         // A server without models still serves accounts and transcripts.
-        status: if report.is_ready() { "ok" } else { "degraded" }.to_owned(),
+        status: if report.is_ready() && engines_run { "ok" } else { "degraded" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         gpu: GpuHealth {
             status: if device.is_some() { "cpu" } else { "unavailable" }.to_owned(),

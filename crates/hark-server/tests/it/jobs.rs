@@ -112,6 +112,8 @@ fn engine_without_models(folder: &Path) -> SpeechEngine {
         threads: Some(1),
         isa: None,
         loaded: 1,
+        memory_budget: hark_server::default_memory_budget(),
+        backend: None,
     })
 }
 

@@ -241,6 +241,8 @@ pub(crate) fn real_engine() -> SpeechEngine {
         threads: Some(1),
         isa: None,
         loaded: 1,
+        memory_budget: hark_server::default_memory_budget(),
+        backend: None,
     })
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use hark_media::SAMPLE_RATE;
 use hark_speakers::Diarization;
 use hark_transcript::{Lane, Segment, TranscriptionResult, Word};
-use hark_whisper::backend::Again;
+use hark_whisper::backend::{Again, BackendError};
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use super::circles::first_round;
@@ -45,7 +45,7 @@ pub struct LiveSession {
     options: DecodeOptions,
     language: Option<String>,
     owner: u64,
-    replies: Receiver<Outcome>,
+    replies: Receiver<Result<Outcome, BackendError>>,
     reply_to: Reply,
     unwanted: Arc<AtomicBool>,
     vad: VadStream,
@@ -219,7 +219,14 @@ impl LiveSession {
     /// What is new; starts the next look at the sound where one is due. Fails only if the engine is gone.
     pub fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError> {
         while let Ok(outcome) = self.replies.try_recv() {
-            self.absorb(outcome);
+            match outcome {
+                Ok(outcome) => self.absorb(outcome),
+                Err(error) => {
+                    // The sound is still there: whoever polls again looks at it again.
+                    self.pass = None;
+                    return Err(error.into());
+                }
+            }
         }
         if !self.transcriber.scheduler.is_running() {
             return Err(SpeechError::EngineStopped);
@@ -380,7 +387,7 @@ impl LiveSession {
         self.transcriber.scheduler.submit(WindowRequest {
             owner: self.owner,
             lane: Lane::Live,
-            mel,
+            mel: mel.into(),
             frames,
             again: Some(Again { key: self.owner, changed }),
             options: Arc::new(options),

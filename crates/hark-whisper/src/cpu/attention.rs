@@ -4,11 +4,16 @@
 //! layer of each window. Scores are made, exponentiated and used chunk by chunk in the first-level cache; they never
 //! go to memory.
 
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
 use super::Compute;
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
 use super::kernels::math::{from_bf16, to_bf16};
-use super::kernels::{BLOCK, Block, DEPTH, Finish, FramesAttention, HEAD, PANEL, SCORE_UNIT, SoftmaxBlock, TILE};
+use super::kernels::{
+    BLOCK, Block, DEPTH, Finish, FramesAttention, HEAD, Kernels, PANEL, SCORE_UNIT, SoftmaxBlock, TILE,
+};
 use super::linear::Rows;
 use super::times::{Part, Times};
 
@@ -48,8 +53,24 @@ impl KeyValues {
         frames.next_multiple_of(BLOCK)
     }
 
-    fn padded(&self) -> usize {
+    pub(super) fn padded(&self) -> usize {
         Self::padded_frames(self.frames)
+    }
+
+    /// How many heads there is room for.
+    pub(super) fn heads(&self) -> usize {
+        self.keys.len() / self.a_head()
+    }
+
+    /// Gives its memory back until it is written again.
+    pub(super) fn clear(&mut self) {
+        self.keys.clear();
+        self.values.clear();
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.keys.bytes() + self.values.bytes()
     }
 
     /// All keys of a head, panel after panel.
@@ -67,45 +88,85 @@ impl KeyValues {
         self.padded() * HEAD
     }
 
-    /// Where a finished block of the key projection goes: frames `row..`, columns `column..`.
-    pub fn key_writer(&mut self, compute: &Compute) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-        let (keys, a_head, kernels) = (self.keys.shared(), self.a_head(), compute.kernels);
-        move |done, row, column| {
-            let mut block = [[0u16; BLOCK]; BLOCK];
-            // SAFETY: the block has 32 rows of 32; each block of the projection is finished once, and different
-            // blocks go to different tiles.
-            unsafe {
-                (kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
-                let panel = keys.at(column / HEAD * a_head + row / PANEL * PANEL * HEAD);
-                let tile = panel.add(column % HEAD / DEPTH * TILE);
-                for half in 0..done.rows.div_ceil(PANEL) {
-                    (kernels.turn_keys)(block[half * PANEL..].as_ptr().cast(), tile.add(half * PANEL * HEAD));
-                }
-            }
-        }
-    }
-
-    /// Where a finished block of the value projection goes, pairs of frames in the order of `pairs`.
-    pub fn value_writer(
-        &mut self,
+    /// What writes finished blocks of the key and value projections, pairs of frames of the values in the order of `pairs`.
+    pub fn writers<'a>(
+        &'a mut self,
         compute: &Compute,
         pairs: &'static [usize; DEPTH / 2],
-    ) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-        let (values, a_head, padded, kernels) = (self.values.shared(), self.a_head(), self.padded(), compute.kernels);
-        move |done, row, column| {
-            let mut block = [[0u16; BLOCK]; BLOCK];
-            // SAFETY: as for the keys.
-            unsafe {
-                (kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
-                for half in 0..2 {
-                    let column = column + half * PANEL;
-                    let panel = values.at(column / HEAD * a_head + column % HEAD / PANEL * PANEL * padded);
-                    let from = block.as_ptr().cast::<u16>().add(half * PANEL);
-                    (kernels.pair_values)(from, pairs, panel.add(row / DEPTH * TILE));
-                }
+    ) -> (KeyWriter<'a>, ValueWriter<'a>) {
+        let (padded, kernels) = (self.padded(), compute.kernels);
+        let columns = self.keys.len() / padded;
+        let keys = KeyWriter { keys: self.keys.shared(), padded, columns, kernels, owner: PhantomData };
+        let values = ValueWriter { values: self.values.shared(), padded, columns, pairs, kernels, owner: PhantomData };
+        (keys, values)
+    }
+}
+
+/// Writes finished blocks of the key projection.
+pub struct KeyWriter<'a> {
+    keys: SharedMut<u16>,
+    padded: usize,
+    columns: usize,
+    kernels: &'static Kernels,
+    owner: PhantomData<&'a mut KeyValues>,
+}
+
+impl KeyWriter<'_> {
+    /// Writes a block: frames `row..`, columns `column..`, both at whole blocks.
+    ///
+    /// # Safety
+    /// `done` describes a block, and nobody writes or reads the same frames and columns at the same time.
+    pub unsafe fn write(&self, done: &Finish, row: usize, column: usize) {
+        check_block(done, row, column, self.padded, self.columns);
+        let mut block = [[0u16; BLOCK]; BLOCK];
+        // SAFETY: the block has 32 rows of 32, and its tiles lie inside the keys.
+        unsafe {
+            (self.kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
+            let panel = self.keys.at(column / HEAD * self.padded * HEAD + row / PANEL * PANEL * HEAD);
+            let tile = panel.add(column % HEAD / DEPTH * TILE);
+            for half in 0..done.rows.div_ceil(PANEL) {
+                (self.kernels.turn_keys)(block[half * PANEL..].as_ptr().cast(), tile.add(half * PANEL * HEAD));
             }
         }
     }
+}
+
+/// Writes finished blocks of the value projection.
+pub struct ValueWriter<'a> {
+    values: SharedMut<u16>,
+    padded: usize,
+    columns: usize,
+    pairs: &'static [usize; DEPTH / 2],
+    kernels: &'static Kernels,
+    owner: PhantomData<&'a mut KeyValues>,
+}
+
+impl ValueWriter<'_> {
+    /// Writes a block, as [`KeyWriter::write`] does.
+    ///
+    /// # Safety
+    /// As for [`KeyWriter::write`].
+    pub unsafe fn write(&self, done: &Finish, row: usize, column: usize) {
+        check_block(done, row, column, self.padded, self.columns);
+        let mut block = [[0u16; BLOCK]; BLOCK];
+        // SAFETY: as for the keys.
+        unsafe {
+            (self.kernels.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
+            for half in 0..2 {
+                let column = column + half * PANEL;
+                let head = column / HEAD * self.padded * HEAD;
+                let panel = self.values.at(head + column % HEAD / PANEL * PANEL * self.padded);
+                let from = block.as_ptr().cast::<u16>().add(half * PANEL);
+                (self.kernels.pair_values)(from, self.pairs, panel.add(row / DEPTH * TILE));
+            }
+        }
+    }
+}
+
+/// Checks that a block lies at a whole block of `padded` frames and `columns` columns.
+fn check_block(done: &Finish, row: usize, column: usize, padded: usize, columns: usize) {
+    let is_whole = row.is_multiple_of(BLOCK) && column.is_multiple_of(BLOCK);
+    assert!(is_whole && row < padded && column < columns && done.rows <= BLOCK, "a block of the projection");
 }
 
 /// A chunk of a rounded window's keys in bf16: panel after panel, as they lie.
@@ -137,13 +198,25 @@ struct Scratch {
     sums: [f32; BLOCK * HEAD],
 }
 
+thread_local! {
+    /// A thread's own, made once: it is as large as a first-level cache.
+    static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Box::new(Scratch {
+        query: [0; BLOCK * HEAD],
+        widened: [0; CHUNK * HEAD],
+        scores: [0.0; BLOCK * SCORES_STRIDE],
+        weights: [0; BLOCK * WEIGHTS_STRIDE],
+        sums: [0.0; BLOCK * HEAD],
+    }));
+}
+
 /// Where raw scores are copied to while attention runs: `(row in block, first frame, scores)`.
 pub type ScoreTap<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
 /// Attention of up to 32 query rows of one head over a window rounded to 8 bits; writes bf16 rows to `out`.
 ///
 /// # Safety
-/// `query` reaches `rows` rows (padded to 16) of 64 elements, `out` likewise; the thread has been prepared.
+/// `out` has room for the query's rows of 64 elements, `out_stride` apart, which nobody else uses; the thread has been
+/// prepared.
 pub unsafe fn attend_block(
     compute: &Compute,
     query: Rows,
@@ -151,15 +224,31 @@ pub unsafe fn attend_block(
     head: usize,
     out: *mut u16,
     out_stride: usize,
-    mut tap: Option<ScoreTap>,
+    tap: Option<ScoreTap>,
 ) {
-    let mut scratch = std::mem::MaybeUninit::<Scratch>::uninit();
-    // SAFETY: plain numbers, each written before it is read (rows beyond `query.count` are never used).
-    let scratch = unsafe { &mut *scratch.as_mut_ptr() };
-    let rows = query.count;
+    // SAFETY: the caller vouches for the rows and the thread.
+    SCRATCH
+        .with_borrow_mut(|scratch| unsafe { attend_with(compute, query, cache, head, out, out_stride, tap, scratch) });
+}
+
+/// # Safety
+/// As for [`attend_block`].
+unsafe fn attend_with(
+    compute: &Compute,
+    query: Rows,
+    cache: &FrameCache,
+    head: usize,
+    out: *mut u16,
+    out_stride: usize,
+    mut tap: Option<ScoreTap>,
+    scratch: &mut Scratch,
+) {
+    let rows = query.count();
+    assert!(rows <= BLOCK, "at most a block of rows");
+    query.check(HEAD, 1);
     for row in 0..rows {
         for (element, unit) in cache.key_units(head).iter().enumerate() {
-            // SAFETY: the query reaches `rows` rows of 64 elements.
+            // SAFETY: the view was checked to reach `rows` rows of 64 elements.
             let value = unsafe { from_bf16(*query.at(row, element)) };
             scratch.query[row * HEAD + element] = to_bf16(value * unit);
         }
@@ -297,7 +386,7 @@ unsafe fn attend_interleaved(
         let weights = [0, 1].map(|half| (&raw mut (*room).weights[half]).cast::<u16>());
         (scores, weights, (&raw mut (*room).sums).cast::<f32>())
     };
-    let (rows, padded) = (query.count, frames.padded());
+    let (rows, padded) = (query.count(), frames.padded());
     let (keys, values) = (frames.keys_of(head), frames.values_of(head));
     let width = |step: usize| STEP.min(padded - step * STEP);
     // SAFETY: the panels hold `padded` frames, the room 32 rows of scores.
@@ -305,8 +394,8 @@ unsafe fn attend_interleaved(
         let frame = step * STEP + block * BLOCK;
         let scores = scores[step % 2];
         (compute.kernels.block)(&Block {
-            a: query.start,
-            a_stride: query.stride,
+            a: query.at(0, 0),
+            a_stride: query.stride(),
             left: keys[frame * HEAD..].as_ptr(),
             right: keys[(frame + PANEL) * HEAD..].as_ptr(),
             c: scores.add(block * BLOCK),
@@ -387,11 +476,20 @@ pub fn attend_frames(
     query: Rows,
     frames: &KeyValues,
     heads: usize,
-    out: SharedMut<u16>,
+    out: &mut [u16],
     out_stride: usize,
     times: &Times,
 ) {
-    let chunks = query.count.div_ceil(ENCODER_ROWS);
+    if query.count() == 0 {
+        return;
+    }
+    query.check(heads * HEAD, BLOCK);
+    let last = (query.count() - 1).checked_mul(out_stride).and_then(|last| last.checked_add(heads * HEAD));
+    assert!(last.is_some_and(|last| last <= out.len()), "there is room for the result of every row");
+    assert!(heads * HEAD <= out_stride, "rows of the result lie apart");
+    assert!(heads * frames.a_head() <= frames.keys.len(), "the window has so many heads");
+    let out = SharedMut::new(out.as_mut_ptr());
+    let chunks = query.count().div_ceil(ENCODER_ROWS);
     let members = compute.team.members();
     compute.each(heads * chunks, |piece, _| {
         let mut watch = times.watch();
@@ -400,17 +498,17 @@ pub fn attend_frames(
         let beside = members.min(heads - group);
         let place = piece - group * chunks;
         let (head, chunk) = (group + place % beside, place / beside);
-        let last = ((chunk + 1) * ENCODER_ROWS).min(query.count);
+        let last = ((chunk + 1) * ENCODER_ROWS).min(query.count());
         for row in (chunk * ENCODER_ROWS..last).step_by(BLOCK) {
             let block = query.part(row, BLOCK.min(last - row), head * HEAD);
-            // SAFETY: rows and columns of this piece belong to it alone; buffers are padded to 32 rows.
+            // SAFETY: rows and columns of this piece belong to it alone, and all of them were checked above.
             unsafe {
                 let out = out.at(row * out_stride + head * HEAD);
                 match compute.kernels.attend_frames {
                     Some(kernel) => (kernel.attend)(&FramesAttention {
-                        query: block.start,
-                        query_stride: block.stride,
-                        rows: block.count,
+                        query: block.at(0, 0),
+                        query_stride: block.stride(),
+                        rows: block.count(),
                         keys: frames.keys_of(head).as_ptr(),
                         values: frames.values_of(head).as_ptr(),
                         frames: frames.frames,
@@ -471,8 +569,7 @@ mod tests {
             for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
                 let compute = Compute::new(2, isa);
                 let mut key_values = KeyValues::new(heads, frames);
-                let (write_keys, write_values) =
-                    (key_values.key_writer(&compute), key_values.value_writer(&compute, frame_pairs(&compute)));
+                let (write_keys, write_values) = key_values.writers(&compute, frame_pairs(&compute));
                 let bias = [0f32; BLOCK];
                 for first in (0..frames).step_by(BLOCK) {
                     let rows = BLOCK.min(frames - first);
@@ -483,12 +580,13 @@ mod tests {
                                 .flat_map(|row| row[column..column + BLOCK].to_vec())
                                 .collect()
                         };
-                        for (sums, writer) in [
-                            (part(&keys), &write_keys as &dyn Fn(&Finish, usize, usize)),
-                            (part(&values), &write_values),
-                        ] {
-                            let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
-                            writer(&done, first, column);
+                        let (keys, values) = (part(&keys), part(&values));
+                        let done =
+                            |sums: &[f32]| Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
+                        // SAFETY: blocks are written one after the other.
+                        unsafe {
+                            write_keys.write(&done(&keys), first, column);
+                            write_values.write(&done(&values), first, column);
                         }
                     }
                 }
@@ -498,8 +596,8 @@ mod tests {
                     round_to_bf16(from, &mut query[frame * stride..]);
                 }
                 let mut out = Buffer::<u16>::zeroed(frames.next_multiple_of(BLOCK) * stride);
-                let rows = Rows { start: query.as_ptr(), stride, count: frames };
-                attend_frames(&compute, rows, &key_values, heads, out.shared(), stride, &Times::default());
+                let rows = Rows::new(&query, stride, frames);
+                attend_frames(&compute, rows, &key_values, heads, &mut out, stride, &Times::default());
                 for frame in (0..frames).step_by(7).chain([frames - 1]) {
                     for head in 0..heads {
                         let of_head = |all: &[Vec<f32>]| -> Vec<Vec<f32>> {

@@ -13,6 +13,10 @@ const HUGE: usize = 2 << 20;
 /// them, and otherwise as many as it fills.
 #[cfg(target_os = "linux")]
 fn mapped_size(bytes: usize) -> Option<usize> {
+    // Under a sanitizer all buffers come from the heap, whose ends it watches.
+    if cfg!(hark_sanitize) {
+        return None;
+    }
     let whole = bytes.next_multiple_of(HUGE);
     if bytes >= whole / 4 * 3 { Some(whole) } else { Some(bytes).filter(|&bytes| bytes > HUGE) }
 }
@@ -38,23 +42,54 @@ unsafe impl<T: Plain> Sync for Buffer<T> {}
 
 impl<T: Plain> Buffer<T> {
     /// `len` zeros. A large buffer takes memory only as it is touched.
+    ///
+    /// # Panics
+    /// When so many do not fit the address space; the process ends when the system has no memory for them.
     pub fn zeroed(len: usize) -> Self {
+        Self::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(Self::layout(len)))
+    }
+
+    /// `len` zeros, or none where the system has no memory for them.
+    ///
+    /// # Panics
+    /// When so many do not fit the address space.
+    pub fn try_zeroed(len: usize) -> Option<Self> {
         let layout = Self::layout(len);
         #[cfg(target_os = "linux")]
         if let Some(size) = mapped_size(layout.size()) {
-            return Buffer { start: map_aligned(size, layout).cast(), len };
+            return map_aligned(size).map(|start| Buffer { start: start.cast(), len });
         }
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
-        if start.is_null() {
-            handle_alloc_error(layout);
-        }
-        Buffer { start, len }
+        if start.is_null() { None } else { Some(Buffer { start, len }) }
     }
 
     fn layout(len: usize) -> Layout {
-        let bytes = (len * size_of::<T>()).max(LINE).next_multiple_of(LINE);
-        Layout::from_size_align(bytes, LINE).expect("a buffer fits the address space")
+        let bytes = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.max(LINE).checked_next_multiple_of(LINE));
+        bytes
+            .and_then(|bytes| Layout::from_size_align(bytes, LINE).ok())
+            // What is mapped is up to two huge pages longer.
+            .filter(|layout| layout.size() <= isize::MAX as usize - 2 * HUGE)
+            .expect("a buffer fits the address space")
+    }
+
+    /// Bytes that it takes when all of it is touched.
+    pub fn bytes(&self) -> u64 {
+        Self::layout(self.len).size() as u64
+    }
+
+    /// Makes everything zero again and gives the memory back to the system until it is touched, where the buffer is large.
+    pub fn clear(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Some(size) = mapped_size(Self::layout(self.len).size()) {
+            // SAFETY: the mapping is this buffer's own, private and anonymous: its pages read as zeros afterwards. `&mut self`
+            // says that nobody else looks at it.
+            if unsafe { libc::madvise(self.start.cast(), size, libc::MADV_DONTNEED) } == 0 {
+                return;
+            }
+        }
+        // SAFETY: zero bytes are zeros of every plain type, and all of the buffer is ours.
+        unsafe { std::ptr::write_bytes(self.start, 0, self.len) };
     }
 
     /// A pointer that several members may write through, each to its own part.
@@ -65,14 +100,14 @@ impl<T: Plain> Buffer<T> {
 
 /// `size` fresh zeros that begin with a huge page, as not every kernel's mappings do.
 #[cfg(target_os = "linux")]
-fn map_aligned(size: usize, layout: Layout) -> *mut libc::c_void {
+fn map_aligned(size: usize) -> Option<*mut libc::c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let mapped = size + HUGE;
     // SAFETY: a fresh anonymous mapping; no address of ours is given away.
     let first = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
     if first == libc::MAP_FAILED {
-        handle_alloc_error(layout);
+        return None;
     }
     let before = first.addr().next_multiple_of(HUGE) - first.addr();
     // SAFETY: the range is ours, and nobody knows of its ends yet. `munmap` takes whole pages: those in which the buffer
@@ -88,7 +123,7 @@ fn map_aligned(size: usize, layout: Layout) -> *mut libc::c_void {
             libc::munmap(first.byte_add(end), mapped - end);
         }
         libc::madvise(start, size, libc::MADV_HUGEPAGE);
-        start
+        Some(start)
     }
 }
 
@@ -132,10 +167,10 @@ impl<T> Clone for SharedMut<T> {
 
 impl<T> Copy for SharedMut<T> {}
 
-// SAFETY: a bare address; every use of it is an unsafe block with its own reason.
-unsafe impl<T> Send for SharedMut<T> {}
+// SAFETY: a bare address; every use of it is an unsafe block with its own reason. What lies there may be used by any thread.
+unsafe impl<T: Send> Send for SharedMut<T> {}
 // SAFETY: as above.
-unsafe impl<T> Sync for SharedMut<T> {}
+unsafe impl<T: Send> Sync for SharedMut<T> {}
 
 impl<T> SharedMut<T> {
     /// Wraps the start of an array that the team's members share.
@@ -153,6 +188,25 @@ impl<T> SharedMut<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "a buffer fits the address space")]
+    fn a_length_whose_bytes_overflow_is_refused() {
+        // In bytes this is 0: unchecked, the buffer would be one line long and its slice half the address space.
+        drop(Buffer::<f32>::zeroed(1 << 62));
+    }
+
+    #[test]
+    fn a_cleared_buffer_is_zero_again_and_can_be_written() {
+        for len in [10, HUGE / 4, 3 * HUGE] {
+            let mut buffer = Buffer::<f32>::zeroed(len);
+            for round in 1..3 {
+                buffer.fill(round as f32);
+                buffer.clear();
+                assert!(buffer.iter().all(|&number| number == 0.0), "{len} numbers, round {round}");
+            }
+        }
+    }
 
     #[test]
     fn buffers_of_every_size_are_zero_aligned_and_writable_to_their_ends() {

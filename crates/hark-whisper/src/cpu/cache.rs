@@ -28,21 +28,33 @@ pub struct FrameCache {
 }
 
 impl FrameCache {
-    /// Room for `heads`, those of all layers.
-    pub fn new(heads: usize, frames: usize) -> Self {
+    /// Room for `heads`, those of all layers; none where the system has no memory for it.
+    pub fn new(heads: usize, frames: usize) -> Option<Self> {
         let padded = KeyValues::padded_frames(frames);
-        FrameCache {
-            numbers: Buffer::zeroed(heads * 2 * padded * HEAD),
-            key_units: Buffer::zeroed(heads * HEAD),
-            value_units: Buffer::zeroed(heads * HEAD),
+        Some(FrameCache {
+            numbers: Buffer::try_zeroed(heads * 2 * padded * HEAD)?,
+            key_units: Buffer::try_zeroed(heads * HEAD)?,
+            value_units: Buffer::try_zeroed(heads * HEAD)?,
             padded,
             frames,
-        }
+        })
+    }
+
+    /// Bytes of a cache of so many heads and frames.
+    pub fn bytes(heads: usize, frames: usize) -> u64 {
+        (heads * 2 * KeyValues::padded_frames(frames) * HEAD + heads * HEAD * 8) as u64
+    }
+
+    /// Checks that a layer of `from` fits from `first_head` on.
+    fn check(&self, from: &KeyValues, first_head: usize, heads: usize) {
+        let room = self.key_units.len() / HEAD;
+        assert!(first_head.checked_add(heads).is_some_and(|end| end <= room), "room for the layer");
+        assert_eq!((from.padded(), from.heads() >= heads), (self.padded, true), "a layer of as many frames and heads");
     }
 
     /// Rounds a layer's `heads` into this cache, from `first_head` on.
     pub fn fill(&mut self, compute: &Compute, from: &KeyValues, first_head: usize, heads: usize) {
-        assert!((first_head + heads) * HEAD <= self.key_units.len(), "room for the layer");
+        self.check(from, first_head, heads);
         let (padded, a_head) = (self.padded, self.padded * HEAD);
         // Keys lie as [panel of frames][half of the head][pair][frame][2], values as [16 elements][pair of frames][element][2].
         let key_element = |index: usize| index / 512 % 2 * 32 + index / 32 % 16 * 2 + index % 2;
@@ -68,8 +80,9 @@ impl FrameCache {
     /// Rounds `rows` of a layer, whole blocks, as [`FrameCache::fill`] does but with the units that the cache has: what is larger than any number it was
     /// filled with becomes the largest.
     pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>, first_head: usize, heads: usize) {
-        assert!((first_head + heads) * HEAD <= self.key_units.len(), "room for the layer");
+        self.check(from, first_head, heads);
         let (padded, a_head) = (self.padded, self.padded * HEAD);
+        assert!(rows.start.is_multiple_of(2 * PANEL) && rows.start <= rows.end, "whole blocks of rows");
         let rows = rows.start..rows.end.next_multiple_of(2 * PANEL).min(padded);
         let numbers = self.numbers.shared();
         let (key_units, value_units) = (&self.key_units, &self.value_units);
@@ -206,6 +219,23 @@ unsafe fn round(from: &[u16], lines: Lines, out: *mut i8, units: *mut f32, eleme
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_layer_of_other_counts_is_refused() {
+        let compute = Compute::new(1, Isa::Portable);
+        let refused = |heads: usize, frames: usize, first: usize, count: usize| {
+            let from = KeyValues::new(heads, frames);
+            let mut cache = FrameCache::new(4, 64).expect("there is memory");
+            let fill = std::panic::AssertUnwindSafe(|| cache.fill(&compute, &from, first, count));
+            std::panic::catch_unwind(fill).is_err()
+        };
+        assert!(!refused(2, 64, 2, 2));
+        assert!(refused(2, 64, 3, 2), "more heads than the cache has room for");
+        assert!(refused(1, 64, 0, 2), "more heads than the window has");
+        assert!(refused(2, 96, 0, 2), "more frames than the cache has room for");
+        assert!(refused(2, 32, 0, 2), "fewer frames than the cache has");
+        assert!(refused(2, 64, usize::MAX, 2));
+    }
     use crate::cpu::attention::IN_ORDER;
     use crate::cpu::kernels::Finish;
     use crate::cpu::{Compute, Isa};
@@ -231,11 +261,15 @@ mod tests {
                 let sums: Vec<f32> =
                     (0..rows * 32).map(|index| number(first + index / 32, column + index % 32)).collect();
                 let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
-                whole.key_writer(&compute)(&done, first, column);
-                whole.value_writer(&compute, &IN_ORDER)(&done, first, column);
+                let (keys, values) = whole.writers(&compute, &IN_ORDER);
+                // SAFETY: blocks are written one after the other.
+                unsafe {
+                    keys.write(&done, first, column);
+                    values.write(&done, first, column);
+                }
             }
         }
-        let mut cache = FrameCache::new(2 * heads, frames);
+        let mut cache = FrameCache::new(2 * heads, frames).expect("there is memory");
         cache.fill(&compute, &whole, layer, heads);
         for head in layer..layer + heads {
             for element in 0..HEAD {

@@ -1,13 +1,15 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
+use std::marker::PhantomData;
+
 use super::attention::{IN_ORDER, KeyValues, SCALE, ScoreTap, attend_block};
 use super::buffer::{Buffer, SharedMut};
 use super::cache::FrameCache;
-use super::encoder::{LayerNorm, add_to, load_linear, load_stacked, store_bf16};
+use super::encoder::{LayerNorm, add_to, all_finite, load_linear, load_stacked, store_bf16};
 use super::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
 use super::linear::{Linear, RUN, Rows, apply, apply_in_runs};
 use super::{Compute, CpuOptions};
-use crate::backend::{AlignmentScores, Answer, Ask, Entry, TokenMap};
+use crate::backend::{AlignmentRequest, AlignmentScores, Answer, Ask, BackendError, Entry, TokenMap};
 use crate::pick::{self, Best, Total};
 use crate::weights::{Checkpoint, WeightsError};
 
@@ -200,42 +202,111 @@ impl Decoder {
     }
 
     /// Projects a window's encoder states into the slot's keys and values.
-    pub fn admit(&mut self, compute: &Compute, slot: usize, states: Rows) {
+    pub fn admit(&mut self, compute: &Compute, slot: usize, states: Rows) -> Result<(), BackendError> {
+        self.project(compute, slot, states, None)?;
         self.window_of[slot] = slot;
-        self.project(compute, slot, states, None);
+        Ok(())
     }
 
     /// Projects encoder states into the keys and values of a memory, all of them or those from a row on, and lets the slot
     /// look at it.
-    pub fn admit_again(&mut self, compute: &Compute, slot: usize, memory: usize, states: Rows, first: Option<usize>) {
+    pub fn admit_again(
+        &mut self,
+        compute: &Compute,
+        slot: usize,
+        memory: usize,
+        states: Rows,
+        first: Option<usize>,
+    ) -> Result<(), BackendError> {
         let window = self.window_of.len() + memory;
+        self.project(compute, window, states, first)?;
         self.window_of[slot] = window;
-        self.project(compute, window, states, first);
+        Ok(())
     }
 
-    fn project(&mut self, compute: &Compute, window: usize, states: Rows, part: Option<usize>) {
+    fn project(
+        &mut self,
+        compute: &Compute,
+        window: usize,
+        states: Rows,
+        part: Option<usize>,
+    ) -> Result<(), BackendError> {
         let width = self.width;
         let first = part.unwrap_or(0);
         let (heads, frames, layers) = (self.heads, self.frames, self.layers.len());
-        let cache = self.windows[window].get_or_insert_with(|| FrameCache::new(layers * heads, frames));
+        if self.windows[window].is_none() {
+            self.windows[window] = FrameCache::new(layers * heads, frames);
+        }
+        let Some(cache) = &mut self.windows[window] else {
+            let bytes = FrameCache::bytes(layers * heads, frames);
+            return Err(BackendError::OutOfMemory(format!("a window's keys and values need {bytes} bytes")));
+        };
         for (index, layer) in self.layers.iter().enumerate() {
-            let keys = self.projected.key_writer(compute);
-            let values = self.projected.value_writer(compute, &IN_ORDER);
-            apply(compute, states, &layer.cross_key_value, &|done, row, column| match column / width {
-                0 => keys(done, first + row, column),
-                _ => values(done, first + row, column - width),
+            let (keys, values) = self.projected.writers(compute, &IN_ORDER);
+            // SAFETY: each block of the product is finished once.
+            apply(compute, states, &layer.cross_key_value, &|done, row, column| unsafe {
+                match column / width {
+                    0 => keys.write(done, first + row, column),
+                    _ => values.write(done, first + row, column - width),
+                }
             });
             match part {
                 None => cache.fill(compute, &self.projected, index * heads, heads),
                 Some(first) => {
-                    cache.refill(compute, &self.projected, first..first + states.count, index * heads, heads);
+                    cache.refill(compute, &self.projected, first..first + states.count(), index * heads, heads);
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Bytes of the weights.
+    pub fn weight_bytes(&self) -> u64 {
+        let of_layer = |layer: &Layer| {
+            let Layer { query_key_value, out, cross_query, cross_key_value, cross_out, up, down, .. } = layer;
+            let all = [query_key_value, out, cross_query, cross_key_value, cross_out, up, down];
+            all.map(Linear::memory).iter().sum::<u64>()
+        };
+        let positions = (self.position_embedding.len() * 4) as u64;
+        self.layers.iter().map(of_layer).sum::<u64>() + self.embedding.memory() + positions + self.projected.bytes()
+    }
+
+    /// Gives back the memory of windows, rows and what the layers work in. No slot holds a window that counts.
+    pub fn trim(&mut self) {
+        self.windows.iter_mut().for_each(|window| *window = None);
+        (0..self.window_of.len()).for_each(|slot| self.window_of[slot] = slot);
+        self.projected.clear();
+        self.past.cache.clear();
+        self.past.lineage.iter_mut().for_each(|lineage| *lineage = Vec::new());
+        self.room = Room::new(BLOCK, self.width);
+    }
+
+    /// Checks what would otherwise be a panic, or two writers of one place: entries come from outside.
+    fn check(&self, entries: &[Entry]) -> Result<(), BackendError> {
+        let fault = |what: &str| Err(BackendError::Fault(format!("a step can't be done: {what}")));
+        let mut places: Vec<(usize, usize)> = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if entry.slot >= self.window_of.len() || entry.row.max(entry.parent) >= self.rows_a_slot {
+                return fault("there is no such slot or row");
+            }
+            if entry.position >= self.positions || entry.token as usize >= self.vocabulary {
+                return fault("a token or its position is beyond the network");
+            }
+            if self.windows[self.window_of[entry.slot]].is_none() {
+                return fault("no window was encoded into the slot");
+            }
+            places.push((entry.slot * self.rows_a_slot + entry.row, entry.position));
+        }
+        places.sort_unstable();
+        if places.windows(2).any(|two| two[0] == two[1]) {
+            return fault("a row has two tokens at one position");
+        }
+        Ok(())
     }
 
     /// Puts all entries through the decoder and answers those that ask.
-    pub fn step(&mut self, compute: &Compute, entries: &[Entry]) -> Vec<Answer> {
+    pub fn step(&mut self, compute: &Compute, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
+        self.check(entries)?;
         let steps: Vec<Step> = entries
             .iter()
             .map(|entry| Step {
@@ -250,7 +321,7 @@ impl Decoder {
 
         let asking: Vec<usize> = (0..entries.len()).filter(|&index| entries[index].ask.is_some()).collect();
         if asking.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let width = self.width;
         self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed, width);
@@ -258,16 +329,18 @@ impl Decoder {
             let row = &self.room.normed[from * width..(from + 1) * width];
             self.room.asking[to * width..(to + 1) * width].copy_from_slice(row);
         }
-        let rows = Rows { start: self.room.asking.as_ptr(), stride: width, count: asking.len() };
+        if !all_finite(&self.room.asking[..asking.len() * width]) {
+            return Err(BackendError::Fault("the decoder's states are not finite".to_owned()));
+        }
         let asks: Vec<&Ask> = asking.iter().filter_map(|&index| entries[index].ask.as_ref()).collect();
-        self.answer(compute, rows, &asks)
+        Ok(self.answer(compute, &asks))
     }
 
-    /// Answers `asks` from the states in `rows`.
+    /// Answers `asks` from the states in `room.asking`.
     ///
     /// Most questions are answered run by run of tokens while the scores are still near; only the others have their scores
     /// written down whole.
-    fn answer(&mut self, compute: &Compute, rows: Rows, asks: &[&Ask]) -> Vec<Answer> {
+    fn answer(&mut self, compute: &Compute, asks: &[&Ask]) -> Vec<Answer> {
         let (columns, vocabulary, tokens) = (self.embedding.columns(), self.vocabulary, &self.tokens);
         let mut written = 0;
         let place_of: Vec<Option<usize>> = asks
@@ -282,6 +355,7 @@ impl Decoder {
         if self.room.scores.len() < written * columns {
             self.room.scores = Buffer::zeroed(written * columns);
         }
+        let rows = Rows::new(&self.room.asking, self.width, asks.len());
         let scores = self.room.scores.shared();
         let log_sum = |scores: &[f32]| {
             // SAFETY: a slice has its length.
@@ -328,16 +402,15 @@ impl Decoder {
         answers
     }
 
-    /// Scores of the alignment heads for `tokens[first..]`.
-    pub fn align(
-        &mut self,
-        compute: &Compute,
-        slot: usize,
-        tokens: &[u32],
-        first: usize,
-        frames: usize,
-    ) -> AlignmentScores {
+    /// Scores of the alignment heads for the request's tokens from its first on.
+    pub fn align(&mut self, compute: &Compute, request: &AlignmentRequest) -> Result<AlignmentScores, BackendError> {
+        let &AlignmentRequest { slot, tokens, first, frames } = request;
         let row = self.past.spare_row();
+        let is_known = |token: &u32| (*token as usize) < self.vocabulary;
+        let window = self.window_of.get(slot).and_then(|&window| self.windows[window].as_ref());
+        if window.is_none() || frames > self.frames || !tokens.iter().all(is_known) {
+            return Err(BackendError::Fault("a text can't be aligned: no such window or token".to_owned()));
+        }
         let steps: Vec<Step> = tokens
             .iter()
             .enumerate()
@@ -349,7 +422,11 @@ impl Decoder {
         let heads = self.alignment_heads.len();
         let mut captured = AlignmentScores { heads, rows, frames, scores: vec![0.0; heads * rows * frames] };
         self.forward(compute, &steps, Some((first, &mut captured)));
-        captured
+        let odd = captured.scores.iter().fold(0u32, |odd, score| odd + u32::from(!score.is_finite()));
+        if odd > 0 {
+            return Err(BackendError::Fault("the alignment's scores are not finite".to_owned()));
+        }
+        Ok(captured)
     }
 
     /// Runs all layers; the residual stream ends up in `room.stream`.
@@ -365,20 +442,27 @@ impl Decoder {
         for index in 0..self.layers.len() {
             let layer = &self.layers[index];
             let room = &mut self.room;
-            let normed = Rows { start: room.normed.as_ptr(), stride: width, count };
             layer.norm.apply(compute, &room.stream, count, &mut room.normed, width);
-            let query = store_bf16(compute, room.query.shared(), width, false);
-            let remember = remember(compute, &mut self.past, steps, index);
-            apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
-                0 => query(done, row, column),
-                _ => remember(done, row, column - width),
-            });
+            let remember = Remember::new(compute, &mut self.past, steps, index);
+            // SAFETY: every row of the step has a row in the room and a place of its own in the past; each block of a product is
+            // finished once.
+            unsafe {
+                let query = store_bf16(compute, room.query.shared(), width, false);
+                let normed = Rows::new(&room.normed, width, count);
+                apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
+                    0 => query(done, row, column),
+                    _ => remember.write(done, row, column - width),
+                });
+            }
             attend_past(compute, &self.past, steps, index, &room.query, &mut room.attended, self.heads);
-            let attended = Rows { start: room.attended.as_ptr(), stride: width, count };
-            apply(compute, attended, &layer.out, &add_to(compute, room.stream.shared(), width, false));
-
-            layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed, width);
-            apply(compute, normed, &layer.cross_query, &store_bf16(compute, room.query.shared(), width, false));
+            // SAFETY: as above.
+            unsafe {
+                let attended = Rows::new(&room.attended, width, count);
+                apply(compute, attended, &layer.out, &add_to(compute, room.stream.shared(), width, false));
+                layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed, width);
+                let (normed, query) = (Rows::new(&room.normed, width, count), room.query.shared());
+                apply(compute, normed, &layer.cross_query, &store_bf16(compute, query, width, false));
+            }
             let taps: Vec<(usize, usize)> = self
                 .alignment_heads
                 .iter()
@@ -394,12 +478,16 @@ impl Decoder {
                 capture.as_mut().map(|(first, scores)| (*first, &mut **scores)),
             );
             let (layer, room) = (&self.layers[index], &mut self.room);
-            apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
-
-            layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed, width);
-            apply(compute, normed, &layer.up, &store_bf16(compute, room.hidden.shared(), 4 * width, true));
-            let hidden = Rows { start: room.hidden.as_ptr(), stride: 4 * width, count };
-            apply(compute, hidden, &layer.down, &add_to(compute, room.stream.shared(), width, false));
+            // SAFETY: as above; the hidden rows are four times as wide.
+            unsafe {
+                let attended = Rows::new(&room.attended, width, count);
+                apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
+                layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed, width);
+                let (normed, hidden) = (Rows::new(&room.normed, width, count), room.hidden.shared());
+                apply(compute, normed, &layer.up, &store_bf16(compute, hidden, 4 * width, true));
+                let hidden = Rows::new(&room.hidden, 4 * width, count);
+                apply(compute, hidden, &layer.down, &add_to(compute, room.stream.shared(), width, false));
+            }
         }
     }
 
@@ -424,7 +512,7 @@ impl Decoder {
         capture: Option<(usize, &mut AlignmentScores)>,
     ) {
         let (width, heads) = (self.width, self.heads);
-        let query = Rows { start: self.room.query.as_ptr(), stride: width, count: 0 };
+        let query = Rows::new(&self.room.query, width, 0);
         let out = self.room.attended.shared();
         let (windows, window_of) = (&self.windows, &self.window_of);
         let captured = capture
@@ -444,7 +532,7 @@ impl Decoder {
                     unsafe { *to.at((tap * rows + row - first) * frames + frame + index) = score * 0.125 };
                 }
             };
-            let cache = windows[window_of[group.slot]].as_ref().expect("a window is encoded before it is looked at");
+            let cache = windows[window_of[group.slot]].as_ref().expect("entries were checked to have windows");
             let place = layer * heads + head;
             let to = out.at(group.first * width + head * HEAD);
             if let Some(attend_rounded) = compute.kernels.attend_rounded.filter(|_| group.count <= FEW_ROWS) {
@@ -453,7 +541,7 @@ impl Decoder {
                 // SAFETY: the group's rows and this head's columns belong to this piece alone.
                 unsafe {
                     attend_rounded(&mut RoundedAttention {
-                        query: block.start,
+                        query: block.at(0, 0),
                         query_stride: width,
                         rows: group.count,
                         keys,
@@ -494,22 +582,33 @@ fn groups(steps: &[Step]) -> Vec<Group> {
     groups
 }
 
-/// A finish that writes new keys and values (columns `0..width` and `width..2*width`) into the rows' past.
-fn remember(
-    compute: &Compute,
-    past: &mut Past,
-    steps: &[Step],
-    layer: usize,
-) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-    let places: Vec<usize> = steps.iter().map(|step| past.offset(step.position, layer, step.row)).collect();
-    let (cache, finish_bf16) = (past.cache.shared(), compute.kernels.finish_bf16);
-    move |done, row, column| {
+/// Writes new keys and values (columns `0..width` and `width..2*width`) into the rows' past.
+struct Remember<'a> {
+    places: Vec<usize>,
+    cache: SharedMut<u16>,
+    finish_bf16: unsafe fn(&Finish, *mut u16, usize),
+    owner: PhantomData<&'a mut Past>,
+}
+
+impl<'a> Remember<'a> {
+    fn new(compute: &Compute, past: &'a mut Past, steps: &[Step], layer: usize) -> Self {
+        let places: Vec<usize> = steps.iter().map(|step| past.offset(step.position, layer, step.row)).collect();
+        let a_place = 2 * past.width;
+        assert!(places.iter().all(|place| place + a_place <= past.cache.len()), "every step has its place");
+        Remember { places, cache: past.cache.shared(), finish_bf16: compute.kernels.finish_bf16, owner: PhantomData }
+    }
+
+    /// Writes a finished block: steps `row..`, columns `column..`.
+    ///
+    /// # Safety
+    /// The block lies within the columns; each step has its own place, and each block is finished once.
+    unsafe fn write(&self, done: &Finish, row: usize, column: usize) {
         let mut block = [[0u16; BLOCK]; BLOCK];
-        // SAFETY: the block has 32 rows of 32; each step has its own place in the cache.
+        // SAFETY: the block has 32 rows of 32; the caller vouches for the places.
         unsafe {
-            finish_bf16(done, block.as_mut_ptr().cast(), BLOCK);
+            (self.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
             for line in 0..done.rows {
-                let to = cache.at(places[row + line] + column);
+                let to = self.cache.at(self.places[row + line] + column);
                 std::ptr::copy_nonoverlapping(block[line].as_ptr(), to, BLOCK);
             }
         }

@@ -38,17 +38,24 @@ impl LayerNorm {
     /// Norms `rows` rows of float32 into bf16 rows that begin `stride` elements apart.
     pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>, stride: usize) {
         let width = self.gain.len();
-        assert!(input.len() >= rows * width && out.len() >= rows * stride, "both sides hold the rows");
+        assert!(
+            width <= stride && input.len() >= rows * width && out.len() >= rows * stride,
+            "both sides hold the rows"
+        );
         let (input, out) = (SharedMut::new(input.as_ptr().cast_mut()), out.shared());
         compute.each(rows.div_ceil(NORM_ROWS), |piece, _| {
             let first = piece * NORM_ROWS;
             let count = NORM_ROWS.min(rows - first);
-            self.apply_rows(compute, input.at(first * width), count, out.at(first * stride), stride);
+            // SAFETY: both sides hold the rows, and these belong to this piece alone.
+            unsafe { self.apply_rows(compute, input.at(first * width), count, out.at(first * stride), stride) };
         });
     }
 
-    /// The calling member's own norm of `rows` rows, which both sides must hold and nobody else writes.
-    fn apply_rows(&self, compute: &Compute, input: *const f32, rows: usize, out: *mut u16, stride: usize) {
+    /// The calling member's own norm of `rows` rows.
+    ///
+    /// # Safety
+    /// Both sides hold the rows, and nobody else writes them.
+    unsafe fn apply_rows(&self, compute: &Compute, input: *const f32, rows: usize, out: *mut u16, stride: usize) {
         let width = self.gain.len();
         for row in 0..rows {
             // SAFETY: the caller vouches for the rows.
@@ -100,27 +107,40 @@ fn load_convolution(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Resul
 }
 
 /// A finish that writes bf16 rows, after GELU where `gelu` says so.
-pub fn store_bf16(
+///
+/// # Safety
+/// While the finish is used, `out` holds all rows and columns of the product, `stride` apart; every block is finished once,
+/// and nobody else uses its part of `out`.
+pub unsafe fn store_bf16(
     compute: &Compute,
     out: SharedMut<u16>,
     stride: usize,
     gelu: bool,
 ) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
     let finish = compute.kernels.finish_bf16;
-    // SAFETY: every block is finished once and lands in its own part of `out`, which holds all rows.
+    // SAFETY: the caller vouches for `out`.
     move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
 }
 
 /// A finish that adds to float32 rows: the residual stream.
-pub fn add_to(
+///
+/// # Safety
+/// As for [`store_bf16`].
+pub unsafe fn add_to(
     compute: &Compute,
     out: SharedMut<f32>,
     stride: usize,
     gelu: bool,
 ) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
     let finish = compute.kernels.finish_add;
-    // SAFETY: every block is finished once and lands in its own part of `out`, which holds all rows.
+    // SAFETY: the caller vouches for `out`.
     move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
+}
+
+/// Whether no bf16 number is infinite or none at all.
+pub fn all_finite(numbers: &[u16]) -> bool {
+    // All bits of the exponent set; counted without a branch, so that it takes whole vectors.
+    numbers.iter().fold(0u32, |odd, number| odd + u32::from(number & 0x7f80 == 0x7f80)) == 0
 }
 
 struct Layer {
@@ -167,6 +187,13 @@ pub struct Encoder {
 /// Every layer's keys and values of a window, so that a part of it can be encoded again.
 #[derive(Default)]
 pub struct Memory(Vec<KeyValues>);
+
+impl Memory {
+    /// Bytes of a network's memory of a window.
+    pub fn bytes(dims: &Dims) -> u64 {
+        (dims.n_audio_layer * 2 * KeyValues::padded_frames(dims.n_audio_ctx) * dims.n_audio_state * 2) as u64
+    }
+}
 
 impl Encoder {
     /// Packs the encoder's weights; a team of `members` will run it.
@@ -220,7 +247,7 @@ impl Encoder {
     }
 
     /// Encodes one window of frame-major mel values; the states stay in the encoder until the next call.
-    pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows {
+    pub fn encode(&mut self, compute: &Compute, mel: &[f32]) -> Rows<'_> {
         let mut key_values = std::mem::take(&mut self.key_values);
         self.encode_rows(compute, mel, 0..self.frames, &mut key_values);
         self.key_values = key_values;
@@ -231,14 +258,58 @@ impl Encoder {
     /// other rows `memory` knows: they are looked at as they were. Returns the states of these rows.
     ///
     /// `fresh` begins and ends at whole blocks, or at the window's end.
-    pub fn encode_again(&mut self, compute: &Compute, mel: &[f32], fresh: Range<usize>, memory: &mut Memory) -> Rows {
+    pub fn encode_again(
+        &mut self,
+        compute: &Compute,
+        mel: &[f32],
+        fresh: Range<usize>,
+        memory: &mut Memory,
+    ) -> Rows<'_> {
         memory.0.resize_with(self.layers.len(), || KeyValues::new(self.heads, self.frames));
         self.encode_rows(compute, mel, fresh.clone(), &mut memory.0);
         self.rows(fresh)
     }
 
-    fn rows(&self, rows: Range<usize>) -> Rows {
-        Rows { start: self.normed[rows.start * self.stride..].as_ptr(), stride: self.stride, count: rows.len() }
+    pub fn rows(&self, rows: Range<usize>) -> Rows<'_> {
+        Rows::new(&self.normed[rows.start * self.stride..], self.stride, rows.len())
+    }
+
+    /// Whether the states of the last window's `rows` are numbers.
+    pub fn is_sound(&self, rows: Range<usize>) -> bool {
+        let states = self.normed[rows.start * self.stride..rows.end * self.stride].chunks_exact(self.stride);
+        states.into_iter().all(|row| all_finite(&row[..self.width]))
+    }
+
+    /// Bytes of the weights.
+    pub fn weight_bytes(&self) -> u64 {
+        let of_layer = |layer: &Layer| {
+            [&layer.query_key_value, &layer.out, &layer.up, &layer.down].map(Linear::memory).iter().sum::<u64>()
+        };
+        let convolutions: u64 = self.convolutions.iter().map(Linear::memory).sum();
+        convolutions + self.layers.iter().map(of_layer).sum::<u64>() + (self.positions.len() * 4) as u64
+    }
+
+    /// Bytes of everything that it works in.
+    pub fn workspace_bytes(&self) -> u64 {
+        let halves = [&self.mel, &self.convolved, &self.normed, &self.query, &self.attended, &self.hidden];
+        let key_values: u64 = self.key_values.iter().map(KeyValues::bytes).sum();
+        halves.map(Buffer::bytes).iter().sum::<u64>() + self.stream.bytes() + key_values
+    }
+
+    /// Gives back the memory that it works in until the next window.
+    pub fn trim(&mut self) {
+        for buffer in [
+            &mut self.mel,
+            &mut self.convolved,
+            &mut self.normed,
+            &mut self.query,
+            &mut self.attended,
+            &mut self.hidden,
+        ] {
+            buffer.clear();
+        }
+        self.stream.clear();
+        self.key_values.iter_mut().for_each(KeyValues::clear);
     }
 
     /// Runs `fresh` rows through all layers; `key_values` has one for each layer, or one that all of them use.
@@ -256,24 +327,27 @@ impl Encoder {
         let seen = convolved.start.saturating_sub(1)..(convolved.end + 1).min(MEL_FRAMES);
         round_to_bf16(&mel[seen.start * mels..seen.end * mels], &mut self.mel[(seen.start + 1) * mels..]);
         // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
-        let start = self.mel[convolved.start * mels..].as_ptr();
-        let rows = Rows { start, stride: mels, count: convolved.len() };
-        let out = SharedMut::new(self.convolved.shared().at((convolved.start + 1) * width));
-        apply(compute, rows, &self.convolutions[0], &store_bf16(compute, out, width, true));
+        let rows = Rows::new(&self.mel[convolved.start * mels..], mels, convolved.len());
+        let out =
+            SharedMut::new(self.convolved[(convolved.start + 1) * width..][..convolved.len() * width].as_mut_ptr());
+        // SAFETY: the slice above holds a row for each of the view.
+        let store = unsafe { store_bf16(compute, out, width, true) };
+        apply(compute, rows, &self.convolutions[0], &store);
         // The second has stride two.
         let places = fresh.start * width..fresh.end * width;
         self.stream[places.clone()].copy_from_slice(&self.positions[places.clone()]);
-        let start = self.convolved[2 * fresh.start * width..].as_ptr();
-        let rows = Rows { start, stride: 2 * width, count: fresh.len() };
-        let out = SharedMut::new(self.stream.shared().at(places.start));
-        apply(compute, rows, &self.convolutions[1], &add_to(compute, out, width, true));
+        let rows = Rows::new(&self.convolved[2 * fresh.start * width..], 2 * width, fresh.len());
+        let out = SharedMut::new(self.stream[places].as_mut_ptr());
+        // SAFETY: the slice above holds a row for each of the view.
+        let add = unsafe { add_to(compute, out, width, true) };
+        apply(compute, rows, &self.convolutions[1], &add);
         watch.lap_of(self.members, Part::Convolutions);
 
         let last = key_values.len() - 1;
         self.project(compute, None, &fresh, &mut key_values[0]);
         for index in 0..self.layers.len() {
-            let queries = Rows { start: self.query[fresh.start * stride..].as_ptr(), stride, count: fresh.len() };
-            let out = SharedMut::new(self.attended.shared().at(fresh.start * stride));
+            let queries = Rows::new(&self.query[fresh.start * stride..], stride, fresh.len());
+            let out = &mut self.attended[fresh.start * stride..];
             attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride, &self.times);
             self.project(compute, Some(index), &fresh, &mut key_values[(index + 1).min(last)]);
         }
@@ -288,9 +362,9 @@ impl Encoder {
         let (width, stride, hidden_stride) = (self.width, self.stride, self.hidden_stride);
         let (stream, normed, query) = (self.stream.shared(), self.normed.shared(), self.query.shared());
         let hidden = self.hidden.shared();
-        let attended = Rows { start: self.attended.as_ptr(), stride, count: self.frames };
-        let keys = key_values.key_writer(compute);
-        let values = key_values.value_writer(compute, frame_pairs(compute));
+        let reach = self.normed.len();
+        let attended = Rows::new(&self.attended, stride, self.frames);
+        let (keys, values) = key_values.writers(compute, frame_pairs(compute));
         let (layers, last_norm, times) = (&self.layers, &self.last_norm, &self.times);
         let next = after.map_or(0, |layer| layer + 1);
         // Few rows are shared out evenly; many go in chunks as large as fit.
@@ -298,26 +372,32 @@ impl Encoder {
         compute.each(fresh.len().div_ceil(chunk), |piece, member| {
             let first = fresh.start + piece * chunk;
             let count = chunk.min(fresh.end - first);
-            // SAFETY (of the finishes and norms below): every row belongs to one piece, and `hidden` has a chunk of
-            // rows for each member.
             let stream = SharedMut::new(stream.at(first * width));
             let hidden = SharedMut::new(hidden.at(member * CHUNK * hidden_stride));
-            let normed_rows = Rows { start: normed.at(first * stride), stride, count };
-            let norm =
-                |norm: &LayerNorm| norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+            // SAFETY: the rows of this piece in the stream and the normed rows belong to it alone.
+            let norm = |norm: &LayerNorm| unsafe {
+                norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+            };
+            // SAFETY: as above; the buffer goes on for the rest of its length.
+            let normed_rows =
+                unsafe { Rows::from_raw(normed.at(first * stride), reach - first * stride, stride, count) };
             let mut watch = times.watch();
             if let Some(layer) = after.map(|index| &layers[index]) {
-                let add = add_to(compute, stream, width, false);
-                apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add, true);
-                watch.lap(Part::Out);
-                norm(&layer.mlp_norm);
-                watch.lap(Part::Norm);
-                let store = store_bf16(compute, hidden, hidden_stride, true);
-                apply_chunk(compute, normed_rows, &layer.up, &store, true);
-                watch.lap(Part::Up);
-                let hidden_rows = Rows { start: hidden.at(0), stride: hidden_stride, count };
-                apply_chunk(compute, hidden_rows, &layer.down, &add, true);
-                watch.lap(Part::Down);
+                // SAFETY: rows of the stream belong to one piece, `hidden` has a chunk of rows for each member, and a piece runs
+                // on a prepared member.
+                unsafe {
+                    let add = add_to(compute, stream, width, false);
+                    apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add, true);
+                    watch.lap(Part::Out);
+                    norm(&layer.mlp_norm);
+                    watch.lap(Part::Norm);
+                    let store = store_bf16(compute, hidden, hidden_stride, true);
+                    apply_chunk(compute, normed_rows, &layer.up, &store, true);
+                    watch.lap(Part::Up);
+                    let hidden_rows = Rows::from_raw(hidden.at(0), CHUNK * hidden_stride, hidden_stride, count);
+                    apply_chunk(compute, hidden_rows, &layer.down, &add, true);
+                    watch.lap(Part::Down);
+                }
             }
             let Some(layer) = layers.get(next) else {
                 norm(last_norm);
@@ -326,15 +406,19 @@ impl Encoder {
             };
             norm(&layer.attention_norm);
             watch.lap(Part::Norm);
-            let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
             let projections = &layer.query_key_value;
-            let shared_out = |done: &Finish, row: usize, column: usize| match column / width {
-                0 => query(done, row, column),
-                1 => keys(done, first + row, column - width),
-                _ => values(done, first + row, column - 2 * width),
-            };
-            // Keys and values are turned block by block.
-            apply_chunk(compute, normed_rows, projections, &shared_out, false);
+            // SAFETY: rows of the queries, keys and values belong to one piece, and each block is finished once; the member is
+            // prepared.
+            unsafe {
+                let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
+                let shared_out = |done: &Finish, row: usize, column: usize| match column / width {
+                    0 => query(done, row, column),
+                    1 => keys.write(done, first + row, column - width),
+                    _ => values.write(done, first + row, column - 2 * width),
+                };
+                // Keys and values are turned block by block.
+                apply_chunk(compute, normed_rows, projections, &shared_out, false);
+            }
             watch.lap(Part::QueryKeyValue);
         });
     }

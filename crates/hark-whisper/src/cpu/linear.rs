@@ -1,6 +1,7 @@
 //! Linear layers: packed weights and the loop that shares a product out among the team.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -92,6 +93,20 @@ impl Linear {
         self.columns / BLOCK
     }
 
+    /// Checks that a view can be multiplied: see [`Rows`].
+    fn check(&self, rows: &Rows) {
+        rows.check(self.inputs.next_multiple_of(DEPTH), PANEL);
+    }
+
+    /// Bytes that it takes, bias and scales included.
+    pub fn memory(&self) -> u64 {
+        let panels = match &self.panels {
+            Panels::Halves(panels) => panels.bytes(),
+            Panels::Bytes(panels) => panels.numbers.bytes() + panels.units.bytes() + panels.starts.bytes(),
+        };
+        panels + self.bias.bytes()
+    }
+
     /// Bytes of packed weights, which one application reads.
     pub fn bytes(&self) -> usize {
         match &self.panels {
@@ -155,30 +170,67 @@ pub fn index_in_panel(k: usize, column: usize) -> usize {
     (k / DEPTH) * TILE + ((k % DEPTH) / 2) * 2 * PANEL + column * 2 + k % 2
 }
 
-/// bf16 activations: `count` rows, `stride` elements apart, with room to read up to a multiple of 32 rows.
+/// bf16 activations: a view of `count` rows, `stride` elements apart.
+///
+/// Kernels read whole blocks: rows up to a multiple of 16, and of each up to a multiple of 32 elements. What uses a view
+/// checks that so much is there.
 #[derive(Clone, Copy)]
-pub struct Rows {
-    /// First element of the first row.
-    pub start: *const u16,
-    /// Elements from one row to the next.
-    pub stride: usize,
-    /// Number of rows.
-    pub count: usize,
+pub struct Rows<'a> {
+    start: *const u16,
+    /// Elements that can be read from `start` on.
+    reach: usize,
+    stride: usize,
+    count: usize,
+    memory: PhantomData<&'a [u16]>,
 }
 
-// SAFETY: a view that members only read through.
-unsafe impl Sync for Rows {}
+// SAFETY: a view that is only read through, as a shared slice is.
+unsafe impl Send for Rows<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Rows<'_> {}
 
-impl Rows {
+impl<'a> Rows<'a> {
+    /// `count` rows that begin with `memory`, `stride` elements apart.
+    pub fn new(memory: &'a [u16], stride: usize, count: usize) -> Self {
+        Rows { start: memory.as_ptr(), reach: memory.len(), stride, count, memory: PhantomData }
+    }
+
+    /// As [`Rows::new`], over memory of which others write other rows meanwhile.
+    ///
+    /// # Safety
+    /// For `'a`, `reach` elements can be read from `start` on, and nobody writes the rows while they are read.
+    pub unsafe fn from_raw(start: *const u16, reach: usize, stride: usize, count: usize) -> Self {
+        Rows { start, reach, stride, count, memory: PhantomData }
+    }
+
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// The address of an element.
     #[inline(always)]
-    pub fn at(&self, row: usize, column: usize) -> *const u16 {
+    pub(super) fn at(&self, row: usize, column: usize) -> *const u16 {
         self.start.wrapping_add(row * self.stride + column)
     }
 
-    /// `count` of these rows from `first` on, starting at `column`.
-    pub fn part(&self, first: usize, count: usize, column: usize) -> Rows {
-        Rows { start: self.at(first, column), stride: self.stride, count }
+    /// Elements from one row to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// `count` rows from `first` on, starting at `column`.
+    pub fn part(&self, first: usize, count: usize, column: usize) -> Rows<'a> {
+        let offset = first * self.stride + column;
+        assert!(offset <= self.reach, "the part begins inside the view");
+        Rows { start: self.at(first, column), reach: self.reach - offset, count, ..*self }
+    }
+
+    /// Checks that `width` elements of every row can be read, and of rows up to a multiple of `block`.
+    pub(super) fn check(&self, width: usize, block: usize) {
+        let rows = self.count.next_multiple_of(block);
+        let needed = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));
+        assert!(needed.is_some_and(|needed| needed <= self.reach), "the view reaches all rows and their padding");
     }
 }
 
@@ -228,10 +280,13 @@ impl Rounding {
     }
 }
 
-/// Rounds `rows` of `inputs` numbers to `numbers` and `units`, which nobody else writes.
-fn round_rows(compute: &Compute, rows: Rows, inputs: usize, numbers: *mut u8, stride: usize, units: *mut f32) {
+/// Rounds `rows` of `inputs` numbers to `numbers` and `units`.
+///
+/// # Safety
+/// `numbers` and `units` have room for all rows, nobody else uses it, and the view reaches `inputs` elements of each row.
+unsafe fn round_rows(compute: &Compute, rows: Rows, inputs: usize, numbers: *mut u8, stride: usize, units: *mut f32) {
     for row in 0..rows.count {
-        // SAFETY: the caller has room for all rows; `rows` has the stated shape.
+        // SAFETY: the caller vouches for the rows and the room.
         unsafe {
             let unit = (compute.bytes.round_row)(rows.at(row, 0), inputs, numbers.add(row * stride));
             *units.add(row) = unit;
@@ -338,10 +393,14 @@ fn in_pieces(
     blocks_a_piece: usize,
     work: &(dyn Fn(&Piece, Multiply) + Sync),
 ) {
+    layer.check(&rows);
     match &layer.panels {
         Panels::Halves(panels) => share_out(compute, rows.count, layer, blocks_a_piece, |piece| {
             let part = rows.part(piece.rows.start, piece.rows.len(), 0);
-            work(piece, &|finish| chunk_of_halves(compute, part, layer, panels, piece.blocks.clone(), finish));
+            work(piece, &|finish| {
+                // SAFETY: the view was checked above; a piece runs on a prepared member.
+                unsafe { chunk_of_halves(compute, part, layer, panels, piece.blocks.clone(), finish) };
+            });
         }),
         Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
             let stride = rounding.room(rows.count, layer.inputs);
@@ -349,13 +408,15 @@ fn in_pieces(
             compute.each(rows.count.div_ceil(ROUND_ROWS), |piece, _| {
                 let first = piece * ROUND_ROWS;
                 let part = rows.part(first, ROUND_ROWS.min(rows.count - first), 0);
-                round_rows(compute, part, layer.inputs, numbers.at(first * stride), stride, units.at(first));
+                // SAFETY: the view was checked above; there is room for all rows, and these are this piece's own.
+                unsafe { round_rows(compute, part, layer.inputs, numbers.at(first * stride), stride, units.at(first)) };
             });
             let rounded = ByteRows { start: numbers.at(0), stride, units: units.at(0), count: rows.count };
             share_out(compute, rows.count, layer, blocks_a_piece, |piece| {
                 let part = rounded.part(piece.rows.start, piece.rows.len());
                 work(piece, &|finish| {
-                    chunk_of_bytes(compute, part, layer, panels, piece.blocks.clone(), finish, false);
+                    // SAFETY: all rows were rounded above; a piece runs on a prepared member.
+                    unsafe { chunk_of_bytes(compute, part, layer, panels, piece.blocks.clone(), finish, false) };
                 });
             });
         }),
@@ -378,20 +439,32 @@ fn share_out(compute: &Compute, rows: usize, layer: &Linear, blocks_a_piece: usi
 
 /// The calling member's own product: up to [`CHUNK`] rows, all columns. `by_rows` says whether `finish` may get a block a
 /// few rows at a time.
-pub fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: FinishBlock, by_rows: bool) {
+///
+/// # Safety
+/// The calling thread has been prepared: it runs a piece of [`Compute::each`].
+pub unsafe fn apply_chunk(compute: &Compute, rows: Rows, layer: &Linear, finish: FinishBlock, by_rows: bool) {
+    layer.check(&rows);
     match &layer.panels {
-        Panels::Halves(panels) => chunk_of_halves(compute, rows, layer, panels, 0..layer.blocks(), finish),
+        // SAFETY: the view was checked above; the caller vouches for the thread.
+        Panels::Halves(panels) => unsafe {
+            chunk_of_halves(compute, rows, layer, panels, 0..layer.blocks(), finish);
+        },
         Panels::Bytes(panels) => ROUNDING.with_borrow_mut(|rounding| {
             let stride = rounding.room(rows.count, layer.inputs);
             let (numbers, units) = (rounding.numbers.as_mut_ptr(), rounding.units.as_mut_ptr());
-            round_rows(compute, rows, layer.inputs, numbers, stride, units);
             let rounded = ByteRows { start: numbers, stride, units, count: rows.count };
-            chunk_of_bytes(compute, rounded, layer, panels, 0..layer.blocks(), finish, by_rows);
+            // SAFETY: the view was checked above, and there is room for its rows; the caller vouches for the thread.
+            unsafe {
+                round_rows(compute, rows, layer.inputs, numbers, stride, units);
+                chunk_of_bytes(compute, rounded, layer, panels, 0..layer.blocks(), finish, by_rows);
+            }
         }),
     }
 }
 
-fn chunk_of_halves(
+/// # Safety
+/// The view was checked, the thread prepared, and `blocks` are the layer's.
+unsafe fn chunk_of_halves(
     compute: &Compute,
     rows: Rows,
     layer: &Linear,
@@ -422,7 +495,9 @@ fn chunk_of_halves(
     });
 }
 
-fn chunk_of_bytes(
+/// # Safety
+/// As for [`chunk_of_halves`]; the rows have been rounded.
+unsafe fn chunk_of_bytes(
     compute: &Compute,
     rows: ByteRows,
     layer: &Linear,
@@ -545,7 +620,7 @@ mod tests {
             let run = |isa: Isa, by_rows: bool| {
                 let compute = Compute::new(1, isa);
                 let out = RefCell::new(vec![f32::NAN; count * outputs]);
-                let rows = Rows { start: input.as_ptr(), stride, count };
+                let rows = Rows::new(&input, stride, count);
                 let finish = |done: &Finish, row: usize, column: usize| {
                     for beside in 0..done.rows * BLOCK {
                         // SAFETY: the sums have `rows` rows of 32, and there are as many biases.
@@ -555,9 +630,11 @@ mod tests {
                         *place = sum;
                     }
                 };
-                // SAFETY: the set is available.
-                unsafe { (compute.kernels.prepare)() };
-                apply_chunk(&compute, rows, &layer, &finish, by_rows);
+                // SAFETY: the set is available, and the thread is prepared.
+                unsafe {
+                    (compute.kernels.prepare)();
+                    apply_chunk(&compute, rows, &layer, &finish, by_rows);
+                }
                 out.into_inner()
             };
             let expected = run(Isa::Portable, false);

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod buffer;
 pub mod cache;
+mod capacity;
 mod decoder;
 mod encoder;
 pub mod isa;
@@ -15,16 +16,20 @@ pub use isa::Isa;
 pub use linear::Weights;
 pub use team::Team;
 
-use crate::backend::{Again, AlignmentScores, Answer, Backend, Entry, TokenMap};
+use crate::backend::{
+    Admission, Again, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
+};
 use crate::weights::{Checkpoint, Dims, WeightsError};
 use decoder::{MAX_HEADS, MAX_POSITIONS};
 use encoder::MEL_FRAMES;
 use kernels::bytes::ByteKernels;
 use kernels::{BLOCK, HEAD, Kernels};
+use std::ops::Range;
 use std::time::Duration;
 use times::Part;
 
 /// What every layer needs to run: a team and the kernels it uses.
+#[non_exhaustive]
 pub struct Compute {
     /// The threads.
     pub team: Team,
@@ -68,6 +73,14 @@ pub struct CpuOptions {
     pub memories: usize,
 }
 
+impl CpuOptions {
+    /// As many slots and memories of windows as `workspace` bytes hold, within what is of use, for the widest beam of `rows`.
+    pub fn within(dims: &Dims, threads: usize, isa: Isa, weights: Weights, rows: usize, workspace: u64) -> Self {
+        let (slots, memories) = (capacity::slots(dims, rows, workspace), capacity::memories(dims, workspace));
+        CpuOptions { threads, isa, weights, slots, rows, memories }
+    }
+}
+
 /// A checkpoint on the CPU.
 pub struct CpuBackend {
     dims: Dims,
@@ -76,6 +89,10 @@ pub struct CpuBackend {
     encoder: encoder::Encoder,
     decoder: decoder::Decoder,
     memories: Vec<Remembered>,
+    /// Slots that may hold windows: fewer than there are once memory was short.
+    capacity: usize,
+    /// Slots that hold windows.
+    held: Vec<bool>,
     /// Windows encoded so far that wanted to be remembered.
     looks: u64,
 }
@@ -102,6 +119,8 @@ impl CpuBackend {
             encoder: encoder::Encoder::load(checkpoint, options.weights, options.threads.max(1))?,
             decoder: decoder::Decoder::load(checkpoint, tokens, options)?,
             memories: (0..options.memories).map(|_| Remembered::default()).collect(),
+            capacity: options.slots,
+            held: vec![false; options.slots],
             looks: 0,
         })
     }
@@ -163,7 +182,67 @@ fn fits(dims: &Dims) -> Result<(), String> {
             return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
         }
     }
+    if dims.n_text_ctx < FEWEST_POSITIONS {
+        return Err(format!("it has {} text positions, too few for a prompt and a text", dims.n_text_ctx));
+    }
+    let sizes = [dims.n_mels, dims.n_audio_ctx, dims.n_audio_head, dims.n_text_head, dims.n_vocab];
+    if sizes.contains(&0) || dims.n_audio_layer == 0 || dims.n_text_layer == 0 {
+        return Err("one of its sizes is zero".to_owned());
+    }
     Ok(())
+}
+
+/// Text positions that a start sequence, something before it and a text need at least; every Whisper has 448.
+const FEWEST_POSITIONS: usize = 16;
+
+impl CpuBackend {
+    /// Encodes one window into its slot.
+    fn admit(&mut self, window: &Admission) -> Result<(), BackendError> {
+        let &Admission { slot, mel, again } = window;
+        if slot >= self.options.slots || mel.len() != MEL_FRAMES * self.dims.n_mels {
+            return Err(BackendError::Fault("a window can't be encoded: no such slot, or not 3000 frames".to_owned()));
+        }
+        if let Some(again) = again {
+            self.looks += 1;
+            if let Some(index) = self.memory_of(again.key) {
+                let admitted = self.admit_again(slot, mel, again, index);
+                if admitted.is_err() {
+                    self.memories[index] = Remembered::default();
+                }
+                return admitted;
+            }
+        }
+        self.encoder.encode(&self.compute, mel);
+        let rows = 0..self.dims.n_audio_ctx;
+        self.check_states(rows.clone())?;
+        self.decoder.admit(&self.compute, slot, self.encoder.rows(rows))
+    }
+
+    /// Encodes a window, or what changed of it, with the memory of that index.
+    fn admit_again(&mut self, slot: usize, mel: &[f32], again: &Again, index: usize) -> Result<(), BackendError> {
+        let frames = self.dims.n_audio_ctx;
+        let memory = &mut self.memories[index];
+        let is_known = memory.key == Some(again.key);
+        (memory.key, memory.used, memory.slot) = (Some(again.key), self.looks, Some(slot));
+        let part = again.changed.clone().filter(|_| is_known).map(|changed| {
+            let end = changed.end.next_multiple_of(BLOCK);
+            let end = if end >= frames { frames } else { end };
+            (changed.start / BLOCK * BLOCK).min(end.saturating_sub(1) / BLOCK * BLOCK)..end
+        });
+        let rows = part.clone().unwrap_or(0..frames);
+        self.encoder.encode_again(&self.compute, mel, rows.clone(), &mut memory.layers);
+        self.check_states(rows.clone())?;
+        let states = self.encoder.rows(rows);
+        self.decoder.admit_again(&self.compute, slot, index, states, part.map(|part| part.start))
+    }
+
+    /// What was rounded to bytes is always a number: states that are none must not get there.
+    fn check_states(&self, rows: Range<usize>) -> Result<(), BackendError> {
+        match self.encoder.is_sound(rows) {
+            true => Ok(()),
+            false => Err(BackendError::Fault("the encoder's states are not finite".to_owned())),
+        }
+    }
 }
 
 impl Backend for CpuBackend {
@@ -175,6 +254,10 @@ impl Backend for CpuBackend {
         self.options.slots
     }
 
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     fn rows(&self) -> usize {
         self.options.rows
     }
@@ -183,43 +266,54 @@ impl Backend for CpuBackend {
         format!("cpu ({}, {} threads)", self.options.isa.name(), self.options.threads)
     }
 
-    fn encode(&mut self, windows: &[(usize, &[f32])]) {
-        for &(slot, mel) in windows {
-            let states = self.encoder.encode(&self.compute, mel);
-            self.decoder.admit(&self.compute, slot, states);
+    fn memory(&self) -> MemoryUse {
+        let fixed = self.encoder.weight_bytes() + self.encoder.workspace_bytes() + self.decoder.weight_bytes();
+        let windows = self.options.slots as u64 * capacity::slot_bytes(&self.dims, self.options.rows);
+        let memories = self.options.memories as u64 * capacity::memory_bytes(&self.dims);
+        MemoryUse { fixed, most: fixed + windows + memories }
+    }
+
+    fn health(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+        for window in windows {
+            let admitted = self.admit(window);
+            if let Err(BackendError::OutOfMemory(_)) = &admitted {
+                // As many as there are now, until memory was given back.
+                self.capacity = self.held.iter().filter(|held| **held).count();
+            }
+            admitted?;
         }
+        windows.iter().for_each(|window| self.held[window.slot] = true);
+        Ok(())
     }
 
-    fn encode_again(&mut self, slot: usize, mel: &[f32], again: &Again) {
-        self.looks += 1;
-        let Some(index) = self.memory_of(again.key) else {
-            return self.encode(&[(slot, mel)]);
-        };
-        let frames = self.dims.n_audio_ctx;
-        let memory = &mut self.memories[index];
-        let is_known = memory.key == Some(again.key);
-        (memory.key, memory.used, memory.slot) = (Some(again.key), self.looks, Some(slot));
-        let part = again.changed.clone().filter(|_| is_known).map(|changed| {
-            let end = changed.end.next_multiple_of(BLOCK);
-            changed.start / BLOCK * BLOCK..if end >= frames { frames } else { end }
-        });
-        let rows = part.clone().unwrap_or(0..frames);
-        let states = self.encoder.encode_again(&self.compute, mel, rows, &mut memory.layers);
-        self.decoder.admit_again(&self.compute, slot, index, states, part.map(|part| part.start));
-    }
-
-    fn release(&mut self, slot: usize) {
+    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
         for memory in self.memories.iter_mut().filter(|memory| memory.slot == Some(slot)) {
             memory.slot = None;
         }
+        if let Some(held) = self.held.get_mut(slot) {
+            *held = false;
+        }
+        Ok(())
     }
 
-    fn step(&mut self, entries: &[Entry]) -> Vec<Answer> {
+    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
         self.decoder.step(&self.compute, entries)
     }
 
-    fn align(&mut self, slot: usize, tokens: &[u32], first: usize, frames: usize) -> AlignmentScores {
-        self.decoder.align(&self.compute, slot, tokens, first, frames)
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        requests.iter().map(|request| self.decoder.align(&self.compute, request)).collect()
+    }
+
+    fn trim(&mut self) -> Result<(), BackendError> {
+        self.memories.iter_mut().for_each(|memory| *memory = Remembered::default());
+        self.encoder.trim();
+        self.decoder.trim();
+        self.capacity = self.options.slots;
+        Ok(())
     }
 }
 
@@ -236,7 +330,7 @@ mod tests {
             n_audio_state: 64,
             n_audio_head: 1,
             n_audio_layer: 1,
-            n_text_ctx: 8,
+            n_text_ctx: 16,
             n_text_state: 64,
             n_text_head: 1,
             n_text_layer: 1,
@@ -255,6 +349,8 @@ mod tests {
             (Dims { n_text_head: 2, ..dims }, "decoder has 2 heads"),
             (Dims { n_text_state: 24 * 64, n_text_head: 24, ..dims }, "24 decoder heads"),
             (Dims { n_text_ctx: 449, ..dims }, "449 text positions"),
+            (Dims { n_text_ctx: 15, ..dims }, "15 text positions"),
+            (Dims { n_text_layer: 0, ..dims }, "sizes is zero"),
             (Dims { n_audio_ctx: 1501, ..dims }, "1501 audio positions"),
         ] {
             let error = load(dims).expect_err(what).to_string();

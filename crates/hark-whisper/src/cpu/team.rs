@@ -117,10 +117,12 @@ impl Team {
             }
         }
         *shared.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        // Taken back in any case: a member's panic must not reach the next region.
+        let member_failed = shared.failed.swap(false, Ordering::SeqCst);
         if let Err(panic) = mine {
             resume_unwind(panic);
         }
-        if shared.failed.swap(false, Ordering::SeqCst) {
+        if member_failed {
             panic!("a member of the team panicked");
         }
     }
@@ -206,6 +208,25 @@ mod tests {
         let team = Team::new(2);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             team.each(8, |piece, _| assert!(piece != 5, "piece five fails"));
+        }));
+        assert!(outcome.is_err());
+        let done = AtomicUsize::new(0);
+        team.each(8, |_, _| {
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn a_panic_of_the_caller_and_of_a_member_ends_with_its_region() {
+        let team = Team::new(2);
+        let both = std::sync::Barrier::new(2);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            team.each(2, |_, _| {
+                // Each of the two has a piece, and neither panics before the other has begun.
+                both.wait();
+                panic!("both pieces fail");
+            });
         }));
         assert!(outcome.is_err());
         let done = AtomicUsize::new(0);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::search::{Hypothesis, Plan, Search};
+use super::timing::Untimed;
 use super::{DecodeOptions, Decoded, Language, compression_ratio, start_sequence};
-use crate::backend::{Again, Ask, Backend, Entry, Rules};
+use crate::backend::{Admission, Again, AlignmentRequest, Ask, Backend, BackendError, Entry, Rules};
 use crate::tokenizer::Tokenizer;
-use crate::words::{AlignmentRows, word_times};
 
 /// One window to decode.
 pub struct Job {
     /// The caller's number for it.
     pub id: u64,
     /// Log-mel values, frame-major, 3000 frames.
-    pub mel: Vec<f32>,
+    pub mel: Arc<[f32]>,
     /// Frames of 20 ms that hold sound; the rest of the window is padding.
     pub frames: usize,
     /// How to decode it.
@@ -31,8 +31,21 @@ pub struct Job {
 pub enum Outcome {
     /// What was said.
     Decoded(Box<Decoded>),
+    /// What was said; the times of its words are still to be computed, on any thread but the engine's: see
+    /// [`Outcome::timed`].
+    Untimed(Box<Untimed>),
     /// The language was to be detected and is not sure enough: the probabilities, likeliest first.
     Languages(Vec<(String, f32)>),
+}
+
+impl Outcome {
+    /// The outcome with the times of its words.
+    pub fn timed(self, tokenizer: &Tokenizer) -> Outcome {
+        match self {
+            Outcome::Untimed(untimed) => Outcome::Decoded(untimed.decoded(tokenizer)),
+            other => other,
+        }
+    }
 }
 
 /// Where an engine's time went.
@@ -53,6 +66,8 @@ pub struct Engine<B: Backend> {
     backend: B,
     tokenizer: Arc<Tokenizer>,
     windows: Vec<Option<Window>>,
+    /// Most tokens that the decoder can hold.
+    context: usize,
     /// What the first row of each slot remembers of a window that may be looked at again.
     traces: Vec<Option<Trace>>,
     looks: u64,
@@ -71,6 +86,10 @@ struct Trace {
 /// The tokens at the end of a prompt that are put through the decoder in every look: some seconds of speech.
 const PUT_AGAIN: usize = 12;
 
+/// Tokens of texts that are aligned in one step at most, unless a single text has more: decoding goes on after no longer
+/// than a step over a long prompt takes.
+const ALIGNED_A_STEP: usize = 256;
+
 /// Adds a piece of work that began at `since`.
 fn add_up(work: &mut (u64, Duration), since: Instant) {
     work.0 += 1;
@@ -81,6 +100,8 @@ fn add_up(work: &mut (u64, Duration), since: Instant) {
 struct Window {
     job: Job,
     phase: Phase,
+    /// Most tokens that the decoder can hold.
+    context: usize,
     language: String,
     language_probability: f32,
     no_speech: f32,
@@ -99,6 +120,8 @@ enum Phase {
     /// The prompt is in row 0; drawn hypotheses start from it in rows of their own.
     Spreading(Search),
     Searching(Search),
+    /// Decoded; the text waits to be aligned with the sound.
+    Aligning(Box<Untimed>),
 }
 
 impl<B: Backend> Engine<B> {
@@ -106,7 +129,8 @@ impl<B: Backend> Engine<B> {
     pub fn new(backend: B, tokenizer: Arc<Tokenizer>) -> Self {
         let windows = (0..backend.slots()).map(|_| None).collect();
         let traces = (0..backend.slots()).map(|_| None).collect();
-        Engine { backend, tokenizer, windows, traces, looks: 0, spent: Spent::default() }
+        let context = backend.dims().n_text_ctx;
+        Engine { backend, tokenizer, windows, context, traces, looks: 0, spent: Spent::default() }
     }
 
     /// The backend, for its name and sizes.
@@ -134,27 +158,62 @@ impl<B: Backend> Engine<B> {
         self.windows.iter().flatten().map(|window| window.job.lane).max()
     }
 
-    /// How many more windows fit.
+    /// How many more windows fit at present: the backend says how many it can take.
     pub fn free(&self) -> usize {
-        self.windows.len() - self.live()
+        self.backend.capacity().min(self.windows.len()).saturating_sub(self.live())
     }
 
-    /// Encodes a window into a free slot.
+    /// How many windows are best admitted together.
+    pub fn batch(&self) -> usize {
+        self.backend.encode_batch().max(1)
+    }
+
+    /// Whether the device answers.
+    pub fn health(&mut self) -> Result<(), BackendError> {
+        self.backend.health()
+    }
+
+    /// Gives back the memory of windows and workspaces; does nothing while a window is decoded.
+    pub fn trim(&mut self) -> Result<(), BackendError> {
+        if self.live() > 0 {
+            return Ok(());
+        }
+        self.traces.iter_mut().for_each(|trace| *trace = None);
+        self.backend.trim()
+    }
+
+    /// Encodes windows into free slots. Where it fails none of them is admitted; [`BackendError::keeps_windows`] says whether
+    /// those that were there can go on.
     ///
     /// # Panics
-    /// When no slot is free.
-    pub fn admit(&mut self, job: Job) {
-        let slot = self.free_slot(&job).expect("a free slot");
-        let trace = self.traces[slot].take();
-        let begun = Instant::now();
-        match &job.again {
-            Some(again) => self.backend.encode_again(slot, &job.mel, again),
-            None => self.backend.encode(&[(slot, &job.mel)]),
+    /// When there are fewer free slots than jobs.
+    pub fn admit(&mut self, jobs: Vec<Job>) -> Result<(), BackendError> {
+        let mut slots: Vec<usize> = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            slots.push(self.free_slot(job, &slots).expect("a free slot"));
         }
-        add_up(&mut self.spent.encoded, begun);
+        let traces: Vec<Option<Trace>> = slots.iter().map(|&slot| self.traces[slot].take()).collect();
+        let admissions: Vec<Admission> = jobs
+            .iter()
+            .zip(&slots)
+            .map(|(job, &slot)| Admission { slot, mel: &job.mel, again: job.again.as_ref() })
+            .collect();
+        let begun = Instant::now();
+        self.backend.encode(&admissions)?;
+        self.spent.encoded.0 += jobs.len() as u64;
+        self.spent.encoded.1 += begun.elapsed();
+        for ((job, slot), trace) in jobs.into_iter().zip(slots).zip(traces) {
+            self.windows[slot] = Some(self.window(job, trace));
+        }
+        Ok(())
+    }
+
+    /// A window whose sound is encoded, at its beginning.
+    fn window(&self, job: Job, trace: Option<Trace>) -> Window {
         let temperatures = job.options.temperatures.iter().copied().collect();
         let mut window = Window {
             phase: Phase::Detecting,
+            context: self.context,
             language: "en".to_owned(),
             language_probability: 1.0,
             no_speech: 0.0,
@@ -163,7 +222,7 @@ impl<B: Backend> Engine<B> {
             refused: None,
             known: 0,
             // The values have done their work; what is kept of the job is small.
-            job: Job { mel: Vec::new(), ..job },
+            job: Job { mel: Arc::new([]), ..job },
         };
         let known = match &window.job.options.language {
             Language::Known(code) => Some(code.clone()),
@@ -178,13 +237,14 @@ impl<B: Backend> Engine<B> {
                 window.no_speech = trace.no_speech;
             }
         }
-        self.windows[slot] = Some(window);
+        window
     }
 
     /// Where a window goes: to the slot that remembers it, or else to the first that remembers nothing that is likely to be
     /// looked at again. Every slot in use takes memory.
-    fn free_slot(&self, job: &Job) -> Option<usize> {
-        let free = || (0..self.windows.len()).filter(|&slot| self.windows[slot].is_none());
+    fn free_slot(&self, job: &Job, taken: &[usize]) -> Option<usize> {
+        let is_free = |slot: &usize| self.windows[*slot].is_none() && !taken.contains(slot);
+        let free = || (0..self.windows.len()).filter(is_free);
         let look_of = |slot: usize| self.traces[slot].as_ref().map(|trace| trace.look);
         let is_recent = |look: &u64| look + 4 * self.windows.len() as u64 > self.looks;
         let known = job.again.as_ref().and_then(|again| {
@@ -194,13 +254,14 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Drops the windows that `unwanted` names.
-    pub fn drop_windows(&mut self, mut unwanted: impl FnMut(u64) -> bool) {
+    pub fn drop_windows(&mut self, mut unwanted: impl FnMut(u64) -> bool) -> Result<(), BackendError> {
         for (slot, window) in self.windows.iter_mut().enumerate() {
             if window.as_ref().is_some_and(|window| unwanted(window.job.id)) {
                 *window = None;
-                self.backend.release(slot);
+                self.backend.release(slot)?;
             }
         }
+        Ok(())
     }
 
     /// How many different lanes are being decoded.
@@ -211,26 +272,44 @@ impl<B: Backend> Engine<B> {
         lanes.len()
     }
 
-    /// Advances every window of `least_lane` and above by one token and returns those that are done.
-    pub fn step(&mut self, least_lane: u8) -> Vec<(u64, Outcome)> {
+    /// Advances every window of `least_lane` and above by one token, aligns texts that are complete, and returns those that are
+    /// done.
+    ///
+    /// # Errors
+    /// Nothing that is being decoded may be trusted any more; the windows are to be decoded again by another engine.
+    pub fn step(&mut self, least_lane: u8) -> Result<Vec<(u64, Outcome)>, BackendError> {
+        let mut done = Vec::new();
+        self.decode(least_lane, &mut done)?;
+        self.align(least_lane, &mut done)?;
+        Ok(done)
+    }
+
+    fn decode(&mut self, least_lane: u8, done: &mut Vec<(u64, Outcome)>) -> Result<(), BackendError> {
         let mut entries = Vec::new();
         let mut shares: Vec<(usize, usize)> = Vec::new();
         for (slot, window) in self.windows.iter_mut().enumerate() {
-            if let Some(window) = window.as_mut().filter(|window| window.job.lane >= least_lane) {
+            let decodes =
+                |window: &&mut Window| window.job.lane >= least_lane && !matches!(window.phase, Phase::Aligning(_));
+            if let Some(window) = window.as_mut().filter(decodes) {
                 let before = entries.len();
                 window.entries(slot, &self.tokenizer, &mut entries);
                 shares.push((slot, entries[before..].iter().filter(|entry| entry.ask.is_some()).count()));
             }
         }
         if entries.is_empty() {
-            return Vec::new();
+            return Ok(());
         }
         let begun = Instant::now();
-        let answers = self.backend.step(&entries);
+        let answers = self.backend.step(&entries)?;
+        if answers.len() != shares.iter().map(|(_, count)| count).sum::<usize>() {
+            return Err(BackendError::Fault("a step has another number of answers than questions".to_owned()));
+        }
+        if !answers.iter().all(|answer| answer.is_sound()) {
+            return Err(BackendError::Fault("the decoder's scores are not numbers".to_owned()));
+        }
         let is_prompt = entries.iter().any(|entry| entry.ask.is_none());
         add_up(if is_prompt { &mut self.spent.prompted } else { &mut self.spent.stepped }, begun);
         let mut answers = answers.as_slice();
-        let mut done = Vec::new();
         for (slot, count) in shares {
             let (mine, rest) = answers.split_at(count);
             answers = rest;
@@ -248,68 +327,98 @@ impl<B: Backend> Engine<B> {
                     no_speech: window.no_speech,
                 });
             }
-            let Some(outcome) = outcome else { continue };
             let outcome = match outcome {
-                Outcome::Decoded(mut decoded) => {
-                    if window.job.options.words && !decoded.tokens.is_empty() {
-                        let (job, begun) = (&window.job, Instant::now());
-                        align(&mut self.backend, &self.tokenizer, slot, job, &mut decoded);
-                        add_up(&mut self.spent.aligned, begun);
+                None => continue,
+                Some(Outcome::Decoded(decoded)) if window.job.options.words => {
+                    let (task, frames) = (window.job.options.task, window.job.frames);
+                    match Untimed::new(decoded, &self.tokenizer, task, frames, self.context) {
+                        Ok(untimed) => {
+                            window.phase = Phase::Aligning(Box::new(untimed));
+                            continue;
+                        }
+                        Err(decoded) => Outcome::Decoded(decoded),
                     }
-                    Outcome::Decoded(decoded)
                 }
-                other => other,
+                Some(other) => other,
             };
             done.push((window.job.id, outcome));
             self.windows[slot] = None;
-            self.backend.release(slot);
+            self.backend.release(slot)?;
         }
-        done
+        Ok(())
     }
-}
 
-/// Finds the times of the words of a decoded window.
-fn align<B: Backend>(backend: &mut B, tokenizer: &Tokenizer, slot: usize, job: &Job, decoded: &mut Decoded) {
-    let is_text = |token: u32| token < tokenizer.eot;
-    let (text, probabilities): (Vec<u32>, Vec<f32>) = decoded
-        .tokens
-        .iter()
-        .zip(&decoded.log_probs)
-        .filter(|&(&token, _)| is_text(token))
-        .map(|(&token, log_prob)| (token, log_prob.exp()))
-        .unzip();
-    if text.is_empty() {
-        return;
+    /// Aligns texts that are complete, those of the highest lanes first, as many as do not hold up decoding.
+    fn align(&mut self, least_lane: u8, done: &mut Vec<(u64, Outcome)>) -> Result<(), BackendError> {
+        let mut complete: Vec<(u8, usize, usize)> = self
+            .windows
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, window)| match window {
+                Some(Window { job, phase: Phase::Aligning(text), .. }) if job.lane >= least_lane => {
+                    Some((job.lane, slot, text.tokens().len()))
+                }
+                _ => None,
+            })
+            .collect();
+        if complete.is_empty() {
+            return Ok(());
+        }
+        complete.sort_by_key(|&(lane, slot, _)| (std::cmp::Reverse(lane), slot));
+        let mut tokens = 0;
+        let fits = |&(_, _, count): &(u8, usize, usize)| {
+            tokens += count;
+            tokens <= ALIGNED_A_STEP || tokens == count
+        };
+        let slots: Vec<usize> = complete.into_iter().take_while(fits).map(|(_, slot, _)| slot).collect();
+        let begun = Instant::now();
+        let requests: Vec<AlignmentRequest> = slots
+            .iter()
+            .filter_map(|&slot| match &self.windows[slot] {
+                Some(Window { job, phase: Phase::Aligning(text), .. }) => {
+                    Some(AlignmentRequest { slot, tokens: text.tokens(), first: 0, frames: job.frames })
+                }
+                _ => None,
+            })
+            .collect();
+        let scores = self.backend.align(&requests)?;
+        if scores.len() != slots.len() {
+            return Err(BackendError::Fault("an alignment has no scores".to_owned()));
+        }
+        self.spent.aligned.0 += slots.len() as u64;
+        self.spent.aligned.1 += begun.elapsed();
+        for (slot, scores) in slots.into_iter().zip(scores) {
+            let Some(Window { job, phase: Phase::Aligning(mut text), .. }) = self.windows[slot].take() else {
+                continue;
+            };
+            text.scores = scores;
+            done.push((job.id, Outcome::Untimed(text)));
+            self.backend.release(slot)?;
+        }
+        Ok(())
     }
-    let mut tokens = start_sequence(tokenizer, &decoded.language, job.options.task);
-    let leading = tokens.len();
-    tokens.push(tokenizer.no_timestamps);
-    tokens.extend(&text);
-    let scores = backend.align(slot, &tokens, 0, job.frames);
-    let rows = AlignmentRows {
-        heads: scores.scores.chunks_exact(scores.rows * scores.frames).collect(),
-        stride: scores.frames,
-        leading,
-    };
-    decoded.words = word_times(tokenizer, &decoded.language, &text, &probabilities, &rows, job.frames);
 }
 
 impl Window {
-    /// The prompt: earlier text where there is some, then the start sequence.
+    /// The prompt: earlier text where there is some, then the start sequence. It leaves room for a token.
     fn prompt(&self, tokenizer: &Tokenizer) -> Vec<u32> {
         let options = &self.job.options;
+        let mut start = start_sequence(tokenizer, &self.language, options.task);
+        if !options.timestamps {
+            start.push(tokenizer.no_timestamps);
+        }
+        // The beginning of the text is given whole, unless it alone fills the context: then its end counts.
+        let most = self.context.saturating_sub(start.len() + 2);
+        let prefix = &options.prefix[options.prefix.len().saturating_sub(most)..];
         let mut tokens = Vec::new();
         if !options.prompt.is_empty() {
             // Half of the context is for the text; of a longer prompt the end counts.
-            let most = (448 / 2 - 1usize).saturating_sub(options.prefix.len());
+            let most = (self.context / 2 - 1).saturating_sub(prefix.len());
             tokens.push(tokenizer.sot_prev);
             tokens.extend(&options.prompt[options.prompt.len().saturating_sub(most)..]);
         }
-        tokens.extend(start_sequence(tokenizer, &self.language, options.task));
-        if !options.timestamps {
-            tokens.push(tokenizer.no_timestamps);
-        }
-        tokens.extend(&options.prefix);
+        tokens.extend(start);
+        tokens.extend(prefix);
         tokens
     }
 
@@ -340,7 +449,11 @@ impl Window {
             temperature,
             timestamps: options.timestamps,
             goes_on: !options.prefix.is_empty(),
-            most_tokens: options.most_tokens.saturating_sub(options.prefix.len()).min(448 - prompt_len).max(1),
+            most_tokens: options
+                .most_tokens
+                .saturating_sub(options.prefix.len())
+                .min(self.context.saturating_sub(prompt_len))
+                .max(1),
             last_time: tokenizer.timestamp_begin + self.job.frames as u32,
         };
         let seed = self.job.id.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ u64::from(temperature.to_bits());
@@ -382,6 +495,7 @@ impl Window {
                 }
             }
             Phase::Searching(search) => search.entries(slot, tokenizer, out),
+            Phase::Aligning(_) => {}
         }
     }
 
@@ -429,6 +543,10 @@ impl Window {
             Phase::Searching(mut search) => {
                 search.absorb(answers, tokenizer);
                 self.settle(search, tokenizer, rows)
+            }
+            Phase::Aligning(text) => {
+                self.phase = Phase::Aligning(text);
+                None
             }
         }
     }

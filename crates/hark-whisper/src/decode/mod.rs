@@ -5,8 +5,10 @@
 
 mod engine;
 mod search;
+mod timing;
 
 pub use engine::{Engine, Job, Outcome, Spent};
+pub use timing::Untimed;
 
 use crate::tokenizer::Tokenizer;
 use crate::words::AlignedWord;

@@ -142,11 +142,20 @@ impl Checkpoint {
     /// A whole tensor, dequantized, row-major.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let tensor = self.find(name)?;
-        if let Some(generator) = &self.generator {
-            return Ok(generator(name, &tensor.shape));
+        let values = match &self.generator {
+            Some(generator) => generator(name, &tensor.shape),
+            None => {
+                let mut values = vec![0.0; tensor.len()];
+                tensor.read(&self.files, 0..tensor.rows(), &mut values);
+                values
+            }
+        };
+        // Rounded to bytes, what is no number would become one; counted without a branch, so that it takes whole vectors.
+        let odd = values.iter().fold(0u32, |odd, value| odd + u32::from(!value.is_finite()));
+        if odd > 0 {
+            let path = self.files.first().map_or(Path::new("the model"), |file| &file.path);
+            return Err(WeightsError::damaged(path, format!("{name} has numbers that are not finite")));
         }
-        let mut values = vec![0.0; tensor.len()];
-        tensor.read(&self.files, 0..tensor.rows(), &mut values);
         Ok(values)
     }
 

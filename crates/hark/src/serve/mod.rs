@@ -141,5 +141,7 @@ fn speech_options(args: &ServeArgs, config: &Config) -> Result<SpeechOptions, Cl
         threads: args.threads.map(usize::from).or(config.threads),
         isa: None,
         loaded: config.server.loaded_models,
+        memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
+        backend: None,
     })
 }

@@ -73,9 +73,32 @@ struct Numbers {
     zero: __m512i,
 }
 
-/// Tile instructions. The compiler knows no tiles and so never touches one: they keep their contents between these.
+/// Tile instructions.
+///
+/// Every block says that it overwrites all tiles, so that the compiler keeps nothing of its own in them across one. That they
+/// keep their contents from one block to the next rests on this: no function of this program is compiled with the `amx-tile`
+/// feature, without which the compiler has no instruction that touches a tile, and nothing is called in between that does.
 macro_rules! tiles {
-    ($($line:literal),+ ; $($operand:tt)*) => { asm!($($line),+, $($operand)*, options(nostack, preserves_flags)) };
+    ($($line:literal),+ ; $($operand:tt)*) => {
+        asm!(
+            $($line),+, $($operand)*,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, preserves_flags)
+        )
+    };
+}
+
+/// A product of tiles, which touches no memory.
+macro_rules! product {
+    ($line:literal) => {
+        asm!(
+            $line,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, nomem, preserves_flags)
+        )
+    };
 }
 
 /// See [`super::Kernels::attend_frames`].
@@ -268,9 +291,9 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                     zeros = in(reg) ZEROS.0.as_ptr(), none = in(reg) 0usize, keys = in(reg) keys, line = in(reg) 64usize
                 );
                 two_rows!(is_before_open, slot_before, row + 2);
-                asm!("tdpbf16ps tmm0, tmm5, tmm3", options(nostack, nomem, preserves_flags));
+                product!("tdpbf16ps tmm0, tmm5, tmm3");
                 two_rows!(is_before_open, slot_before, row + 4);
-                asm!("tdpbf16ps tmm1, tmm7, tmm3", options(nostack, nomem, preserves_flags));
+                product!("tdpbf16ps tmm1, tmm7, tmm3");
                 two_rows!(is_before_open, slot_before, row + 6);
                 pending = scores.add(if panel < 2 { slot } else { second_slot } * 4 * SUMS + panel % 2 * SUMS);
             }
@@ -306,7 +329,7 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                     if pair == 0 && scored > 0 {
                         tiles!("tilestored [{to} + {line}*1], tmm0"; to = in(reg) pending, line = in(reg) 64usize);
                     }
-                    asm!("tdpbf16ps tmm4, tmm2, tmm3", options(nostack, nomem, preserves_flags));
+                    product!("tdpbf16ps tmm4, tmm2, tmm3");
                     two_rows!(is_open, slot, row);
                     if pair == 0 && scored > 0 {
                         tiles!("tilestored [{to} + {line}*1 + 2048], tmm1"; to = in(reg) pending, line = in(reg) 64usize);
@@ -323,7 +346,7 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                         weights = in(reg) weights, line = in(reg) 64usize
                     );
                     two_rows!(is_open, slot, row + 4);
-                    asm!("tdpbf16ps tmm7, tmm0, tmm1", options(nostack, nomem, preserves_flags));
+                    product!("tdpbf16ps tmm7, tmm0, tmm1");
                     two_rows!(is_open, slot, row + 6);
                 }
                 // The second half, in tiles 0 to 3; the first half is stored as its tiles are wanted.
@@ -371,7 +394,7 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                         weights = in(reg) weights, line = in(reg) 64usize
                     );
                     two_rows!(is_open, slot, row + 4);
-                    asm!("tdpbf16ps tmm3, tmm7, tmm6", options(nostack, nomem, preserves_flags));
+                    product!("tdpbf16ps tmm3, tmm7, tmm6");
                     two_rows!(is_open, slot, row + 6);
                 }
             } else {

@@ -251,6 +251,8 @@ unsafe fn finish_rows(chunk: &ByteChunk, done: &mut Done, count: usize) {
     }
 }
 
+// These blocks hand tiles to one another: why they may is said at `tiles!` in `amx_attention`.
+
 /// Two tiles of activations to tiles 4 and 5, two of weights to 6 and 7.
 #[inline(always)]
 unsafe fn load_operands(a: *const u8, a_half: usize, a_stride: usize, b: *const i8, b_half: usize) {
@@ -267,6 +269,8 @@ unsafe fn load_operands(a: *const u8, a_half: usize, a_stride: usize, b: *const 
             a0 = in(reg) a,
             a1 = in(reg) a.add(a_half),
             a_stride = in(reg) a_stride,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack, preserves_flags),
         );
     }
@@ -275,13 +279,15 @@ unsafe fn load_operands(a: *const u8, a_half: usize, a_stride: usize, b: *const 
 /// Four products into tiles 0 to 3.
 #[inline(always)]
 unsafe fn multiply() {
-    // SAFETY: tiles only; the compiler uses none.
+    // SAFETY: tiles only; the compiler uses none (see `amx_attention`).
     unsafe {
         asm!(
             "tdpbusd tmm0, tmm4, tmm6",
             "tdpbusd tmm1, tmm4, tmm7",
             "tdpbusd tmm2, tmm5, tmm6",
             "tdpbusd tmm3, tmm5, tmm7",
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack, nomem, preserves_flags),
         );
     }
@@ -300,6 +306,8 @@ unsafe fn load_sums(from: *const i32, below: usize, stride: usize) {
             upper = in(reg) from,
             lower = in(reg) from.add(below),
             stride = in(reg) stride,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack, preserves_flags),
         );
     }
@@ -317,6 +325,8 @@ unsafe fn store_sums(to: *mut i32) {
             "tilestored [{sums} + {stride}*1 + 2112], tmm3",
             sums = in(reg) to,
             stride = in(reg) SUMS_BYTES,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack, preserves_flags),
         );
     }

@@ -86,6 +86,7 @@ pub struct ByteChunk<'a> {
 }
 
 /// The kernels for whole numbers of one instruction set.
+#[non_exhaustive]
 pub struct ByteKernels {
     /// A product block.
     pub block: unsafe fn(&ByteBlock),

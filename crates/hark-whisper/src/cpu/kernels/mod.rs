@@ -82,8 +82,8 @@ pub struct Finish {
     pub gelu: bool,
 }
 
-/// The kernels of one instruction set.
-#[derive(Clone, Copy)]
+/// The kernels of one instruction set; made only by [`Kernels::of`], for sets that the machine has.
+#[non_exhaustive]
 pub struct Kernels {
     /// The instruction set.
     pub isa: Isa,

@@ -1,0 +1,72 @@
+//! The times of a window's words: from a text and its alignment with the sound, apart from the engine.
+
+use super::{Decoded, Task, start_sequence};
+use crate::backend::AlignmentScores;
+use crate::tokenizer::Tokenizer;
+use crate::words::{AlignmentRows, word_times};
+
+/// A decoded window whose words have no times yet.
+///
+/// The engine only computes the scores of the alignment heads; finding the path through them takes longer than a decoding
+/// step and needs no device.
+#[derive(Debug)]
+pub struct Untimed {
+    decoded: Box<Decoded>,
+    /// The start sequence and the text, as they are put through the decoder.
+    tokens: Vec<u32>,
+    /// Tokens before the text, the last of the start sequence excluded.
+    leading: usize,
+    probabilities: Vec<f32>,
+    frames: usize,
+    pub(super) scores: AlignmentScores,
+}
+
+impl Untimed {
+    /// What is to be aligned of a decoded window; the window itself where it has no text.
+    pub(super) fn new(
+        decoded: Box<Decoded>,
+        tokenizer: &Tokenizer,
+        task: Task,
+        frames: usize,
+        context: usize,
+    ) -> Result<Self, Box<Decoded>> {
+        let mut tokens = start_sequence(tokenizer, &decoded.language, task);
+        let leading = tokens.len();
+        tokens.push(tokenizer.no_timestamps);
+        let is_text = |token: u32| token < tokenizer.eot;
+        let (text, probabilities): (Vec<u32>, Vec<f32>) = decoded
+            .tokens
+            .iter()
+            .zip(&decoded.log_probs)
+            .filter(|&(&token, _)| is_text(token))
+            .map(|(&token, log_prob)| (token, log_prob.exp()))
+            .take(context.saturating_sub(tokens.len()))
+            .unzip();
+        if text.is_empty() {
+            return Err(decoded);
+        }
+        tokens.extend(text);
+        Ok(Untimed { decoded, tokens, leading, probabilities, frames, scores: AlignmentScores::default() })
+    }
+
+    /// The tokens to be aligned.
+    pub(super) fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// The window with the times of its words.
+    pub fn decoded(self, tokenizer: &Tokenizer) -> Box<Decoded> {
+        let Untimed { mut decoded, tokens, leading, probabilities, frames, scores } = self;
+        let rows = AlignmentRows {
+            heads: match scores.rows * scores.frames {
+                0 => Vec::new(),
+                numbers => scores.scores.chunks_exact(numbers).collect(),
+            },
+            stride: scores.frames,
+            leading,
+        };
+        let text = &tokens[leading + 1..];
+        decoded.words = word_times(tokenizer, &decoded.language, text, &probabilities, &rows, frames);
+        decoded
+    }
+}
