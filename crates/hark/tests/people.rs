@@ -160,7 +160,7 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
     let bound = ["--scope", "read", "--expires", "2099-01-31", "--allow", "127.0.0.1", "--spending-limit", "5"];
     let reader = ok(folder, &[&["key", "create", "ann@example.com"], &bound[..]].concat());
     assert_eq!(ask(&account, reader.trim(), None).0, 200);
-    assert_eq!(ask(&format!("{}/v1/keys", server.url), reader.trim(), Some(serde_json::json!({}))).0, 403);
+    assert_eq!(ask(&format!("{}/v1/audit", server.url), reader.trim(), None).0, 403, "it may only read");
     let rolled = ok(folder, &["key", "roll", "ann@example.com", &reader[..12], "--grace", "1"]);
     assert_eq!((ask(&account, reader.trim(), None).0, ask(&account, rolled.trim(), None).0), (200, 200));
     assert!(

@@ -90,6 +90,7 @@ async fn check_account(store: &Store, email: &str) {
 async fn check_repeats(store: &Store, account: AccountId) {
     let owner = Owner::Account(account);
     let name = |key: &str, fingerprint: &[u8]| IdempotencyKey {
+        older: Vec::new(),
         key: key.into(),
         fingerprint: fingerprint.to_vec(),
         keep: Duration::from_secs(60),
