@@ -126,6 +126,10 @@ impl Failure {
                 tracing::warn!(error = why, "database.unavailable");
                 ApiError::from(ErrorKind::Unavailable).retry_after(UNAVAILABLE_RETRY).into()
             }
+            Error::Blob(why) => {
+                tracing::warn!(error = why, "recordings.unavailable");
+                ApiError::from(ErrorKind::Unavailable).retry_after(UNAVAILABLE_RETRY).into()
+            }
             other => {
                 tracing::error!(error = %other, "the store failed");
                 ErrorKind::Internal.into()
@@ -261,6 +265,9 @@ mod tests {
 
     #[test]
     fn a_database_that_is_away_is_503_and_worth_another_try() {
+        let failure = Failure::from(hark_store::Error::Blob("/var/lib/hark/blobs is not there".into()));
+        assert_eq!((failure.error.status(), failure.error.retry_after.is_some()), (503, true));
+        assert!(!failure.error.message.contains("blobs"));
         let failure = Failure::from(hark_store::Error::Unavailable("/var/lib/hark/hark.db is full".into()));
         assert_eq!((failure.error.status(), failure.error.retry_after), (503, Some(UNAVAILABLE_RETRY)));
         assert!(!failure.error.message.contains("hark.db"));
