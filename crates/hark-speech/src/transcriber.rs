@@ -359,7 +359,7 @@ struct Outstanding {
 }
 
 /// What share of a window's work its encoding is; the rest are the steps of its text.
-const ENCODING_SHARE: f64 = 0.3;
+const ENCODING_SHARE: f64 = 0.2;
 /// Steps a second of sound that are expected until windows have shown theirs, counting for this many seconds.
 const EXPECTED_STEPS: (f64, f64) = (4.0, 60.0);
 /// What a window that is not done counts at most: a text that is longer than others are goes on beyond what was expected.
