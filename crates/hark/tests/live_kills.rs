@@ -22,8 +22,13 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 /// What anything here may take on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
-fn start(folder: &Path) -> Server {
-    let settings = "[server.stream]\nresume = 1\n";
+/// The database of a server on a folder.
+fn sqlite(folder: &Path) -> String {
+    format!("sqlite://{}", folder.join("data/hark.db").display())
+}
+
+fn start(folder: &Path, database: &str) -> Server {
+    let settings = format!("[server]\ndatabase = {database:?}\n[server.stream]\nresume = 1\n");
     std::fs::write(folder.join("hark.toml"), settings).unwrap();
     Server::start(folder, &[])
 }
@@ -93,10 +98,8 @@ async fn eventually(what: &str, mut ask: impl FnMut() -> Option<Value>) -> Value
 }
 
 /// What the account was charged, once the books are known to balance.
-async fn charged(folder: &Path) -> i64 {
-    let data = folder.join("data");
-    let database = format!("sqlite://{}", data.join("hark.db").display());
-    let blobs = data.join("blobs").display().to_string();
+async fn charged(folder: &Path, database: &str) -> i64 {
+    let blobs = folder.join("data/blobs").display().to_string();
     let store = Store::open(Options::new(database, blobs)).await.unwrap();
     assert!(store.check_ledger().await.unwrap().is_empty(), "the ledger does not balance");
     let mut charged = 0;
@@ -110,11 +113,22 @@ async fn charged(folder: &Path) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_once() {
+async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_once_over_sqlite() {
     let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
+    kill_and_wait(folder.path(), &sqlite(folder.path())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_once_over_postgres() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = hark_postgres::new_database().await.unwrap_or_else(|error| panic!("{error}"));
+    kill_and_wait(folder.path(), &database).await;
+}
+
+/// Kills a server while somebody speaks, starts another one and waits for what becomes of the session.
+async fn kill_and_wait(folder: &Path, database: &str) {
     let sound = sound(folder);
-    let mut server = start(folder);
+    let mut server = start(folder, database);
     let (url, key) = (server.url.clone(), server.key.clone());
     let before = get(&url, &key, "/v1/credits")["credits"].as_i64().unwrap();
     let (mut socket, _) = connect(&url, &key, json!({"model": "base", "language": "en"})).await;
@@ -132,7 +146,7 @@ async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_
     server.child.wait().unwrap();
     drop(socket);
 
-    let server = start(folder);
+    let server = start(folder, database);
     let kept = eventually("the session to be completed", || {
         Some(get(&server.url, &key, path)).filter(|kept| kept["status"] == "completed")
     })
@@ -143,15 +157,16 @@ async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_
     assert_eq!(get(&server.url, &key, "/v1/transcripts")["total"], 1);
     assert_eq!(get(&server.url, &key, "/v1/credits")["credits"].as_i64().unwrap(), before - 1);
     drop(server);
-    assert_eq!(charged(folder).await, 1);
+    assert_eq!(charged(folder, database).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_goes_on_after_a_kill_with_the_same_transcript() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
+    let database = sqlite(folder);
     let sound = sound(folder);
-    let mut server = start(folder);
+    let mut server = start(folder, &database);
     let key = server.key.clone();
     let mut hello = json!({"model": "base", "language": "en"});
     let (mut socket, ready) = connect(&server.url, &key, hello.clone()).await;
@@ -165,7 +180,7 @@ async fn a_client_goes_on_after_a_kill_with_the_same_transcript() {
     server.child.kill().unwrap();
     server.child.wait().unwrap();
 
-    let server = start(folder);
+    let server = start(folder, &database);
     hello["session_id"] = ready["session_id"].clone();
     let (mut socket, again) = connect(&server.url, &key, hello).await;
     assert_eq!((&again["session_id"], &again["resumed"]), (&ready["session_id"], &json!(true)), "{again}");
@@ -188,5 +203,5 @@ async fn a_client_goes_on_after_a_kill_with_the_same_transcript() {
     let starts: Vec<f64> = segments.iter().map(|segment| segment["start"].as_f64().unwrap()).collect();
     assert!(starts.is_sorted() && *starts.last().unwrap() >= received, "{starts:?}");
     drop(server);
-    assert_eq!(charged(folder).await, 1, "one begun minute, whoever heard it");
+    assert_eq!(charged(folder, &database).await, 1, "one begun minute, whoever heard it");
 }
