@@ -127,6 +127,8 @@ impl Store {
         let now = self.now();
         let mut swept = Swept { expired: self.remove_expired(now).await?, ..Swept::default() };
         swept.holds = self.release_expired_holds().await?;
+        // A server of an older version beside this one may still write them.
+        self.move_share_tokens().await?;
         let found = self.find_unknown(options.unfinished).await?;
         if is_mismatch(found.unknown, found.files) {
             let mismatch = Mismatch { unknown: found.unknown, files: found.files };
