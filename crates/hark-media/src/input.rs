@@ -95,7 +95,7 @@ impl Input {
                 Ok(Some(Input::File(file)))
             }
             Input::Stream(stream) => Ok(stream.rewind().then(|| Input::Stream(stream.clone()))),
-            Input::Seekable(source) => Ok(Some(Input::Seekable(source.from_the_start()))),
+            Input::Seekable(source) => Ok(Some(Input::Seekable(source.reopened()))),
         }
     }
 
@@ -112,7 +112,7 @@ impl Input {
     /// enough (`streams`) or can be made so (`is_mp4`), else held in memory up to `memory` bytes.
     pub(crate) fn for_child(self, streams: bool, is_mp4: bool, memory: u64) -> io::Result<Self> {
         let Input::Seekable(source) = self else { return Ok(self) };
-        if is_mp4 && let Some(moved) = Faststart::new(source.from_the_start())? {
+        if is_mp4 && let Some(moved) = Faststart::new(source.reopened())? {
             return Ok(Input::Stream(Stream::new(Box::new(moved))));
         }
         if !streams && source.length <= memory {
@@ -156,7 +156,7 @@ impl Seekable {
         Ok(Seekable { source: Arc::new(Mutex::new(source)), position: 0, length })
     }
 
-    fn from_the_start(&self) -> Self {
+    fn reopened(&self) -> Self {
         Seekable { source: Arc::clone(&self.source), position: 0, length: self.length }
     }
 }
