@@ -330,16 +330,4 @@ mod tests {
         db.execute(INSERT, args!["kept"]).await.unwrap();
         assert_eq!(db.one("SELECT count(*) AS n FROM notes", &[]).await.unwrap().get::<i64>("n").unwrap(), 1);
     }
-
-    #[tokio::test]
-    async fn sqlite_has_the_fix_for_the_wal_reset_corruption() {
-        let folder = tempfile::tempdir().unwrap();
-        let db = database(&folder).await;
-        let version: String = db.one("SELECT sqlite_version() AS v", &[]).await.unwrap().get("v").unwrap();
-        let parts: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
-        assert!(
-            parts >= vec![3, 51, 3],
-            "{version} may corrupt databases: https://www.sqlite.org/wal.html#walresetbug"
-        );
-    }
 }
