@@ -147,7 +147,9 @@ fn log_bands(bands: &[Band], power: &[f32], logs: &mut [f32]) {
             }
         }
         // Samples may be anything that fits a float; the network needs finite numbers.
-        *log = sum.map(|sum| log10(sum.max(FLOOR).min(CEILING)));
+        #[allow(clippy::manual_clamp, reason = "clamp passes NaN on, max and min do not")]
+        let log10 = |sum: f32| log10(sum.max(FLOOR).min(CEILING));
+        *log = sum.map(log10);
     }
 }
 
