@@ -1,5 +1,5 @@
-//! Each kind of fault happens to a service that people use, on both databases; everything must work again and add up. `hark bench service faults`
-//! does it, as people may; 100 faults of each database are in docs/reliability.md.
+//! Faults happen to a service that people use, on both databases; everything must work again and add up. `hark bench service faults` does it, as people
+//! may. Not here, because the service does not pass them yet (docs/reliability.md): `recordings`, `clock` and `models`.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn survives(database: &str, kinds: &str) {
 
 #[test]
 fn faults_around_a_service_over_sqlite_end_with_their_cause() {
-    survives("sqlite", "database,kill");
+    survives("sqlite", "disk,database,kill");
 }
 
 #[test]
