@@ -6,6 +6,7 @@ use std::time::Duration;
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
+use hark_store::Capabilities;
 
 use super::{Engine, EngineError, Transcribed, Work};
 
@@ -88,6 +89,10 @@ impl Engine for NoModelsEngine {
 
     fn resolve(&self, model: &str) -> Result<String, EngineError> {
         Err(EngineError::ModelMissing(model.to_owned()))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::none()
     }
 
     fn transcribe(
