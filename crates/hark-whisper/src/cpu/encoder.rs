@@ -276,8 +276,8 @@ impl Encoder {
 
     /// Whether the states of the last window's `rows` are numbers.
     pub fn is_sound(&self, rows: Range<usize>) -> bool {
-        let states = self.normed[rows.start * self.stride..rows.end * self.stride].chunks_exact(self.stride);
-        states.into_iter().all(|row| all_finite(&row[..self.width]))
+        let mut states = self.normed[rows.start * self.stride..rows.end * self.stride].chunks_exact(self.stride);
+        states.all(|row| all_finite(&row[..self.width]))
     }
 
     /// Bytes of the weights.
