@@ -141,7 +141,7 @@ impl SpeechEngine {
         let checked = self.options.models.check_integrity(name, &self.options.catalogue);
         checked.map_err(|error| EngineError::unavailable(Dependency::Engine, error))?;
         let files = std::fs::read_dir(&dir).into_iter().flatten().flatten();
-        let bytes = files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum();
+        let bytes = files.filter_map(|file| std::fs::metadata(file.path()).ok()).map(|data| data.len()).sum();
         Ok((dir, bytes))
     }
 
