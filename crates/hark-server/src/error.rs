@@ -57,13 +57,13 @@ impl Failure {
     pub(crate) fn of_body(error: &axum::Error, broken: Failure) -> Self {
         let Some(refusal) = BodyRefusal::of(error) else { return broken };
         match refusal {
-            BodyRefusal::TooSlow => Failure::new(ErrorKind::RequestTimeout, format!("{refusal}: send it again faster")),
-            BodyRefusal::TooMuchOfAddress => {
+            BodyRefusal::Slow => Failure::new(ErrorKind::RequestTimeout, format!("{refusal}: send it again faster")),
+            BodyRefusal::AddressLimit => {
                 ApiError::new(ErrorKind::RateLimited, format!("{refusal}: wait for some to arrive"))
                     .retry_after(BODY_ARRIVES)
                     .into()
             }
-            BodyRefusal::TooMuchInAll => ApiError::new(ErrorKind::QueueFull, format!("{refusal}: try again later"))
+            BodyRefusal::ServerLimit => ApiError::new(ErrorKind::QueueFull, format!("{refusal}: try again later"))
                 .retry_after(BODY_ARRIVES)
                 .into(),
         }

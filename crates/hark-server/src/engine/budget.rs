@@ -23,7 +23,7 @@ impl Bytes {
             _ => return None,
         };
         let bytes = number * unit;
-        (bytes >= 1.0 && bytes < 1e16).then_some(Bytes(bytes as u64))
+        (1.0..1e16).contains(&bytes).then_some(Bytes(bytes as u64))
     }
 }
 

@@ -31,19 +31,19 @@ pub(crate) struct BodyLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyRefusal {
     /// It comes more slowly than it may.
-    TooSlow,
+    Slow,
     /// Too much is under way from this address.
-    TooMuchOfAddress,
+    AddressLimit,
     /// Too much is under way in all.
-    TooMuchInAll,
+    ServerLimit,
 }
 
 impl fmt::Display for BodyRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BodyRefusal::TooSlow => "the body arrives too slowly",
-            BodyRefusal::TooMuchOfAddress => "too many bytes are being sent from this address at once",
-            BodyRefusal::TooMuchInAll => "too many bytes are being sent to this server at once",
+            BodyRefusal::Slow => "the body arrives too slowly",
+            BodyRefusal::AddressLimit => "too many bytes are being sent from this address at once",
+            BodyRefusal::ServerLimit => "too many bytes are being sent to this server at once",
         })
     }
 }
@@ -100,11 +100,11 @@ impl Share {
     fn add(&mut self, bytes: u64, limits: &BodyLimits) -> Result<(), BodyRefusal> {
         let mut counts = self.counts.lock();
         if counts.in_all + bytes > limits.in_all {
-            return Err(BodyRefusal::TooMuchInAll);
+            return Err(BodyRefusal::ServerLimit);
         }
         let of_address = counts.by_address.entry(self.address).or_default();
         if *of_address + bytes > limits.per_address {
-            return Err(BodyRefusal::TooMuchOfAddress);
+            return Err(BodyRefusal::AddressLimit);
         }
         *of_address += bytes;
         counts.in_all += bytes;
@@ -141,7 +141,7 @@ impl Metered {
         self.share.add(bytes, &self.limits)?;
         let late = self.waited.saturating_sub(self.limits.grace);
         if !late.is_zero() && (self.share.bytes as f64) < self.waited.as_secs_f64() * self.limits.least_rate as f64 {
-            return Err(BodyRefusal::TooSlow);
+            return Err(BodyRefusal::Slow);
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ mod tests {
         let metered =
             |bytes, address: &str| bodies.metered(body(vec![bytes], Duration::ZERO), address.parse().unwrap(), LIMITS);
         assert_eq!(read(metered(50, "192.0.2.1")).await, Ok(50));
-        assert_eq!(read(metered(51, "192.0.2.1")).await, Err(Some(BodyRefusal::TooMuchOfAddress)));
+        assert_eq!(read(metered(51, "192.0.2.1")).await, Err(Some(BodyRefusal::AddressLimit)));
         let mut held = Vec::new();
         for address in ["2001:db8::1", "192.0.2.2"] {
             let mut one = metered(50, address);
@@ -223,9 +223,9 @@ mod tests {
             held.push(one);
         }
         let neighbour = read(metered(1, "2001:db8::2")).await;
-        assert_eq!(neighbour, Err(Some(BodyRefusal::TooMuchInAll)));
+        assert_eq!(neighbour, Err(Some(BodyRefusal::ServerLimit)));
         held.pop();
-        assert_eq!(read(metered(1, "2001:db8::2")).await, Err(Some(BodyRefusal::TooMuchOfAddress)));
+        assert_eq!(read(metered(1, "2001:db8::2")).await, Err(Some(BodyRefusal::AddressLimit)));
         assert_eq!(read(metered(1, "192.0.2.3")).await, Ok(1));
         drop(held);
         assert_eq!((bodies.lock().in_all, bodies.lock().by_address.len()), (0, 0));
@@ -236,7 +236,7 @@ mod tests {
         let bodies = Bodies::default();
         let address = "192.0.2.1".parse().unwrap();
         let slow = bodies.metered(body(vec![1; 40], Duration::from_millis(10)), address, LIMITS);
-        assert_eq!(read(slow).await, Err(Some(BodyRefusal::TooSlow)));
+        assert_eq!(read(slow).await, Err(Some(BodyRefusal::Slow)));
         let mut quick = bodies.metered(body(vec![1; 40], Duration::ZERO), address, LIMITS);
         for _ in 0..40 {
             quick.frame().await.unwrap().unwrap();
