@@ -55,7 +55,7 @@ mod tests {
         let open = async |name: &str| {
             let path = folder.path().join(name);
             let mut options =
-                hark_store::Options::new(format!("sqlite://{}", path.display()), folder.path().display().to_string());
+                hark_store::Options::new(format!("sqlite://{}", path.display()), format!("{}-blobs", path.display()));
             options.clock = Clock::manual(DAY * 20_000);
             Store::open(options).await.unwrap()
         };

@@ -87,6 +87,7 @@ mod tests {
         let third = open("192.0.2.1").unwrap();
         assert_eq!(open("192.0.2.2").err(), Some(Refused::InAll));
         drop((first, second, third));
-        assert_eq!((connections.lock().in_all, connections.lock().by_address.len()), (0, 0));
+        let counts = connections.lock();
+        assert_eq!((counts.in_all, counts.by_address.len()), (0, 0));
     }
 }

@@ -65,9 +65,8 @@ impl RateLimiter {
         let empty_at = shard.empty_at.get(&caller).copied().unwrap_or(now).clamp(now, fullest);
         let passes = empty_at - now <= tolerance;
         let then = if passes { empty_at + step } else { empty_at };
-        if passes {
-            shard.empty_at.insert(caller, then);
-        }
+        // Also after a refusal: what a clock that stepped back left must not be waited for.
+        shard.empty_at.insert(caller, then);
         shard.forget_the_empty(now);
         let ahead = then - now;
         Rate {

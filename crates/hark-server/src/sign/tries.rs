@@ -45,6 +45,7 @@ impl Tries {
         // Never later than this, unless the clock stepped back.
         let free_at = seen.free_at.get(&key).copied().unwrap_or(now).clamp(now, now + tolerance + step);
         if free_at - now > tolerance {
+            seen.free_at.insert(key, free_at);
             return Err((free_at - now - tolerance).unsigned_abs().div_ceil(1_000_000).max(1));
         }
         seen.free_at.insert(key, free_at + step);
