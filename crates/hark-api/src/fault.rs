@@ -10,6 +10,8 @@ use crate::ErrorKind;
 pub enum FaultKind {
     /// The sender's: the recording or what was asked of it. Another attempt ends the same, so there is none.
     Input,
+    /// The recording turned out to cost more than its owner has. There is no other attempt.
+    Credits,
     /// Ours. The attempt counts; the job is retried with backoff.
     Internal,
     /// Passing: storage, database, model or decoder are away. Retried with backoff, and the attempt does not count.
@@ -22,13 +24,20 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 5] =
-        [FaultKind::Input, FaultKind::Internal, FaultKind::Unavailable, FaultKind::Cancelled, FaultKind::Timeout];
+    pub const ALL: [FaultKind; 6] = [
+        FaultKind::Input,
+        FaultKind::Credits,
+        FaultKind::Internal,
+        FaultKind::Unavailable,
+        FaultKind::Cancelled,
+        FaultKind::Timeout,
+    ];
 
     /// The name in the database, logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             FaultKind::Input => "input",
+            FaultKind::Credits => "credits",
             FaultKind::Internal => "internal",
             FaultKind::Unavailable => "unavailable",
             FaultKind::Cancelled => "cancelled",
@@ -45,6 +54,7 @@ impl FaultKind {
     pub fn error_kind(self) -> ErrorKind {
         match self {
             FaultKind::Input => ErrorKind::UnreadableMedia,
+            FaultKind::Credits => ErrorKind::InsufficientCredits,
             FaultKind::Internal | FaultKind::Timeout => ErrorKind::Internal,
             FaultKind::Unavailable => ErrorKind::Unavailable,
             FaultKind::Cancelled => ErrorKind::Conflict,

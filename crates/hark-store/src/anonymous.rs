@@ -76,6 +76,31 @@ pub(crate) async fn take(
     }
 }
 
+/// Moves the minutes of a transcription that was counted; what was not used is given back as a negative number.
+pub(crate) async fn add_minutes(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
+    let sql = "UPDATE anonymous_days SET minutes = minutes + $1 WHERE day = $2 AND address = $3";
+    tx.execute(sql, args![minutes, day, address]).await.map(drop)
+}
+
+/// Counts more minutes for a transcription that was counted, if the limit allows.
+pub(crate) async fn take_more(
+    tx: &mut Tx,
+    address: &str,
+    day: i64,
+    minutes: i64,
+    limit: Option<AnonymousLimit>,
+) -> Result<()> {
+    let sql = "UPDATE anonymous_days SET minutes = minutes + $1 WHERE day = $2 AND address = $3 RETURNING minutes";
+    let row = tx.optional(sql, args![minutes, day, address]).await?;
+    let sum: i64 = row.map_or(Ok(minutes), |row| row.get("minutes"))?;
+    match limit {
+        Some(AnonymousLimit::Minutes(limit)) if sum > limit => {
+            Err(Error::Limit { what: Limit::AnonymousMinutes, limit, used: sum - minutes })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Takes back what a job that failed had counted.
 pub(crate) async fn give_back(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
     tx.execute(

@@ -160,6 +160,15 @@ pub(crate) async fn hold(
     Ok(left)
 }
 
+/// Holds more for a reference that holds something; nothing happens where nothing is held, as for anonymous use. The account must be locked.
+pub(crate) async fn raise(tx: &mut Tx, account: AccountId, reference: &str, more: i64, now: Micros) -> Result<()> {
+    let sql = "UPDATE holds SET amount = amount + $1 WHERE reference = $2 AND account_id = $3 RETURNING amount";
+    let Some(hold) = tx.optional(sql, args![more, reference, account]).await? else { return Ok(()) };
+    // Entries are never changed, and one of a kind exists once for a reference: the total makes another of it.
+    let raised = format!("{reference}+{}", hold.get::<i64>("amount")?);
+    post(tx, account, EntryKind::Hold, -more, Some(&raised), "", now).await.map(drop)
+}
+
 /// Ends a hold: releases it and charges what was used, at most what the account has. Gives `None` when there is no such hold (any more).
 pub(crate) async fn settle(
     tx: &mut Tx,

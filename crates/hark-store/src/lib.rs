@@ -38,6 +38,7 @@ mod plan;
 mod presence;
 mod probe;
 mod queue;
+mod raise;
 mod random;
 mod readable;
 mod retime;

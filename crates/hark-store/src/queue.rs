@@ -244,6 +244,9 @@ impl Store {
         if let (Some(key), Some(month)) = (ended.key, ended.key_month) {
             key::add_minutes(&mut tx, key, month, used - ended.minutes).await?;
         }
+        if let (Some(day), Some(Owner::Anonymous(address))) = (ended.anonymous_day, Owner::parse(&ended.owner)) {
+            anonymous::add_minutes(&mut tx, &address, day, used - ended.minutes).await?;
+        }
         usage::count(&mut tx, lease.account, result.duration, words, now).await?;
         webhook::due(&mut tx, id, now).await?;
         if !keep_audio {
@@ -296,7 +299,7 @@ impl Store {
             tx.optional(&sql, args![self.lease_time(), lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
         let (attempts, deferrals): (i64, i64) = (row.get("attempts")?, row.get("deferrals")?);
         let again = match kind {
-            FaultKind::Input | FaultKind::Cancelled => None,
+            FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => None,
             FaultKind::Internal | FaultKind::Timeout => (attempts < policy.max_attempts)
                 .then(|| Requeue { wait: policy.backoff(attempts), ..Requeue::counted(kind, detail) }),
             FaultKind::Unavailable => (row.get::<i64>("age")? < micros(policy.unavailable_for)).then(|| Requeue {

@@ -40,9 +40,16 @@ impl Engine for InstantEngine {
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
-        let stream =
-            hark_media::AudioStream::open(source, &hark_media::Options::default()).map_err(SpeechError::from)?;
-        let duration = stream.info().duration.unwrap_or(0.0);
+        // Decoded and counted as the real engine does it: what a container says about its length is not believed.
+        let (budget, cancel_token) = (work.budget.clone(), cancel.clone());
+        let options = hark_media::Options { budget, cancel: cancel_token, ..hark_media::Options::default() };
+        let mut stream = hark_media::AudioStream::open(source, &options).map_err(SpeechError::from)?;
+        let (mut block, mut samples) = (Vec::new(), 0);
+        while let count @ 1.. = stream.read(&mut block).map_err(SpeechError::from)? {
+            samples += count;
+            block.clear();
+        }
+        let duration = samples as f64 / f64::from(hark_media::SAMPLE_RATE);
         let begun = std::time::Instant::now();
         while begun.elapsed() < self.takes {
             if cancel.is_cancelled() {

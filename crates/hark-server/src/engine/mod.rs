@@ -144,6 +144,9 @@ pub struct Work {
     /// Those voices, looked up when the work begins: a print is written down in one place only.
     #[serde(skip)]
     pub known: Vec<(String, Voiceprint)>,
+    /// How much of the recording may be decoded, as it turns out how long it really is.
+    #[serde(skip)]
+    pub budget: hark_media::Budget,
     /// Whether to write English whatever is spoken.
     pub translate: bool,
     /// Whether every word gets its time.
@@ -165,6 +168,7 @@ impl Default for Work {
             speakers: 0,
             identify: false,
             known: Vec::new(),
+            budget: hark_media::Budget::default(),
             translate: false,
             word_timestamps: true,
             prompt: None,
@@ -192,6 +196,9 @@ pub enum EngineError {
     /// The recording or what was asked of it is at fault: another try ends the same.
     #[error("{0}")]
     Unusable(String),
+    /// The recording costs more than its owner has: another try ends the same.
+    #[error("{0}")]
+    NotCovered(String),
     /// Somebody called it off.
     #[error("cancelled")]
     Cancelled,
@@ -240,6 +247,7 @@ impl EngineError {
     pub fn fault(&self) -> FaultKind {
         match self {
             EngineError::Unusable(_) => FaultKind::Input,
+            EngineError::NotCovered(_) => FaultKind::Credits,
             EngineError::Cancelled => FaultKind::Cancelled,
             EngineError::Failed(_) => FaultKind::Internal,
             // A worker that lacks a model does not speak for the others.
@@ -289,6 +297,7 @@ impl From<EngineError> for ApiError {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
             EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
+            EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {
                 tracing::error!(%error, "engine.unavailable");
                 return ErrorKind::Unavailable.into();

@@ -320,6 +320,7 @@ impl Engine for SpeechEngine {
             hotwords: work.hotwords.clone(),
             known: work.known.clone(),
             cancel: cancel.clone(),
+            media: hark_media::Options { budget: work.budget.clone(), ..hark_media::Options::default() },
             ..Request::default()
         };
         if let Some(temperature) = work.temperature {

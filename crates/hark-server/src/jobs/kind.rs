@@ -73,7 +73,7 @@ impl Fault {
     /// What the owner of the job is told when it has failed.
     pub(crate) fn reason(&self) -> String {
         match self.kind {
-            FaultKind::Input | FaultKind::Cancelled => self.detail.clone(),
+            FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => self.detail.clone(),
             FaultKind::Internal | FaultKind::Timeout => {
                 "the recording could not be transcribed: something went wrong on the server; nothing was charged, and the recording is kept: retry the transcript"
                     .to_owned()

@@ -1,6 +1,7 @@
 //! Work in the background: jobs from the queue, requests that wait for them, and maintenance.
 
 mod breaker;
+mod budget;
 mod kind;
 mod maintenance;
 mod run;

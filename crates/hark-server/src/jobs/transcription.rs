@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use hark_speech::Voiceprint;
 use hark_store::{AccountId, Lease, Need, Owner, TRANSCRIBE};
 
+use super::budget::JobBudget;
 use super::kind::{Fault, JobKind, JobResult, Run};
 use crate::app::App;
 use crate::engine::{IDENTIFY, Transcribed, Work};
@@ -44,6 +45,8 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
     if work.identify {
         work.known = known(app, run.job.account).await?;
     }
+    let budget = JobBudget::new(app, &run.job);
+    work.budget = budget.of_decoder();
     let blob = run.job.blob.as_ref().ok_or_else(|| Fault::internal("the job has no recording"))?;
     let source = crate::recording::open(app, blob).await?;
     let (engine, run, model) = (Arc::clone(&app.engine), Arc::clone(run), work.model.clone());
@@ -54,7 +57,8 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
         };
         // Who accepted the job may have had no models to choose from.
         let work = Work { model: engine.resolve(&work.model)?, ..work };
-        engine.transcribe(source, &work, &mut progress, &run.cancel)
+        let done = engine.transcribe(source, &work, &mut progress, &run.cancel);
+        done.map_err(|error| budget.refusal().unwrap_or(error))
     });
     let done = hearing.await.map_err(Fault::internal)?.map_err(Fault::from);
     app.breaker.observe(&Need::Model(model), done.as_ref().err());

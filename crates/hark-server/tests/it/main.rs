@@ -11,6 +11,7 @@ mod hostile;
 mod isolation;
 mod jobs;
 mod keys;
+mod lengths;
 mod limits;
 mod log;
 mod openai;

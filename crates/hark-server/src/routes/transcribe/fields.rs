@@ -115,6 +115,7 @@ impl Form for Fields {
                 temperature: None,
                 identify: self.identify.unwrap_or(false),
                 known: Vec::new(),
+                budget: hark_media::Budget::default(),
             },
             layout: self.format.unwrap_or_default(),
             webhook_url: said(self.webhook_url),
