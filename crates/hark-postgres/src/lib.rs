@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use sqlx::{Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 /// How long the server may take to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ pub async fn new_encrypted_database() -> Result<Encrypted, Error> {
     let name = create_database(&local_address(&folder, "postgres")).await?;
     let mut connection = connect(&local_address(&folder, &name)).await?;
     let sql = format!("CREATE ROLE walker LOGIN PASSWORD 'swordfish'; ALTER DATABASE {name} OWNER TO walker");
-    connection.execute(sql.as_str()).await.map_err(|e| Error::Silent(e.to_string()))?;
+    connection.execute(AssertSqlSafe(sql)).await.map_err(|e| Error::Silent(e.to_string()))?;
     let address = format!("postgres://walker:swordfish@localhost:{port}/{name}");
     Ok(Encrypted { address, authority: folder.join("server.crt") })
 }
@@ -108,7 +108,7 @@ impl Drop for Server {
 async fn create_database(server: &str) -> Result<String, Error> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("hark_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let created = connect(server).await?.execute(format!("CREATE DATABASE {name}").as_str()).await;
+    let created = connect(server).await?.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await;
     created.map_err(|e| Error::Silent(e.to_string()))?;
     Ok(name)
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
-use sqlx::{Executor as _, Pool, Postgres, Sqlite};
+use sqlx::{AssertSqlSafe, Executor as _, Pool, Postgres, Sqlite};
 
 use super::value::{for_postgres, for_sqlite};
 use super::{Boxed, Row, Value};
@@ -32,7 +32,7 @@ impl Driver for Sqlite {
     const TIMEOUT: Option<Duration> = None;
 
     fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> Driven<'c> {
-        Box::pin(async move { connection.execute(sqlx::raw_sql(sql)).await.map(drop) })
+        Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop) })
     }
 }
 
@@ -40,7 +40,7 @@ impl Driver for Postgres {
     const TIMEOUT: Option<Duration> = Some(STATEMENT_TIMEOUT);
 
     fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> Driven<'c> {
-        Box::pin(async move { connection.execute(sqlx::raw_sql(sql)).await.map(drop) })
+        Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop) })
     }
 }
 
@@ -173,12 +173,12 @@ impl Tx {
         Box::pin(async move {
             Ok(match self {
                 Tx::Sqlite(tx) => {
-                    let query = sqlx::query_with(sql, for_sqlite(args)?);
+                    let query = sqlx::query_with(AssertSqlSafe(sql), for_sqlite(args)?);
                     let done = query.execute(tx.connection()?).await;
                     tx.check(done)?.rows_affected()
                 }
                 Tx::Postgres(tx) => {
-                    let query = sqlx::query_with(sql, for_postgres(args)?);
+                    let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
                     let done = within::<Postgres, _>(query.execute(tx.connection()?)).await;
                     tx.check(done)?.rows_affected()
                 }
@@ -238,13 +238,13 @@ impl Tx {
 
 impl Guard<Sqlite> {
     pub(super) async fn all(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
-        let query = sqlx::query_with(sql, for_sqlite(args)?);
+        let query = sqlx::query_with(AssertSqlSafe(sql), for_sqlite(args)?);
         let rows = query.fetch_all(self.connection()?).await;
         Ok(self.check(rows)?.into_iter().map(Row::Sqlite).collect())
     }
 
     pub(super) async fn optional(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Option<Row>> {
-        let query = sqlx::query_with(sql, for_sqlite(args)?);
+        let query = sqlx::query_with(AssertSqlSafe(sql), for_sqlite(args)?);
         let row = query.fetch_optional(self.connection()?).await;
         Ok(self.check(row)?.map(Row::Sqlite))
     }
@@ -253,19 +253,19 @@ impl Guard<Sqlite> {
 impl Guard<Postgres> {
     /// [`Guard::all`] however long it takes.
     pub(super) async fn slow(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
-        let query = sqlx::query_with(sql, for_postgres(args)?);
+        let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
         let rows = query.fetch_all(self.connection()?).await;
         Ok(self.check(rows)?.into_iter().map(Row::Postgres).collect())
     }
 
     pub(super) async fn all(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
-        let query = sqlx::query_with(sql, for_postgres(args)?);
+        let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
         let rows = within::<Postgres, _>(query.fetch_all(self.connection()?)).await;
         Ok(self.check(rows)?.into_iter().map(Row::Postgres).collect())
     }
 
     pub(super) async fn optional(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Option<Row>> {
-        let query = sqlx::query_with(sql, for_postgres(args)?);
+        let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
         let row = within::<Postgres, _>(query.fetch_optional(self.connection()?)).await;
         Ok(self.check(row)?.map(Row::Postgres))
     }
@@ -329,5 +329,17 @@ mod tests {
         drop(tx);
         db.execute(INSERT, args!["kept"]).await.unwrap();
         assert_eq!(db.one("SELECT count(*) AS n FROM notes", &[]).await.unwrap().get::<i64>("n").unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn sqlite_has_the_fix_for_the_wal_reset_corruption() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = database(&folder).await;
+        let version: String = db.one("SELECT sqlite_version() AS v", &[]).await.unwrap().get("v").unwrap();
+        let parts: Vec<u32> = version.split('.').map(|part| part.parse().unwrap()).collect();
+        assert!(
+            parts >= vec![3, 51, 3],
+            "{version} may corrupt databases: https://www.sqlite.org/wal.html#walresetbug"
+        );
     }
 }

@@ -46,7 +46,7 @@ value_from! {
     Option<&'a [u8]> => Value::Bytes,
 }
 
-pub(super) fn for_sqlite<'a>(values: &[Value<'a>]) -> Result<SqliteArguments<'a>> {
+pub(super) fn for_sqlite(values: &[Value<'_>]) -> Result<SqliteArguments> {
     bind(values)
 }
 
@@ -56,7 +56,7 @@ pub(super) fn for_postgres(values: &[Value<'_>]) -> Result<PgArguments> {
 
 fn bind<'v, A>(values: &[Value<'v>]) -> Result<A>
 where
-    A: Arguments<'v>,
+    A: Arguments,
     Option<i64>: Encode<'v, A::Database> + Type<A::Database>,
     f64: Encode<'v, A::Database> + Type<A::Database>,
     Option<&'v str>: Encode<'v, A::Database> + Type<A::Database>,

@@ -180,12 +180,12 @@ pub async fn count(database: &str, sql: &str) -> i64 {
     use sqlx::{Connection, Row};
     if database.starts_with("sqlite:") {
         let mut connection = sqlx::SqliteConnection::connect(database).await.unwrap();
-        let counted = sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0);
+        let counted = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap().get(0);
         closed(connection).await;
         counted
     } else {
         let mut connection = sqlx::PgConnection::connect(database).await.unwrap();
-        let counted = sqlx::query(sql).fetch_one(&mut connection).await.unwrap().get(0);
+        let counted = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_one(&mut connection).await.unwrap().get(0);
         closed(connection).await;
         counted
     }
@@ -196,11 +196,11 @@ pub async fn run_sql(database: &str, sql: &str) {
     use sqlx::{Connection, Executor};
     if database.starts_with("sqlite:") {
         let mut connection = sqlx::SqliteConnection::connect(database).await.unwrap();
-        connection.execute(sql).await.unwrap();
+        connection.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
         closed(connection).await;
     } else {
         let mut connection = sqlx::PgConnection::connect(database).await.unwrap();
-        connection.execute(sql).await.unwrap();
+        connection.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
         closed(connection).await;
     }
 }
