@@ -5,15 +5,15 @@ use std::process::Command;
 use hark_server::{Config, InstantEngine};
 use hark_store::Plan;
 
-use crate::server::{Server, config, eventually, refusal};
+use crate::server::{Client, Server, config, eventually, refusal};
 
-/// Hours of silence between two sounds in a few kilobytes, without a length: whoever wants to know it has to decode it.
+/// Days of silence between short sounds in a few kilobytes, without a length: whoever wants to know it has to decode it.
 pub(crate) fn slow() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("slow.mkv");
-    let gap = "asetnsamples=1600,asetpts='PTS+if(gte(T,1),35000/TB,0)'";
+    let gap = "asetnsamples=1600,asetpts='PTS+floor(T)*35000/TB'";
     let made = Command::new("ffmpeg")
-        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-f", "lavfi", "-i", "sine=r=48000:d=2", "-af", gap])
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-f", "lavfi", "-i", "sine=r=48000:d=30", "-af", gap])
         .args(["-c:a", "libopus", "-b:a", "16k"])
         .arg(&path)
         .status();
@@ -48,12 +48,13 @@ async fn a_probe_ends_with_the_client_that_asked_for_it() {
     let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() };
     let server = Server::with(config, InstantEngine::default()).await;
     let slow = slow();
-    let mut clients = Vec::new();
+    // With credits for all of it, so that counting ends with the client and not before.
+    let mut accounts = Vec::new();
     for _ in 0..8 {
-        let client = server.account(Plan::Free).await;
-        let request = client.transcribe("/v1/transcribe", slow.clone(), &[]);
-        clients.push(tokio::spawn(request.send()));
+        accounts.push(server.account_with(Plan::Free, 1_000_000).await);
     }
+    let send = |client: &Client| tokio::spawn(client.transcribe("/v1/transcribe", slow.clone(), &[]).send());
+    let clients: Vec<_> = accounts.iter().map(send).collect();
     eventually("two probes at once", async || (decoders(&server) >= 2).then_some(())).await;
     assert!(probes_running(&server).await >= 1);
     for client in clients {

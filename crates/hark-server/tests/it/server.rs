@@ -88,9 +88,13 @@ impl Server {
 
     /// A new account with one key.
     pub(crate) async fn account(&self, plan: Plan) -> Client {
+        self.account_with(plan, 600).await
+    }
+
+    pub(crate) async fn account_with(&self, plan: Plan, credits: i64) -> Client {
         let name = format!("{}@example.com", random());
         let mut new = NewAccount::new(name, plan);
-        new.credits = 600;
+        new.credits = credits;
         let account = self.store.create_account(&new).await.unwrap();
         let key = NewKey { rate_limit: 100_000, ..NewKey::new(KeyKind::Service, "test") };
         let (_, secret) = self.store.create_key(account.id, &key).await.unwrap();
