@@ -11,7 +11,7 @@ import urllib.request
 ADDRESS = os.environ["HARK_CONTRACT_ADDRESS"]
 KEY = os.environ["HARK_CONTRACT_KEY"]
 NUL = "a\0b"
-# 503 is what paths without a model answer (docs/api.md, "Not here yet").
+# 503 is what paths without a model answer (docs/users/api.md, "Not here yet").
 FAULTS = {500, 502, 504}
 addresses = iter(range(1, 1 << 24))
 

@@ -1,5 +1,5 @@
 //! Faults happen to a service that people use, on both databases; everything must work again and add up. `hark bench service faults` does it, as people
-//! may. Not here, because they leave a stray file behind (docs/reliability.md): `recordings`, `clock` and `models`.
+//! may. Not here, because they leave a stray file behind (docs/operators/reliability.md): `recordings`, `clock` and `models`.
 
 use std::process::Command;
 

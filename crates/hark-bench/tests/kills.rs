@@ -1,5 +1,5 @@
 //! The service is killed at random moments under load, on both databases; whatever is left must add up. `hark bench service kills`
-//! does it, as people may; 200 kills of each are in docs/reliability.md.
+//! does it, as people may; 200 kills of each are in docs/operators/reliability.md.
 
 use std::process::Command;
 

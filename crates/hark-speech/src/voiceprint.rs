@@ -13,7 +13,7 @@ use crate::{SpeechError, Voices};
 /// The first byte of a stored print: which network made it. Vectors of another one mean nothing beside these.
 const CAMPPLUS_ZH_EN: u8 = 1;
 /// A speaker gets a name from this cosine on: above that of any two strangers among 55,000 pairs of voices, since a wrong
-/// name is worse than none. docs/speakers.md has the figures.
+/// name is worse than none. docs/contributors/speakers.md has the figures.
 const SAME_VOICE: f32 = 0.60;
 /// Below this cosine two clips are surely of two people.
 const OTHER_VOICE: f32 = 0.40;

@@ -42,6 +42,8 @@ pub(crate) fn run(args: &IntegrityArgs, common: &Common) -> Result<(), CliError>
     output::print(if args.data.json { format!("{:#}\n", json!(answer)) } else { text })?;
     match wrong {
         0 => Ok(()),
-        _ => Err(CliError::Failed(format!("{wrong} of 3 checks failed: docs/operate.md, Integrity, says what to do"))),
+        _ => Err(CliError::Failed(format!(
+            "{wrong} of 3 checks failed: docs/operators/operate.md, Integrity, says what to do"
+        ))),
     }
 }

@@ -27,3 +27,58 @@ fn the_table_of_dependencies_names_exactly_what_the_workspace_depends_on() {
 }
 
 const DEPENDENCIES: &str = "docs/dependencies.md";
+
+/// The documents of the repository, as paths from its root.
+fn documents() -> Vec<PathBuf> {
+    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
+            let path = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                collect(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(PathBuf::from).to_vec();
+    collect(Path::new("docs"), &mut found);
+    found
+}
+
+/// The anchor that a heading gets: lowercase, without punctuation, blanks as hyphens.
+fn anchor(heading: &str) -> String {
+    let letters = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = letters.chars().filter(|letter| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let mut dead = Vec::new();
+    let mut followed = 0;
+    for document in documents() {
+        let text = read(document.to_str().unwrap());
+        for (at, _) in text.match_indices("](") {
+            let Some((target, _)) = text[at + 2..].split_once(')') else { continue };
+            if target.contains("://") || target.contains(char::is_whitespace) || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = match file {
+                "" => document.clone(),
+                file => document.parent().unwrap().join(file),
+            };
+            followed += 1;
+            let leads = root().join(&path).exists()
+                && (heading.is_empty()
+                    || read(path.to_str().unwrap())
+                        .lines()
+                        .any(|line| line.starts_with('#') && anchor(line) == heading));
+            if !leads {
+                dead.push(format!("{}: {target}", document.display()));
+            }
+        }
+    }
+    assert!(followed > 50, "only {followed} links were found");
+    assert!(dead.is_empty(), "dead links: {dead:#?}");
+}

@@ -1,4 +1,4 @@
-//! The events of OpenAI's Realtime transcription (`docs/openai.md` says which), over a session of ours.
+//! The events of OpenAI's Realtime transcription (`docs/users/openai.md` says which), over a session of ours.
 
 use bytes::Bytes;
 use hark_api::ApiError;

@@ -1,6 +1,6 @@
 //! How soon and how often a live session looks at its sound.
 
-/// The constants of a live session, in seconds. `docs/live.md` says how they were chosen.
+/// The constants of a live session, in seconds. `docs/contributors/live.md` says how they were chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LivePolicy {
     /// New sound before the next pass, at least; more when more came during the last one.
