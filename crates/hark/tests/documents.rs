@@ -82,3 +82,60 @@ fn every_link_between_documents_leads_somewhere() {
     assert!(followed > 50, "only {followed} links were found");
     assert!(dead.is_empty(), "dead links: {dead:#?}");
 }
+
+/// Keys that a table of the settings has, as the program lists them when it meets one that it does not know; none where there is no such table.
+fn keys_of(table: &str) -> Option<BTreeSet<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hark.toml");
+    let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
+    std::fs::write(&file, format!("{prefix}no_such_key = 1\n")).unwrap();
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_hark")).arg("--config").arg(&file).arg("models").output();
+    let said = String::from_utf8(done.unwrap().stderr).unwrap();
+    let listed = match table {
+        "" => said.split_once("the keys are ")?.1.trim().split(", ").map(str::to_owned).collect(),
+        _ => said
+            .split_once("unknown field `no_such_key`, expected ")?
+            .1
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect(),
+    };
+    Some(listed)
+}
+
+/// Keys of a table and of the tables in it, as `server.limits.body_rate`.
+fn all_keys(table: &str, found: &mut BTreeSet<String>) {
+    for key in keys_of(table).unwrap_or_default() {
+        let key = if table.is_empty() { key } else { format!("{table}.{key}") };
+        // Names of models are the user's own.
+        if key != "aliases" {
+            all_keys(&key, found);
+        }
+        found.insert(key);
+    }
+}
+
+#[test]
+fn the_configuration_reference_has_every_key_and_no_other() {
+    let mut known = BTreeSet::new();
+    all_keys("", &mut known);
+    assert!(known.contains("server.recordings.quota.free"), "tables in tables were not found: {known:?}");
+    let document = read("docs/operators/configuration.md");
+    let (mut documented, mut prefix) = (BTreeSet::new(), None);
+    for line in document.lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            prefix = match heading.trim_matches(['[', ']']) {
+                "Top level" => Some(String::new()),
+                table if heading.starts_with('[') => Some(format!("{table}.")),
+                _ => None,
+            };
+        } else if let (Some(prefix), Some(row)) = (&prefix, line.strip_prefix("| `")) {
+            documented.insert(format!("{prefix}{}", row.split('`').next().unwrap()));
+        }
+    }
+    let missing: Vec<_> = known.difference(&documented).collect();
+    let stale: Vec<_> = documented.difference(&known).collect();
+    assert!(missing.is_empty() && stale.is_empty(), "without a row: {missing:?}; no longer there: {stale:?}");
+}
