@@ -158,3 +158,18 @@ fn this_kernel_gives_every_layer_that_it_says() {
     let is_active = |name: &str| layers.iter().any(|layer| layer.name == name && layer.is_active);
     assert!(is_active("resource-limits") && is_active("system-call-filter"), "{layers:?}");
 }
+
+#[test]
+fn a_service_with_hundreds_of_open_files_still_starts_decoders() {
+    let folder = tempfile::tempdir().unwrap();
+    let _open: Vec<_> = (0..300).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    let talk = folder.path().join("talk.opus");
+    let made = Command::new("ffmpeg")
+        .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-f", "lavfi", "-i", "sine=r=48000:d=2"])
+        .args(["-c:a", "libopus", "-f", "matroska"])
+        .arg(&talk)
+        .status();
+    assert!(made.expect("ffmpeg is not there: `./hark test` installs what tests need").success());
+    let (samples, ..) = decode_all(Source::Path(talk), &Options::default()).unwrap();
+    assert!((samples.len() as f64 / 16_000.0 - 2.0).abs() < 0.1, "{} samples", samples.len());
+}

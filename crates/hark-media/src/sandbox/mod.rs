@@ -85,6 +85,9 @@ pub(crate) fn spawn(
     #[cfg(not(target_os = "linux"))]
     let _ = (program, input);
     let set_up = move || {
+        // Before the limits: entering a namespace opens files, and a service may have more of them open than a decoder may.
+        #[cfg(target_os = "linux")]
+        layers.enter_namespace()?;
         limit(libc::RLIMIT_CPU, cpu_seconds, cpu_seconds.saturating_add(1))?;
         limit(libc::RLIMIT_FSIZE, 0, 0)?;
         limit(libc::RLIMIT_CORE, 0, 0)?;
@@ -95,7 +98,7 @@ pub(crate) fn spawn(
         #[cfg(not(target_os = "linux"))]
         let _ = memory_bytes;
         #[cfg(target_os = "linux")]
-        layers.enter()?;
+        layers.confine()?;
         Ok(())
     };
     // SAFETY: the closure only makes system calls on values that were made before: it neither allocates nor locks, as code
@@ -152,14 +155,18 @@ impl Layers {
         }
     }
 
-    /// Enters the layers. Whatever this kernel was found to have must work: a child that is less confined than it should be
-    /// does not start.
-    fn enter(&mut self) -> io::Result<()> {
+    /// Enters the namespaces, or gives up what root may do. Whatever this kernel was found to have must work: a child that is
+    /// less confined than it should be does not start.
+    fn enter_namespace(&self) -> io::Result<()> {
         match &self.namespace {
-            Some(namespace) => namespace.enter()?,
-            None if self.is_root => namespace::drop_capabilities()?,
-            None => {}
+            Some(namespace) => namespace.enter(),
+            None if self.is_root => namespace::drop_capabilities(),
+            None => Ok(()),
         }
+    }
+
+    /// Enters the other layers, which open no files.
+    fn confine(&mut self) -> io::Result<()> {
         check(prctl(libc::PR_SET_NO_NEW_PRIVS, 1))?;
         close_on_exec();
         if let Some(ruleset) = &self.ruleset {
