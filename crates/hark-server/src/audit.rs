@@ -69,7 +69,7 @@ pub(crate) fn at_the_door(visit: &Visit, account: Option<AccountId>, event: &'st
 
 /// Writes an entry. What it tells of has happened: a log that can't be written is an alarm, not a reason to fail.
 pub(crate) async fn record(app: &App, entry: NewAudit) {
-    if let Err(error) = app.store.audit(&entry).await {
+    if let Err(error) = app.store.audit().record(&entry).await {
         tracing::error!(%error, event = entry.event, "audit.write_failed");
     }
 }

@@ -36,7 +36,7 @@ impl Credentials {
             return Ok(Arc::clone(&kept.credential));
         }
         let forgotten = self.forgotten.load(Ordering::SeqCst);
-        let credential = Arc::new(store.authenticate(secret).await?);
+        let credential = Arc::new(store.keys().authenticate(secret).await?);
         let mut kept = self.lock();
         if self.forgotten.load(Ordering::SeqCst) != forgotten {
             return Ok(credential);

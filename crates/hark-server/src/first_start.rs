@@ -22,11 +22,11 @@ pub struct FirstKey {
 
 /// Makes the first account and its key where there is no account yet.
 pub async fn first_start(store: &Store) -> Result<Option<FirstKey>, ServerError> {
-    if !store.accounts().await?.is_empty() {
+    if !store.accounts().list().await?.is_empty() {
         return Ok(None);
     }
     let new = NewAccount { credits: CREDITS, is_admin: true, ..NewAccount::new(EMAIL, Plan::Enterprise) };
-    let account = match store.create_account(&new).await {
+    let account = match store.accounts().create(&new).await {
         Ok(account) => account,
         // Another process of a fleet that starts together was first.
         Err(hark_store::Error::Conflict(_)) => return Ok(None),
@@ -37,6 +37,6 @@ pub async fn first_start(store: &Store) -> Result<Option<FirstKey>, ServerError>
         monthly_limit_minutes: MONTHLY_MINUTES,
         ..NewKey::new(KeyKind::Service, "first start")
     };
-    let (_, secret) = store.create_key(account.id, &key).await?;
+    let (_, secret) = store.keys().create(account.id, &key).await?;
     Ok(Some(FirstKey { email: account.email, key: secret }))
 }

@@ -54,16 +54,16 @@ pub struct Finding {
 async fn check(store: &Store, name: &'static str, recordings: u32) -> hark_store::Result<Vec<Finding>> {
     let finding = |problem| Finding { check: name, problem };
     Ok(match name {
-        DATABASE => store.check_database().await?.into_iter().map(finding).collect(),
+        DATABASE => store.integrity().check_database().await?.into_iter().map(finding).collect(),
         LEDGER => {
-            let unbalanced = store.check_ledger().await?.into_iter();
+            let unbalanced = store.ledger().check().await?.into_iter();
             let problem = |it: hark_store::Unbalanced| {
                 format!("account {} has {} credits, its ledger sums to {}", it.account, it.credits, it.sum)
             };
             unbalanced.map(|it| finding(problem(it))).collect()
         }
         _ => {
-            let problems = store.check_recordings(recordings).await?.problems.into_iter();
+            let problems = store.integrity().check_recordings(recordings).await?.problems.into_iter();
             problems.map(|it| finding(format!("recording {}: {}", it.key, it.problem))).collect()
         }
     })
@@ -84,7 +84,7 @@ pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()
     tokio::spawn(async move {
         let interval = app.config.integrity.interval.duration();
         // A database that nobody looked at yet is looked at now.
-        let mut wait = if app.store.was_checked_at_open() { FIRST.min(interval) } else { Duration::ZERO };
+        let mut wait = if app.store.integrity().was_checked_at_open() { FIRST.min(interval) } else { Duration::ZERO };
         loop {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}

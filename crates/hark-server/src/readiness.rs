@@ -94,12 +94,13 @@ impl Readiness {
 
     async fn run(&self, app: &App) -> Report {
         let store = app.store.clone();
-        let database = self.database.run(KEEP, async move { store.probe_database().await.map_err(|e| e.to_string()) });
+        let database =
+            self.database.run(KEEP, async move { store.integrity().probe_database().await.map_err(|e| e.to_string()) });
         let store = app.store.clone();
         let recordings = self
             .recordings
-            .run(KEEP_RECORDINGS, async move { store.probe_recordings().await.map_err(|e| e.to_string()) });
-        let mut folders = app.store.local_folders();
+            .run(KEEP_RECORDINGS, async move { store.integrity().probe_recordings().await.map_err(|e| e.to_string()) });
+        let mut folders = app.store.integrity().local_folders();
         folders.push(std::env::temp_dir());
         let least = app.config.min_free_disk_mb.saturating_mul(1_000_000);
         let disk = self.disk.run(KEEP, async move {

@@ -10,7 +10,7 @@ use crate::probe::{self, CancelOnDrop};
 
 /// The recording as a decoder reads it.
 pub(crate) async fn open(app: &App, blob: &Blob) -> hark_store::Result<Source> {
-    Ok(match app.store.source(blob).await? {
+    Ok(match app.store.recordings().source(blob).await? {
         BlobSource::Path(path) => Source::Path(path),
         BlobSource::Reader(reader) => Source::Seekable(Box::new(reader)),
     })
@@ -42,7 +42,7 @@ pub(crate) async fn duration(app: &App, caller: &Caller, blob: &Blob) -> Result<
 /// Seconds beyond which a caller can't have a recording transcribed, so that nobody needs to know how long it is.
 async fn longest(app: &App, caller: &Caller) -> Result<f64, Failure> {
     let minutes = match caller {
-        Caller::Account(identity) => app.store.account(identity.account()).await?.credits,
+        Caller::Account(identity) => app.store.accounts().get(identity.account()).await?.credits,
         Caller::Anonymous(_) => match app.config.anonymous.limit.into() {
             AnonymousLimit::Minutes(limit) => limit,
             AnonymousLimit::Transcriptions(_) => return Ok(f64::INFINITY),
@@ -79,7 +79,7 @@ impl Drop for Unclaimed {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, key) = (self.store.clone(), self.blob.key.clone());
         runtime.spawn(async move {
-            if let Err(error) = store.discard(&key).await {
+            if let Err(error) = store.recordings().discard(&key).await {
                 tracing::warn!(%error, "a recording that nobody wants is left to the sweep");
             }
         });

@@ -16,11 +16,11 @@ pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()
     let app = app.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = app.store.expire_addresses().await {
+            if let Err(error) = app.store.addresses().expire().await {
                 tracing::error!(%error, "retention.addresses_failed");
             }
             let (keep, keep_addresses) = (DAY * app.config.audit_days, DAY * app.config.audit_address_days);
-            match app.store.expire_audit(keep, keep_addresses).await {
+            match app.store.audit().expire(keep, keep_addresses).await {
                 Ok(0) => {}
                 Ok(deleted) => tracing::info!(deleted, "retention.audit_expired"),
                 Err(error) => tracing::error!(%error, "retention.audit_failed"),

@@ -122,13 +122,15 @@ fn metrics_router(app: &App) -> Router {
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
     // The gauges of readiness are as fresh as the rest.
     app.readiness.report(&app).await;
-    if let Ok(dead) = app.store.failed_job_count().await {
+    if let Ok(dead) = app.store.jobs().failed_count().await {
         app.metrics.jobs_dead.store(dead, std::sync::atomic::Ordering::Relaxed);
     }
-    let queue_length = app.store.queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
+    let queue_length = app.store.jobs().queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
     crate::metrics::render_engines(&mut text, &app.engine.reports());
-    if let (Ok(quarantined), Ok(mismatch)) = (app.store.quarantine_length().await, app.store.sweep_mismatch().await) {
+    if let (Ok(quarantined), Ok(mismatch)) =
+        (app.store.recordings().quarantine_count().await, app.store.recordings().mismatch().await)
+    {
         crate::metrics::render_recordings(&mut text, quarantined, mismatch.is_some());
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)

@@ -75,13 +75,13 @@ fn copy(path: &Path, piece: &[u8], pieces: usize) -> std::io::Result<Duration> {
 
 async fn account(store: &Store) -> Result<hark_store::AccountId, Error> {
     let email = format!("{}@example.org", store.now());
-    Ok(store.create_account(&NewAccount { credits: 1_000_000, ..NewAccount::new(email, Plan::Pro) }).await?.id)
+    Ok(store.accounts().create(&NewAccount { credits: 1_000_000, ..NewAccount::new(email, Plan::Pro) }).await?.id)
 }
 
 async fn upload(store: &Store, piece: &Bytes, pieces: usize, hashed: bool) -> Result<Duration, Error> {
     let account = account(store).await?;
     let begun = Instant::now();
-    let mut upload = store.upload(account).await?;
+    let mut upload = store.recordings().upload(account).await?;
     if !hashed {
         upload = upload.without_hash();
     }
@@ -90,20 +90,20 @@ async fn upload(store: &Store, piece: &Bytes, pieces: usize, hashed: bool) -> Re
     }
     let blob = upload.finish().await?;
     let time = begun.elapsed();
-    store.discard(&blob.key).await?;
+    store.recordings().discard(&blob.key).await?;
     Ok(time)
 }
 
 async fn requests(store: &Store) -> Result<(), Error> {
     let account = account(store).await?;
-    let (_, secret) = store.create_key(account, &NewKey::new(KeyKind::Service, "speed")).await?;
+    let (_, secret) = store.keys().create(account, &NewKey::new(KeyKind::Service, "speed")).await?;
     let begun = Instant::now();
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let (store, secret) = (store.clone(), secret.reveal().to_owned());
             tokio::spawn(async move {
                 for _ in 0..2_000 {
-                    store.authenticate(&secret).await?;
+                    store.keys().authenticate(&secret).await?;
                 }
                 Ok::<_, Error>(())
             })
@@ -125,7 +125,7 @@ async fn jobs(store: &Store, name: &str) -> Result<(), Error> {
     let begun = Instant::now();
     let rounds = 200;
     for _ in 0..rounds {
-        let mut upload = store.upload(account).await?;
+        let mut upload = store.recordings().upload(account).await?;
         upload.write(Bytes::from_static(b"a short recording")).await?;
         let job = NewJob {
             owner: owner.clone(),
@@ -145,9 +145,9 @@ async fn jobs(store: &Store, name: &str) -> Result<(), Error> {
             idempotency: None,
             webhook: None,
         };
-        store.accept(job).await?;
-        let claimed = store.claim("speed", Duration::from_secs(60)).await?.ok_or(Error::NotFound("job"))?;
-        store.complete(&claimed.lease, &result, 1, false).await?;
+        store.jobs().accept(job).await?;
+        let claimed = store.jobs().claim_any("speed", Duration::from_secs(60)).await?.ok_or(Error::NotFound("job"))?;
+        store.jobs().complete(&claimed.lease, &result, 1, false).await?;
     }
     let each = begun.elapsed() / rounds;
     println!("{name}: {each:.1?} from upload to completed transcript of 100 segments, one after another");

@@ -10,6 +10,12 @@ use crate::db::{Row, Tx, Value, args};
 use crate::error::Result;
 use crate::ids::{AccountId, KeyId};
 
+/// The audit log.
+#[derive(Debug, Clone, Copy)]
+pub struct Audit<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// Who did something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
@@ -145,23 +151,23 @@ pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()
     .map(drop)
 }
 
-impl Store {
+impl Audit<'_> {
     /// Adds an entry.
-    pub async fn audit(&self, new: &NewAudit) -> Result<()> {
-        let mut tx = self.db().begin().await?;
-        write(&mut tx, new, self.now()).await?;
+    pub async fn record(self, new: &NewAudit) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        write(&mut tx, new, self.store.now()).await?;
         tx.commit().await
     }
 
     /// A page of the log, newest first: of one account, or of all.
-    pub async fn audit_log(&self, account: Option<AccountId>, page: i64, per_page: i64) -> Result<AuditPage> {
+    pub async fn page(self, account: Option<AccountId>, page: i64, per_page: i64) -> Result<AuditPage> {
         let per_page = per_page.clamp(1, 1000);
         let offset = page.max(1).saturating_sub(1).saturating_mul(per_page);
         let (condition, mut values): (&str, Vec<Value<'_>>) = match account {
             Some(account) => ("WHERE account_id = $1", vec![account.into()]),
             None => ("", Vec::new()),
         };
-        let mut tx = self.db().snapshot().await?;
+        let mut tx = self.store.db().snapshot().await?;
         let total = tx.one(&format!("SELECT count(*) AS n FROM audit {condition}"), &values).await?.get("n")?;
         let sql = format!(
             "SELECT id, at, account_id, actor, key_id, address, event, subject, detail FROM audit {condition}
@@ -176,10 +182,10 @@ impl Store {
     }
 
     /// Deletes entries older than `keep` and the addresses of those older than `keep_addresses`; gives how many entries went.
-    pub async fn expire_audit(&self, keep: Duration, keep_addresses: Duration) -> Result<u64> {
-        let now = self.now();
+    pub async fn expire(self, keep: Duration, keep_addresses: Duration) -> Result<u64> {
+        let now = self.store.now();
         let sql = "UPDATE audit SET address = NULL WHERE address IS NOT NULL AND at < $1";
-        self.db().execute(sql, args![now.saturating_sub(micros(keep_addresses))]).await?;
-        self.db().execute("DELETE FROM audit WHERE at < $1", args![now.saturating_sub(micros(keep))]).await
+        self.store.db().execute(sql, args![now.saturating_sub(micros(keep_addresses))]).await?;
+        self.store.db().execute("DELETE FROM audit WHERE at < $1", args![now.saturating_sub(micros(keep))]).await
     }
 }

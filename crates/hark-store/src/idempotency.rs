@@ -4,15 +4,33 @@ use std::time::Duration;
 
 use crate::Store;
 use crate::clock::{Micros, micros};
-use crate::columns::{self, Place};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, Owner, TranscriptId};
-use crate::job::IdempotencyKey;
-use crate::seal::Sealer;
+use crate::sealing::Sealer;
+use crate::sealing::columns::{self, Place};
+
+/// Idempotency keys of requests, with their responses.
+#[derive(Debug, Clone, Copy)]
+pub struct IdempotencyKeys<'a> {
+    pub(crate) store: &'a Store,
+}
 
 /// A request whose process died counts as never made after this long.
 const UNDER_WAY: Duration = Duration::from_secs(600);
+
+/// The name that a client gave to a request, and what the request was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    /// The name.
+    pub key: String,
+    /// A hash of everything that makes the request what it is.
+    pub fingerprint: Vec<u8>,
+    /// The same by the encodings of earlier versions: a repeat across an upgrade is recognized by one of them.
+    pub older: Vec<Vec<u8>>,
+    /// How long a repeat is recognized.
+    pub keep: Duration,
+}
 
 /// An answer that is given again to a repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +46,7 @@ pub struct StoredAnswer {
 /// Whether a request came before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Idempotency {
-    /// It is new: do it, then [`Store::finish_idempotent`] or [`Store::abandon_idempotent`].
+    /// It is new: do it, then [`IdempotencyKeys::finish`] or [`IdempotencyKeys::abandon`].
     New,
     /// The first is still under way.
     UnderWay,
@@ -50,14 +68,27 @@ fn place(owner: &str, key: &str) -> Place {
     columns::ANSWER.at(&[&owner, &key])
 }
 
-impl Store {
+impl IdempotencyKeys<'_> {
+    /// Whether a request of this name was accepted before and is still remembered.
+    pub async fn is_used(self, owner: &Owner, key: &str) -> Result<bool> {
+        let sql = "SELECT 1 AS one FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+        Ok(self.store.db().optional(sql, args![&owner.name(), key, self.store.now()]).await?.is_some())
+    }
+
+    /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request, [`Error::Deleted`] when the transcript is
+    /// gone. Asked before an upload begins, it saves the upload.
+    pub async fn transcript(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<TranscriptId>> {
+        let mut tx = self.store.db().snapshot().await?;
+        repeated_job(&mut tx, &owner.name(), name, self.store.now()).await
+    }
+
     /// Claims the name of a request; [`Error::KeyReused`] when the name stands for another request.
-    pub async fn begin_idempotent(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Idempotency> {
-        let account = self.account_of(owner);
+    pub async fn begin(self, owner: &Owner, name: &IdempotencyKey) -> Result<Idempotency> {
+        let account = self.store.account_of(owner);
         let owner = owner.name();
-        let sealer = self.sealer(account).await?;
-        let now = self.now();
-        let mut tx = self.db().begin().await?;
+        let sealer = self.store.sealer(account).await?;
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
         let found = claim(&mut tx, &sealer, &owner, account, name, now).await?;
         if found == Idempotency::New {
             tx.commit().await?;
@@ -66,27 +97,27 @@ impl Store {
     }
 
     /// The answer that an earlier request of this name got; [`Error::KeyReused`] when it was another request.
-    pub async fn answered(&self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<StoredAnswer>> {
-        let sealer = self.sealer(self.account_of(owner)).await?;
-        let mut tx = self.db().snapshot().await?;
-        match look(&mut tx, &sealer, &owner.name(), name, self.now()).await? {
+    pub async fn answer(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<StoredAnswer>> {
+        let sealer = self.store.sealer(self.store.account_of(owner)).await?;
+        let mut tx = self.store.db().snapshot().await?;
+        match look(&mut tx, &sealer, &owner.name(), name, self.store.now()).await? {
             Some(Idempotency::Done(answer)) => Ok(Some(answer)),
             _ => Ok(None),
         }
     }
 
     /// Keeps the answer of a request for its repeats.
-    pub async fn finish_idempotent(&self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
-        let sealer = self.sealer(self.account_of(owner)).await?;
-        let mut tx = self.db().begin().await?;
-        finish(&mut tx, &sealer, &owner.name(), name, answer, self.now()).await?;
+    pub async fn finish(self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
+        let sealer = self.store.sealer(self.store.account_of(owner)).await?;
+        let mut tx = self.store.db().begin().await?;
+        finish(&mut tx, &sealer, &owner.name(), name, answer, self.store.now()).await?;
         tx.commit().await
     }
 
     /// Frees the name of a request that failed, so that it may be tried again.
-    pub async fn abandon_idempotent(&self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
+    pub async fn abandon(self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
         let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
-        self.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
+        self.store.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
     }
 }
 

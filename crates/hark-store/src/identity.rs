@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::blob::{Blobs, StoredFile};
 use crate::db::{Db, args};
 use crate::error::{Error, Result};
-use crate::{random, sweep};
+use crate::random;
+use crate::recordings::sweep;
+use crate::recordings::{Blobs, StoredFile};
 
 /// Name of the row in `store_meta`.
 const STORE_ID: &str = "store_id";
@@ -40,7 +41,7 @@ impl Marker {
     pub(crate) async fn read(blobs: &Blobs) -> Result<Option<String>> {
         let Some(bytes) = blobs.read_marker().await? else { return Ok(None) };
         let marker: Marker = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::Damaged(format!("{} in {}: {e}", crate::blob::MARKER, blobs.place())))?;
+            .map_err(|e| Error::Damaged(format!("{} in {}: {e}", crate::recordings::MARKER, blobs.place())))?;
         Ok(Some(marker.store))
     }
 

@@ -11,6 +11,12 @@ use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId};
 
+/// Credits: grants, holds and charges.
+#[derive(Debug, Clone, Copy)]
+pub struct Ledger<'a> {
+    pub(crate) store: &'a Store,
+}
+
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
@@ -194,23 +200,23 @@ pub(crate) async fn settle(
     Ok(Some(Settled { charged, credits }))
 }
 
-impl Store {
+impl Ledger<'_> {
     /// Gives an account credits; gives its balance.
-    pub async fn grant(&self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
+    pub async fn grant(self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
         if amount <= 0 {
             return Err(Error::Conflict("a grant is at least one credit"));
         }
-        self.post_alone(account, EntryKind::Grant, amount, None, note).await
+        self.post(account, EntryKind::Grant, amount, None, note).await
     }
 
     /// Puts a balance right by hand; it can't go below zero.
-    pub async fn adjust(&self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
-        self.post_alone(account, EntryKind::Adjust, amount, None, note).await
+    pub async fn adjust(self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
+        self.post(account, EntryKind::Adjust, amount, None, note).await
     }
 
     /// Gives back the charge of a reference, once.
-    pub async fn refund(&self, account: AccountId, reference: &str, note: &str) -> Result<i64> {
-        let mut tx = self.db().begin().await?;
+    pub async fn refund(self, account: AccountId, reference: &str, note: &str) -> Result<i64> {
+        let mut tx = self.store.db().begin().await?;
         lock(&mut tx, account).await?;
         let charge = tx
             .optional(
@@ -220,32 +226,32 @@ impl Store {
             .await?
             .ok_or(Error::NotFound("charge"))?;
         let amount: i64 = charge.get("amount")?;
-        let posted = post(&mut tx, account, EntryKind::Refund, -amount, Some(reference), note, self.now()).await;
+        let posted = post(&mut tx, account, EntryKind::Refund, -amount, Some(reference), note, self.store.now()).await;
         let left =
             posted.map_err(|e| if e.is_duplicate() { Error::Conflict("this was refunded before") } else { e })?;
         tx.commit().await?;
         Ok(left)
     }
 
-    async fn post_alone(
-        &self,
+    async fn post(
+        self,
         account: AccountId,
         kind: EntryKind,
         amount: i64,
         reference: Option<&str>,
         note: &str,
     ) -> Result<i64> {
-        let mut tx = self.db().begin().await?;
-        let left = post(&mut tx, account, kind, amount, reference, note, self.now()).await?;
+        let mut tx = self.store.db().begin().await?;
+        let left = post(&mut tx, account, kind, amount, reference, note, self.store.now()).await?;
         tx.commit().await?;
         Ok(left)
     }
 
     /// Holds credits for a call that is not a job (a summary, a live session) under a name that is used once. A hold that nobody settles, because the
     /// process died, is released after `keep`.
-    pub async fn hold(&self, account: AccountId, reference: &str, amount: i64, keep: Duration) -> Result<i64> {
-        let now = self.now();
-        let mut tx = self.db().begin().await?;
+    pub async fn hold(self, account: AccountId, reference: &str, amount: i64, keep: Duration) -> Result<i64> {
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
         let held = hold(&mut tx, account, reference, amount, Some(now.saturating_add(micros(keep))), now).await;
         let left = held.map_err(|e| if e.is_duplicate() { Error::Conflict("this name was held before") } else { e })?;
         tx.commit().await?;
@@ -253,12 +259,12 @@ impl Store {
     }
 
     /// Holds more under the same name, or keeps the hold for longer: a live session that goes on.
-    pub async fn extend_hold(&self, account: AccountId, reference: &str, more: i64, keep: Duration) -> Result<i64> {
+    pub async fn extend_hold(self, account: AccountId, reference: &str, more: i64, keep: Duration) -> Result<i64> {
         if more < 0 {
             return Err(Error::Conflict("a hold can't be negative"));
         }
-        let now = self.now();
-        let mut tx = self.db().begin().await?;
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
         lock(&mut tx, account).await?;
         let row = tx
             .optional(
@@ -279,20 +285,20 @@ impl Store {
     }
 
     /// Ends a hold and charges what was used; [`Error::NotFound`] when it was ended before. Zero charges nothing.
-    pub async fn settle(&self, reference: &str, used: i64, note: &str) -> Result<Settled> {
-        let mut tx = self.db().begin().await?;
-        let settled = settle(&mut tx, reference, used, note, self.now()).await?.ok_or(Error::NotFound("hold"))?;
+    pub async fn settle(self, reference: &str, used: i64, note: &str) -> Result<Settled> {
+        let mut tx = self.store.db().begin().await?;
+        let settled = settle(&mut tx, reference, used, note, self.store.now()).await?.ok_or(Error::NotFound("hold"))?;
         tx.commit().await?;
         Ok(settled)
     }
 
     /// Releases holds of calls whose time is over; gives how many.
-    pub async fn release_expired_holds(&self) -> Result<u64> {
-        let now = self.now();
-        let late = self.db().all("SELECT reference FROM holds WHERE expires_at < $1", args![now]).await?;
+    pub async fn release_expired(self) -> Result<u64> {
+        let now = self.store.now();
+        let late = self.store.db().all("SELECT reference FROM holds WHERE expires_at < $1", args![now]).await?;
         let mut released = 0;
         for row in late {
-            let mut tx = self.db().begin().await?;
+            let mut tx = self.store.db().begin().await?;
             let ended = settle(&mut tx, &row.get::<String>("reference")?, 0, "", now).await?;
             tx.commit().await?;
             released += u64::from(ended.is_some());
@@ -301,15 +307,16 @@ impl Store {
     }
 
     /// The last entries of an account, newest first.
-    pub async fn ledger(&self, account: AccountId, limit: i64) -> Result<Vec<Entry>> {
+    pub async fn entries(self, account: AccountId, limit: i64) -> Result<Vec<Entry>> {
         let sql =
             "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1 ORDER BY id DESC LIMIT $2";
-        self.db().all(sql, args![account, limit]).await?.iter().map(entry).collect()
+        self.store.db().all(sql, args![account, limit]).await?.iter().map(entry).collect()
     }
 
     /// Every account whose balance is not the sum of its ledger; there should be none.
-    pub async fn check_ledger(&self) -> Result<Vec<Unbalanced>> {
+    pub async fn check(self) -> Result<Vec<Unbalanced>> {
         let rows = self
+            .store
             .db()
             .slow(
                 "SELECT a.id AS id, a.credits AS credits, CAST(COALESCE(SUM(l.amount), 0) AS BIGINT) AS total

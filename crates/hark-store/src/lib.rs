@@ -3,103 +3,96 @@
 //! In: facts from the server (who asks, what was said, how long it took), bytes of recordings. Out: the same, later, after any crash, and only to their
 //! account. None of its business: passwords (it keeps a hash it is given), prices, HTTP, and what a job's payload means.
 //!
-//! One [`Store`] over SQLite (a file, the default) or PostgreSQL (several machines), and a folder or bucket for recordings. What belongs together is one
-//! transaction: a job is accepted with its transcript, its hold and its idempotency key, and completed with its segments, its charge and its usage.
+//! One [`Store`] over SQLite (a file, the default) or PostgreSQL (several machines), and a folder or bucket for recordings. It is used in parts: `store.jobs()`,
+//! `store.ledger()`, `store.transcripts()`. A part is a handle that borrows the store and costs nothing; its types stand in the module of the same name.
+//!
+//! Some transactions cross parts. Such a transaction belongs to the part whose state decides whether it happens, and the other parts lend it functions that take
+//! the open transaction:
+//!
+//! - [`Jobs::accept`] writes transcript, hold, idempotency key, webhook and recording with the job: if the queue refuses, none of them exists.
+//! - [`Jobs::complete`] and [`Jobs::fail`] write segments, charge, usage and webhook: only the worker that holds the lease may end a job.
+//! - [`Transcripts::delete`] and [`Transcripts::cancel`] end the job of a transcript: whoever owns the transcript decides.
+//! - [`Keys::create_once`] writes the response for repeats with the key.
+//! - [`LiveSessions`] charge the ledger and the key's month with the text that a session appends.
+//!
+//! All of them lock in one order: account, job, transcript.
 
-mod account;
-mod address;
-mod anonymous;
+mod accounts;
+mod addresses;
 mod audit;
 mod backup;
-mod blob;
-mod chat;
+mod chats;
 mod clock;
-mod cloud;
-mod columns;
 mod db;
-mod derived;
-mod edit;
 mod error;
-mod failed;
 mod idempotency;
 mod identity;
 mod ids;
+mod instances;
 mod integrity;
-mod job;
-mod key;
-mod lease;
+mod jobs;
+mod keys;
 mod ledger;
 mod live;
-mod maintenance;
 mod migrate;
-mod needs;
-mod news;
-mod plan;
-mod presence;
-mod probe;
-mod queue;
-mod raise;
+mod notify;
 mod random;
-mod readable;
-mod retime;
-mod retry;
-mod seal;
+mod recordings;
+mod sealing;
 mod secret;
-mod segment;
-mod share;
-mod sweep;
-mod transcript;
-mod unsealed;
-mod usage;
-mod voiceprint;
-mod webhook;
+mod transcripts;
+mod voiceprints;
+mod webhooks;
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
-pub use account::{Account, AccountChange, EmailPreferences, NewAccount};
-pub use address::AddressUse;
-pub use anonymous::{AnonymousLimit, AnonymousUse};
-pub use audit::{Actor, AuditEntry, AuditPage, NewAudit};
+pub use accounts::plan::Plan;
+pub use accounts::usage::{UsageDay, UsageSummary};
+pub use accounts::{Account, AccountChange, Accounts, EmailPreferences, NewAccount};
+pub use addresses::anonymous::{AnonymousLimit, AnonymousUse};
+pub use addresses::{AddressUse, Addresses};
+pub use audit::{Actor, Audit, AuditEntry, AuditPage, NewAudit};
 pub use backup::{BackupProgress, BackupReport, RestoreOptions, Restored, VerifiedBackup, restore, verify_backup};
-pub use blob::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Upload};
-pub use chat::{ChatRole, ChatTurn};
+pub use chats::{ChatRole, ChatTurn, Chats};
 pub use clock::{Clock, DAY, Micros, day_of};
-pub use cloud::{CloudInstance, NewInstance};
-pub use edit::{SegmentEdit, TranscriptEdit};
 pub use error::{Error, Limit, Result};
-pub use failed::{JobFilter, JobSummary, RetryLimits};
 pub use hark_api::{FaultKind, Lane};
-pub use idempotency::{Idempotency, StoredAnswer};
+pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, StoredAnswer};
 pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
-pub use integrity::{RecordingProblem, RecordingsChecked};
-pub use job::{Accepted, IdempotencyKey, NewJob, NewTask, NewTranscript};
-pub use key::{Credential, Key, KeyChange, KeyKind, NewKey, Scope, Secret};
-pub use lease::Lease;
-pub use ledger::{Entry, EntryKind, Settled, Unbalanced};
-pub use live::{ContinuedLive, LiveAppend, LiveLease, live_reference};
-pub use maintenance::MaintenanceLease;
-pub use needs::{Capabilities, Need};
-pub use plan::Plan;
-pub use probe::free_space;
-pub use queue::{AfterFault, BULK_PATIENCE, Claim, Job, TRANSCRIBE};
-pub use retry::RetryPolicy;
-pub use seal::{MasterKey, MasterKeys};
-pub use sweep::{Mismatch, Quarantined, SweepOptions, Swept};
-pub use transcript::{Listed, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage};
-pub use unsealed::{Amount, SealedAll};
-pub use usage::{UsageDay, UsageSummary};
-pub use voiceprint::{MOST_VOICEPRINTS, Voiceprint};
-pub use webhook::{WebhookDelivery, WebhookTarget};
+pub use instances::{CloudInstance, Instances, NewInstance};
+pub use integrity::probe::free_space;
+pub use integrity::{Integrity, RecordingProblem, RecordingsChecked};
+pub use jobs::Jobs;
+pub use jobs::accept::{Accepted, NewJob, NewTask};
+pub use jobs::backoff::RetryPolicy;
+pub use jobs::lease::Lease;
+pub use jobs::needs::{Capabilities, Need};
+pub use jobs::queue::{AfterFault, BULK_PATIENCE, Claim, Job, TRANSCRIBE};
+pub use jobs::retry::{JobFilter, JobSummary, RetryLimits};
+pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
+pub use ledger::{Entry, EntryKind, Ledger, Settled, Unbalanced};
+pub use live::{ContinuedLive, LiveAppend, LiveLease, LiveSessions, live_reference};
+pub use recordings::sweep::{Mismatch, Quarantined, SweepOptions, Swept};
+pub use recordings::sweep_lease::MaintenanceLease;
+pub use recordings::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Recordings, Upload};
+pub use sealing::seal_all::{Amount, SealedAll};
+pub use sealing::{MasterKey, MasterKeys, Sealing};
+pub use transcripts::edit::{SegmentEdit, TranscriptEdit};
+pub use transcripts::{
+    Listed, NewTranscript, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage, Transcripts,
+};
+pub use voiceprints::{MOST_VOICEPRINTS, Voiceprint, Voiceprints};
+pub use webhooks::{WebhookDelivery, WebhookTarget, Webhooks};
 
-use blob::Blobs;
 use db::Db;
-use news::News;
-use presence::Presence;
-use seal::KeyCache;
+use notify::News;
+use recordings::Blobs;
+use sealing::KeyCache;
+use sealing::keyless::Presence;
 
 /// Where a store lives and how it behaves.
 #[derive(Clone, Debug)]
@@ -166,7 +159,7 @@ struct Inner {
     id: String,
     seen_renewals: live::SeenRenewals,
     retry: RetryPolicy,
-    seen_leases: lease::SeenLeases,
+    seen_leases: jobs::lease::SeenLeases,
     /// When expired leases were last looked for, by the monotonic clock.
     last_expiry: std::sync::atomic::AtomicI64,
     /// By the monotonic clock.
@@ -183,7 +176,8 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens the store, creating or updating its tables.
     pub async fn open(options: Options) -> Result<Store> {
-        let db = Db::connect(&options.database, options.connections, &presence::name(&options.master_keys)).await?;
+        let db =
+            Db::connect(&options.database, options.connections, &sealing::keyless::name(&options.master_keys)).await?;
         let presence = Presence::of(&options.database, &options.master_keys)?;
         let checked_at_open = options.check_at_open && integrity::check_at_open(&db).await?;
         let blobs = Blobs::open(&options.blobs)?;
@@ -192,7 +186,7 @@ impl Store {
         }
         migrate::migrate(&db, options.clock.now()).await?;
         let id = identity::check(&db, &blobs, options.identity).await?;
-        let anonymous = account::anonymous_account(&db, options.clock.now()).await?;
+        let anonymous = accounts::anonymous_account(&db, options.clock.now()).await?;
         let news = match &db {
             Db::Postgres(pool) => Some(News::start(pool)?),
             Db::Sqlite { .. } => None,
@@ -212,11 +206,11 @@ impl Store {
             seen_renewals: live::SeenRenewals::default(),
             checked_at_open,
             retry: options.retry,
-            seen_leases: lease::SeenLeases::default(),
+            seen_leases: jobs::lease::SeenLeases::default(),
             last_expiry: i64::MIN.into(),
             no_expiry_before: i64::MIN.into(),
         }));
-        store.move_share_tokens().await?;
+        store.transcripts().move_share_tokens().await?;
         Ok(store)
     }
 
@@ -257,11 +251,6 @@ impl Store {
         &self.0.id
     }
 
-    /// Where recordings are kept, in words for the operator.
-    pub fn recordings_place(&self) -> String {
-        self.blobs().place()
-    }
-
     /// The account that anonymous transcripts belong to; nobody signs in as it.
     pub fn anonymous_account(&self) -> AccountId {
         self.0.anonymous
@@ -273,6 +262,14 @@ impl Store {
             Owner::Account(id) => *id,
             Owner::Anonymous(_) => self.0.anonymous,
         }
+    }
+
+    /// The time that leases are measured by: the database's, where several machines share it.
+    async fn lease_now(&self) -> Result<Micros> {
+        if let Db::Postgres(_) = self.db() {
+            follow_database(self.db(), &self.0.clock).await?;
+        }
+        Ok(self.now())
     }
 
     fn db(&self) -> &Db {
@@ -295,11 +292,11 @@ impl Store {
         &self.0.retry
     }
 
-    fn seen_leases(&self) -> &lease::SeenLeases {
+    fn seen_leases(&self) -> &jobs::lease::SeenLeases {
         &self.0.seen_leases
     }
 
-    fn keys(&self) -> &KeyCache {
+    fn data_keys(&self) -> &KeyCache {
         &self.0.data_keys
     }
 
@@ -313,6 +310,89 @@ impl Store {
         if let Some(news) = &self.0.news {
             news.tell(change);
         }
+    }
+}
+
+/// The parts of the store: each is a handle that borrows it, free to make and to copy.
+impl Store {
+    /// Accounts and what they used.
+    pub fn accounts(&self) -> Accounts<'_> {
+        Accounts { store: self }
+    }
+
+    /// What network addresses used, and which are known to an account.
+    pub fn addresses(&self) -> Addresses<'_> {
+        Addresses { store: self }
+    }
+
+    /// The audit log.
+    pub fn audit(&self) -> Audit<'_> {
+        Audit { store: self }
+    }
+
+    /// Conversations about transcripts.
+    pub fn chats(&self) -> Chats<'_> {
+        Chats { store: self }
+    }
+
+    /// Requests that may be repeated.
+    pub fn idempotency(&self) -> IdempotencyKeys<'_> {
+        IdempotencyKeys { store: self }
+    }
+
+    /// Rented machines.
+    pub fn instances(&self) -> Instances<'_> {
+        Instances { store: self }
+    }
+
+    /// Checks and probes.
+    pub fn integrity(&self) -> Integrity<'_> {
+        Integrity { store: self }
+    }
+
+    /// The queue.
+    pub fn jobs(&self) -> Jobs<'_> {
+        Jobs { store: self }
+    }
+
+    /// API keys, tokens and sessions.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys { store: self }
+    }
+
+    /// Credits.
+    pub fn ledger(&self) -> Ledger<'_> {
+        Ledger { store: self }
+    }
+
+    /// Live sessions.
+    pub fn live(&self) -> LiveSessions<'_> {
+        LiveSessions { store: self }
+    }
+
+    /// Recordings.
+    pub fn recordings(&self) -> Recordings<'_> {
+        Recordings { store: self }
+    }
+
+    /// Encryption at rest.
+    pub fn sealing(&self) -> Sealing<'_> {
+        Sealing { store: self }
+    }
+
+    /// Transcripts.
+    pub fn transcripts(&self) -> Transcripts<'_> {
+        Transcripts { store: self }
+    }
+
+    /// Known voices.
+    pub fn voiceprints(&self) -> Voiceprints<'_> {
+        Voiceprints { store: self }
+    }
+
+    /// Webhook deliveries.
+    pub fn webhooks(&self) -> Webhooks<'_> {
+        Webhooks { store: self }
     }
 }
 

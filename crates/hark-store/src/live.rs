@@ -10,14 +10,24 @@ use std::time::{Duration, Instant};
 
 use hark_api::{Segment, TranscriptionResult};
 
+use crate::accounts::usage;
 use crate::clock::Micros;
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, KeyId, Owner, TranscriptId};
-use crate::job::insert_transcript;
+use crate::keys;
 use crate::ledger::{self, EntryKind};
-use crate::seal::Sealer;
-use crate::{Change, NewTranscript, Store, key, random, segment, usage, webhook};
+use crate::sealing::Sealer;
+use crate::transcripts;
+use crate::transcripts::segment;
+use crate::webhooks;
+use crate::{Change, NewTranscript, Store, random};
+
+/// Live sessions and their transcripts.
+#[derive(Debug, Clone, Copy)]
+pub struct LiveSessions<'a> {
+    pub(crate) store: &'a Store,
+}
 
 /// What a charge says that it is for.
 const NOTE: &str = "live transcription";
@@ -111,11 +121,11 @@ async fn lock(tx: &mut Tx, lease: &LiveLease) -> Result<i64> {
     }
 }
 
-impl Store {
+impl LiveSessions<'_> {
     /// Begins the transcript of a session; a repeat finds the one that is there.
-    pub async fn begin_live(&self, account: AccountId, session: &str, new: &NewTranscript) -> Result<LiveLease> {
-        let sealer = self.sealer(account).await?;
-        let mut tx = self.db().begin().await?;
+    pub async fn begin(self, account: AccountId, session: &str, new: &NewTranscript) -> Result<LiveLease> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, account).await?;
         let lease = |transcript, token| LiveLease { transcript, account, session: session.to_owned(), token };
         let sql = "SELECT transcript_id, lease FROM live_sessions WHERE session = $1 AND account_id = $2";
@@ -123,7 +133,7 @@ impl Store {
             return Ok(lease(TranscriptId(row.get("transcript_id")?), row.get("lease")?));
         }
         let owner = Owner::Account(account).name();
-        let id = insert_transcript(&mut tx, &sealer, account, &owner, new, 0.0, self.now()).await?;
+        let id = transcripts::insert(&mut tx, &sealer, account, &owner, new, 0.0, self.store.now()).await?;
         tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![id]).await?;
         let token = random::token::<16>()?;
         tx.execute(
@@ -138,9 +148,9 @@ impl Store {
 
     /// Charges the session up to so many minutes, each once, the first one from the session's hold. Where the credits end before, those that are there are
     /// charged and the answer is [`Error::NotEnoughCredits`].
-    pub async fn charge_live(&self, lease: &LiveLease, key: KeyId, heard: f64, minutes: i64) -> Result<()> {
-        let now = self.now();
-        let mut tx = self.db().begin().await?;
+    pub async fn charge(self, lease: &LiveLease, key: KeyId, heard: f64, minutes: i64) -> Result<()> {
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
         let mut have = lock(&mut tx, lease).await?;
         let charged = renew(&mut tx, lease, 0.0).await?;
         let mut paid = charged;
@@ -158,7 +168,7 @@ impl Store {
             paid += 1;
         }
         if paid > charged {
-            key::use_minutes(&mut tx, key, paid - charged, now).await?;
+            keys::use_minutes(&mut tx, key, paid - charged, now).await?;
             let sql = "UPDATE live_sessions SET charged_minutes = $1 WHERE transcript_id = $2";
             tx.execute(sql, args![paid, lease.transcript]).await?;
             // What is not paid for was not heard.
@@ -169,11 +179,11 @@ impl Store {
     }
 
     /// Appends what a session settled; without segments it only says that the session goes on.
-    pub async fn append_live(&self, lease: &LiveLease, text: &LiveAppend) -> Result<()> {
+    pub async fn append(self, lease: &LiveLease, text: &LiveAppend) -> Result<()> {
         let id = lease.transcript;
-        let sealer = self.sealer(lease.account).await?;
+        let sealer = self.store.sealer(lease.account).await?;
         let sealed = segment::seal_from(&sealer, id, text.position, &text.segments)?;
-        let mut tx = self.db().begin().await?;
+        let mut tx = self.store.db().begin().await?;
         renew(&mut tx, lease, text.heard_seconds).await?;
         if !sealed.is_empty() {
             segment::write_from(&mut tx, id, text.position, &sealed).await?;
@@ -184,11 +194,11 @@ impl Store {
     }
 
     /// Ends a session: the whole result takes the place of what was appended; without one, that stays.
-    pub async fn complete_live(&self, lease: &LiveLease, result: Option<&TranscriptionResult>) -> Result<()> {
+    pub async fn complete(self, lease: &LiveLease, result: Option<&TranscriptionResult>) -> Result<()> {
         let id = lease.transcript;
-        let sealer = self.sealer(lease.account).await?;
+        let sealer = self.store.sealer(lease.account).await?;
         let sealed = result.map(|result| segment::seal_from(&sealer, id, 0, &result.segments)).transpose()?;
-        let mut tx = self.db().begin().await?;
+        let mut tx = self.store.db().begin().await?;
         lock(&mut tx, lease).await?;
         let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND lease = $2 RETURNING {ENDED}");
         let row = tx.optional(&sql, args![id, &lease.token]).await?;
@@ -204,20 +214,20 @@ impl Store {
                 let language = (!result.language.is_empty()).then_some(result.language.as_str());
                 let sql = "UPDATE transcripts SET language = COALESCE($1, language), model = $2 WHERE id = $3";
                 tx.execute(sql, args![language, &result.model, id]).await?;
-                end(&mut tx, lease.account, id, result.duration, &result.segments, self.now()).await?;
+                end(&mut tx, lease.account, id, result.duration, &result.segments, self.store.now()).await?;
             }
-            _ => end_as_stored(&mut tx, &sealer, lease.account, id, &row, self.now()).await?,
+            _ => end_as_stored(&mut tx, &sealer, lease.account, id, &row, self.store.now()).await?,
         }
         tx.commit().await?;
-        self.tell(Change::Finished(id));
+        self.store.tell(Change::Finished(id));
         Ok(())
     }
 
     /// Takes over a session of an account that goes on or whose process died; none where it is over.
-    pub async fn continue_live(&self, account: AccountId, session: &str) -> Result<Option<ContinuedLive>> {
-        let sealer = self.sealer(account).await?;
+    pub async fn resume(self, account: AccountId, session: &str) -> Result<Option<ContinuedLive>> {
+        let sealer = self.store.sealer(account).await?;
         let token = random::token::<16>()?;
-        let mut tx = self.db().begin().await?;
+        let mut tx = self.store.db().begin().await?;
         let row = tx
             .optional(
                 "UPDATE live_sessions SET lease = $1, renewals = renewals + 1 WHERE session = $2 AND account_id = $3
@@ -239,12 +249,12 @@ impl Store {
 
     /// Completes the sessions that nobody has written to for so long, as far as this process has watched, with what was settled. One without any words is
     /// refunded. Gives how many.
-    pub async fn expire_live(&self, unchanged_for: Duration) -> Result<u64> {
-        let rows = match self.db().all("SELECT transcript_id, renewals FROM live_sessions", &[]).await {
+    pub async fn expire(self, unchanged_for: Duration) -> Result<u64> {
+        let rows = match self.store.db().all("SELECT transcript_id, renewals FROM live_sessions", &[]).await {
             Ok(rows) => rows,
             Err(error) => {
                 // While the database is away nobody can renew: what was seen before says nothing.
-                self.seen_renewals().forget();
+                self.store.seen_renewals().forget();
                 return Err(error);
             }
         };
@@ -253,25 +263,25 @@ impl Store {
             .map(|row| Ok((TranscriptId(row.get("transcript_id")?), row.get("renewals")?)))
             .collect::<Result<_>>()?;
         let mut expired = 0;
-        for (id, renewals) in self.seen_renewals().silent(&all, unchanged_for) {
+        for (id, renewals) in self.store.seen_renewals().silent(&all, unchanged_for) {
             if self.expire_one(id, renewals).await? {
                 expired += 1;
                 tracing::warn!(transcript = %id, "live.lease_expired");
-                self.tell(Change::Finished(id));
+                self.store.tell(Change::Finished(id));
             }
         }
         Ok(expired)
     }
 
-    async fn expire_one(&self, id: TranscriptId, renewals: i64) -> Result<bool> {
+    async fn expire_one(self, id: TranscriptId, renewals: i64) -> Result<bool> {
         let sql = "SELECT account_id FROM live_sessions WHERE transcript_id = $1";
-        let Some(row) = self.db().optional(sql, args![id]).await? else { return Ok(false) };
+        let Some(row) = self.store.db().optional(sql, args![id]).await? else { return Ok(false) };
         let account = AccountId(row.get("account_id")?);
-        let sealer: Sealer = match self.sealer(account).await {
+        let sealer: Sealer = match self.store.sealer(account).await {
             Err(Error::NotFound(_)) => return Ok(false),
             sealer => sealer?,
         };
-        let mut tx = self.db().begin().await?;
+        let mut tx = self.store.db().begin().await?;
         match ledger::lock(&mut tx, account).await {
             Err(Error::NotFound(_)) => return Ok(false),
             locked => locked.map(drop)?,
@@ -279,7 +289,7 @@ impl Store {
         // One that was written to meanwhile goes on.
         let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND renewals = $2 RETURNING {ENDED}");
         let Some(row) = tx.optional(&sql, args![id, renewals]).await? else { return Ok(false) };
-        end_as_stored(&mut tx, &sealer, account, id, &row, self.now()).await?;
+        end_as_stored(&mut tx, &sealer, account, id, &row, self.store.now()).await?;
         tx.commit().await?;
         Ok(true)
     }
@@ -333,5 +343,5 @@ async fn end(
     )
     .await?;
     usage::count(tx, account, seconds, words, now).await?;
-    webhook::due(tx, id, now).await
+    webhooks::due(tx, id, now).await
 }

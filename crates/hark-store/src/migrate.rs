@@ -130,7 +130,7 @@ mod tests {
         let is_postgres = matches!(db, Db::Postgres(_));
         let bytes = |text: &str| {
             // An unsealed value is a zero and the text.
-            let hex = crate::random::hex(&[&[crate::seal::PLAIN], text.as_bytes()].concat());
+            let hex = crate::random::hex(&[&[crate::sealing::PLAIN], text.as_bytes()].concat());
             if is_postgres { format!("'\\x{hex}'") } else { format!("x'{hex}'") }
         };
         let bools = if is_postgres { ("true", "false") } else { ("1", "0") };
@@ -146,22 +146,23 @@ mod tests {
 
         let options = Options::new(&database, folder.path().join("blobs").display().to_string());
         let store = Store::open(Options { clock: Clock::manual(60_000_000), ..options }).await.unwrap();
-        let jobs = store.jobs(&crate::JobFilter::default()).await.unwrap();
+        let jobs = store.jobs().list(&crate::JobFilter::default()).await.unwrap();
         let needs: Vec<_> = jobs.iter().map(|job| (job.id.0, job.kind.as_str(), job.needs.concat())).collect();
         assert_eq!(
             needs,
             [(3, "transcribe", "model:whisper-base".to_owned()), (4, "transcribe", "model:whisper-small".to_owned())]
         );
-        let job = store.claim("worker", std::time::Duration::from_secs(30)).await.unwrap().unwrap();
+        let job = store.jobs().claim_any("worker", std::time::Duration::from_secs(30)).await.unwrap().unwrap();
         assert_eq!((job.lease.job.0, job.payload.as_str(), job.attempt), (3, "what to do", 2));
         // What it held is known: it is held again after a failure.
-        store.fail(&job.lease, crate::FaultKind::Timeout, "x").await.unwrap();
+        store.jobs().fail(&job.lease, crate::FaultKind::Timeout, "x").await.unwrap();
         for (id, kind) in [(4, crate::FaultKind::Internal), (5, crate::FaultKind::Input)] {
-            assert_eq!(store.transcript_status(crate::TranscriptId(id)).await.unwrap().error_kind, Some(kind));
+            assert_eq!(store.transcripts().status(crate::TranscriptId(id)).await.unwrap().error_kind, Some(kind));
         }
         let row = store.db().one("SELECT hold, payload_key FROM jobs WHERE id = 3", &[]).await.unwrap();
         assert_eq!((row.get::<i64>("hold").unwrap(), row.get::<String>("payload_key").unwrap()), (4, "1".to_owned()));
-        let gone = store.retry_transcript(crate::AccountId(7), crate::TranscriptId(4), RetryLimits::default()).await;
+        let gone =
+            store.jobs().retry_transcript(crate::AccountId(7), crate::TranscriptId(4), RetryLimits::default()).await;
         assert!(matches!(gone, Err(Error::Conflict(_))), "{gone:?}");
         let task = crate::NewTask {
             kind: "test".into(),
@@ -174,11 +175,11 @@ mod tests {
             max_queued: None,
         };
         assert_eq!(
-            store.enqueue(&task).await.unwrap().0,
+            store.jobs().enqueue(&task).await.unwrap().0,
             91,
             "an id is never given twice: the ledger names jobs by it"
         );
-        assert_eq!(store.check_ledger().await.unwrap(), []);
+        assert_eq!(store.ledger().check().await.unwrap(), []);
         store.close().await;
     }
 

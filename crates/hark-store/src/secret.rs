@@ -4,10 +4,10 @@ use zeroize::Zeroizing;
 
 use crate::Store;
 use crate::clock::Micros;
-use crate::columns;
 use crate::db::args;
 use crate::error::{Error, Result};
 use crate::random;
+use crate::sealing::columns;
 
 impl Store {
     /// The 32 random bytes of that name, made when they are not there. After `until` nobody can have them back, and what

@@ -101,10 +101,10 @@ async fn eventually(what: &str, mut ask: impl FnMut() -> Option<Value>) -> Value
 async fn charged(folder: &Path, database: &str) -> i64 {
     let blobs = folder.join("data/blobs").display().to_string();
     let store = Store::open(Options::new(database, blobs)).await.unwrap();
-    assert!(store.check_ledger().await.unwrap().is_empty(), "the ledger does not balance");
+    assert!(store.ledger().check().await.unwrap().is_empty(), "the ledger does not balance");
     let mut charged = 0;
-    for account in store.accounts().await.unwrap() {
-        let entries = store.ledger(account.id, 100).await.unwrap();
+    for account in store.accounts().list().await.unwrap() {
+        let entries = store.ledger().entries(account.id, 100).await.unwrap();
         charged +=
             entries.iter().filter(|entry| entry.kind == EntryKind::Charge).map(|entry| -entry.amount).sum::<i64>();
     }

@@ -127,7 +127,7 @@ async fn fill(store: &Store, caller: &Caller) -> Result<(), BenchError> {
             language: "auto".into(),
             model: "instant".into(),
         };
-        store.save_transcript(caller.account, &new, &result, None).await.map_err(failed)?;
+        store.transcripts().save(caller.account, &new, &result, None).await.map_err(failed)?;
     }
     Ok(())
 }

@@ -23,13 +23,13 @@ pub(crate) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, Ben
     for number in 0..count {
         let new =
             NewAccount { credits: 100_000_000, ..NewAccount::new(format!("caller{number}@example.org"), Plan::Pro) };
-        let account = store.create_account(&new).await.map_err(failed)?.id;
+        let account = store.accounts().create(&new).await.map_err(failed)?.id;
         let key = NewKey {
             rate_limit: 10_000_000,
             monthly_limit_minutes: 100_000_000,
             ..NewKey::new(KeyKind::Service, "bench")
         };
-        let (_, secret) = store.create_key(account, &key).await.map_err(failed)?;
+        let (_, secret) = store.keys().create(account, &key).await.map_err(failed)?;
         made.push(Caller { account, key: secret.reveal().to_owned() });
     }
     Ok(made)

@@ -72,7 +72,7 @@ impl JobBudget {
     }
 
     fn raise(&self, minutes: i64) -> hark_store::Result<i64> {
-        self.runtime.block_on(self.store.raise_hold(&self.lease, minutes, self.anonymous_limit))
+        self.runtime.block_on(self.store.jobs().raise_hold(&self.lease, minutes, self.anonymous_limit))
     }
 
     /// Holds at least `need` minutes, or says why not.

@@ -53,16 +53,16 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
         let started = Instant::now();
         let interval = app.config.recordings.sweep_interval.duration();
         loop {
-            match app.store.expire_leases().await {
+            match app.store.jobs().expire_leases().await {
                 Ok(0) => {}
                 Ok(count) => tracing::warn!(count, "recordings of silent workers went back to the queue"),
                 Err(error) => tracing::error!(%error, "leases can't be looked at"),
             }
-            if let Err(error) = app.store.release_expired_holds().await {
+            if let Err(error) = app.store.ledger().release_expired().await {
                 tracing::error!(%error, "holds can't be looked at");
             }
             if !app.config.keep_audio
-                && let Err(error) = app.store.drop_old_failed_jobs(app.config.jobs.failed_retention.duration()).await
+                && let Err(error) = app.store.jobs().drop_old_failed(app.config.jobs.failed_retention.duration()).await
             {
                 tracing::error!(%error, "failed jobs can't be dropped");
             }
@@ -84,13 +84,13 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
 
 /// Sweeps the recordings, if it is time and no other process is at it.
 async fn sweep(app: &App, interval: Duration) -> hark_store::Result<()> {
-    let Some(lease) = app.store.begin_sweep(interval, SWEEP_LEASE).await? else { return Ok(()) };
+    let Some(lease) = app.store.recordings().begin_sweep(interval, SWEEP_LEASE).await? else { return Ok(()) };
     let options = SweepOptions {
         unfinished: ABANDONED_UPLOAD,
         quarantine: Duration::from_secs(u64::from(app.config.recordings.quarantine_days) * 24 * 3600),
     };
-    let swept = app.store.sweep_with(&options).await;
-    app.store.end_sweep(lease, swept.as_ref().ok()).await?;
+    let swept = app.store.recordings().sweep(&options).await;
+    app.store.recordings().end_sweep(lease, swept.as_ref().ok()).await?;
     let swept = swept?;
     tracing::debug!(?swept, "sweep.finished");
     app.metrics.recordings_purged.fetch_add(swept.purged.len() as u64, Ordering::Relaxed);
@@ -103,8 +103,8 @@ async fn delete_forgotten(app: &App) -> hark_store::Result<()> {
     let age = app.config.transcribe_timeout.duration() + FORGOTTEN;
     let before = app.store.now() - age.as_micros() as i64;
     let filter = TranscriptFilter { per_page: 100, created_before: Some(before), ..TranscriptFilter::default() };
-    for transcript in app.store.transcripts(account, &filter).await?.transcripts {
-        app.store.delete_transcript(account, transcript.id).await?;
+    for transcript in app.store.transcripts().list(account, &filter).await?.transcripts {
+        app.store.transcripts().delete(account, transcript.id).await?;
     }
     Ok(())
 }

@@ -63,11 +63,11 @@ async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dy
         let percent = run.progress().min(99);
         let mut told = Ok(());
         if percent > written {
-            told = app.store.progress(lease, percent).await;
+            told = app.store.jobs().set_progress(lease, percent).await;
             written = percent;
         }
         if told.is_ok() && renewed.elapsed() >= keep / 3 {
-            told = app.store.renew(lease, keep).await;
+            told = app.store.jobs().renew(lease, keep).await;
             if told.is_ok() {
                 renewed = Instant::now();
             }
@@ -99,7 +99,7 @@ impl Patience {
         tracing::warn!(%error, job = %lease.job, retry_in = self.wait.as_secs_f64(), "job.write_failed");
         tokio::time::sleep(self.wait).await;
         self.wait = (self.wait * 2).min(WRITE_WAIT);
-        let _ = app.store.renew(lease, app.config.lease.duration()).await;
+        let _ = app.store.jobs().renew(lease, app.config.lease.duration()).await;
         true
     }
 }
@@ -131,14 +131,14 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
     let mut is_away = false;
     if fault.dependency == Some(Dependency::Recordings) && fault.kind == FaultKind::Unavailable {
         let can_read = match &run.job.blob {
-            Some(blob) => app.store.can_read(blob).await,
+            Some(blob) => app.store.recordings().can_read(blob).await,
             None => true,
         };
         if can_read {
             // Its recording is there, so that is not what is wrong.
             fault.kind = FaultKind::Internal;
         } else {
-            is_away = !app.store.can_read_recordings().await;
+            is_away = !app.store.recordings().can_read_any().await;
         }
     }
     if is_away {
@@ -148,10 +148,10 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
     let mut patience = Patience::new();
     let done = loop {
         let done = if is_away {
-            let released = app.store.release(lease, fault.kind, &fault.detail).await;
+            let released = app.store.jobs().release(lease, fault.kind, &fault.detail).await;
             released.map(|()| AfterFault::Retry { wait: Duration::ZERO })
         } else {
-            app.store.fail_with_detail(lease, fault.kind, &fault.reason(), &fault.detail).await
+            app.store.jobs().fail_with_detail(lease, fault.kind, &fault.reason(), &fault.detail).await
         };
         match done {
             Err(error) if patience.is_worth(app, lease, &error).await => {}

@@ -67,7 +67,7 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
 
 /// The voices that an account knows. One that another network printed is none here.
 async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String, Voiceprint)>> {
-    let kept = app.store.voiceprints(account).await?.into_iter();
+    let kept = app.store.voiceprints().list(account).await?.into_iter();
     let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
         Some(print) => Some((voice.name, print)),
         None => {
@@ -89,7 +89,7 @@ impl JobResult for Finished {
         Box::pin(async move {
             let Transcribed { result, names } = &self.transcribed;
             let used = probe::minutes(result.duration);
-            app.store.complete_named(lease, result, names, used, self.keep_audio).await.map(drop)
+            app.store.jobs().complete_named(lease, result, names, used, self.keep_audio).await.map(drop)
         })
     }
 

@@ -81,7 +81,7 @@ impl Workers {
             return;
         }
         // First the leases, then the work: a recording that ends right now can't be both completed and given back.
-        match self.app.store.give_back(&self.name).await {
+        match self.app.store.jobs().release_all(&self.name).await {
             Ok(count) => {
                 self.app.metrics.jobs_given_back.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
                 tracing::info!(count, "recordings were given back to the queue");
@@ -126,7 +126,7 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
             last: if is_reserved { Lane::Interactive } else { Lane::Bulk },
             capabilities: &capabilities,
         };
-        let claimed = app.store.claim_job(&claim).await;
+        let claimed = app.store.jobs().claim(&claim).await;
         if faults > 0 && claimed.is_ok() {
             faults = 0;
             app.metrics.claiming_paused.store(0, Ordering::Relaxed);
@@ -165,7 +165,7 @@ async fn wait_for_recordings(app: &App) {
         if app.is_draining() {
             return;
         }
-        if app.store.can_read_recordings().await {
+        if app.store.recordings().can_read_any().await {
             app.breaker.resume(&app.metrics);
             return;
         }
@@ -182,7 +182,7 @@ async fn pause(app: &App, wait: Duration) {
 
 /// Says which jobs wait for something that this process does not have; another one may.
 async fn report_unclaimable(app: &App, capabilities: &Capabilities) {
-    let unmet = match app.store.unmet_needs(capabilities, REPORT).await {
+    let unmet = match app.store.jobs().unmet_needs(capabilities, REPORT).await {
         Ok(unmet) => unmet,
         Err(error) => return tracing::debug!(%error, "unclaimable jobs can't be counted"),
     };

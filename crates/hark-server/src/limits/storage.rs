@@ -17,7 +17,7 @@ impl StorageRoom {
     /// The room of a caller; none where it is not limited. The store counts again when it accepts the recording.
     pub(crate) async fn of(app: &App, caller: &Caller) -> Result<Option<Self>, Failure> {
         let Some(quota) = app.config.recordings.quota.of(caller.plan()) else { return Ok(None) };
-        let used = app.store.storage_used(caller.account(app)).await?;
+        let used = app.store.recordings().bytes_used(caller.account(app)).await?;
         Ok(Some(StorageRoom { quota, used }))
     }
 

@@ -99,7 +99,7 @@ pub(crate) fn expire_sessions(app: &App, mut stop: watch::Receiver<bool>) -> Joi
     let app = app.clone();
     tokio::spawn(async move {
         loop {
-            if let Err(error) = app.store.expire_live(grace(&app.config.stream)).await {
+            if let Err(error) = app.store.live().expire(grace(&app.config.stream)).await {
                 tracing::error!(%error, "live.expiry_failed");
             }
             tokio::select! {

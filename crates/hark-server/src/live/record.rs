@@ -209,7 +209,8 @@ impl Record {
             return;
         }
         self.renewed = Some(Instant::now());
-        if let Err(error) = app.store.extend_hold(identity.account(), &live_reference(session), 0, keep).await {
+        if let Err(error) = app.store.ledger().extend_hold(identity.account(), &live_reference(session), 0, keep).await
+        {
             tracing::warn!(%error, "live.hold_not_renewed");
         }
     }
@@ -261,11 +262,11 @@ impl Writer {
         match &self.caller {
             Caller::Account(identity) => {
                 let keep = app.config.stream.hold.duration();
-                app.store.hold(identity.account(), &live_reference(&self.session), 1, keep).await?;
+                app.store.ledger().hold(identity.account(), &live_reference(&self.session), 1, keep).await?;
                 Ok(true)
             }
             Caller::Anonymous(address) => {
-                let used = app.store.anonymous_use(address, day_of(app.clock.now())).await?;
+                let used = app.store.addresses().anonymous_use(address, day_of(app.clock.now())).await?;
                 let (what, limit, used) = match app.config.anonymous.limit.into() {
                     AnonymousLimit::Transcriptions(limit) => {
                         (Limit::AnonymousTranscriptions, limit, used.transcriptions)
@@ -352,7 +353,7 @@ impl Writer {
                 // A session is one transcription, however long.
                 if minutes > charged && (charged == 0 || matches!(limit, AnonymousLimit::Minutes(_))) {
                     let day = day_of(self.app.clock.now());
-                    store.use_anonymous(address, day, minutes - charged, limit).await?;
+                    store.addresses().count_anonymous(address, day, minutes - charged, limit).await?;
                 }
                 self.shared.lock().charged = minutes;
                 return Ok(());
@@ -361,7 +362,7 @@ impl Writer {
         let lease = self.lease().await?;
         // What can't be charged ends the session, and does not keep what was settled from being stored.
         let paid = match minutes > charged {
-            true => store.charge_live(&lease, identity.key(), heard, minutes).await,
+            true => store.live().charge(&lease, identity.key(), heard, minutes).await,
             false => Ok(()),
         };
         if paid.is_ok() {
@@ -379,7 +380,7 @@ impl Writer {
             }
         };
         let heard_seconds = if paid.is_ok() { heard } else { 0.0 };
-        store.append_live(&lease, &LiveAppend { heard_seconds, language, position, segments }).await?;
+        store.live().append(&lease, &LiveAppend { heard_seconds, language, position, segments }).await?;
         let mut state = self.shared.lock();
         if number > 0 {
             state.stored = next;
@@ -396,7 +397,7 @@ impl Writer {
             return Ok(lease);
         }
         let Caller::Account(identity) = &self.caller else { return Err(StoreError::NotFound("account")) };
-        let lease = self.app.store.begin_live(identity.account(), &self.session, &self.new).await?;
+        let lease = self.app.store.live().begin(identity.account(), &self.session, &self.new).await?;
         self.shared.lock().lease = Some(lease.clone());
         Ok(lease)
     }
@@ -411,7 +412,7 @@ impl Writer {
         // The minute that could not be paid for was not heard.
         let heard = result.map_or(heard, |result| result.duration);
         if !is_begun && heard <= 0.0 {
-            return match store.settle(&live_reference(&self.session), 0, "").await {
+            return match store.ledger().settle(&live_reference(&self.session), 0, "").await {
                 Ok(_) | Err(StoreError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
             };
@@ -419,7 +420,7 @@ impl Writer {
         let lease = self.lease().await?;
         let minutes = probe::minutes(heard);
         if minutes > charged {
-            match store.charge_live(&lease, identity.key(), heard, minutes).await {
+            match store.live().charge(&lease, identity.key(), heard, minutes).await {
                 Err(error @ (StoreError::NotEnoughCredits { .. } | StoreError::Limit { .. })) => {
                     tracing::warn!(session = self.session, %error, "live.minutes_not_charged");
                 }
@@ -427,7 +428,7 @@ impl Writer {
             }
             self.shared.lock().charged = minutes;
         }
-        store.complete_live(&lease, result).await?;
+        store.live().complete(&lease, result).await?;
         Ok(Some(lease.transcript))
     }
 

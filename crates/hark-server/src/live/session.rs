@@ -100,7 +100,7 @@ pub(crate) async fn begin(
     work.model = checkpoint(asked, app.role, &*app.engine)?;
     let place = take_place(app, &caller).await?;
     let continued = match (wanted, &caller) {
-        (Some(wanted), Caller::Account(identity)) => app.store.continue_live(identity.account(), wanted).await?,
+        (Some(wanted), Caller::Account(identity)) => app.store.live().resume(identity.account(), wanted).await?,
         _ => None,
     };
     let id = wanted.filter(|_| continued.is_some()).map_or_else(random::id, str::to_owned);
@@ -157,7 +157,7 @@ pub(crate) async fn resume(app: &App, caller: &Caller, id: &str, connection: Con
 async fn take_place(app: &App, caller: &Caller) -> Result<Place<Owner>, Failure> {
     let owner = caller.owner();
     let place = app.uploads.take(owner.clone());
-    let used = app.store.live_jobs(&owner).await? + place.before as i64;
+    let used = app.store.jobs().live_count(&owner).await? + place.before as i64;
     if used >= caller.plan().concurrency() { Err(too_many_at_once(app, caller, used)) } else { Ok(place) }
 }
 

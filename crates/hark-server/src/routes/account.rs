@@ -20,7 +20,7 @@ use crate::routes::{AnyError, Invalid, Payment, Unauthorized};
 #[utoipa::path(get, path = "/v1/account", tag = "account", operation_id = "showAccount",
     responses((status = 200, body = Account), Unauthorized, AnyError), security(("bearer" = [])))]
 pub(crate) async fn show(State(app): State<App>, identity: Identity) -> Result<Answer<Account>, Failure> {
-    Ok(Answer(wire_account(app.store.account(identity.account()).await?)))
+    Ok(Answer(wire_account(app.store.accounts().get(identity.account()).await?)))
 }
 
 /// The account as its owner sees it.
@@ -53,7 +53,7 @@ pub(crate) async fn update(
     identity: Identity,
     Json(update): Json<AccountUpdate>,
 ) -> Result<Answer<AccountUpdated>, Failure> {
-    let mut mails = app.store.account(identity.account()).await?.email_preferences;
+    let mut mails = app.store.accounts().get(identity.account()).await?.email_preferences;
     let given = update.email_preferences;
     let mut updated = Vec::new();
     let fields = [
@@ -69,7 +69,7 @@ pub(crate) async fn update(
         }
     }
     let change = AccountChange { email_preferences: Some(mails), ..AccountChange::default() };
-    app.store.change_account(identity.account(), &change).await?;
+    app.store.accounts().change(identity.account(), &change).await?;
     Ok(Answer(AccountUpdated { ok: true, updated }))
 }
 
@@ -97,8 +97,8 @@ pub(crate) async fn usage(
     if !(1..=365).contains(&query.days) {
         return Err(Failure::invalid("`days` must be a number from 1 to 365"));
     }
-    let used = app.store.usage(identity.account(), i64::from(query.days)).await?;
-    let account = app.store.account(identity.account()).await?;
+    let used = app.store.accounts().usage(identity.account(), i64::from(query.days)).await?;
+    let account = app.store.accounts().get(identity.account()).await?;
     Ok(Answer(Usage {
         period_days: query.days,
         summary: UsageSummary {
@@ -125,7 +125,7 @@ pub(crate) async fn usage(
 #[utoipa::path(get, path = "/v1/cloud", tag = "account", operation_id = "listCloudInstances",
     responses((status = 200, body = CloudInstances), Unauthorized, Payment, AnyError), security(("bearer" = [])))]
 pub(crate) async fn cloud(State(app): State<App>, identity: Identity) -> Result<Answer<CloudInstances>, Failure> {
-    let instances = app.store.instances(identity.account()).await?;
+    let instances = app.store.instances().list(identity.account()).await?;
     // A subscription is a dedicated node, or the plan that includes them.
     if instances.is_empty() && identity.plan() != hark_store::Plan::Enterprise {
         return Err(Failure::new(ErrorKind::PlanNeeded, "private cloud is not in the plan of this account"));

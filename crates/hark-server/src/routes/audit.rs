@@ -86,7 +86,7 @@ async fn log(
     if page < 1 || !(1..=100).contains(&per_page) {
         return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
     }
-    let found = app.store.audit_log(account, page, per_page).await?;
+    let found = app.store.audit().page(account, page, per_page).await?;
     let events = found.entries.into_iter().map(|entry| wire_event(entry, is_admin)).collect();
     Ok(Answer(AuditLog { events, total: found.total, page, per_page }))
 }

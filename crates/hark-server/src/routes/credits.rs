@@ -19,7 +19,7 @@ use crate::routes::{AnyError, Unauthorized};
 pub(crate) async fn credits(State(app): State<App>, caller: Caller) -> Result<Json<Credits>, Failure> {
     match caller.owner() {
         Owner::Account(id) => {
-            let account = app.store.account(id).await?;
+            let account = app.store.accounts().get(id).await?;
             Ok(Json(Credits::Account(AccountCredits {
                 plan: account.plan.name().to_owned(),
                 credits: account.credits,
@@ -27,7 +27,7 @@ pub(crate) async fn credits(State(app): State<App>, caller: Caller) -> Result<Js
             })))
         }
         Owner::Anonymous(address) => {
-            let used = app.store.anonymous_use(&address, hark_store::day_of(app.clock.now())).await?;
+            let used = app.store.addresses().anonymous_use(&address, hark_store::day_of(app.clock.now())).await?;
             let limit = app.config.anonymous.limit;
             let used = match limit.unit {
                 LimitUnit::Transcriptions => used.transcriptions,

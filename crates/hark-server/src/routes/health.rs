@@ -26,7 +26,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
     if !report.passed(Check::Database) || !report.passed(Check::Integrity) {
         return database_down().into_response();
     }
-    let queue_length = match app.store.queue_length().await {
+    let queue_length = match app.store.jobs().queue_length().await {
         Ok(length) => length,
         Err(error) => return Failure::from(error).into_response(),
     };

@@ -31,7 +31,7 @@ const LONGEST_GRACE: i64 = 30 * 86_400;
 #[utoipa::path(get, path = "/v1/keys", tag = "account", operation_id = "listKeys",
     responses((status = 200, body = KeyList), Unauthorized, AnyError), security(("bearer" = [])))]
 pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<Answer<KeyList>, Failure> {
-    let keys = app.store.keys_of(identity.account(), KeyKind::Service).await?;
+    let keys = app.store.keys().list(identity.account(), KeyKind::Service).await?;
     let now = app.clock.now();
     Ok(Answer(KeyList { keys: keys.into_iter().rev().map(|key| wire_key(key, now)).collect() }))
 }
@@ -76,18 +76,18 @@ pub(crate) async fn create(
     let owner = Owner::Account(identity.account());
     let name = name(&headers, &wanted)?;
     if let Some(name) = &name
-        && let Some(answer) = app.store.answered(&owner, name).await?
+        && let Some(answer) = app.store.idempotency().answer(&owner, name).await?
     {
         return idempotent::give(&headers, &answer);
     }
     let new = new_key(wanted, app.clock.now())?;
     refuse_more_scopes(&identity, &new.scopes)?;
-    let keys = app.store.keys_of(identity.account(), KeyKind::Service).await?;
+    let keys = app.store.keys().list(identity.account(), KeyKind::Service).await?;
     if keys.iter().filter(|key| key.is_active).count() >= MOST_KEYS {
         return Err(Failure::invalid(format!("the account has {MOST_KEYS} keys: revoke some first")));
     }
     let Some(name) = name else {
-        let (key, secret) = app.store.create_key(identity.account(), &new).await?;
+        let (key, secret) = app.store.keys().create(identity.account(), &new).await?;
         audit::record(&app, audit::by(&identity, audit::KEY_CREATED).to(format!("key {}", key.id))).await;
         return Ok((StatusCode::CREATED, Answer(created(key, &secret))).into_response());
     };
@@ -97,7 +97,7 @@ pub(crate) async fn create(
         let answer = idempotent::keep(&headers, StatusCode::CREATED, &created(key, &secret));
         answer.ok_or(hark_store::Error::Conflict("the answer can't be kept; please try again"))
     };
-    let answer = app.store.create_key_once(identity.account(), &new, &name, write).await?;
+    let answer = app.store.keys().create_once(identity.account(), &new, &name, write).await?;
     if let Some(id) = made {
         audit::record(&app, audit::by(&identity, audit::KEY_CREATED).to(format!("key {id}"))).await;
     }
@@ -229,7 +229,7 @@ pub(crate) async fn change(
         monthly_limit_minutes: bounded("monthly_limit_minutes", update.monthly_limit_minutes, 0, MAX_MINUTES)?,
         spending_limit: bounded("spending_limit", update.spending_limit, 0, MAX_MINUTES)?.map(Some),
     };
-    let key = app.store.change_key(identity.account(), KeyId(id), &change).await?;
+    let key = app.store.keys().change(identity.account(), KeyId(id), &change).await?;
     app.credentials.forget_key(KeyId(id));
     audit::record(&app, audit::by(&identity, audit::KEY_CHANGED).to(format!("key {id}"))).await;
     Ok(Answer(wire_key(key, app.clock.now())))
@@ -250,7 +250,7 @@ pub(crate) async fn roll(
 ) -> Result<Answer<CreatedKey>, Failure> {
     let grace = within("grace_seconds", wanted.grace_seconds.unwrap_or(GRACE), 0, LONGEST_GRACE)?;
     let grace = std::time::Duration::from_secs(grace.unsigned_abs());
-    let (key, secret) = app.store.roll_key(identity.account(), KeyId(id), grace).await?;
+    let (key, secret) = app.store.keys().roll(identity.account(), KeyId(id), grace).await?;
     app.credentials.forget_key(KeyId(id));
     let entry = audit::by(&identity, audit::KEY_ROLLED).to(format!("key {id}"));
     audit::record(&app, entry.saying(format!("the secret before ends after {} s", grace.as_secs()))).await;
@@ -266,7 +266,7 @@ pub(crate) async fn revoke(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.revoke_key(identity.account(), KeyId(id)).await?;
+    app.store.keys().revoke(identity.account(), KeyId(id)).await?;
     app.credentials.forget_key(KeyId(id));
     audit::record(&app, audit::by(&identity, audit::KEY_REVOKED).to(format!("key {id}"))).await;
     Ok(Answer(Done { ok: true }))

@@ -90,8 +90,8 @@ impl Lines {
 
 async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), Stop> {
     let now = app.store.now();
-    lines.put("account", wire_account(app.store.account(account).await?)).await?;
-    let mut ledger = app.store.ledger(account, i64::MAX).await?;
+    lines.put("account", wire_account(app.store.accounts().get(account).await?)).await?;
+    let mut ledger = app.store.ledger().entries(account, i64::MAX).await?;
     ledger.reverse();
     for entry in ledger {
         let entry = LedgerEntry {
@@ -104,10 +104,10 @@ async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), S
         };
         lines.put("ledger", entry).await?;
     }
-    for key in app.store.keys_of(account, KeyKind::Service).await? {
+    for key in app.store.keys().list(account, KeyKind::Service).await? {
         lines.put("key", wire_key(key, now)).await?;
     }
-    for known in app.store.voiceprints(account).await? {
+    for known in app.store.voiceprints().list(account).await? {
         let speaker = Speaker { id: known.id.0, name: known.name, created_at: DateTime(known.created_at) };
         lines.put("speaker", speaker).await?;
     }
@@ -115,7 +115,7 @@ async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), S
         // What is uploaded meanwhile would move the pages.
         let filter =
             TranscriptFilter { page, per_page: PAGE, created_before: Some(now), ..TranscriptFilter::default() };
-        let listed = app.store.transcripts(account, &filter).await?.transcripts;
+        let listed = app.store.transcripts().list(account, &filter).await?.transcripts;
         let is_last = (listed.len() as i64) < PAGE;
         for one in listed {
             match detail(app, account, one.id).await {
@@ -130,7 +130,7 @@ async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), S
         }
     }
     for page in 1.. {
-        let found = app.store.audit_log(Some(account), page, PAGE).await?.entries;
+        let found = app.store.audit().page(Some(account), page, PAGE).await?.entries;
         let is_last = (found.len() as i64) < PAGE;
         for entry in found {
             lines.put("audit", wire_event(entry, false)).await?;
@@ -154,12 +154,12 @@ pub(crate) async fn delete(
     identity: Identity,
     Json(given): Json<AccountDeletion>,
 ) -> Result<Response, Failure> {
-    let account = app.store.account(identity.account()).await?;
+    let account = app.store.accounts().get(identity.account()).await?;
     if account.is_admin {
         let message = "an account that manages others is deleted by whoever runs the server: `hark account delete`";
         return Err(Failure::new(ErrorKind::Forbidden, message));
     }
-    match app.store.password_hash(account.id).await? {
+    match app.store.accounts().password_hash(account.id).await? {
         Some(stored) => {
             let Some(password) = given.password else {
                 return Err(Failure::invalid("`password` is missing: it confirms that everything shall go"));
@@ -179,7 +179,7 @@ pub(crate) async fn delete(
             }
         }
     }
-    let recordings = app.store.delete_account(account.id).await?.len();
+    let recordings = app.store.accounts().delete(account.id).await?.len();
     app.credentials.forget_account(account.id);
     tracing::info!(account = %account.id, recordings, "account.deleted");
     let entry = audit::by(&identity, audit::ACCOUNT_DELETED).saying(format!("{recordings} recordings"));

@@ -46,7 +46,7 @@ pub(crate) async fn request(
     let email = wanted.email.trim().to_lowercase();
     // Apart from the answer, whose time would tell whether there is an account.
     tokio::spawn(async move {
-        match app.store.account_by_email(&email).await {
+        match app.store.accounts().by_email(&email).await {
             Ok(account) => {
                 if let Err(failure) = send(&app, &visit, &account).await {
                     tracing::error!(error = %failure.error, "password_reset.failed");
@@ -65,7 +65,7 @@ async fn send(app: &App, visit: &Visit, account: &Account) -> Result<(), Failure
         return Ok(());
     }
     let key = NewKey { valid_for: Some(LINK), ..NewKey::new(KeyKind::Reset, "") };
-    let (_, secret) = app.store.create_key(account.id, &key).await?;
+    let (_, secret) = app.store.keys().create(account.id, &key).await?;
     // Behind the #, where no server and no log sees it.
     let text = format!(
         "Open this link to choose a new password; it can be used once, for an hour.\n\n{}/v1/auth/reset#{}\n\n\
@@ -93,19 +93,19 @@ pub(crate) async fn confirm(
         other => Failure::from(other),
     };
     // Looked at first: a password that is not taken must not use the link up.
-    let account = app.store.account_of_secret(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
-    let account = app.store.account(account).await?;
+    let account = app.store.keys().account_of(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
+    let account = app.store.accounts().get(account).await?;
     check_password(&account.email, &wanted.new_password.0).map_err(|error| Failure::invalid(error.to_string()))?;
     let hash = app.sign.passwords.hash(wanted.new_password.0).await?;
-    app.store.redeem(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
+    app.store.keys().redeem(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
     let change = AccountChange { password_hash: Some(hash), ..AccountChange::default() };
-    app.store.change_account(account.id, &change).await?;
+    app.store.accounts().change(account.id, &change).await?;
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
-        app.store.revoke_all(account.id, kind).await?;
+        app.store.keys().revoke_all(account.id, kind).await?;
     }
     // Who reads the mailbox has shown that the address is theirs.
     if !account.is_confirmed {
-        app.store.confirm_account(account.id, app.config.first_credits()).await?;
+        app.store.accounts().confirm(account.id, app.config.first_credits()).await?;
     }
     app.credentials.forget_account(account.id);
     audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::PASSWORD_RESET)).await;

@@ -65,7 +65,7 @@ pub(crate) async fn sign_up(
         confirm_by_mail(&app, &new).await?;
         return Ok(no_store((StatusCode::ACCEPTED, Answer(AwaitsConfirmation { confirmation_sent: true }))));
     }
-    let account = app.store.create_account(&new).await?;
+    let account = app.store.accounts().create(&new).await?;
     tracing::info!(account = %account.id, "signed up");
     audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::ACCOUNT_CREATED)).await;
     attempt::note(&app, &visit, account.id).await?;
@@ -81,22 +81,22 @@ async fn count_sign_up(app: &App, visit: &Visit) -> Result<(), Failure> {
         let limit = i64::from(app.config.sign_ups_a_day()) * i64::from(network.multiple);
         counted.push((app.addresses.hash_network(&app.store, &network.name, now).await?, limit));
     }
-    let taken = app.store.count_address(AddressUse::SignUps, &counted, 1).await;
+    let taken = app.store.addresses().count(AddressUse::SignUps, &counted, 1).await;
     taken.map_err(|error| Failure::of_store(error, now))
 }
 
 /// Makes the account and mails a link; an address that has an account is told so by mail instead.
 async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
-    let account = match app.store.create_account(new).await {
+    let account = match app.store.accounts().create(new).await {
         Ok(account) => Some(account),
         Err(hark_store::Error::Conflict(_)) => {
-            let old = app.store.account_by_email(&new.email).await?;
-            if old.is_confirmed || !app.store.keys_of(old.id, KeyKind::Service).await?.is_empty() {
+            let old = app.store.accounts().by_email(&new.email).await?;
+            if old.is_confirmed || !app.store.keys().list(old.id, KeyKind::Service).await?.is_empty() {
                 None
             } else {
                 // Whoever made it never proved that the address is theirs and never used it; its old links end with it.
-                app.store.delete_account(old.id).await?;
-                Some(app.store.create_account(new).await?)
+                app.store.accounts().delete(old.id).await?;
+                Some(app.store.accounts().create(new).await?)
             }
         }
         Err(error) => return Err(error.into()),
@@ -122,7 +122,7 @@ async fn send_confirmation(app: &App, account: &Account) -> Result<(), Failure> 
         return Ok(());
     }
     let key = NewKey { valid_for: Some(CONFIRMATION), ..NewKey::new(KeyKind::Confirmation, "") };
-    let (_, secret) = app.store.create_key(account.id, &key).await?;
+    let (_, secret) = app.store.keys().create(account.id, &key).await?;
     let text = format!(
         "Open this link to confirm your address; it can be used for a day.\n\n{}/v1/auth/confirm?token={}\n\n\
          If you did not sign up, ignore this mail.\n",
@@ -152,13 +152,13 @@ pub(crate) async fn confirm(
     headers: HeaderMap,
     Query(query): Query<ConfirmQuery>,
 ) -> Result<Response, Failure> {
-    let account = app.store.redeem(&query.token, KeyKind::Confirmation).await.map_err(|error| match error {
+    let account = app.store.keys().redeem(&query.token, KeyKind::Confirmation).await.map_err(|error| match error {
         hark_store::Error::NotFound(_) => {
             Failure::invalid("this link was used already or is too old: sign in to get another by mail")
         }
         other => other.into(),
     })?;
-    app.store.confirm_account(account, app.config.first_credits()).await?;
+    app.store.accounts().confirm(account, app.config.first_credits()).await?;
     app.credentials.forget_account(account);
     audit::record(&app, audit::at_the_door(&visit, Some(account), audit::ACCOUNT_CONFIRMED)).await;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -207,12 +207,12 @@ pub(crate) async fn sign_in(
             return Err(Failure::new(ErrorKind::Forbidden, "confirm your address first: the link is in your mail"));
         }
         // Nobody asks for a confirmation any more; an account that is used must not count as one that nobody claimed.
-        account = app.store.confirm_account(account.id, app.config.first_credits()).await?;
+        account = app.store.accounts().confirm(account.id, app.config.first_credits()).await?;
     }
     let kept = match renewed {
         Some(renewed) => {
             let change = AccountChange { password_hash: Some(renewed.clone()), ..AccountChange::default() };
-            app.store.change_account(account.id, &change).await?;
+            app.store.accounts().change(account.id, &change).await?;
             Some(renewed)
         }
         None => stored,
@@ -223,8 +223,8 @@ pub(crate) async fn sign_in(
         Opened::Session(begin_session(&app, &visit, account.id).await?)
     };
     // A password that was changed in between has signed everybody out, and must not let this one in.
-    if app.store.password_hash(account.id).await? != kept {
-        app.store.revoke_key(account.id, opened.key()).await?;
+    if app.store.accounts().password_hash(account.id).await? != kept {
+        app.store.keys().revoke(account.id, opened.key()).await?;
         return Err(wrong_password());
     }
     tracing::info!(account = %account.id, "signed in");
@@ -240,14 +240,14 @@ fn wrong_password() -> Failure {
 
 /// The account of an address and what its password is checked against.
 async fn find(app: &App, email: &str) -> Result<Option<(Account, Option<String>)>, Failure> {
-    match app.store.account_by_email(email).await {
+    match app.store.accounts().by_email(email).await {
         Ok(account) => {
-            let hash = app.store.password_hash(account.id).await?;
+            let hash = app.store.accounts().password_hash(account.id).await?;
             Ok(Some((account, hash)))
         }
         // No account has it, or it is no address at all. As many looks as for one that is there.
         Err(hark_store::Error::NotFound(_) | hark_store::Error::Conflict(_)) => {
-            match app.store.password_hash(AccountId(0)).await {
+            match app.store.accounts().password_hash(AccountId(0)).await {
                 Ok(_) | Err(hark_store::Error::NotFound(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             }
@@ -266,7 +266,7 @@ pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Ide
         let message = "an API key does not sign out: DELETE /v1/keys/{id} revokes it";
         return Err(Failure::new(ErrorKind::Forbidden, message));
     }
-    match app.store.revoke_key(identity.account(), identity.key()).await {
+    match app.store.keys().revoke(identity.account(), identity.key()).await {
         // Another request was faster, or this process still remembered a session that another has ended.
         Ok(()) | Err(hark_store::Error::NotFound(_)) => {}
         Err(error) => return Err(error.into()),
@@ -295,7 +295,7 @@ pub(crate) async fn show(State(app): State<App>, visit: Visit, headers: HeaderMa
         }
         Err(error) => return Err(error.into()),
     };
-    let account = app.store.account(credential.key.account).await?;
+    let account = app.store.accounts().get(credential.key.account).await?;
     Ok(no_store(Answer(Session {
         signed_in: true,
         account: Some(wire_account(account)),
@@ -316,19 +316,19 @@ pub(crate) async fn change_password(
     Json(change): Json<PasswordChange>,
 ) -> Result<Response, Failure> {
     let id = identity.account();
-    let account = app.store.account(id).await?;
+    let account = app.store.accounts().get(id).await?;
     check_password(&account.email, &change.new_password.0).map_err(|error| Failure::invalid(error.to_string()))?;
     let attempt = Attempt::of_credential(&app, &visit, identity.key()).await?;
-    let stored = app.store.password_hash(id).await?;
+    let stored = app.store.accounts().password_hash(id).await?;
     if app.sign.passwords.verify(stored, change.current_password.0).await? == Verdict::Wrong {
         return Err(Failure::new(ErrorKind::Forbidden, "`current_password` is not right"));
     }
     attempt.succeeded(id).await?;
     let hash = app.sign.passwords.hash(change.new_password.0).await?;
     let change = AccountChange { password_hash: Some(hash), ..AccountChange::default() };
-    let account = app.store.change_account(id, &change).await?;
+    let account = app.store.accounts().change(id, &change).await?;
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
-        app.store.revoke_all(id, kind).await?;
+        app.store.keys().revoke_all(id, kind).await?;
     }
     app.credentials.forget_account(id);
     tracing::info!(account = %id, "changed the password");
@@ -359,13 +359,13 @@ impl Opened {
 
 async fn begin_session(app: &App, visit: &Visit, account: AccountId) -> Result<(hark_store::KeyId, Secret), Failure> {
     let new = NewKey { valid_for: Some(SESSION), ..NewKey::new(KeyKind::Session, visit.agent.as_str()) };
-    let (key, secret) = app.store.create_key(account, &new).await?;
+    let (key, secret) = app.store.keys().create(account, &new).await?;
     Ok((key.id, secret))
 }
 
 async fn begin_token(app: &App, account: AccountId) -> Result<(hark_store::KeyId, Secret), Failure> {
     let new = NewKey { valid_for: Some(TOKEN), ..NewKey::new(KeyKind::User, "sign-in") };
-    let (key, secret) = app.store.create_key(account, &new).await?;
+    let (key, secret) = app.store.keys().create(account, &new).await?;
     Ok((key.id, secret))
 }
 

@@ -25,7 +25,7 @@ pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<A
     let now = app.clock.now();
     let mut sessions = Vec::new();
     for (kind, shown) in KINDS {
-        let keys = app.store.keys_of(identity.account(), kind).await?;
+        let keys = app.store.keys().list(identity.account(), kind).await?;
         let open = keys.into_iter().filter(|key| key.is_active && key.expires_at.is_none_or(|at| at > now));
         sessions.extend(open.map(|key| info(key, shown, identity.key())));
     }
@@ -56,12 +56,13 @@ pub(crate) async fn end(
 ) -> Result<Answer<Done>, Failure> {
     let mut found = false;
     for (kind, _) in KINDS {
-        found |= app.store.keys_of(identity.account(), kind).await?.iter().any(|key| key.id.0 == id && key.is_active);
+        found |=
+            app.store.keys().list(identity.account(), kind).await?.iter().any(|key| key.id.0 == id && key.is_active);
     }
     if !found {
         return Err(hark_store::Error::NotFound("session").into());
     }
-    app.store.revoke_key(identity.account(), KeyId(id)).await?;
+    app.store.keys().revoke(identity.account(), KeyId(id)).await?;
     app.credentials.forget_key(KeyId(id));
     audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).to(format!("session {id}"))).await;
     Ok(Answer(Done { ok: true }))
@@ -73,7 +74,7 @@ pub(crate) async fn end(
 pub(crate) async fn end_others(State(app): State<App>, identity: Identity) -> Result<Answer<Done>, Failure> {
     let mut ended = 0;
     for (kind, _) in KINDS {
-        ended += app.store.revoke_others(identity.account(), kind, identity.key()).await?;
+        ended += app.store.keys().revoke_others(identity.account(), kind, identity.key()).await?;
     }
     app.credentials.forget_account(identity.account());
     let entry = audit::by(&identity, audit::SIGNED_OUT).to("all other sessions").saying(format!("{ended} ended"));

@@ -15,7 +15,7 @@ use crate::routes::{AnyError, Missing};
     params(("token" = String, Path, description = "the token that its owner gave away")),
     responses((status = 200, body = SharedTranscript), Missing, AnyError))]
 pub(crate) async fn show(State(app): State<App>, Path(token): Path<String>) -> Result<Json<SharedTranscript>, Failure> {
-    let (transcript, result) = app.store.shared_transcript(&token).await?;
+    let (transcript, result) = app.store.transcripts().shared(&token).await?;
     Ok(Json(SharedTranscript {
         title: transcript.title,
         language: wire_language(transcript.language),

@@ -43,7 +43,7 @@ pub(crate) async fn show(
     headers: HeaderMap,
     Path(token): Path<String>,
 ) -> Result<Response, Failure> {
-    match app.store.shared_transcript(&token).await {
+    match app.store.transcripts().shared(&token).await {
         Ok((transcript, result)) => {
             let language = if transcript.language.is_empty() { &result.language } else { &transcript.language };
             let body = body(&transcript.title, language, transcript.duration_seconds, &result.segments);

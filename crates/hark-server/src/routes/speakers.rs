@@ -26,7 +26,7 @@ const MAX_NAME: usize = 200;
 #[utoipa::path(get, path = "/v1/speakers", tag = "speakers", operation_id = "listSpeakers",
     responses((status = 200, body = SpeakerList), Unauthorized, AnyError), security(("bearer" = [])))]
 pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<Answer<SpeakerList>, Failure> {
-    let known = app.store.voiceprints(identity.account()).await?;
+    let known = app.store.voiceprints().list(identity.account()).await?;
     Ok(Answer(SpeakerList { speakers: known.into_iter().map(speaker).collect() }))
 }
 
@@ -51,15 +51,15 @@ pub(crate) async fn enroll(
     // Listening to a voice counts among the transcriptions at once.
     let owner = caller.owner();
     let place = app.uploads.take(owner.clone());
-    let live = app.store.live_jobs(&owner).await? + place.before as i64;
+    let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
     if live >= caller.plan().concurrency() {
         return Err(too_many_at_once(&app, &caller, live));
     }
     let (name, clip) = receive(&app, &identity, request).await?;
     let print = listen(&app, &clip.blob).await;
     // Whatever was heard, the clip goes before the answer.
-    app.store.discard(&clip.claim().key).await?;
-    let kept = app.store.add_voiceprint(identity.account(), &name, &print?.to_bytes()).await?;
+    app.store.recordings().discard(&clip.claim().key).await?;
+    let kept = app.store.voiceprints().add(identity.account(), &name, &print?.to_bytes()).await?;
     Ok((StatusCode::CREATED, Answer(speaker(kept))).into_response())
 }
 
@@ -79,7 +79,7 @@ async fn receive(app: &App, identity: &Identity, request: Request) -> Result<(St
             }
             "file" => {
                 refuse_second(file.is_some(), "file")?;
-                let mut upload = app.store.upload(identity.account()).await?.without_hash();
+                let mut upload = app.store.recordings().upload(identity.account()).await?.without_hash();
                 store_file(app, &mut form, &mut upload, plan, None).await?;
                 file = Some(upload);
             }
@@ -126,7 +126,7 @@ pub(crate) async fn forget(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.remove_voiceprint(identity.account(), VoiceprintId(id)).await?;
+    app.store.voiceprints().remove(identity.account(), VoiceprintId(id)).await?;
     audit::record(&app, audit::by(&identity, audit::SPEAKER_DELETED).to(format!("speaker {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }

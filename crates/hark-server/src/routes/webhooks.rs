@@ -33,7 +33,7 @@ pub(crate) async fn secret(State(app): State<App>, identity: Identity) -> Result
 
 async fn shown(app: &App, identity: &Identity) -> Result<Answer<WebhookSecret>, Failure> {
     let secret = webhook_secret(&app.store, identity.account()).await?;
-    let (_, previous_until) = app.store.webhook_rotation(identity.account()).await?;
+    let (_, previous_until) = app.store.webhooks().rotation(identity.account()).await?;
     Ok(Answer(WebhookSecret { secret, previous_valid_until: previous_until.map(DateTime) }))
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn rotate(
     if !(0..=LONGEST_GRACE).contains(&seconds) {
         return Err(Failure::invalid(format!("`grace_seconds` must be a number from 0 to {LONGEST_GRACE}")));
     }
-    app.store.rotate_webhooks(identity.account(), Duration::from_secs(seconds.unsigned_abs())).await?;
+    app.store.webhooks().rotate_secret(identity.account(), Duration::from_secs(seconds.unsigned_abs())).await?;
     audit::record(&app, audit::by(&identity, audit::WEBHOOK_SECRET_ROTATED)).await;
     shown(&app, &identity).await
 }

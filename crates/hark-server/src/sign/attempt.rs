@@ -47,7 +47,7 @@ impl<'a> Attempt<'a> {
         let id = account.unwrap_or(AccountId(0));
         let address = remembered(app, visit).await?;
         let device = device::known(&app.store, visit.device.as_ref(), id).await?.filter(|_| account.is_some());
-        let is_known = app.store.is_known_address(id, &address).await?;
+        let is_known = app.store.addresses().is_known(id, &address).await?;
         let own = match device {
             Some(device) => (DEVICE, format!("{device} {email}")),
             None => (PAIR, format!("{} {email}", subnet(visit.address))),
@@ -104,13 +104,13 @@ impl<'a> Attempt<'a> {
         for (kind, name, _) in &self.others {
             guesses.undo(kind, name);
         }
-        Ok(self.app.store.note_address(account, &self.address).await?)
+        Ok(self.app.store.addresses().remember(account, &self.address).await?)
     }
 }
 
 /// Notes that the account signed in from here, without a try.
 pub(crate) async fn note(app: &App, visit: &Visit, account: AccountId) -> Result<(), Failure> {
-    Ok(app.store.note_address(account, &remembered(app, visit).await?).await?)
+    Ok(app.store.addresses().remember(account, &remembered(app, visit).await?).await?)
 }
 
 /// The address as it is remembered: a keyed hash.

@@ -61,7 +61,7 @@ async fn claim(app: &App, places: usize) -> Vec<WebhookDelivery> {
     if places == 0 {
         return Vec::new();
     }
-    app.store.claim_webhooks(places as i64, LEASE).await.unwrap_or_else(|error| {
+    app.store.webhooks().claim(places as i64, LEASE).await.unwrap_or_else(|error| {
         tracing::error!(%error, "webhooks that are due can't be read");
         Vec::new()
     })
@@ -93,20 +93,20 @@ async fn deliver(app: &App, caller: &Caller, delivery: &WebhookDelivery) {
     let noted = match outcome {
         Outcome::Delivered => {
             tracing::info!(%transcript, attempt, "a webhook was delivered");
-            app.store.webhook_done(delivery).await
+            app.store.webhooks().remove(delivery).await
         }
         Outcome::Never(why) => {
             tracing::warn!(%transcript, attempt, why, "a webhook was given up");
-            app.store.webhook_done(delivery).await
+            app.store.webhooks().remove(delivery).await
         }
         Outcome::Again(why) => match wait_after(attempt, app.store.now()) {
             Some(wait) => {
                 tracing::info!(%transcript, attempt, why, again_in = wait.as_secs(), "a webhook was not answered");
-                app.store.webhook_retry(delivery, app.store.now() + wait.as_micros() as i64).await
+                app.store.webhooks().retry(delivery, app.store.now() + wait.as_micros() as i64).await
             }
             None => {
                 tracing::warn!(%transcript, attempt, why, "a webhook was given up after its last attempt");
-                app.store.webhook_done(delivery).await
+                app.store.webhooks().remove(delivery).await
             }
         },
     };
@@ -126,7 +126,7 @@ fn wait_after(attempt: i64, now: Micros) -> Option<Duration> {
 
 /// The call as it goes out now; none where its transcript is gone.
 async fn prepare(app: &App, delivery: &WebhookDelivery) -> hark_store::Result<Option<Call>> {
-    let transcript = match app.store.transcript(delivery.account, delivery.transcript).await {
+    let transcript = match app.store.transcripts().get(delivery.account, delivery.transcript).await {
         Ok(transcript) => transcript,
         Err(hark_store::Error::NotFound(_)) => return Ok(None),
         Err(error) => return Err(error),

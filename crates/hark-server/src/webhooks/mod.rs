@@ -60,13 +60,13 @@ impl Webhooks {
 ///
 /// Each account has its own, or whoever knows one could sign calls to another.
 pub async fn webhook_secret(store: &Store, account: AccountId) -> hark_store::Result<String> {
-    let (rotation, _) = store.webhook_rotation(account).await?;
+    let (rotation, _) = store.webhooks().rotation(account).await?;
     secret_of(store, account, rotation).await
 }
 
 /// The secrets that calls are signed with now: the newest, and for a while after a rotation the one before.
 pub(crate) async fn secrets(store: &Store, account: AccountId) -> hark_store::Result<Vec<String>> {
-    let (rotation, previous_until) = store.webhook_rotation(account).await?;
+    let (rotation, previous_until) = store.webhooks().rotation(account).await?;
     let mut secrets = vec![secret_of(store, account, rotation).await?];
     if previous_until.is_some() {
         secrets.push(secret_of(store, account, rotation - 1).await?);

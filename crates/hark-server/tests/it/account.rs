@@ -132,7 +132,7 @@ async fn private_cloud_is_for_those_who_have_it() {
         gpu: "H200".into(),
         base_url: "https://north.example.com".into(),
     };
-    server.store.add_instance(client.account.unwrap(), &instance).await.unwrap();
+    server.store.instances().add(client.account.unwrap(), &instance).await.unwrap();
     let cloud = json(client.get("/v1/cloud/").await, 200).await;
     assert_eq!(cloud["instances"][0]["name"], "north");
     assert_eq!(cloud["instances"][0]["base_url"], "https://north.example.com");

@@ -20,7 +20,7 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let sent = owner.request(Method::POST, "/v1/speakers").multipart(form).send().await.unwrap();
     let speaker = json(sent, 201).await["id"].clone();
     let session = NewKey::new(KeyKind::Session, "browser");
-    let session = server.store.create_key(owner.account.unwrap(), &session).await.unwrap().0.id;
+    let session = server.store.keys().create(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
     let with_ids = operations(&document).into_iter().filter(|operation| operation.path.contains('{'));
     let (mut closed, open): (Vec<Operation>, Vec<Operation>) = with_ids.partition(|operation| operation.is_closed);

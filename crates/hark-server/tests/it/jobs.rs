@@ -96,7 +96,7 @@ async fn wait_for(client: &Client, id: i64, wanted: &str) {
 }
 
 async fn jobs(server: &Server) -> Vec<JobSummary> {
-    server.store.jobs(&JobFilter::default()).await.unwrap()
+    server.store.jobs().list(&JobFilter::default()).await.unwrap()
 }
 
 async fn retry(client: &Client, id: i64) -> reqwest::Response {
@@ -212,16 +212,16 @@ async fn a_fault_of_ours_keeps_the_recording_and_its_owner_may_try_again() {
 
     refusal(retry(&stranger, id).await, 404).await;
     refusal(retry(&server.anonymous(), id).await, 401).await;
-    server.store.adjust(client.account.unwrap(), -600, "spent elsewhere").await.unwrap();
+    server.store.ledger().adjust(client.account.unwrap(), -600, "spent elsewhere").await.unwrap();
     refusal(retry(&client, id).await, 402).await;
-    server.store.adjust(client.account.unwrap(), 600, "given back").await.unwrap();
+    server.store.ledger().adjust(client.account.unwrap(), 600, "given back").await.unwrap();
     let accepted = json(retry(&client, id).await, 202).await;
     assert_eq!(accepted["id"], id);
     wait_for(&client, id, "completed").await;
     assert_eq!(client.credits(&server).await, 599);
     let message = refusal(retry(&client, id).await, 409).await;
     assert!(message.contains("failed"), "{message}");
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

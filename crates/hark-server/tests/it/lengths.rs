@@ -28,8 +28,8 @@ fn forged(minutes: u32) -> Vec<u8> {
 /// Takes credits away until so many are left.
 async fn leave(server: &Server, client: &Client, credits: i64) {
     let account = client.account.unwrap();
-    let have = server.store.account(account).await.unwrap().credits;
-    server.store.adjust(account, credits - have, "test").await.unwrap();
+    let have = server.store.accounts().get(account).await.unwrap().credits;
+    server.store.ledger().adjust(account, credits - have, "test").await.unwrap();
 }
 
 #[tokio::test]
@@ -40,14 +40,14 @@ async fn the_hold_grows_with_what_is_decoded_and_all_of_it_is_charged() {
     let answer = json(response, 200).await;
     assert!((answer["duration"].as_f64().unwrap() - 410.0).abs() < 1.0, "{answer}");
     assert_eq!(client.credits(&server).await, 593, "seven minutes for seven credits");
-    let ledger = server.store.ledger(client.account.unwrap(), 100).await.unwrap();
+    let ledger = server.store.ledger().entries(client.account.unwrap(), 100).await.unwrap();
     let sum = |kind| ledger.iter().filter(|entry| entry.kind == kind).map(|entry| entry.amount).sum::<i64>();
     assert_eq!(sum(EntryKind::Hold) + sum(EntryKind::Release), 0, "{ledger:?}");
     assert_eq!(ledger.iter().filter(|entry| entry.kind == EntryKind::Release).count(), 1, "{ledger:?}");
     assert_eq!(sum(EntryKind::Charge), -7, "{ledger:?}");
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
-    let keys = server.store.keys_of(client.account.unwrap(), KeyKind::Service).await.unwrap();
-    assert_eq!(server.store.key_minutes(keys[0].id).await.unwrap(), 7, "the key's month");
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
+    let keys = server.store.keys().list(client.account.unwrap(), KeyKind::Service).await.unwrap();
+    assert_eq!(server.store.keys().minutes_used(keys[0].id).await.unwrap(), 7, "the key's month");
 }
 
 #[tokio::test]
@@ -60,9 +60,9 @@ async fn a_recording_that_the_credits_do_not_cover_stops_and_costs_nothing() {
     let message = refusal(response, status).await;
     assert!((400..500).contains(&status) && message.contains("3 credits don't cover it"), "{status}: {message}");
     assert_eq!(client.credits(&server).await, 3);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
-    let keys = server.store.keys_of(client.account.unwrap(), KeyKind::Service).await.unwrap();
-    assert_eq!(server.store.key_minutes(keys[0].id).await.unwrap(), 0);
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
+    let keys = server.store.keys().list(client.account.unwrap(), KeyKind::Service).await.unwrap();
+    assert_eq!(server.store.keys().minutes_used(keys[0].id).await.unwrap(), 0);
     // What the credits do cover goes through.
     let response = client.transcribe("/v1/transcribe", forged(3), &[]).send().await.unwrap();
     json(response, 200).await;
@@ -85,12 +85,12 @@ async fn a_keys_month_and_an_addresss_day_are_counted_by_what_is_decoded() {
 
     let client = server.account(Plan::Free).await;
     let limited = NewKey { monthly_limit_minutes: 2, ..NewKey::new(KeyKind::Service, "small") };
-    let (key, secret) = server.store.create_key(client.account.unwrap(), &limited).await.unwrap();
+    let (key, secret) = server.store.keys().create(client.account.unwrap(), &limited).await.unwrap();
     let client = client.with_key(secret.reveal());
     let response = client.transcribe("/v1/transcribe", forged(5), &[]).send().await.unwrap();
     let status = response.status().as_u16();
     let message = refusal(response, status).await;
     assert!((400..500).contains(&status) && message.contains("2 minutes"), "{status}: {message}");
-    assert_eq!(server.store.key_minutes(key.id).await.unwrap(), 0);
+    assert_eq!(server.store.keys().minutes_used(key.id).await.unwrap(), 0);
     assert_eq!(client.credits(&server).await, 600);
 }

@@ -19,7 +19,7 @@ fn number(response: &Response, header: &str) -> i64 {
 }
 
 async fn with_key(server: &Server, client: &Client, key: NewKey) -> Client {
-    let (_, secret) = server.store.create_key(client.account.unwrap(), &key).await.unwrap();
+    let (_, secret) = server.store.keys().create(client.account.unwrap(), &key).await.unwrap();
     client.with_key(secret.reveal())
 }
 
@@ -83,7 +83,7 @@ async fn a_name_makes_no_room_for_more_at_once() {
     let server = Server::with(config(), InstantEngine { takes: Duration::from_secs(30) }).await;
     let anonymous = server.anonymous();
     let first = tokio::spawn(anonymous.transcribe("/v1/transcribe", hum(1.0), &[]).send());
-    let begun = async || (server.store.anonymous_jobs().await.unwrap() == 1).then_some(());
+    let begun = async || (server.store.addresses().anonymous_jobs().await.unwrap() == 1).then_some(());
     eventually("the first to be accepted", begun).await;
     // The body never ends: only an answer to the head comes.
     let (_sender, body) = crate::uploads::open_form(b"RIFF");
@@ -147,7 +147,7 @@ async fn anonymous_use_may_be_counted_in_minutes_or_switched_off() {
 async fn who_has_nothing_left_is_told_before_the_upload() {
     let server = Server::start().await;
     let client = server.account(Plan::Free).await;
-    server.store.adjust(client.account.unwrap(), -600, "").await.unwrap();
+    server.store.ledger().adjust(client.account.unwrap(), -600, "").await.unwrap();
     // The body never ends: only an answer to the head comes.
     let (_sender, body) = crate::uploads::open_form(b"RIFF");
     refusal(crate::uploads::send_form(client, body).await.unwrap(), 402).await;
@@ -197,7 +197,7 @@ async fn anonymous_work_is_bounded_in_all() {
     };
     let first = [tokio::spawn(send(1)), tokio::spawn(send(2))];
     let refused = eventually("the third to be refused", async || {
-        if server.store.anonymous_jobs().await.unwrap() < 2 {
+        if server.store.addresses().anonymous_jobs().await.unwrap() < 2 {
             return None;
         }
         Some(send(3).await.unwrap())

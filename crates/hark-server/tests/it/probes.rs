@@ -62,7 +62,7 @@ async fn a_probe_ends_with_the_client_that_asked_for_it() {
     }
     eventually("the end of all decoders", async || (decoders(&server) == 0).then_some(())).await;
     eventually("the end of all probes", async || (probes_running(&server).await == 0).then_some(())).await;
-    assert_eq!(server.store.queue_length().await.unwrap(), 0, "a recording of nobody was accepted");
+    assert_eq!(server.store.jobs().queue_length().await.unwrap(), 0, "a recording of nobody was accepted");
 }
 
 #[tokio::test]

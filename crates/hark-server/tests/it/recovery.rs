@@ -19,7 +19,7 @@ async fn a_stopped_service_gives_its_work_back_and_the_next_one_does_it_once() {
     let client = server.account(Plan::Free).await;
     let accepted = client.transcribe("/v1/transcribe?async=true", hum(1.0), &[]).send().await.unwrap();
     let id = json(accepted, 202).await["id"].as_i64().unwrap();
-    eventually("work to begin", async || (server.store.queue_length().await.unwrap() == 0).then_some(())).await;
+    eventually("work to begin", async || (server.store.jobs().queue_length().await.unwrap() == 0).then_some(())).await;
     let begun = Instant::now();
     let folder = server.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(10));
@@ -32,8 +32,8 @@ async fn a_stopped_service_gives_its_work_back_and_the_next_one_does_it_once() {
     })
     .await;
     assert_eq!(client.credits(&server).await, 599);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
-    let ledger = server.store.ledger(client.account.unwrap(), 100).await.unwrap();
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
+    let ledger = server.store.ledger().entries(client.account.unwrap(), 100).await.unwrap();
     assert_eq!(ledger.iter().filter(|entry| entry.kind == hark_store::EntryKind::Charge).count(), 1);
 }
 
@@ -65,14 +65,15 @@ async fn work_whose_worker_died_is_done_by_another_process_and_charged_once() {
         let client = client.clone();
         tokio::spawn(async move { client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap() })
     };
-    let dead =
-        eventually("a job to claim", async || server.store.claim("dead", Duration::from_millis(300)).await.unwrap())
-            .await;
+    let dead = eventually("a job to claim", async || {
+        server.store.jobs().claim_any("dead", Duration::from_millis(300)).await.unwrap()
+    })
+    .await;
     let worker = Service::start(server.store.clone(), Arc::new(slow(0)), config(), Role::Gpu, Clock::system());
     let worker = worker.await.unwrap();
     let response = waits.await.unwrap();
     assert_eq!(json(response, 200).await["text"], "nothing was heard");
-    let late = server.store.complete(&dead.lease, &Default::default(), 1, false).await;
+    let late = server.store.jobs().complete(&dead.lease, &Default::default(), 1, false).await;
     assert!(matches!(late, Err(hark_store::Error::LeaseLost)), "the dead can't charge again");
     assert_eq!(client.credits(&server).await, 599);
     worker.stop().await;

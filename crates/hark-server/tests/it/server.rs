@@ -95,9 +95,9 @@ impl Server {
         let name = format!("{}@example.com", random());
         let mut new = NewAccount::new(name, plan);
         new.credits = credits;
-        let account = self.store.create_account(&new).await.unwrap();
+        let account = self.store.accounts().create(&new).await.unwrap();
         let key = NewKey { rate_limit: 100_000, ..NewKey::new(KeyKind::Service, "test") };
-        let (_, secret) = self.store.create_key(account.id, &key).await.unwrap();
+        let (_, secret) = self.store.keys().create(account.id, &key).await.unwrap();
         Client { key: Some(secret.reveal().to_owned()), account: Some(account.id), ..self.anonymous() }
     }
 
@@ -168,7 +168,7 @@ impl Client {
     }
 
     pub(crate) async fn credits(&self, server: &Server) -> i64 {
-        server.store.account(self.account.unwrap()).await.unwrap().credits
+        server.store.accounts().get(self.account.unwrap()).await.unwrap().credits
     }
 }
 

@@ -62,7 +62,7 @@ async fn mistakes_in_a_form_are_answered_with_400_and_cost_nothing() {
     let json = client.post("/v1/transcribe", serde_json::json!({"file": "x"})).await;
     refusal(json, 415).await;
     assert_eq!(client.credits(&server).await, 600);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -197,7 +197,10 @@ async fn a_full_queue_refuses_with_a_time_to_come_back() {
     let client = server.account(Plan::Pro).await;
     let send = || client.transcribe("/v1/transcribe?async=true", hum(1.0), &[]).send();
     assert_eq!(send().await.unwrap().status(), 202);
-    eventually("the first to be taken", async || (server.store.queue_length().await.unwrap() == 0).then_some(())).await;
+    eventually("the first to be taken", async || {
+        (server.store.jobs().queue_length().await.unwrap() == 0).then_some(())
+    })
+    .await;
     assert_eq!(send().await.unwrap().status(), 202);
     let refused = send().await.unwrap();
     assert!(refused.headers()["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 0);
@@ -240,7 +243,7 @@ async fn a_paid_model_is_served_by_another_or_refused_as_configured() {
 async fn a_recording_that_costs_more_than_there_is_gets_402() {
     let server = Server::start().await;
     let client = server.account(Plan::Free).await;
-    server.store.adjust(client.account.unwrap(), -599, "test").await.unwrap();
+    server.store.ledger().adjust(client.account.unwrap(), -599, "test").await.unwrap();
     let response = client.transcribe("/v1/transcribe", hum(61.0), &[]).send().await.unwrap();
     let body = json(response, 402).await;
     assert_eq!(body["upgrade"], true);

@@ -49,7 +49,7 @@ async fn an_account_is_deleted_by_its_owner_with_everything_that_is_its() {
     let other = Visitor::sign_up(&server, "bob@example.com").await;
     transcribe(&visitor).await;
     transcribe(&other).await;
-    let id = server.store.account_by_email("ann@example.com").await.unwrap().id;
+    let id = server.store.accounts().by_email("ann@example.com").await.unwrap().id;
     let delete = async |body: Value| visitor.request(Method::DELETE, "/v1/account").json(&body).send().await.unwrap();
     refusal(delete(value!({})).await, 400).await;
     refusal(delete(value!({"confirmation": "ann@example.com"})).await, 400).await;
@@ -61,12 +61,12 @@ async fn an_account_is_deleted_by_its_owner_with_everything_that_is_its() {
     let answer = delete(value!({"password": PASSWORD})).await;
     assert!(answer.headers()["set-cookie"].to_str().unwrap().starts_with("hark_session=; "));
     assert_eq!(json(answer, 200).await, value!({"ok": true}));
-    assert!(matches!(server.store.account(id).await, Err(Error::NotFound(_))));
+    assert!(matches!(server.store.accounts().get(id).await, Err(Error::NotFound(_))));
     refusal(visitor.get("/v1/account").await, 401).await;
     assert_eq!(Visitor::sign_in(&server, "ann@example.com", PASSWORD).await.1.status(), 401);
     assert!(recordings() <= before);
     // The log keeps that it happened, and no longer from where.
-    let log = server.store.audit_log(Some(id), 1, 10).await.unwrap();
+    let log = server.store.audit().page(Some(id), 1, 10).await.unwrap();
     assert_eq!(log.entries[0].event, "account.deleted");
     assert!(log.entries.iter().all(|entry| entry.address.is_none()));
     assert_eq!(json(other.get("/v1/transcripts").await, 200).await["total"], 1);
@@ -84,7 +84,7 @@ async fn an_account_without_a_password_is_deleted_with_its_address_and_one_that_
     refusal(client.get("/v1/account").await, 401).await;
     let admin = server.account(Plan::Free).await;
     let change = hark_store::AccountChange { is_admin: Some(true), ..Default::default() };
-    let account = server.store.change_account(admin.account.unwrap(), &change).await.unwrap();
+    let account = server.store.accounts().change(admin.account.unwrap(), &change).await.unwrap();
     let body = value!({"confirmation": account.email});
     refusal(admin.request(Method::DELETE, "/v1/account").json(&body).send().await.unwrap(), 403).await;
 }

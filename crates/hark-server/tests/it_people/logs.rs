@@ -37,7 +37,11 @@ async fn no_password_key_session_or_token_is_ever_logged() {
     visitor.bare(Method::GET, "/v1/account").bearer_auth(&unknown).send().await.unwrap();
     visitor.get(&format!("/v1/auth/confirm?token=cnf_{}", "6".repeat(64))).await;
     visitor.get(&format!("/v1/shared/{}", "7".repeat(32))).await;
-    let hash = server.store.password_hash(server.store.account_by_email("ann@example.com").await.unwrap().id).await;
+    let hash = server
+        .store
+        .accounts()
+        .password_hash(server.store.accounts().by_email("ann@example.com").await.unwrap().id)
+        .await;
     let hash = hash.unwrap().unwrap();
     visitor.post("/v1/auth/signout", value!({})).await;
     server.stop().await;

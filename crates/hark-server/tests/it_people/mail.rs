@@ -108,7 +108,7 @@ async fn an_address_is_confirmed_by_the_link_in_its_mail_once() {
     assert_eq!(to, "ann@example.com");
     assert!(mail.contains("From: Hark <hark@example.com>") && mail.contains("Subject: Confirm your address"), "{mail}");
     let link = link(&mail).unwrap();
-    let account = server.store.account_by_email("ann@example.com").await.unwrap();
+    let account = server.store.accounts().by_email("ann@example.com").await.unwrap();
     assert_eq!(account.credits, 0, "nothing to spend before the address is confirmed");
 
     let (_, early) = Visitor::sign_in(&server, "ann@example.com", PASSWORD).await;

@@ -14,7 +14,7 @@ use crate::visitor::{PASSWORD, Visitor};
 async fn an_unknown_address_and_a_wrong_password_get_the_same_answer_after_the_same_time() {
     let server = Server::start().await;
     Visitor::sign_up(&server, "ann@example.com").await;
-    server.store.create_account(&NewAccount::new("nopassword@example.com", Plan::Free)).await.unwrap();
+    server.store.accounts().create(&NewAccount::new("nopassword@example.com", Plan::Free)).await.unwrap();
     let emails = ["ann@example.com", "nobody@example.com", "nopassword@example.com", "not an address"];
     let mut answers = Vec::new();
     let mut times = [Duration::MAX; 4];

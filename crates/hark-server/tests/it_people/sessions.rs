@@ -57,7 +57,7 @@ async fn a_forgotten_password_is_replaced_by_a_link_that_works_once() {
     let server = server_with(&office).await;
     let hash = hark_server::hash_password("ann@example.com", PASSWORD).unwrap();
     let new = NewAccount { password_hash: Some(hash), ..NewAccount::new("ann@example.com", Plan::Free) };
-    server.store.create_account(&new).await.unwrap();
+    server.store.accounts().create(&new).await.unwrap();
     let old = sign_in(&server, PASSWORD).await;
     let visitor = Visitor::new(&server);
     let ask = async |email: &str| json(visitor.post("/v1/auth/reset", value!({"email": email})).await, 202).await;
@@ -128,9 +128,9 @@ async fn the_audit_log_tells_its_account_what_was_done_and_by_whom() {
     // Who manages others reads everything, nobody else does.
     refusal(visitor.get("/v1/admin/audit").await, 403).await;
     let admin = NewAccount { is_admin: true, ..NewAccount::new("admin@example.com", Plan::Free) };
-    let admin = server.store.create_account(&admin).await.unwrap().id;
+    let admin = server.store.accounts().create(&admin).await.unwrap().id;
     let key = hark_store::NewKey::new(hark_store::KeyKind::Service, "admin");
-    let (_, secret) = server.store.create_key(admin, &key).await.unwrap();
+    let (_, secret) = server.store.keys().create(admin, &key).await.unwrap();
     let as_admin = async |path: &str| {
         let request = Visitor::new(&server).bare(Method::GET, path).bearer_auth(secret.reveal());
         json(request.send().await.unwrap(), 200).await
@@ -149,15 +149,15 @@ async fn addresses_leave_the_log_before_its_entries_do() {
     let clock = hark_store::Clock::manual(hark_store::DAY * 20_000);
     let server = Server::with_clock(crate::server::config(), hark_server::InstantEngine::default(), clock).await;
     Visitor::sign_up(&server, "ann@example.com").await;
-    let log = async || server.store.audit_log(None, 1, 10).await.unwrap();
+    let log = async || server.store.audit().page(None, 1, 10).await.unwrap();
     assert!(log().await.entries[0].address.is_some());
     server.clock.advance(std::time::Duration::from_secs(91 * 86_400));
     let day = std::time::Duration::from_secs(86_400);
-    server.store.expire_audit(day * 400, day * 90).await.unwrap();
+    server.store.audit().expire(day * 400, day * 90).await.unwrap();
     assert_eq!(log().await.entries[0].address, None);
     server.clock.advance(day * 310);
     eventually("the entry to go", async || {
-        server.store.expire_audit(day * 400, day * 90).await.unwrap();
+        server.store.audit().expire(day * 400, day * 90).await.unwrap();
         log().await.entries.is_empty().then_some(())
     })
     .await;

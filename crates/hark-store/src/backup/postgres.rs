@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
-use crate::blob::blocking;
 use crate::error::{Error, Result};
+use crate::recordings::blocking;
 
 /// One of PostgreSQL's tools, and how it reaches the database.
 pub(super) struct Tool {

@@ -6,10 +6,10 @@ use super::files::{self, sync_folder};
 use super::postgres::Tool;
 use super::verify::verify;
 use super::{DatabaseKind, Folder, Manifest, Recording, failed};
-use crate::blob::{Blobs, blocking};
-use crate::db::{Db, args, private_folder, sqlite_path};
+use crate::db::{Db, private_folder, sqlite_path};
 use crate::error::{Error, Result};
 use crate::identity::Marker;
+use crate::recordings::{Blobs, blocking};
 use crate::{BlobKey, Options, Store, Unbalanced};
 
 /// How to restore.
@@ -65,8 +65,8 @@ pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Re
     let store = Store::open(options).await?;
     store.db().execute("DELETE FROM quarantine", &[]).await?;
     store.db().execute("DELETE FROM maintenance", &[]).await?;
-    let unbalanced = store.check_ledger().await?;
-    let missing = store.missing_recordings().await?;
+    let unbalanced = store.ledger().check().await?;
+    let missing = store.recordings().missing().await?;
     store.close().await;
     Ok(Restored {
         store: manifest.store,
@@ -202,24 +202,4 @@ async fn write_postgres(
     }
     tool.run(&arguments, Some(&folder.path(&manifest.database.file))).await?;
     Ok(None)
-}
-
-impl Store {
-    /// Live recordings whose file is not there, or has not the length that it should.
-    pub async fn missing_recordings(&self) -> Result<Vec<BlobKey>> {
-        let mut missing = Vec::new();
-        let mut after = String::new();
-        loop {
-            let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' AND key > $1 ORDER BY key LIMIT 500";
-            let rows = self.db().all(sql, args![&after]).await?;
-            let Some(last) = rows.last() else { return Ok(missing) };
-            after = last.get("key")?;
-            for row in &rows {
-                let blob = crate::blob::blob(row)?;
-                if self.blobs().stored_size(&blob.key).await? != Some(blob.stored_size()) {
-                    missing.push(blob.key);
-                }
-            }
-        }
-    }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::postgres::Tool;
 use super::{DatabaseKind, Folder, Manifest, Recording, files, sqlite};
 use crate::BlobKey;
-use crate::blob::blocking;
 use crate::error::{Error, Result};
+use crate::recordings::blocking;
 
 /// A backup that is whole.
 #[derive(Debug, Clone, PartialEq, Eq)]

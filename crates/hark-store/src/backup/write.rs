@@ -11,10 +11,10 @@ use super::files::{self, Writing, sync_folder};
 use super::postgres::Tool;
 use super::{DatabaseFile, DatabaseKind, FORMAT, Folder, MANIFEST, Manifest, RECORDINGS, Recording, RecordingList};
 use super::{failed, sqlite};
-use crate::blob::blocking;
 use crate::clock::micros;
 use crate::db::{Db, args, private_folder};
 use crate::error::{Error, Result};
+use crate::recordings::blocking;
 use crate::{BlobKey, Store, random};
 
 /// How long the files of deleted recordings stay for a backup that says nothing, and how often it says something.
@@ -75,7 +75,7 @@ struct Hold {
 
 impl Hold {
     async fn begin(store: &Store) -> Result<Hold> {
-        let task = format!("{}:{}", crate::maintenance::BACKUP, random::token::<8>()?);
+        let task = format!("{}:{}", crate::recordings::sweep_lease::BACKUP, random::token::<8>()?);
         extend(store, &task).await?;
         let beat = tokio::spawn({
             let (store, task) = (store.clone(), task.clone());
@@ -95,7 +95,7 @@ impl Hold {
         self.beat.abort();
         self.store.db().execute("DELETE FROM maintenance WHERE task = $1", args![&self.task]).await?;
         // What was deleted meanwhile goes now.
-        self.store.remove_deleted(None, None).await.map(drop)
+        self.store.recordings().remove_deleted(None, None).await.map(drop)
     }
 }
 
@@ -262,7 +262,7 @@ impl Store {
     }
 
     async fn copy_recording(&self, key: &BlobKey, path: &Path) -> Result<Recording> {
-        let (stored, length) = self.stored(key).await?;
+        let (stored, length) = self.recordings().stored(key).await?;
         let parent = path.parent().unwrap_or(Path::new(".")).to_owned();
         let place = path.to_owned();
         let mut writing = blocking(move || {

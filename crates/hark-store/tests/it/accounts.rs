@@ -7,19 +7,19 @@ use crate::support::{accept, account, assert_balanced, completed, on_both};
 on_both! {
     async fn an_address_has_one_account_whatever_its_case(place: Place) {
         let store = place.open().await;
-        let made = store.create_account(&NewAccount::new("Ada@Example.org", Plan::Free)).await.unwrap();
+        let made = store.accounts().create(&NewAccount::new("Ada@Example.org", Plan::Free)).await.unwrap();
         assert_eq!((made.email.as_str(), made.credits, made.plan), ("Ada@Example.org", 600, Plan::Free));
-        let again = store.create_account(&NewAccount::new("ada@example.ORG ", Plan::Pro)).await;
+        let again = store.accounts().create(&NewAccount::new("ada@example.ORG ", Plan::Pro)).await;
         assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
-        assert_eq!(store.account_by_email("ADA@example.org").await.unwrap(), made);
-        assert!(matches!(store.account_by_email("eve@example.org").await, Err(Error::NotFound(_))));
-        assert!(store.create_account(&NewAccount::new("anonymous", Plan::Free)).await.is_err());
+        assert_eq!(store.accounts().by_email("ADA@example.org").await.unwrap(), made);
+        assert!(matches!(store.accounts().by_email("eve@example.org").await, Err(Error::NotFound(_))));
+        assert!(store.accounts().create(&NewAccount::new("anonymous", Plan::Free)).await.is_err());
     }
 
     async fn the_first_credits_are_in_the_ledger(place: Place) {
         let store = place.open().await;
-        let made = store.create_account(&NewAccount::new("ada@example.org", Plan::Free)).await.unwrap();
-        let ledger = store.ledger(made.id, 10).await.unwrap();
+        let made = store.accounts().create(&NewAccount::new("ada@example.org", Plan::Free)).await.unwrap();
+        let ledger = store.ledger().entries(made.id, 10).await.unwrap();
         assert_eq!(ledger.len(), 1);
         assert_eq!((ledger[0].kind.name(), ledger[0].amount), ("grant", 600));
         assert_balanced(&store).await;
@@ -27,7 +27,7 @@ on_both! {
 
     async fn a_change_touches_only_what_it_names(place: Place) {
         let store = place.open().await;
-        let before = store.account(account(&store, 5).await).await.unwrap();
+        let before = store.accounts().get(account(&store, 5).await).await.unwrap();
         let preferences = EmailPreferences { marketing: true, newsletter: false, product_updates: true, usage_alerts: false };
         let change = AccountChange {
             plan: Some(Plan::Business),
@@ -36,14 +36,14 @@ on_both! {
             password_hash: Some("$argon2id$hash".into()),
             ..AccountChange::default()
         };
-        let after = store.change_account(before.id, &change).await.unwrap();
+        let after = store.accounts().change(before.id, &change).await.unwrap();
         assert_eq!(after.plan, Plan::Business);
         assert_eq!(after.next_billing_at, Some(7));
         assert_eq!(after.email_preferences, preferences);
         assert_eq!((after.credits, &after.lang, after.is_confirmed), (5, &before.lang, before.is_confirmed));
-        assert_eq!(store.password_hash(before.id).await.unwrap().as_deref(), Some("$argon2id$hash"));
+        assert_eq!(store.accounts().password_hash(before.id).await.unwrap().as_deref(), Some("$argon2id$hash"));
         let change = AccountChange { next_billing_at: Some(None), ..AccountChange::default() };
-        assert_eq!(store.change_account(before.id, &change).await.unwrap().next_billing_at, None);
+        assert_eq!(store.accounts().change(before.id, &change).await.unwrap().next_billing_at, None);
     }
 
     async fn a_deleted_account_leaves_nothing_behind(place: Place) {
@@ -52,24 +52,24 @@ on_both! {
         let stays = account(&store, 50).await;
         let kept = completed(&store, stays).await;
         let done = completed(&store, gone).await;
-        let session = store.begin_chat(gone, done).await.unwrap();
-        store.add_chat(gone, done, &session, "who?", "they").await.unwrap();
-        store.take_question(gone, None).await.unwrap();
-        store.create_key(gone, &NewKey::new(KeyKind::Service, "key")).await.unwrap();
+        let session = store.chats().begin(gone, done).await.unwrap();
+        store.chats().add(gone, done, &session, "who?", "they").await.unwrap();
+        store.chats().count_question(gone, None).await.unwrap();
+        store.keys().create(gone, &NewKey::new(KeyKind::Service, "key")).await.unwrap();
         let instance = NewInstance { name: "a".into(), region: "b".into(), status: "c".into(), gpu: "d".into(), base_url: "e".into() };
-        store.add_instance(gone, &instance).await.unwrap();
-        store.add_voiceprint(gone, "Ann", &[1]).await.unwrap();
-        store.add_voiceprint(stays, "Ann", &[2]).await.unwrap();
+        store.instances().add(gone, &instance).await.unwrap();
+        store.voiceprints().add(gone, "Ann", &[1]).await.unwrap();
+        store.voiceprints().add(stays, "Ann", &[2]).await.unwrap();
         accept(&store, gone, 3).await;
         assert!(crate::accounts::rows_of(&place.database, gone.0).await.contains(&("voiceprints", 1)));
-        let removed = store.delete_account(gone).await.unwrap();
+        let removed = store.accounts().delete(gone).await.unwrap();
         assert_eq!(removed.len(), 2);
-        assert!(matches!(store.account(gone).await, Err(Error::NotFound(_))));
-        assert!(matches!(store.transcript_status(done).await, Err(Error::NotFound(_))));
-        assert_eq!(store.queue_length().await.unwrap(), 0);
+        assert!(matches!(store.accounts().get(gone).await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcripts().status(done).await, Err(Error::NotFound(_))));
+        assert_eq!(store.jobs().queue_length().await.unwrap(), 0);
         assert_eq!(place.recordings().len(), 1, "only the other account's recording is left");
-        assert!(store.transcript(stays, kept).await.is_ok());
-        assert_eq!(store.voiceprints(stays).await.unwrap().len(), 1);
+        assert!(store.transcripts().get(stays, kept).await.is_ok());
+        assert_eq!(store.voiceprints().list(stays).await.unwrap().len(), 1);
         assert_balanced(&store).await;
         for (table, rows) in crate::accounts::rows_of(&place.database, gone.0).await {
             assert_eq!(rows, 0, "{table} still has rows of the account");
@@ -80,8 +80,8 @@ on_both! {
         let first = place.open().await;
         let second = place.open().await;
         assert_eq!(first.anonymous_account(), second.anonymous_account());
-        assert!(first.delete_account(first.anonymous_account()).await.is_err());
-        assert_eq!(first.accounts().await.unwrap(), []);
+        assert!(first.accounts().delete(first.anonymous_account()).await.is_err());
+        assert_eq!(first.accounts().list().await.unwrap(), []);
     }
 
     async fn several_stores_may_open_an_empty_database_at_once(place: Place) {
@@ -109,14 +109,14 @@ on_both! {
         let store = place.open().await;
         let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
         let new = NewInstance { name: "a".into(), region: "eu".into(), status: "starting".into(), gpu: "H200".into(), base_url: "https://a".into() };
-        let id = store.add_instance(ours, &new).await.unwrap();
-        assert!(store.set_instance_status(theirs, id, "x").await.is_err());
-        assert!(store.remove_instance(theirs, id).await.is_err());
-        assert_eq!(store.instances(theirs).await.unwrap(), []);
-        store.set_instance_status(ours, id, "running").await.unwrap();
-        assert_eq!(store.instances(ours).await.unwrap()[0].about.status, "running");
-        store.remove_instance(ours, id).await.unwrap();
-        assert_eq!(store.instances(ours).await.unwrap(), []);
+        let id = store.instances().add(ours, &new).await.unwrap();
+        assert!(store.instances().set_status(theirs, id, "x").await.is_err());
+        assert!(store.instances().remove(theirs, id).await.is_err());
+        assert_eq!(store.instances().list(theirs).await.unwrap(), []);
+        store.instances().set_status(ours, id, "running").await.unwrap();
+        assert_eq!(store.instances().list(ours).await.unwrap()[0].about.status, "running");
+        store.instances().remove(ours, id).await.unwrap();
+        assert_eq!(store.instances().list(ours).await.unwrap(), []);
     }
 }
 

@@ -45,15 +45,15 @@ async fn load(store: Store, account: AccountId, stop: Arc<AtomicBool>, done: Arc
             return;
         }
         let mut job = new_job(&store, &owner, 3).await;
-        store.discard(&job.blob.key).await.unwrap();
+        store.recordings().discard(&job.blob.key).await.unwrap();
         job.blob = upload(&store, account, &vec![number as u8; 200_000]).await;
-        store.accept(job).await.unwrap();
-        let Some(job) = store.claim("load", LEASE).await.unwrap() else { continue };
+        store.jobs().accept(job).await.unwrap();
+        let Some(job) = store.jobs().claim_any("load", LEASE).await.unwrap() else { continue };
         let id = job.lease.transcript.unwrap();
         // Some recordings are kept, some go with their job, some transcripts are deleted: all of it while the backup is made.
-        store.complete(&job.lease, &result(), 2, number % 3 == 0).await.unwrap();
+        store.jobs().complete(&job.lease, &result(), 2, number % 3 == 0).await.unwrap();
         if number % 3 == 1 {
-            store.delete_transcript(account, id).await.unwrap();
+            store.transcripts().delete(account, id).await.unwrap();
         }
         done.fetch_add(1, Ordering::Relaxed);
     }
@@ -68,9 +68,9 @@ async fn until(done: &AtomicU64, more: u64) {
 }
 
 async fn read(store: &Store, account: AccountId, id: TranscriptId) -> (String, Vec<u8>) {
-    let text = store.transcript_text(account, id).await.unwrap().1.text;
-    let blob = store.recording(account, id).await.unwrap();
-    (text, store.read(&blob, None).await.unwrap().read_all().await.unwrap())
+    let text = store.transcripts().text(account, id).await.unwrap().1.text;
+    let blob = store.recordings().get(account, id).await.unwrap();
+    (text, store.recordings().read(&blob, None).await.unwrap().read_all().await.unwrap())
 }
 
 fn recordings_in(backup: &Path) -> Vec<PathBuf> {
@@ -89,7 +89,7 @@ async fn child() {
     loop {
         let id = completed(&store, account).await;
         store.backup(database, Path::new(to), |_| {}).await.unwrap();
-        store.delete_transcript(account, id).await.unwrap();
+        store.transcripts().delete(account, id).await.unwrap();
     }
 }
 
@@ -121,7 +121,7 @@ on_both! {
         for load in loads {
             load.await.unwrap();
         }
-        store.sweep(Duration::from_secs(3600)).await.unwrap();
+        store.recordings().sweep_older_than(Duration::from_secs(3600)).await.unwrap();
         assert_eq!(count(&place.database, "SELECT count(*) FROM blobs WHERE state = 'deleting'").await, 0);
         assert_eq!(count(&place.database, "SELECT count(*) FROM maintenance").await, 0, "nobody waits for the backup");
 
@@ -137,17 +137,17 @@ on_both! {
         for (id, what) in &kept {
             assert_eq!(&read(&copy, quiet, *id).await, what);
         }
-        assert!(matches!(copy.transcript(quiet, after).await, Err(Error::NotFound(_))));
+        assert!(matches!(copy.transcripts().get(quiet, after).await, Err(Error::NotFound(_))));
         // What waited or ran at that moment is done where it was restored.
         run_sql(&other.database, "UPDATE jobs SET state = 'queued', worker = NULL, lease = NULL, lease_until = NULL").await;
-        while let Some(job) = copy.claim("elsewhere", LEASE).await.unwrap() {
-            assert_eq!(copy.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap().len(), 200_000);
-            copy.complete(&job.lease, &result(), 2, true).await.unwrap();
+        while let Some(job) = copy.jobs().claim_any("elsewhere", LEASE).await.unwrap() {
+            assert_eq!(copy.recordings().read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap().len(), 200_000);
+            copy.jobs().complete(&job.lease, &result(), 2, true).await.unwrap();
         }
         assert_balanced(&copy).await;
         assert_eq!(count(&other.database, "SELECT count(*) FROM transcripts WHERE status <> 'completed'").await, 0);
-        copy.sweep(Duration::ZERO).await.unwrap();
-        assert_eq!(copy.missing_recordings().await.unwrap(), []);
+        copy.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
+        assert_eq!(copy.recordings().missing().await.unwrap(), []);
     }
 
     async fn a_backup_that_is_killed_at_any_moment_leaves_the_old_or_the_new_one(place: Place) {
@@ -268,7 +268,7 @@ on_both! {
         let restored = restore(&backup, to.clone(), RestoreOptions::default()).await.unwrap();
         assert_eq!((restored.written, restored.missing.len()), (1, 0));
         let keyless = Store::open(to.clone()).await.unwrap();
-        assert!(matches!(keyless.transcript(owner, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(keyless.transcripts().get(owner, id).await, Err(Error::Sealed(_))));
         keyless.close().await;
         let copy = Store::open(Options { master_keys: MasterKeys::new(MasterKey::new(KEY)), ..to }).await.unwrap();
         let (_, sound) = read(&copy, owner, id).await;

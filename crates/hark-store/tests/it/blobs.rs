@@ -29,14 +29,17 @@ async fn round_trip(store: &Store) {
     let id = account(store, 0).await;
     for length in LENGTHS {
         let bytes = noise(length);
-        let mut upload = store.upload(id).await.unwrap();
+        let mut upload = store.recordings().upload(id).await.unwrap();
         for piece in bytes.chunks(77_777) {
             upload.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
         let blob = upload.finish().await.unwrap();
         assert_eq!(blob.size, length as u64);
         assert_eq!(blob.sha256.unwrap()[..], Sha256::digest(&bytes)[..]);
-        assert!(store.read(&blob, None).await.unwrap().read_all().await.unwrap() == bytes, "{length} bytes");
+        assert!(
+            store.recordings().read(&blob, None).await.unwrap().read_all().await.unwrap() == bytes,
+            "{length} bytes"
+        );
         let end = length as u64;
         for range in [
             0..end,
@@ -48,16 +51,16 @@ async fn round_trip(store: &Store) {
             0..end + 99,
             end + 1..end + 9,
         ] {
-            let found = store.read(&blob, Some(range.clone())).await.unwrap().read_all().await.unwrap();
+            let found = store.recordings().read(&blob, Some(range.clone())).await.unwrap().read_all().await.unwrap();
             let wanted = &bytes[(range.start as usize).min(length)..(range.end as usize).min(length)];
             assert!(found == wanted, "{range:?} of {length}");
         }
     }
-    let mut upload = store.upload(id).await.unwrap().without_hash();
+    let mut upload = store.recordings().upload(id).await.unwrap().without_hash();
     upload.write(Bytes::from_static(b"whatever its hash")).await.unwrap();
     let blob = upload.finish().await.unwrap();
     assert_eq!(blob.sha256, None);
-    assert_eq!(store.read(&blob, None).await.unwrap().read_all().await.unwrap(), b"whatever its hash");
+    assert_eq!(store.recordings().read(&blob, None).await.unwrap().read_all().await.unwrap(), b"whatever its hash");
 }
 
 on_both! {
@@ -73,13 +76,13 @@ on_both! {
         let bytes = noise(1_000_000);
         let store = place.open().await;
         let plain = upload(&store, account(&store, 0).await, &bytes).await;
-        let BlobSource::Path(path) = store.source(&plain).await.unwrap() else { panic!("a plain recording is a file") };
+        let BlobSource::Path(path) = store.recordings().source(&plain).await.unwrap() else { panic!("a plain recording is a file") };
         assert!(std::fs::read(&path).unwrap() == bytes);
-        assert_eq!(store.local_path(&plain), Some(path));
+        assert_eq!(store.recordings().local_path(&plain), Some(path));
         let store = place.open_sealed([7; 32]).await;
         let sealed = upload(&store, account(&store, 0).await, &bytes).await;
-        assert_eq!(store.local_path(&sealed), None);
-        let BlobSource::Reader(mut reader) = store.source(&sealed).await.unwrap() else { panic!("a sealed one is not") };
+        assert_eq!(store.recordings().local_path(&sealed), None);
+        let BlobSource::Reader(mut reader) = store.recordings().source(&sealed).await.unwrap() else { panic!("a sealed one is not") };
         tokio::task::spawn_blocking(move || {
             let mut all = Vec::new();
             reader.read_to_end(&mut all).unwrap();
@@ -99,7 +102,7 @@ on_both! {
 
     async fn an_upload_that_is_given_up_leaves_nothing(place: Place) {
         let store = place.open().await;
-        let mut upload = store.upload(account(&store, 0).await).await.unwrap();
+        let mut upload = store.recordings().upload(account(&store, 0).await).await.unwrap();
         upload.write(Bytes::from(noise(3_000_000))).await.unwrap();
         assert_eq!(place.recordings().len(), 1);
         drop(upload);
@@ -131,15 +134,15 @@ on_both! {
         std::fs::write(place.folder.path().join("blobs/incoming/cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"), "half").unwrap();
         std::fs::write(place.folder.path().join("blobs/README"), "not ours").unwrap();
         assert_eq!(place.recordings().len(), 8);
-        let early = store.sweep(Duration::from_secs(3600)).await.unwrap();
+        let early = store.recordings().sweep_older_than(Duration::from_secs(3600)).await.unwrap();
         assert_eq!((early.recordings.len(), early.quarantined.len()), (2, 0), "what is young may still be wanted");
         place.clock.advance(Duration::from_secs(1));
-        let swept = store.sweep(Duration::ZERO).await.unwrap();
+        let swept = store.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
         assert_eq!(swept.recordings, [unfinished.key]);
         assert_eq!(swept.quarantined.len(), 2);
         assert_eq!(place.recordings().len(), 5, "two recordings, a file that is not ours, and two that nobody knows");
-        assert!(store.recording(id, kept).await.is_ok());
-        assert_eq!(store.sweep(Duration::ZERO).await.unwrap(), Default::default());
+        assert!(store.recordings().get(id, kept).await.is_ok());
+        assert_eq!(store.recordings().sweep_older_than(Duration::ZERO).await.unwrap(), Default::default());
     }
 
     async fn a_job_whose_upload_was_swept_is_refused(place: Place) {
@@ -147,9 +150,9 @@ on_both! {
         let id = account(&store, 10).await;
         let job = new_job(&store, &Owner::Account(id), 1).await;
         place.clock.advance(Duration::from_secs(1));
-        assert_eq!(store.sweep(Duration::ZERO).await.unwrap().recordings.len(), 1);
-        assert!(matches!(store.accept(job).await, Err(Error::Conflict(_))));
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
+        assert_eq!(store.recordings().sweep_older_than(Duration::ZERO).await.unwrap().recordings.len(), 1);
+        assert!(matches!(store.jobs().accept(job).await, Err(Error::Conflict(_))));
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10);
     }
 
     async fn a_recording_of_another_account_is_not_accepted(place: Place) {
@@ -157,9 +160,9 @@ on_both! {
         let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
         let stolen = upload(&store, theirs, b"their voice").await;
         let job = new_job(&store, &Owner::Account(ours), 0).await;
-        let refused = store.accept(hark_store::NewJob { blob: stolen.clone(), ..job }).await;
+        let refused = store.jobs().accept(hark_store::NewJob { blob: stolen.clone(), ..job }).await;
         assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
-        assert!(store.read(&stolen, None).await.is_ok(), "it stays with its owner");
+        assert!(store.recordings().read(&stolen, None).await.is_ok(), "it stays with its owner");
     }
 }
 
@@ -192,7 +195,7 @@ async fn a_sealed_recording_that_was_tampered_with_does_not_open() {
         let store = place.open_sealed([7; 32]).await;
         let blob = upload(&store, account(&store, 0).await, &noise(200_000)).await;
         change(&place, how);
-        let read = async { store.read(&blob, None).await?.read_all().await };
+        let read = async { store.recordings().read(&blob, None).await?.read_all().await };
         assert!(matches!(read.await, Err(Error::Damaged(_))), "{what} was not noticed");
     }
 }
@@ -206,7 +209,7 @@ async fn sealed_recordings_can_not_stand_for_each_other() {
     let path =
         |blob: &hark_store::Blob| place.recordings().into_iter().find(|p| p.ends_with(blob.key.as_str())).unwrap();
     std::fs::copy(path(&one), path(&two)).unwrap();
-    let read = async { store.read(&two, None).await?.read_all().await };
+    let read = async { store.recordings().read(&two, None).await?.read_all().await };
     assert!(matches!(read.await, Err(Error::Damaged(_))));
 }
 
@@ -231,8 +234,8 @@ async fn a_bucket_is_swept_and_read_by_a_decoder() {
     let (place, store) = bucket(hark_store::MasterKeys::none()).await;
     let id = account(&store, 0).await;
     let kept = completed(&store, id).await;
-    let recording = store.recording(id, kept).await.unwrap();
-    let BlobSource::Reader(mut reader) = store.source(&recording).await.unwrap() else {
+    let recording = store.recordings().get(id, kept).await.unwrap();
+    let BlobSource::Reader(mut reader) = store.recordings().source(&recording).await.unwrap() else {
         panic!("a bucket has no files")
     };
     let read = tokio::task::spawn_blocking(move || {
@@ -242,15 +245,18 @@ async fn a_bucket_is_swept_and_read_by_a_decoder() {
     assert_eq!(read.await.unwrap().unwrap(), b"RIFF a recording");
     let unwanted = upload(&store, id, b"nobody wants it").await;
     run_sql(&place.database, &format!("DELETE FROM blobs WHERE key = '{}'", unwanted.key)).await;
-    assert_eq!(store.sweep(Duration::ZERO).await.unwrap().quarantined, std::slice::from_ref(&unwanted.key));
-    assert!(store.read(&unwanted, None).await.is_ok(), "it is kept for now");
     assert_eq!(
-        store.delete_quarantined(std::slice::from_ref(&unwanted.key)).await.unwrap(),
+        store.recordings().sweep_older_than(Duration::ZERO).await.unwrap().quarantined,
         std::slice::from_ref(&unwanted.key)
     );
-    assert!(matches!(store.read(&unwanted, None).await.map(drop), Err(Error::NotFound(_))));
-    assert_eq!(store.delete_transcript(id, kept).await.unwrap(), std::slice::from_ref(&recording.key));
-    assert!(matches!(store.read(&recording, None).await.map(drop), Err(Error::NotFound(_))));
+    assert!(store.recordings().read(&unwanted, None).await.is_ok(), "it is kept for now");
+    assert_eq!(
+        store.recordings().delete_quarantined(std::slice::from_ref(&unwanted.key)).await.unwrap(),
+        std::slice::from_ref(&unwanted.key)
+    );
+    assert!(matches!(store.recordings().read(&unwanted, None).await.map(drop), Err(Error::NotFound(_))));
+    assert_eq!(store.transcripts().delete(id, kept).await.unwrap(), std::slice::from_ref(&recording.key));
+    assert!(matches!(store.recordings().read(&recording, None).await.map(drop), Err(Error::NotFound(_))));
 }
 
 #[tokio::test]

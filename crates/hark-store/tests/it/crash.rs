@@ -40,14 +40,14 @@ async fn send(store: Store, account: AccountId, accepted: std::fs::File) {
         let mut first = None;
         for _ in 0..1 + random(2) {
             let job = NewJob { idempotency: Some(name.clone()), ..new_job(&store, &owner, HELD).await };
-            let transcript = match store.accept(job).await.unwrap() {
+            let transcript = match store.jobs().accept(job).await.unwrap() {
                 Accepted::New { transcript, .. } | Accepted::Repeat { transcript } => transcript,
             };
             assert_eq!(*first.get_or_insert(transcript), transcript, "a repeat made another transcript");
         }
         let transcript = first.unwrap();
         if random(8) == 0 {
-            match store.cancel(account, transcript, "changed their mind").await {
+            match store.transcripts().cancel(account, transcript, "changed their mind").await {
                 Ok(_) | Err(Error::NotFound(_)) => {}
                 Err(e) => panic!("{e}"),
             }
@@ -56,25 +56,25 @@ async fn send(store: Store, account: AccountId, accepted: std::fs::File) {
         // In one write: a kill between the number and its end would join it to the next.
         (&accepted).write_all(format!("{transcript}\n").as_bytes()).unwrap();
         let call = format!("call:{}", random(1 << 60));
-        store.hold(account, &call, 3, Duration::from_secs(1)).await.unwrap();
-        store.settle(&call, 0, "").await.unwrap();
+        store.ledger().hold(account, &call, 3, Duration::from_secs(1)).await.unwrap();
+        store.ledger().settle(&call, 0, "").await.unwrap();
     }
 }
 
 async fn work(store: Store) {
     let name = format!("worker {} {}", std::process::id(), random(1 << 60));
     loop {
-        let Some(job) = store.claim(&name, LEASE).await.unwrap() else {
+        let Some(job) = store.jobs().claim_any(&name, LEASE).await.unwrap() else {
             tokio::time::sleep(Duration::from_millis(2)).await;
             continue;
         };
         let id = job.lease.transcript.unwrap();
         let ended = async {
-            store.progress(&job.lease, 50).await?;
+            store.jobs().set_progress(&job.lease, 50).await?;
             match random(12) {
-                0 => store.fail(&job.lease, FaultKind::Internal, "a passing weakness").await.map(drop),
-                1 => store.fail(&job.lease, FaultKind::Input, "not a recording").await.map(drop),
-                _ => store.complete(&job.lease, &result(), cost(id), false).await.map(drop),
+                0 => store.jobs().fail(&job.lease, FaultKind::Internal, "a passing weakness").await.map(drop),
+                1 => store.jobs().fail(&job.lease, FaultKind::Input, "not a recording").await.map(drop),
+                _ => store.jobs().complete(&job.lease, &result(), cost(id), false).await.map(drop),
             }
         };
         match ended.await {
@@ -166,7 +166,7 @@ on_both! {
             check(&store, &place.database, account).await;
         }
         // The one connection that writes is still of use.
-        store.grant(account, 1, "").await.unwrap();
+        store.ledger().grant(account, 1, "").await.unwrap();
     }
 
     async fn killing_the_process_at_any_moment_loses_and_doubles_nothing(place: Place) {
@@ -202,9 +202,9 @@ on_both! {
         let mut claims = 0;
         loop {
             tokio::time::sleep(LEASE).await;
-            store.expire_leases().await.unwrap();
-            while let Some(job) = store.claim("the last", LEASE * 100).await.unwrap() {
-                store.complete(&job.lease, &result(), cost(job.lease.transcript.unwrap()), false).await.unwrap();
+            store.jobs().expire_leases().await.unwrap();
+            while let Some(job) = store.jobs().claim_any("the last", LEASE * 100).await.unwrap() {
+                store.jobs().complete(&job.lease, &result(), cost(job.lease.transcript.unwrap()), false).await.unwrap();
                 claims += 1;
             }
             if count(&place.database, "SELECT count(*) FROM jobs WHERE state <> 'failed'").await == 0 {
@@ -215,7 +215,7 @@ on_both! {
         let promised = std::fs::read_to_string(&log).unwrap();
         let mut states = [0; 2];
         for line in promised.lines() {
-            let view = store.transcript_status(TranscriptId(line.parse().unwrap())).await.expect("a promised transcript is there");
+            let view = store.transcripts().status(TranscriptId(line.parse().unwrap())).await.expect("a promised transcript is there");
             match view.status {
                 Status::Completed => states[0] += 1,
                 Status::Failed => {
@@ -227,14 +227,14 @@ on_both! {
         }
         assert!(states[0] > 20, "too little was done to mean anything: {states:?}");
         tokio::time::sleep(Duration::from_secs(2)).await;
-        store.drop_old_failed_jobs(Duration::ZERO).await.unwrap();
-        store.sweep(Duration::ZERO).await.unwrap();
+        store.jobs().drop_old_failed(Duration::ZERO).await.unwrap();
+        store.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
         check(&store, &place.database, account).await;
         assert_eq!(count(&place.database, "SELECT count(*) FROM holds").await, 0);
         assert_eq!(count(&place.database, "SELECT count(*) FROM blobs").await, 0);
         assert_eq!(place.recordings(), [] as [std::path::PathBuf; 0]);
         let charged = -count(&place.database, "SELECT CAST(SUM(amount) AS BIGINT) FROM ledger WHERE kind = 'charge'").await;
-        assert_eq!(store.account(account).await.unwrap().credits, CREDITS - charged);
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, CREDITS - charged);
         eprintln!("{} promised: {} completed, {} failed; {claims} finished afterwards", promised.lines().count(), states[0], states[1]);
     }
 }

@@ -17,7 +17,7 @@ async fn postgres_is_reached_over_tls_if_its_certificate_is_vouched_for_and_not_
     let store =
         open(&format!("{}?sslmode=verify-full&sslrootcert={authority}", database.address), &folder).await.unwrap();
     let id = account(&store, 7).await;
-    assert_eq!(store.account(id).await.unwrap().credits, 7);
+    assert_eq!(store.accounts().get(id).await.unwrap().credits, 7);
 
     // Nobody vouches for the certificate here.
     let Err(unknown) = open(&format!("{}?sslmode=verify-full", database.address), &folder).await else {

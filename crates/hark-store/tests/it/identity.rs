@@ -57,7 +57,7 @@ on_both! {
         store.close().await;
         without_ids(&place).await;
         let store = place.open().await;
-        assert!(store.recording(account, kept).await.is_ok());
+        assert!(store.recordings().get(account, kept).await.is_ok());
         let id = store.id().to_owned();
         store.close().await;
         assert_eq!(place.open().await.id(), id, "the id stays");

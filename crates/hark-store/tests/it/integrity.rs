@@ -12,7 +12,7 @@ async fn a_database_with_a_damaged_page_is_refused_with_what_to_do() {
     let store = place.open().await;
     let owner = account(&store, 1000).await;
     for number in 0..300 {
-        store.grant(owner, 1, &format!("{number} {}", "x".repeat(400))).await.unwrap();
+        store.ledger().grant(owner, 1, &format!("{number} {}", "x".repeat(400))).await.unwrap();
     }
     store.close().await;
     let path = place.folder.path().join("data/hark.db");
@@ -27,7 +27,7 @@ async fn a_database_with_a_damaged_page_is_refused_with_what_to_do() {
     assert!(refused.to_string().contains("hark restore"), "{refused}");
     // Whoever wants to know more may look.
     let store = Store::open(Options { check_at_open: false, ..place.options() }).await.unwrap();
-    assert!(!store.check_database().await.unwrap().is_empty());
+    assert!(!store.integrity().check_database().await.unwrap().is_empty());
     store.close().await;
 }
 
@@ -36,11 +36,11 @@ on_both! {
         let store = place.open().await;
         let owner = account(&store, 10).await;
         completed(&store, owner).await;
-        assert_eq!(store.check_database().await.unwrap(), [] as [String; 0]);
-        let recordings = store.check_recordings(10).await.unwrap();
+        assert_eq!(store.integrity().check_database().await.unwrap(), [] as [String; 0]);
+        let recordings = store.integrity().check_recordings(10).await.unwrap();
         assert_eq!((recordings.checked, recordings.problems.len()), (1, 0));
-        store.probe_database().await.unwrap();
-        store.probe_recordings().await.unwrap();
+        store.integrity().probe_database().await.unwrap();
+        store.integrity().probe_recordings().await.unwrap();
     }
 
     async fn recordings_that_are_missing_cut_or_changed_are_named(place: Place) {
@@ -48,11 +48,11 @@ on_both! {
             let store = if sealed { place.open_sealed([3; 32]).await } else { place.open().await };
             let owner = account(&store, 10).await;
             let id = completed(&store, owner).await;
-            let key = store.recording(owner, id).await.unwrap().key;
+            let key = store.recordings().get(owner, id).await.unwrap().key;
             let path = place.recordings().into_iter().find(|path| path.ends_with(key.as_str())).unwrap();
             let whole = std::fs::read(&path).unwrap();
             let problems = async || {
-                let found = store.check_recordings(100).await.unwrap().problems;
+                let found = store.integrity().check_recordings(100).await.unwrap().problems;
                 found.into_iter().filter(|found| found.key == key).map(|found| found.problem).collect::<Vec<_>>()
             };
             assert_eq!(problems().await, [] as [String; 0]);

@@ -19,23 +19,23 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 10).await;
         let (transcript, job) = accept(&store, id, 4).await;
-        let waiting = store.transcript_status(transcript).await.unwrap();
+        let waiting = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((waiting.status, waiting.queue_position), (Status::Queued, Some(1)));
-        assert_eq!(store.account(id).await.unwrap().credits, 6);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 6);
         let claimed = claim(&store).await;
         assert_eq!((claimed.lease.job, claimed.lease.transcript.unwrap(), claimed.attempt), (job, transcript, 1));
         assert_eq!(claimed.payload, r#"{"diarize":true}"#);
         assert_eq!(claimed.owner, Owner::Account(id));
-        let running = store.transcript_status(transcript).await.unwrap();
+        let running = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((running.status, running.queue_position), (Status::Processing, None));
-        let settled = store.complete(&claimed.lease, &result(), 3, false).await.unwrap().unwrap();
+        let settled = store.jobs().complete(&claimed.lease, &result(), 3, false).await.unwrap().unwrap();
         assert_eq!((settled.charged, settled.credits), (3, 7));
-        let (done, text) = store.transcript_text(id, transcript).await.unwrap();
+        let (done, text) = store.transcripts().text(id, transcript).await.unwrap();
         assert_eq!((done.status, done.progress, done.word_count, done.num_speakers), (Status::Completed, 100, 6, 2));
         assert_eq!(text, result());
-        assert!(store.claim("worker", LEASE).await.unwrap().is_none());
+        assert!(store.jobs().claim_any("worker", LEASE).await.unwrap().is_none());
         assert_eq!(place.recordings(), [] as [std::path::PathBuf; 0], "the recording was not to be kept");
-        let usage = store.usage(id, 1).await.unwrap();
+        let usage = store.accounts().usage(id, 1).await.unwrap();
         assert_eq!((usage.total_transcripts, usage.total_words, usage.total_duration_seconds), (1, 6, 90.5));
         assert_balanced(&store).await;
     }
@@ -45,12 +45,12 @@ on_both! {
         let id = account(&store, 10).await;
         accept(&store, id, 4).await;
         let job = claim(&store).await;
-        store.complete(&job.lease, &result(), 4, true).await.unwrap();
-        assert!(matches!(store.complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.fail(&job.lease, FaultKind::Input, "x").await, Err(Error::LeaseLost)));
-        assert!(matches!(store.renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
-        assert_eq!(store.account(id).await.unwrap().credits, 6);
-        assert_eq!(store.usage(id, 1).await.unwrap().total_transcripts, 1);
+        store.jobs().complete(&job.lease, &result(), 4, true).await.unwrap();
+        assert!(matches!(store.jobs().complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().fail(&job.lease, FaultKind::Input, "x").await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 6);
+        assert_eq!(store.accounts().usage(id, 1).await.unwrap().total_transcripts, 1);
         assert_balanced(&store).await;
     }
 
@@ -64,7 +64,7 @@ on_both! {
             let store = store.clone();
             tokio::spawn(async move {
                 let mut mine = Vec::new();
-                while let Some(job) = store.claim(&format!("worker {n}"), LEASE).await.unwrap() {
+                while let Some(job) = store.jobs().claim_any(&format!("worker {n}"), LEASE).await.unwrap() {
                     mine.push(job.lease.job);
                 }
                 mine
@@ -96,11 +96,11 @@ on_both! {
         let id = account(&store, 0).await;
         for lane in [Lane::Bulk, Lane::Interactive, Lane::Live] {
             let job = new_job(&store, &Owner::Account(id), 0).await;
-            store.accept(NewJob { lane, ..job }).await.unwrap();
+            store.jobs().accept(NewJob { lane, ..job }).await.unwrap();
         }
         assert_eq!(claim(&store).await.lane, Lane::Live);
-        assert_eq!(store.claim_job(&short_work()).await.unwrap().unwrap().lane, Lane::Interactive);
-        assert!(store.claim_job(&short_work()).await.unwrap().is_none());
+        assert_eq!(store.jobs().claim(&short_work()).await.unwrap().unwrap().lane, Lane::Interactive);
+        assert!(store.jobs().claim(&short_work()).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }
 
@@ -108,7 +108,7 @@ on_both! {
         let store = place.open().await;
         let (archive, clips) = (account(&store, 0).await, account(&store, 0).await);
         let job = new_job(&store, &Owner::Account(archive), 0).await;
-        let Accepted::New { transcript, .. } = store.accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap() else {
+        let Accepted::New { transcript, .. } = store.jobs().accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap() else {
             panic!("there was no such job before");
         };
         accept(&store, clips, 0).await;
@@ -121,8 +121,8 @@ on_both! {
             if job.lane == Lane::Bulk {
                 break;
             }
-            assert_eq!(store.queue_position(transcript).await.unwrap(), Some(2), "behind the clip that waits");
-            store.fail(&job.lease, FaultKind::Input, "done").await.unwrap();
+            assert_eq!(store.jobs().position(transcript).await.unwrap(), Some(2), "behind the clip that waits");
+            store.jobs().fail(&job.lease, FaultKind::Input, "done").await.unwrap();
             clips_before += 1;
             assert!(clips_before < 200, "the long recording never begins");
         }
@@ -133,9 +133,9 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 0).await;
         let job = new_job(&store, &Owner::Account(id), 0).await;
-        store.accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap();
+        store.jobs().accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap();
         place.clock.advance(BULK_PATIENCE * 2);
-        assert!(store.claim_job(&short_work()).await.unwrap().is_none());
+        assert!(store.jobs().claim(&short_work()).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }
 
@@ -144,14 +144,14 @@ on_both! {
         let id = account(&store, 0).await;
         let (first, _) = accept(&store, id, 0).await;
         let (second, _) = accept(&store, id, 0).await;
-        assert_eq!(store.queue_position(first).await.unwrap(), Some(1));
-        assert_eq!(store.queue_position(second).await.unwrap(), Some(2));
-        assert_eq!(store.queue_length().await.unwrap(), 2);
-        assert_eq!(store.live_jobs(&Owner::Account(id)).await.unwrap(), 2);
+        assert_eq!(store.jobs().position(first).await.unwrap(), Some(1));
+        assert_eq!(store.jobs().position(second).await.unwrap(), Some(2));
+        assert_eq!(store.jobs().queue_length().await.unwrap(), 2);
+        assert_eq!(store.jobs().live_count(&Owner::Account(id)).await.unwrap(), 2);
         claim(&store).await;
-        assert_eq!(store.queue_position(first).await.unwrap(), None);
-        assert_eq!(store.queue_position(second).await.unwrap(), Some(1));
-        assert_eq!(store.live_jobs(&Owner::Account(id)).await.unwrap(), 2);
+        assert_eq!(store.jobs().position(first).await.unwrap(), None);
+        assert_eq!(store.jobs().position(second).await.unwrap(), Some(1));
+        assert_eq!(store.jobs().live_count(&Owner::Account(id)).await.unwrap(), 2);
     }
 
     async fn progress_never_goes_back(place: Place) {
@@ -160,11 +160,11 @@ on_both! {
         accept(&store, id, 0).await;
         let job = claim(&store).await;
         for (said, shown) in [(10, 10), (40, 40), (30, 40), (-5, 40), (400, 100)] {
-            store.progress(&job.lease, said).await.unwrap();
-            assert_eq!(store.transcript_status(job.lease.transcript.unwrap()).await.unwrap().progress, shown);
+            store.jobs().set_progress(&job.lease, said).await.unwrap();
+            assert_eq!(store.transcripts().status(job.lease.transcript.unwrap()).await.unwrap().progress, shown);
         }
-        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
-        assert!(matches!(store.progress(&job.lease, 100).await, Err(Error::LeaseLost)));
+        store.jobs().fail(&job.lease, FaultKind::Input, "x").await.unwrap();
+        assert!(matches!(store.jobs().set_progress(&job.lease, 100).await, Err(Error::LeaseLost)));
     }
 
     async fn a_silent_worker_loses_its_job_to_another(place: Place) {
@@ -172,20 +172,20 @@ on_both! {
         let id = account(&store, 10).await;
         let (transcript, _) = accept(&store, id, 4).await;
         let silent = claim(&store).await;
-        store.progress(&silent.lease, 50).await.unwrap();
+        store.jobs().set_progress(&silent.lease, 50).await.unwrap();
         place.clock.advance(LEASE / 2);
-        store.renew(&silent.lease, LEASE).await.unwrap();
+        store.jobs().renew(&silent.lease, LEASE).await.unwrap();
         place.clock.advance(LEASE / 2 + Duration::from_secs(2));
-        assert!(store.claim("other", LEASE).await.unwrap().is_none(), "the lease was renewed");
+        assert!(store.jobs().claim_any("other", LEASE).await.unwrap().is_none(), "the lease was renewed");
         place.clock.advance(LEASE);
-        let taken = store.claim("other", LEASE).await.unwrap().unwrap();
+        let taken = store.jobs().claim_any("other", LEASE).await.unwrap().unwrap();
         assert_eq!((taken.lease.transcript.unwrap(), taken.attempt), (transcript, 2));
-        assert_eq!(store.transcript_status(transcript).await.unwrap().progress, 50);
-        assert!(matches!(store.renew(&silent.lease, LEASE).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.progress(&silent.lease, 60).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.complete(&silent.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
-        store.complete(&taken.lease, &result(), 4, true).await.unwrap();
-        assert_eq!(store.account(id).await.unwrap().credits, 6);
+        assert_eq!(store.transcripts().status(transcript).await.unwrap().progress, 50);
+        assert!(matches!(store.jobs().renew(&silent.lease, LEASE).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().set_progress(&silent.lease, 60).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().complete(&silent.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
+        store.jobs().complete(&taken.lease, &result(), 4, true).await.unwrap();
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 6);
         assert_balanced(&store).await;
     }
 
@@ -195,12 +195,12 @@ on_both! {
         accept(&store, id, 1).await;
         accept(&store, id, 1).await;
         for _ in 0..RetryPolicy::default().max_attempts + 2 {
-            let job = store.claim("leaving", LEASE).await.unwrap().unwrap();
+            let job = store.jobs().claim_any("leaving", LEASE).await.unwrap().unwrap();
             assert_eq!(job.attempt, 1);
-            assert_eq!(store.give_back("other").await.unwrap(), 0);
-            assert_eq!(store.give_back("leaving").await.unwrap(), 1);
-            assert_eq!(store.transcript_status(job.lease.transcript.unwrap()).await.unwrap().status, Status::Queued);
-            assert!(matches!(store.renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
+            assert_eq!(store.jobs().release_all("other").await.unwrap(), 0);
+            assert_eq!(store.jobs().release_all("leaving").await.unwrap(), 1);
+            assert_eq!(store.transcripts().status(job.lease.transcript.unwrap()).await.unwrap().status, Status::Queued);
+            assert!(matches!(store.jobs().renew(&job.lease, LEASE).await, Err(Error::LeaseLost)));
         }
     }
 
@@ -209,17 +209,17 @@ on_both! {
         let (id, other) = (account(&store, 10).await, account(&store, 10).await);
         let (transcript, job) = accept(&store, id, 4).await;
         let claimed = claim(&store).await;
-        assert!(matches!(store.cancel(other, transcript, "x").await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcripts().cancel(other, transcript, "x").await, Err(Error::NotFound(_))));
         let mut changes = store.changes();
-        assert_eq!(store.cancel(id, transcript, "canceled").await.unwrap(), job);
+        assert_eq!(store.transcripts().cancel(id, transcript, "canceled").await.unwrap(), job);
         assert_eq!(changes.recv().await.unwrap(), Change::Stopped(job));
         assert_eq!(changes.recv().await.unwrap(), Change::Finished(transcript));
-        assert!(matches!(store.renew(&claimed.lease, LEASE).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.complete(&claimed.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.cancel(id, transcript, "x").await, Err(Error::NotFound(_))));
-        let view = store.transcript_status(transcript).await.unwrap();
+        assert!(matches!(store.jobs().renew(&claimed.lease, LEASE).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().complete(&claimed.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.transcripts().cancel(id, transcript, "x").await, Err(Error::NotFound(_))));
+        let view = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((view.status, view.error.as_deref()), (Status::Failed, Some("canceled")));
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10);
         assert_eq!(place.recordings().len(), 0);
         assert_balanced(&store).await;
     }
@@ -228,10 +228,10 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 3).await;
         let job = new_job(&store, &Owner::Account(id), 4).await;
-        let refused = store.accept(job).await;
+        let refused = store.jobs().accept(job).await;
         assert!(matches!(refused, Err(Error::NotEnoughCredits { have: 3, need: 4 })), "{refused:?}");
-        assert_eq!(store.queue_length().await.unwrap(), 0);
-        assert_eq!(store.transcripts(id, &Default::default()).await.unwrap().total, 0);
+        assert_eq!(store.jobs().queue_length().await.unwrap(), 0);
+        assert_eq!(store.transcripts().list(id, &Default::default()).await.unwrap().total, 0);
         assert_eq!(place.recordings().len(), 0);
         assert_eq!(count(&place.database, "SELECT count(*) FROM blobs").await, 0);
         assert_balanced(&store).await;
@@ -244,14 +244,14 @@ on_both! {
         let name = |print: &[u8]| IdempotencyKey { key: "k1".into(), fingerprint: print.into(), older: Vec::new(), keep: Duration::from_secs(3600) };
         let send = async |owner: &Owner, print: &[u8]| {
             let job = new_job(&store, owner, 4).await;
-            store.accept(NewJob { idempotency: Some(name(print)), ..job }).await
+            store.jobs().accept(NewJob { idempotency: Some(name(print)), ..job }).await
         };
-        assert_eq!(store.repeated(&owner, &name(b"a")).await.unwrap(), None);
+        assert_eq!(store.idempotency().transcript(&owner, &name(b"a")).await.unwrap(), None);
         let Accepted::New { transcript, .. } = send(&owner, b"a").await.unwrap() else { panic!("it is the first") };
         assert_eq!(send(&owner, b"a").await.unwrap(), Accepted::Repeat { transcript });
-        assert_eq!(store.repeated(&owner, &name(b"a")).await.unwrap(), Some(transcript));
+        assert_eq!(store.idempotency().transcript(&owner, &name(b"a")).await.unwrap(), Some(transcript));
         assert!(matches!(send(&owner, b"b").await, Err(Error::KeyReused)));
-        assert_eq!(store.account(id).await.unwrap().credits, 6);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 6);
         assert_eq!(place.recordings().len(), 1, "the recordings of repeats are dropped");
         let other = Owner::Account(account(&store, 10).await);
         assert!(matches!(send(&other, b"b").await.unwrap(), Accepted::New { .. }), "names belong to their owner");
@@ -268,7 +268,7 @@ on_both! {
             let job = new_job(&store, &Owner::Account(id), 5).await;
             let name = IdempotencyKey { key: "k".into(), fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(60) };
             let store = store.clone();
-            tasks.push(tokio::spawn(async move { store.accept(NewJob { idempotency: Some(name), ..job }).await }));
+            tasks.push(tokio::spawn(async move { store.jobs().accept(NewJob { idempotency: Some(name), ..job }).await }));
         }
         let mut made = HashSet::new();
         let mut new = 0;
@@ -282,7 +282,7 @@ on_both! {
             }
         }
         assert_eq!((new, made.len()), (1, 1));
-        assert_eq!(store.account(id).await.unwrap().credits, 95);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 95);
         assert_eq!(place.recordings().len(), 1);
     }
 
@@ -292,25 +292,25 @@ on_both! {
         let target = WebhookTarget { url: "https://example.org/hook".into(), secret: "hush".into() };
         assert!(!format!("{target:?}").contains("hush"));
         let job = new_job(&store, &Owner::Account(id), 0).await;
-        store.accept(NewJob { webhook: Some(target.clone()), ..job }).await.unwrap();
-        assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
+        store.jobs().accept(NewJob { webhook: Some(target.clone()), ..job }).await.unwrap();
+        assert_eq!(store.webhooks().claim(10, LEASE).await.unwrap().len(), 0);
         let job = claim(&store).await;
-        store.complete(&job.lease, &result(), 0, true).await.unwrap();
-        let first = store.claim_webhooks(10, LEASE).await.unwrap().remove(0);
+        store.jobs().complete(&job.lease, &result(), 0, true).await.unwrap();
+        let first = store.webhooks().claim(10, LEASE).await.unwrap().remove(0);
         assert_eq!((&first.target, first.transcript, first.attempt), (&target, job.lease.transcript.unwrap(), 1));
-        assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
+        assert_eq!(store.webhooks().claim(10, LEASE).await.unwrap().len(), 0);
         place.clock.advance(LEASE);
-        let second = store.claim_webhooks(10, LEASE).await.unwrap().remove(0);
+        let second = store.webhooks().claim(10, LEASE).await.unwrap().remove(0);
         assert_eq!((second.id, second.attempt), (first.id, 2));
         // The first caller woke up late: the call is no longer its.
-        store.webhook_done(&first).await.unwrap();
-        store.webhook_retry(&second, store.now() + 5).await.unwrap();
-        assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
+        store.webhooks().remove(&first).await.unwrap();
+        store.webhooks().retry(&second, store.now() + 5).await.unwrap();
+        assert_eq!(store.webhooks().claim(10, LEASE).await.unwrap().len(), 0);
         place.clock.advance(Duration::from_micros(5));
-        let third = store.claim_webhooks(10, LEASE).await.unwrap().remove(0);
-        store.webhook_done(&third).await.unwrap();
+        let third = store.webhooks().claim(10, LEASE).await.unwrap().remove(0);
+        store.webhooks().remove(&third).await.unwrap();
         place.clock.advance(LEASE * 2);
-        assert_eq!(store.claim_webhooks(10, LEASE).await.unwrap().len(), 0);
+        assert_eq!(store.webhooks().claim(10, LEASE).await.unwrap().len(), 0);
     }
 }
 
@@ -333,18 +333,18 @@ async fn processes_that_share_postgres_hear_of_each_others_changes() {
     let id = account(&web, 10).await;
     let (transcript, job) = accept(&web, id, 4).await;
     heard(&mut at_worker, Change::Queued).await;
-    let claimed = worker.claim("worker", LEASE).await.unwrap().unwrap();
+    let claimed = worker.jobs().claim_any("worker", LEASE).await.unwrap().unwrap();
     assert_eq!(claimed.lease.job, job);
-    worker.complete(&claimed.lease, &result(), 4, true).await.unwrap();
+    worker.jobs().complete(&claimed.lease, &result(), 4, true).await.unwrap();
     heard(&mut at_web, Change::Finished(transcript)).await;
     let (transcript, job) = accept(&web, id, 4).await;
-    worker.claim("worker", LEASE).await.unwrap().unwrap();
-    web.cancel(id, transcript, "canceled").await.unwrap();
+    worker.jobs().claim_any("worker", LEASE).await.unwrap().unwrap();
+    web.transcripts().cancel(id, transcript, "canceled").await.unwrap();
     heard(&mut at_worker, Change::Stopped(job)).await;
     // What a process does last is told before it is gone.
     let third = place.open().await;
     let (transcript, _) = accept(&third, id, 2).await;
-    third.delete_transcript(id, transcript).await.unwrap();
+    third.transcripts().delete(id, transcript).await.unwrap();
     third.close().await;
     heard(&mut at_web, Change::Finished(transcript)).await;
 }

@@ -13,7 +13,7 @@ on_both! {
         let owner = Owner::Account(account(&store, 0).await);
         let send = async || {
             let job = new_job(&store, &owner, 0).await;
-            store.accept(NewJob { max_live: Some(2), ..job }).await
+            store.jobs().accept(NewJob { max_live: Some(2), ..job }).await
         };
         send().await.unwrap();
         send().await.unwrap();
@@ -21,7 +21,7 @@ on_both! {
         assert!(matches!(refused, Err(Error::Limit { what: Limit::ConcurrentJobs, limit: 2, used: 2 })), "{refused:?}");
         let job = claim(&store).await;
         assert!(send().await.is_err(), "a running job counts too");
-        store.complete(&job.lease, &result(), 0, false).await.unwrap();
+        store.jobs().complete(&job.lease, &result(), 0, false).await.unwrap();
         send().await.unwrap();
     }
 
@@ -32,17 +32,17 @@ on_both! {
         // A recording of these tests has 16 bytes.
         let send = async || {
             let job = new_job(&store, &owner, 0).await;
-            store.accept(NewJob { max_storage: Some(40), ..job }).await
+            store.jobs().accept(NewJob { max_storage: Some(40), ..job }).await
         };
         let Accepted::New { transcript, .. } = send().await.unwrap() else { panic!("no repeat") };
         send().await.unwrap();
-        assert_eq!(store.storage_used(id).await.unwrap(), 32);
+        assert_eq!(store.recordings().bytes_used(id).await.unwrap(), 32);
         let refused = send().await;
         assert!(matches!(refused, Err(Error::Limit { what: Limit::StorageBytes, limit: 40, used: 32 })), "{refused:?}");
-        assert_eq!(store.storage_used(id).await.unwrap(), 32, "what was refused is not kept");
-        store.delete_transcript(id, transcript).await.unwrap();
+        assert_eq!(store.recordings().bytes_used(id).await.unwrap(), 32, "what was refused is not kept");
+        store.transcripts().delete(id, transcript).await.unwrap();
         send().await.unwrap();
-        assert_eq!(store.storage_used(account(&store, 0).await).await.unwrap(), 0);
+        assert_eq!(store.recordings().bytes_used(account(&store, 0).await).await.unwrap(), 0);
     }
 
     async fn a_full_queue_takes_no_more(place: Place) {
@@ -50,7 +50,7 @@ on_both! {
         let owner = Owner::Account(account(&store, 0).await);
         let send = async || {
             let job = new_job(&store, &owner, 0).await;
-            store.accept(NewJob { max_queued: Some(1), ..job }).await
+            store.jobs().accept(NewJob { max_queued: Some(1), ..job }).await
         };
         send().await.unwrap();
         assert!(matches!(send().await, Err(Error::QueueFull { length: 1 })));
@@ -62,7 +62,7 @@ on_both! {
         let store = place.open().await;
         let send = async |address: &str, limit| {
             let job = new_job(&store, &Owner::Anonymous(address.into()), 0).await;
-            store.accept(NewJob { anonymous_limit: Some(limit), ..job }).await
+            store.jobs().accept(NewJob { anonymous_limit: Some(limit), ..job }).await
         };
         let three = AnonymousLimit::Transcriptions(3);
         for _ in 0..3 {
@@ -72,25 +72,25 @@ on_both! {
         assert!(matches!(refused, Err(Error::Limit { what: Limit::AnonymousTranscriptions, limit: 3, used: 3 })), "{refused:?}");
         send("b", three).await.unwrap();
         let today = day_of(START);
-        assert_eq!(store.anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 3, minutes: 6 });
+        assert_eq!(store.addresses().anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 3, minutes: 6 });
         // What fails by our fault does not count.
         let job = claim(&store).await;
-        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
-        assert_eq!(store.anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 2, minutes: 4 });
+        store.jobs().fail(&job.lease, FaultKind::Input, "x").await.unwrap();
+        assert_eq!(store.addresses().anonymous_use("a", today).await.unwrap(), AnonymousUse { transcriptions: 2, minutes: 4 });
         send("a", three).await.unwrap();
         place.clock.advance(Duration::from_secs(86_400));
         send("a", three).await.unwrap();
         let refused = send("a", AnonymousLimit::Minutes(3)).await;
         assert!(matches!(refused, Err(Error::Limit { what: Limit::AnonymousMinutes, limit: 3, used: 2 })), "{refused:?}");
-        store.use_anonymous("a", today + 1, 1, AnonymousLimit::Minutes(3)).await.unwrap();
-        assert!(store.use_anonymous("a", today + 1, 1, AnonymousLimit::Minutes(3)).await.is_err());
+        store.addresses().count_anonymous("a", today + 1, 1, AnonymousLimit::Minutes(3)).await.unwrap();
+        assert!(store.addresses().count_anonymous("a", today + 1, 1, AnonymousLimit::Minutes(3)).await.is_err());
     }
 
     async fn anonymous_jobs_of_one_address_do_not_crowd_out_another(place: Place) {
         let store = place.open().await;
         let send = async |address: &str| {
             let job = new_job(&store, &Owner::Anonymous(address.into()), 0).await;
-            store.accept(NewJob { max_live: Some(1), ..job }).await
+            store.jobs().accept(NewJob { max_live: Some(1), ..job }).await
         };
         send("a").await.unwrap();
         assert!(matches!(send("a").await, Err(Error::Limit { what: Limit::ConcurrentJobs, .. })));
@@ -102,75 +102,75 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 100).await;
         let new = NewKey { monthly_limit_minutes: 5, ..NewKey::new(KeyKind::Service, "k") };
-        let (key, _) = store.create_key(id, &new).await.unwrap();
+        let (key, _) = store.keys().create(id, &new).await.unwrap();
         let send = async || {
             let job = new_job(&store, &Owner::Account(id), 2).await;
-            store.accept(NewJob { key: Some(key.id), ..job }).await
+            store.jobs().accept(NewJob { key: Some(key.id), ..job }).await
         };
         send().await.unwrap();
         send().await.unwrap();
         let refused = send().await;
         assert!(matches!(refused, Err(Error::Limit { what: Limit::MonthlyMinutes, limit: 5, used: 4 })), "{refused:?}");
-        assert_eq!(store.account(id).await.unwrap().credits, 96, "a refused job holds nothing");
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 96, "a refused job holds nothing");
         let job = claim(&store).await;
-        store.fail(&job.lease, FaultKind::Input, "x").await.unwrap();
-        assert_eq!(store.key_minutes(key.id).await.unwrap(), 2);
+        store.jobs().fail(&job.lease, FaultKind::Input, "x").await.unwrap();
+        assert_eq!(store.keys().minutes_used(key.id).await.unwrap(), 2);
         let job = claim(&store).await;
-        store.complete(&job.lease, &result(), 1, false).await.unwrap();
-        assert_eq!(store.key_minutes(key.id).await.unwrap(), 1);
+        store.jobs().complete(&job.lease, &result(), 1, false).await.unwrap();
+        assert_eq!(store.keys().minutes_used(key.id).await.unwrap(), 1);
         // A key that is revoked while its job runs does not stop the job.
         send().await.unwrap();
-        store.revoke_key(id, key.id).await.unwrap();
+        store.keys().revoke(id, key.id).await.unwrap();
         let job = claim(&store).await;
-        store.complete(&job.lease, &result(), 2, false).await.unwrap();
+        store.jobs().complete(&job.lease, &result(), 2, false).await.unwrap();
     }
 
     async fn questions_are_counted_by_the_day(place: Place) {
         let store = place.open().await;
         let id = account(&store, 0).await;
-        assert_eq!(store.take_question(id, Some(2)).await.unwrap(), 1);
-        assert_eq!(store.take_question(id, Some(2)).await.unwrap(), 2);
-        let refused = store.take_question(id, Some(2)).await;
+        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 1);
+        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 2);
+        let refused = store.chats().count_question(id, Some(2)).await;
         assert!(matches!(refused, Err(Error::Limit { what: Limit::DailyQuestions, limit: 2, used: 2 })), "{refused:?}");
-        assert_eq!(store.questions_today(id).await.unwrap(), 2);
-        store.give_question_back(id).await.unwrap();
-        assert_eq!(store.take_question(id, Some(2)).await.unwrap(), 2);
+        assert_eq!(store.chats().questions_today(id).await.unwrap(), 2);
+        store.chats().uncount_question(id).await.unwrap();
+        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 2);
         place.clock.advance(Duration::from_secs(86_400));
-        assert_eq!(store.questions_today(id).await.unwrap(), 0);
-        assert_eq!(store.take_question(id, None).await.unwrap(), 1);
+        assert_eq!(store.chats().questions_today(id).await.unwrap(), 0);
+        assert_eq!(store.chats().count_question(id, None).await.unwrap(), 1);
     }
 
     async fn a_repeated_call_gets_the_same_answer(place: Place) {
         let store = place.open().await;
         let owner = Owner::Account(account(&store, 0).await);
         let name = |print: u8| IdempotencyKey { key: "k".into(), fingerprint: vec![print], older: Vec::new(), keep: Duration::from_secs(3600) };
-        assert_eq!(store.begin_idempotent(&owner, &name(1)).await.unwrap(), Idempotency::New);
-        assert_eq!(store.begin_idempotent(&owner, &name(1)).await.unwrap(), Idempotency::UnderWay);
-        assert!(matches!(store.begin_idempotent(&owner, &name(2)).await, Err(Error::KeyReused)));
-        store.abandon_idempotent(&owner, &name(1)).await.unwrap();
-        assert_eq!(store.begin_idempotent(&owner, &name(2)).await.unwrap(), Idempotency::New);
+        assert_eq!(store.idempotency().begin(&owner, &name(1)).await.unwrap(), Idempotency::New);
+        assert_eq!(store.idempotency().begin(&owner, &name(1)).await.unwrap(), Idempotency::UnderWay);
+        assert!(matches!(store.idempotency().begin(&owner, &name(2)).await, Err(Error::KeyReused)));
+        store.idempotency().abandon(&owner, &name(1)).await.unwrap();
+        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::New);
         let answer = StoredAnswer { status: 201, content_type: "application/json".into(), body: b"{}".to_vec() };
-        store.finish_idempotent(&owner, &name(2), &answer).await.unwrap();
-        assert_eq!(store.begin_idempotent(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer.clone()));
-        store.abandon_idempotent(&owner, &name(2)).await.unwrap();
-        assert_eq!(store.begin_idempotent(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer));
+        store.idempotency().finish(&owner, &name(2), &answer).await.unwrap();
+        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer.clone()));
+        store.idempotency().abandon(&owner, &name(2)).await.unwrap();
+        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer));
         place.clock.advance(Duration::from_secs(3600));
-        assert_eq!(store.begin_idempotent(&owner, &name(3)).await.unwrap(), Idempotency::New);
+        assert_eq!(store.idempotency().begin(&owner, &name(3)).await.unwrap(), Idempotency::New);
         // The process died: its request counts as never made after a while.
         place.clock.advance(Duration::from_secs(600));
-        assert_eq!(store.begin_idempotent(&owner, &name(4)).await.unwrap(), Idempotency::New);
+        assert_eq!(store.idempotency().begin(&owner, &name(4)).await.unwrap(), Idempotency::New);
     }
 
     async fn a_day_of_usage_outlives_its_transcripts(place: Place) {
         let store = place.open().await;
         let id = account(&store, 0).await;
         let job = new_job(&store, &Owner::Account(id), 0).await;
-        let Accepted::New { transcript, .. } = store.accept(job).await.unwrap() else { panic!("it is the first") };
-        store.complete(&claim(&store).await.lease, &result(), 0, true).await.unwrap();
-        store.delete_transcript(id, transcript).await.unwrap();
+        let Accepted::New { transcript, .. } = store.jobs().accept(job).await.unwrap() else { panic!("it is the first") };
+        store.jobs().complete(&claim(&store).await.lease, &result(), 0, true).await.unwrap();
+        store.transcripts().delete(id, transcript).await.unwrap();
         place.clock.advance(Duration::from_secs(2 * 86_400));
-        assert_eq!(store.usage(id, 2).await.unwrap().total_transcripts, 0);
-        let usage = store.usage(id, 3).await.unwrap();
+        assert_eq!(store.accounts().usage(id, 2).await.unwrap().total_transcripts, 0);
+        let usage = store.accounts().usage(id, 3).await.unwrap();
         assert_eq!((usage.total_transcripts, usage.daily.len(), usage.daily[0].day), (1, 1, day_of(START)));
     }
 }

@@ -30,32 +30,32 @@ fn append(position: i64, heard_seconds: f64, segments: Vec<Segment>) -> LiveAppe
 }
 
 async fn key(store: &Store, account: AccountId) -> KeyId {
-    store.create_key(account, &NewKey::new(KeyKind::Service, "live")).await.unwrap().0.id
+    store.keys().create(account, &NewKey::new(KeyKind::Service, "live")).await.unwrap().0.id
 }
 
 /// A session that has heard its first sound.
 async fn begin(store: &Store, account: AccountId, session: &str) -> (LiveLease, KeyId) {
     let key = key(store, account).await;
-    store.hold(account, &live_reference(session), 1, KEEP).await.unwrap();
+    store.ledger().hold(account, &live_reference(session), 1, KEEP).await.unwrap();
     let new = NewTranscript {
         title: "Live".into(),
         source_type: "stream".into(),
         language: "auto".into(),
         model: "base".into(),
     };
-    let lease = store.begin_live(account, session, &new).await.unwrap();
-    assert_eq!(store.begin_live(account, session, &new).await.unwrap(), lease, "a repeat finds the same");
-    store.charge_live(&lease, key, 0.1, 1).await.unwrap();
+    let lease = store.live().begin(account, session, &new).await.unwrap();
+    assert_eq!(store.live().begin(account, session, &new).await.unwrap(), lease, "a repeat finds the same");
+    store.live().charge(&lease, key, 0.1, 1).await.unwrap();
     (lease, key)
 }
 
 async fn text_of(store: &Store, account: AccountId, id: TranscriptId) -> (Status, String) {
-    let (transcript, result) = store.transcript_text(account, id).await.unwrap();
+    let (transcript, result) = store.transcripts().text(account, id).await.unwrap();
     (transcript.status, result.text)
 }
 
 async fn charges(store: &Store, account: AccountId) -> i64 {
-    let entries = store.ledger(account, 1000).await.unwrap();
+    let entries = store.ledger().entries(account, 1000).await.unwrap();
     entries.iter().filter(|entry| entry.kind == EntryKind::Charge).map(|entry| -entry.amount).sum()
 }
 
@@ -66,33 +66,33 @@ on_both! {
         let (lease, key) = begin(&store, account, "s1").await;
         let id = lease.transcript;
         assert_eq!(text_of(&store, account, id).await, (Status::Processing, String::new()));
-        store.append_live(&lease, &append(0, 8.0, vec![said(0.0, "One two")])).await.unwrap();
+        store.live().append(&lease, &append(0, 8.0, vec![said(0.0, "One two")])).await.unwrap();
         // The last segment grows, and another follows; a write whose answer was lost is made again.
         for _ in 0..2 {
             let more = vec![said(0.0, "One two three."), said(6.0, "Four five.")];
-            store.append_live(&lease, &append(0, 61.0, more)).await.unwrap();
-            store.charge_live(&lease, key, 61.0, 2).await.unwrap();
+            store.live().append(&lease, &append(0, 61.0, more)).await.unwrap();
+            store.live().charge(&lease, key, 61.0, 2).await.unwrap();
         }
-        store.append_live(&lease, &append(2, 70.0, vec![said(12.0, "Six.")])).await.unwrap();
-        assert_eq!(store.account(account).await.unwrap().credits, 8);
+        store.live().append(&lease, &append(2, 70.0, vec![said(12.0, "Six.")])).await.unwrap();
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 8);
         // The end of a session writes its text anew: an edit before would be lost.
         let segments = vec![SegmentEdit { position: 0, text: "Mine.".into() }];
         let edit = TranscriptEdit { segments, ..TranscriptEdit::default() };
-        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::Conflict(_))));
+        assert!(matches!(store.transcripts().edit(account, id, &edit).await, Err(Error::Conflict(_))));
         store.close().await;
 
         let store = place.open().await;
-        assert_eq!(store.expire_live(AT_ONCE + Duration::from_secs(3600)).await.unwrap(), 0, "it may still be continued");
-        assert_eq!(store.expire_live(AT_ONCE).await.unwrap(), 1);
-        assert_eq!(store.expire_live(AT_ONCE).await.unwrap(), 0, "once");
+        assert_eq!(store.live().expire(AT_ONCE + Duration::from_secs(3600)).await.unwrap(), 0, "it may still be continued");
+        assert_eq!(store.live().expire(AT_ONCE).await.unwrap(), 1);
+        assert_eq!(store.live().expire(AT_ONCE).await.unwrap(), 0, "once");
         assert_eq!(text_of(&store, account, id).await, (Status::Completed, "One two three. Four five. Six.".into()));
-        let transcript = store.transcript(account, id).await.unwrap();
+        let transcript = store.transcripts().get(account, id).await.unwrap();
         assert_eq!((transcript.duration_seconds, transcript.word_count), (70.0, 6));
-        assert_eq!((store.account(account).await.unwrap().credits, charges(&store, account).await), (8, 2));
-        assert!(store.check_ledger().await.unwrap().is_empty());
-        assert_eq!(store.usage(account, 1).await.unwrap().total_transcripts, 1);
-        assert!(matches!(store.append_live(&lease, &append(3, 71.0, vec![])).await, Err(Error::LeaseLost)));
-        assert!(store.continue_live(account, "s1").await.unwrap().is_none());
+        assert_eq!((store.accounts().get(account).await.unwrap().credits, charges(&store, account).await), (8, 2));
+        assert!(store.ledger().check().await.unwrap().is_empty());
+        assert_eq!(store.accounts().usage(account, 1).await.unwrap().total_transcripts, 1);
+        assert!(matches!(store.live().append(&lease, &append(3, 71.0, vec![])).await, Err(Error::LeaseLost)));
+        assert!(store.live().resume(account, "s1").await.unwrap().is_none());
     }
 
     async fn a_session_that_is_written_to_is_never_taken_for_silent(place: Place) {
@@ -100,10 +100,10 @@ on_both! {
         let account = account(&store, 10).await;
         let (lease, _) = begin(&store, account, "s1").await;
         for heard in 1..4 {
-            assert_eq!(store.expire_live(Duration::from_secs(60)).await.unwrap(), 0);
-            store.append_live(&lease, &append(0, f64::from(heard), vec![])).await.unwrap();
+            assert_eq!(store.live().expire(Duration::from_secs(60)).await.unwrap(), 0);
+            store.live().append(&lease, &append(0, f64::from(heard), vec![])).await.unwrap();
         }
-        assert_eq!(store.transcript(account, lease.transcript).await.unwrap().status, Status::Processing);
+        assert_eq!(store.transcripts().get(account, lease.transcript).await.unwrap().status, Status::Processing);
     }
 
     async fn a_session_that_is_continued_keeps_its_text_and_its_former_holder_writes_no_more(place: Place) {
@@ -111,17 +111,17 @@ on_both! {
         let account = account(&store, 10).await;
         let other = crate::support::account(&store, 10).await;
         let (old, key) = begin(&store, account, "s1").await;
-        store.append_live(&old, &append(0, 8.0, vec![said(0.0, "Before the crash.")])).await.unwrap();
-        assert!(store.continue_live(other, "s1").await.unwrap().is_none(), "another account's looks absent");
-        let continued = store.continue_live(account, "s1").await.unwrap().expect("it goes on");
+        store.live().append(&old, &append(0, 8.0, vec![said(0.0, "Before the crash.")])).await.unwrap();
+        assert!(store.live().resume(other, "s1").await.unwrap().is_none(), "another account's looks absent");
+        let continued = store.live().resume(account, "s1").await.unwrap().expect("it goes on");
         assert_eq!((continued.heard_seconds, continued.charged_minutes), (8.0, 1));
         assert_eq!(continued.segments[0].text, "Before the crash.");
-        assert!(matches!(store.append_live(&old, &append(1, 9.0, vec![])).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.complete_live(&old, None).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.live().append(&old, &append(1, 9.0, vec![])).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.live().complete(&old, None).await, Err(Error::LeaseLost)));
         let lease = continued.lease;
         assert_eq!(lease.transcript, old.transcript);
-        store.charge_live(&lease, key, 20.0, 1).await.unwrap();
-        store.append_live(&lease, &append(1, 20.0, vec![said(9.0, "And after it.")])).await.unwrap();
+        store.live().charge(&lease, key, 20.0, 1).await.unwrap();
+        store.live().append(&lease, &append(1, 20.0, vec![said(9.0, "And after it.")])).await.unwrap();
         let result = TranscriptionResult {
             text: "Before the crash. And after it.".into(),
             language: "en".into(),
@@ -134,25 +134,25 @@ on_both! {
             model: "whisper-base".into(),
         };
         for _ in 0..2 {
-            store.complete_live(&lease, Some(&result)).await.unwrap();
+            store.live().complete(&lease, Some(&result)).await.unwrap();
         }
-        let (transcript, text) = store.transcript_text(account, lease.transcript).await.unwrap();
+        let (transcript, text) = store.transcripts().text(account, lease.transcript).await.unwrap();
         assert_eq!((text.text.as_str(), transcript.status), (result.text.as_str(), Status::Completed));
         assert_eq!((transcript.num_speakers, transcript.model.as_str()), (1, "whisper-base"));
-        assert_eq!(store.usage(account, 1).await.unwrap().total_transcripts, 1, "counted once");
-        assert_eq!(store.account(account).await.unwrap().credits, 9);
-        assert!(store.check_ledger().await.unwrap().is_empty());
+        assert_eq!(store.accounts().usage(account, 1).await.unwrap().total_transcripts, 1, "counted once");
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 9);
+        assert!(store.ledger().check().await.unwrap().is_empty());
     }
 
     async fn a_session_that_died_before_any_words_costs_nothing(place: Place) {
         let store = place.open().await;
         let account = account(&store, 10).await;
         let (lease, key) = begin(&store, account, "s1").await;
-        store.charge_live(&lease, key, 100.0, 2).await.unwrap();
-        store.expire_live(AT_ONCE).await.unwrap();
+        store.live().charge(&lease, key, 100.0, 2).await.unwrap();
+        store.live().expire(AT_ONCE).await.unwrap();
         assert_eq!(text_of(&store, account, lease.transcript).await, (Status::Completed, String::new()));
-        assert_eq!(store.account(account).await.unwrap().credits, 10);
-        assert!(store.check_ledger().await.unwrap().is_empty());
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 10);
+        assert!(store.ledger().check().await.unwrap().is_empty());
     }
 
     async fn minutes_are_charged_as_far_as_credits_go(place: Place) {
@@ -160,12 +160,12 @@ on_both! {
         let account = account(&store, 2).await;
         let (lease, key) = begin(&store, account, "s1").await;
         // After an outage three minutes are due at once, and one more can be paid for.
-        let refused = store.charge_live(&lease, key, 200.0, 4).await;
+        let refused = store.live().charge(&lease, key, 200.0, 4).await;
         assert!(matches!(refused, Err(Error::NotEnoughCredits { have: 0, need: 2 })), "{refused:?}");
-        assert_eq!((store.account(account).await.unwrap().credits, charges(&store, account).await), (0, 2));
-        assert_eq!(store.key_minutes(key).await.unwrap(), 2);
-        assert!(store.check_ledger().await.unwrap().is_empty());
-        let continued = store.continue_live(account, "s1").await.unwrap().unwrap();
+        assert_eq!((store.accounts().get(account).await.unwrap().credits, charges(&store, account).await), (0, 2));
+        assert_eq!(store.keys().minutes_used(key).await.unwrap(), 2);
+        assert!(store.ledger().check().await.unwrap().is_empty());
+        let continued = store.live().resume(account, "s1").await.unwrap().unwrap();
         assert_eq!((continued.heard_seconds, continued.charged_minutes), (120.0, 2), "what is not paid for was not heard");
     }
 
@@ -173,12 +173,12 @@ on_both! {
         let store = place.open().await;
         let account = account(&store, 10).await;
         let (lease, key) = begin(&store, account, "s1").await;
-        store.delete_transcript(account, lease.transcript).await.unwrap();
-        assert!(matches!(store.append_live(&lease, &append(0, 1.0, vec![said(0.0, "A")])).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.charge_live(&lease, key, 70.0, 2).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.complete_live(&lease, None).await, Err(Error::LeaseLost)));
-        assert_eq!(store.expire_live(AT_ONCE).await.unwrap(), 0);
-        assert_eq!(store.account(account).await.unwrap().credits, 9);
+        store.transcripts().delete(account, lease.transcript).await.unwrap();
+        assert!(matches!(store.live().append(&lease, &append(0, 1.0, vec![said(0.0, "A")])).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.live().charge(&lease, key, 70.0, 2).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.live().complete(&lease, None).await, Err(Error::LeaseLost)));
+        assert_eq!(store.live().expire(AT_ONCE).await.unwrap(), 0);
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 9);
     }
 
     async fn what_a_session_appends_is_sealed_like_any_text(place: Place) {
@@ -186,7 +186,7 @@ on_both! {
         let account = account(&store, 10).await;
         let (lease, _) = begin(&store, account, "s1").await;
         let secret = "Xylophones are confidential.";
-        store.append_live(&lease, &append(0, 8.0, vec![said(0.0, secret)])).await.unwrap();
+        store.live().append(&lease, &append(0, 8.0, vec![said(0.0, secret)])).await.unwrap();
         assert_eq!(text_of(&store, account, lease.transcript).await.1, secret);
         store.close().await;
         let bytes: Vec<u8> = place.files().iter().flat_map(|path| std::fs::read(path).unwrap()).collect();

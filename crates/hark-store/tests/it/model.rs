@@ -109,16 +109,16 @@ impl Model {
     async fn agrees_with(&self, store: &Store) {
         assert_balanced(store).await;
         for (id, credits) in &self.credits {
-            assert_eq!(store.account(*id).await.unwrap().credits, *credits, "credits of account {id}");
-            let usage = store.usage(*id, 1).await.unwrap().total_transcripts;
+            assert_eq!(store.accounts().get(*id).await.unwrap().credits, *credits, "credits of account {id}");
+            let usage = store.accounts().usage(*id, 1).await.unwrap().total_transcripts;
             assert_eq!(usage, self.completed.get(id).copied().unwrap_or(0), "usage of account {id}");
         }
         for (id, status) in &self.status {
-            assert_eq!(store.transcript_status(*id).await.unwrap().status, *status, "status of transcript {id}");
+            assert_eq!(store.transcripts().status(*id).await.unwrap().status, *status, "status of transcript {id}");
         }
         let waiting = self.jobs.values().filter(|j| j.lease.is_none()).count();
-        assert_eq!(store.queue_length().await.unwrap(), waiting as i64);
-        assert_eq!(store.failed_job_count().await.unwrap(), self.failed.len() as i64);
+        assert_eq!(store.jobs().queue_length().await.unwrap(), waiting as i64);
+        assert_eq!(store.jobs().failed_count().await.unwrap(), self.failed.len() as i64);
     }
 }
 
@@ -129,13 +129,13 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
     match random.below(20) {
         0 => {
             let amount = 1 + random.below(20);
-            assert_eq!(store.grant(account, amount, "").await.unwrap(), model.credits[&account] + amount);
+            assert_eq!(store.ledger().grant(account, amount, "").await.unwrap(), model.credits[&account] + amount);
             *model.credits.get_mut(&account).unwrap() += amount;
         }
         1..=5 => {
             let (held, lane) = (random.below(8), random.pick(&lanes).unwrap());
             let job = new_job(store, &Owner::Account(account), held).await;
-            match store.accept(NewJob { lane, ..job }).await {
+            match store.jobs().accept(NewJob { lane, ..job }).await {
                 Ok(Accepted::New { transcript, job }) => {
                     assert!(model.credits[&account] >= held);
                     *model.credits.get_mut(&account).unwrap() -= held;
@@ -155,8 +155,8 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         6..=9 => {
             model.expire(store.now());
             let expected = model.next(store.now());
-            store.expire_leases().await.unwrap();
-            let claimed = store.claim("worker", LEASE).await.unwrap();
+            store.jobs().expire_leases().await.unwrap();
+            let claimed = store.jobs().claim_any("worker", LEASE).await.unwrap();
             assert_eq!(claimed.as_ref().map(|job| job.lease.job), expected);
             if let Some(claimed) = claimed {
                 let job = model.jobs.get_mut(&claimed.lease.job).unwrap();
@@ -174,7 +174,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
                 // What costs nothing to hold is free.
                 let charged = if job.held > 0 { used.min(*credits) } else { 0 };
                 *credits -= charged;
-                let settled = store.complete(&lease, &result(), used, false).await.unwrap();
+                let settled = store.jobs().complete(&lease, &result(), used, false).await.unwrap();
                 assert_eq!(settled.map_or(0, |s| s.charged), charged);
                 model.status.insert(job.transcript, Status::Completed);
                 *model.completed.entry(job.account).or_default() += 1;
@@ -186,7 +186,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
                 let kind = random.pick(&kinds).unwrap();
                 let last = model.jobs[&id].attempts >= max_attempts();
                 let again = kind == FaultKind::Unavailable || kind == FaultKind::Internal && !last;
-                let after = store.fail(&lease, kind, "it broke").await.unwrap();
+                let after = store.jobs().fail(&lease, kind, "it broke").await.unwrap();
                 assert_eq!(after != AfterFault::Failed, again);
                 if again {
                     let job = model.jobs.get_mut(&id).unwrap();
@@ -204,7 +204,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         14 => {
             let live: Vec<_> = model.jobs.iter().map(|(id, j)| (*id, j.account, j.transcript)).collect();
             if let Some((id, account, transcript)) = random.pick(&live) {
-                store.cancel(account, transcript, "canceled").await.unwrap();
+                store.transcripts().cancel(account, transcript, "canceled").await.unwrap();
                 model.release(id);
                 model.status.insert(transcript, Status::Failed);
             }
@@ -212,7 +212,7 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         15 if random.below(2) == 0 => {
             let Some(id) = random.pick(&model.failed.keys().copied().collect::<Vec<_>>()) else { return };
             let job = model.failed[&id].clone();
-            match store.retry_job(id, RetryLimits::default()).await {
+            match store.jobs().retry(id, RetryLimits::default()).await {
                 Ok(()) => {
                     *model.credits.get_mut(&job.account).unwrap() -= job.held;
                     model.status.insert(job.transcript, Status::Queued);
@@ -228,15 +228,15 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
         15 => {
             let live: Vec<_> = model.jobs.iter().map(|(id, j)| (*id, j.account, j.transcript)).collect();
             if let Some((id, account, transcript)) = random.pick(&live) {
-                store.delete_transcript(account, transcript).await.unwrap();
+                store.transcripts().delete(account, transcript).await.unwrap();
                 model.release(id);
                 model.status.remove(&transcript);
-                assert!(store.transcript_status(transcript).await.is_err());
+                assert!(store.transcripts().status(transcript).await.is_err());
             }
         }
         16 => {
             let (name, amount) = (format!("call:{number}"), random.below(6));
-            match store.hold(account, &name, amount, Duration::from_secs(1_000_000)).await {
+            match store.ledger().hold(account, &name, amount, Duration::from_secs(1_000_000)).await {
                 Ok(left) => {
                     *model.credits.get_mut(&account).unwrap() -= amount;
                     assert_eq!(left, model.credits[&account]);
@@ -253,20 +253,20 @@ async fn step(place: &Place, store: &Store, model: &mut Model, random: &mut Rand
                 *credits += held;
                 let charged = used.min(*credits);
                 *credits -= charged;
-                assert_eq!(store.settle(&name, used, "").await.unwrap().charged, charged);
+                assert_eq!(store.ledger().settle(&name, used, "").await.unwrap().charged, charged);
             }
         }
         18 => place.clock.advance(LEASE / 3),
         _ => {
             if random.below(4) == 0 {
-                assert_eq!(store.give_back("worker").await.unwrap(), model.running().len() as u64);
+                assert_eq!(store.jobs().release_all("worker").await.unwrap(), model.running().len() as u64);
                 for job in model.jobs.values_mut().filter(|job| job.lease.is_some()) {
                     job.lease = None;
                     job.attempts -= 1;
                     model.status.insert(job.transcript, Status::Queued);
                 }
             } else if let Some((id, lease)) = random.pick(&model.running()) {
-                store.renew(&lease, LEASE).await.unwrap();
+                store.jobs().renew(&lease, LEASE).await.unwrap();
                 model.jobs.get_mut(&id).unwrap().lease = Some((lease, store.now() + LEASE.as_micros() as i64));
             }
         }
@@ -293,7 +293,7 @@ on_both! {
             model.agrees_with(&store).await;
             // Nothing of this round is left for the next.
             for id in model.credits.keys() {
-                store.delete_account(*id).await.unwrap();
+                store.accounts().delete(*id).await.unwrap();
             }
             assert_eq!(place.recordings().len(), 0);
         }

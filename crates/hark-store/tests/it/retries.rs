@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn exhaust(place: &Place, store: &Store) -> Job {
     loop {
         let job = claim(store).await;
-        if store.fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap() == AfterFault::Failed {
+        if store.jobs().fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap() == AfterFault::Failed {
             return job;
         }
         place.clock.advance(10 * MINUTE);
@@ -28,14 +28,14 @@ fn model(name: &str) -> Need {
 
 async fn accept_with_needs(store: &Store, owner: &Owner, needs: Vec<Need>) -> TranscriptId {
     let job = new_job(store, owner, 0).await;
-    match store.accept(NewJob { needs, ..job }).await.unwrap() {
+    match store.jobs().accept(NewJob { needs, ..job }).await.unwrap() {
         hark_store::Accepted::New { transcript, .. } => transcript,
         other => panic!("{other:?}"),
     }
 }
 
 async fn claim_with(store: &Store, capabilities: &Capabilities) -> Option<Job> {
-    store.claim_job(&Claim { capabilities, ..Claim::any("worker", LEASE) }).await.unwrap()
+    store.jobs().claim(&Claim { capabilities, ..Claim::any("worker", LEASE) }).await.unwrap()
 }
 
 on_both! {
@@ -47,23 +47,23 @@ on_both! {
         for attempt in 1..policy.max_attempts {
             let job = claim(&store).await;
             assert_eq!(job.attempt, attempt);
-            let after = store.fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap();
+            let after = store.jobs().fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap();
             let AfterFault::Retry { wait } = after else { panic!("attempt {attempt}: {after:?}") };
             let full = policy.backoff_base * (1 << (attempt - 1));
             assert!(wait >= full / 2 - Duration::from_millis(1) && wait <= full, "attempt {attempt}: {wait:?}");
-            assert_eq!(store.transcript_status(transcript).await.unwrap().status, Status::Queued);
-            assert!(store.claim("eager", LEASE).await.unwrap().is_none(), "it has to wait");
+            assert_eq!(store.transcripts().status(transcript).await.unwrap().status, Status::Queued);
+            assert!(store.jobs().claim_any("eager", LEASE).await.unwrap().is_none(), "it has to wait");
             place.clock.advance(wait);
         }
         let job = claim(&store).await;
-        assert_eq!(store.fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap(), AfterFault::Failed);
-        let view = store.transcript_status(transcript).await.unwrap();
+        assert_eq!(store.jobs().fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap(), AfterFault::Failed);
+        let view = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((view.status, view.error_kind), (Status::Failed, Some(FaultKind::Internal)));
-        assert_eq!(store.account(id).await.unwrap().credits, 10, "a failure costs nothing");
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10, "a failure costs nothing");
         assert_eq!(place.recordings().len(), 1, "what was sent is kept");
         place.clock.advance(60 * MINUTE);
-        assert!(store.claim("worker", LEASE).await.unwrap().is_none());
-        assert_eq!(store.live_jobs(&Owner::Account(id)).await.unwrap(), 0, "it takes nobody's place");
+        assert!(store.jobs().claim_any("worker", LEASE).await.unwrap().is_none());
+        assert_eq!(store.jobs().live_count(&Owner::Account(id)).await.unwrap(), 0, "it takes nobody's place");
         assert_balanced(&store).await;
     }
 
@@ -76,7 +76,7 @@ on_both! {
         loop {
             let job = claim(&store).await;
             assert_eq!(job.attempt, 1, "after {faults} faults");
-            match store.fail(&job.lease, FaultKind::Unavailable, "the bucket does not answer").await.unwrap() {
+            match store.jobs().fail(&job.lease, FaultKind::Unavailable, "the bucket does not answer").await.unwrap() {
                 AfterFault::Retry { wait } => {
                     assert!(wait <= policy.unavailable_backoff_max);
                     faults += 1;
@@ -86,7 +86,7 @@ on_both! {
             }
         }
         assert!(faults > 40, "it was given up after {faults} faults");
-        let view = store.transcript_status(transcript).await.unwrap();
+        let view = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((view.status, view.error_kind), (Status::Failed, Some(FaultKind::Unavailable)));
         assert_eq!(place.recordings().len(), 1);
         assert_balanced(&store).await;
@@ -97,14 +97,14 @@ on_both! {
         let id = account(&store, 10).await;
         let (transcript, _) = accept(&store, id, 4).await;
         let job = claim(&store).await;
-        assert_eq!(store.fail(&job.lease, FaultKind::Input, "not a recording").await.unwrap(), AfterFault::Failed);
-        let view = store.transcript_status(transcript).await.unwrap();
+        assert_eq!(store.jobs().fail(&job.lease, FaultKind::Input, "not a recording").await.unwrap(), AfterFault::Failed);
+        let view = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((view.status, view.error.as_deref()), (Status::Failed, Some("not a recording")));
         assert_eq!(view.error_kind, Some(FaultKind::Input));
         assert_eq!(place.recordings().len(), 0);
-        let again = store.retry_transcript(id, transcript, RetryLimits::default()).await;
+        let again = store.jobs().retry_transcript(id, transcript, RetryLimits::default()).await;
         assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10);
         assert_balanced(&store).await;
     }
 
@@ -116,15 +116,15 @@ on_both! {
             assert_eq!(claim(&store).await.attempt, attempt);
             place.clock.advance(LEASE + Duration::from_secs(1));
         }
-        assert!(store.claim("worker", LEASE).await.unwrap().is_none());
-        let failed = store.transcript_status(transcript).await.unwrap();
+        assert!(store.jobs().claim_any("worker", LEASE).await.unwrap().is_none());
+        let failed = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((failed.status, failed.error_kind), (Status::Failed, Some(FaultKind::Timeout)));
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10);
         assert_eq!(place.recordings().len(), 1);
-        store.retry_transcript(id, transcript, RetryLimits::default()).await.unwrap();
+        store.jobs().retry_transcript(id, transcript, RetryLimits::default()).await.unwrap();
         let job = claim(&store).await;
-        store.complete(&job.lease, &result(), 4, true).await.unwrap();
-        assert_eq!(store.account(id).await.unwrap().credits, 6);
+        store.jobs().complete(&job.lease, &result(), 4, true).await.unwrap();
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 6);
         assert_balanced(&store).await;
     }
 
@@ -133,28 +133,28 @@ on_both! {
         let (id, other) = (account(&store, 10).await, account(&store, 10).await);
         let (transcript, _) = accept(&store, id, 4).await;
         let none = RetryLimits::default();
-        let early = store.retry_transcript(id, transcript, none).await;
+        let early = store.jobs().retry_transcript(id, transcript, none).await;
         assert!(matches!(early, Err(Error::Conflict(_))), "it has not failed: {early:?}");
         for round in 0..3 {
             exhaust(&place, &store).await;
-            let stranger = store.retry_transcript(other, transcript, none).await;
+            let stranger = store.jobs().retry_transcript(other, transcript, none).await;
             assert!(matches!(stranger, Err(Error::NotFound("transcript"))), "{stranger:?}");
             let full = RetryLimits { max_live: Some(0), ..none };
-            assert!(matches!(store.retry_transcript(id, transcript, full).await, Err(Error::Limit { .. })));
-            assert_eq!(store.account(id).await.unwrap().credits, 10, "round {round}");
-            store.retry_transcript(id, transcript, none).await.unwrap();
-            assert_eq!(store.account(id).await.unwrap().credits, 6, "round {round}");
-            let view = store.transcript_status(transcript).await.unwrap();
+            assert!(matches!(store.jobs().retry_transcript(id, transcript, full).await, Err(Error::Limit { .. })));
+            assert_eq!(store.accounts().get(id).await.unwrap().credits, 10, "round {round}");
+            store.jobs().retry_transcript(id, transcript, none).await.unwrap();
+            assert_eq!(store.accounts().get(id).await.unwrap().credits, 6, "round {round}");
+            let view = store.transcripts().status(transcript).await.unwrap();
             assert_eq!((view.status, view.error, view.progress), (Status::Queued, None, 0));
             assert_balanced(&store).await;
         }
         let job = claim(&store).await;
         assert_eq!((job.attempt, job.payload.as_str()), (1, r#"{"diarize":true}"#));
         assert!(job.blob.is_some());
-        store.complete(&job.lease, &result(), 3, true).await.unwrap();
-        assert_eq!(store.account(id).await.unwrap().credits, 7);
-        assert_eq!(store.usage(id, 1).await.unwrap().total_transcripts, 1);
-        assert!(matches!(store.retry_transcript(id, transcript, none).await, Err(Error::Conflict(_))));
+        store.jobs().complete(&job.lease, &result(), 3, true).await.unwrap();
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 7);
+        assert_eq!(store.accounts().usage(id, 1).await.unwrap().total_transcripts, 1);
+        assert!(matches!(store.jobs().retry_transcript(id, transcript, none).await, Err(Error::Conflict(_))));
         assert_balanced(&store).await;
     }
 
@@ -163,11 +163,11 @@ on_both! {
         let id = account(&store, 5).await;
         let (transcript, _) = accept(&store, id, 4).await;
         exhaust(&place, &store).await;
-        store.adjust(id, -3, "spent elsewhere").await.unwrap();
-        let refused = store.retry_transcript(id, transcript, RetryLimits::default()).await;
+        store.ledger().adjust(id, -3, "spent elsewhere").await.unwrap();
+        let refused = store.jobs().retry_transcript(id, transcript, RetryLimits::default()).await;
         assert!(matches!(refused, Err(Error::NotEnoughCredits { have: 2, need: 4 })), "{refused:?}");
-        assert_eq!(store.transcript_status(transcript).await.unwrap().status, Status::Failed);
-        assert_eq!(store.failed_job_count().await.unwrap(), 1);
+        assert_eq!(store.transcripts().status(transcript).await.unwrap().status, Status::Failed);
+        assert_eq!(store.jobs().failed_count().await.unwrap(), 1);
         assert_balanced(&store).await;
     }
 
@@ -180,21 +180,21 @@ on_both! {
         exhaust(&place, &store).await;
         accept(&store, id, 1).await;
         let failed = JobFilter { state: Some("failed"), ..JobFilter::default() };
-        let listed = store.jobs(&failed).await.unwrap();
+        let listed = store.jobs().list(&failed).await.unwrap();
         assert_eq!(listed.iter().map(|job| job.transcript.unwrap()).collect::<Vec<_>>(), [first, second]);
         assert_eq!((listed[0].error_kind, listed[0].error.as_deref()), (Some(FaultKind::Internal), Some("it broke")));
         let timeouts = JobFilter { error_kind: Some(FaultKind::Timeout), ..failed };
-        assert_eq!(store.jobs(&timeouts).await.unwrap(), []);
-        store.drop_failed_job(dropped.lease.job).await.unwrap();
-        assert!(matches!(store.drop_failed_job(dropped.lease.job).await, Err(Error::Conflict(_))));
+        assert_eq!(store.jobs().list(&timeouts).await.unwrap(), []);
+        store.jobs().drop_failed(dropped.lease.job).await.unwrap();
+        assert!(matches!(store.jobs().drop_failed(dropped.lease.job).await, Err(Error::Conflict(_))));
         assert_eq!(place.recordings().len(), 2);
-        assert_eq!(store.transcript_status(first).await.unwrap().status, Status::Failed);
-        let gone = store.retry_transcript(id, first, RetryLimits::default()).await;
+        assert_eq!(store.transcripts().status(first).await.unwrap().status, Status::Failed);
+        let gone = store.jobs().retry_transcript(id, first, RetryLimits::default()).await;
         assert!(matches!(gone, Err(Error::Conflict(_))), "{gone:?}");
         let week = Duration::from_secs(7 * 86_400);
-        assert_eq!(store.drop_old_failed_jobs(week).await.unwrap(), 0);
+        assert_eq!(store.jobs().drop_old_failed(week).await.unwrap(), 0);
         place.clock.advance(week);
-        assert_eq!(store.drop_old_failed_jobs(week).await.unwrap(), 1);
+        assert_eq!(store.jobs().drop_old_failed(week).await.unwrap(), 1);
         assert_eq!(place.recordings().len(), 1, "one still waits");
         assert_balanced(&store).await;
     }
@@ -204,10 +204,10 @@ on_both! {
         let id = account(&store, 10).await;
         let (transcript, _) = accept(&store, id, 4).await;
         exhaust(&place, &store).await;
-        assert!(matches!(store.cancel(id, transcript, "too late").await, Err(Error::NotFound(_))));
-        assert_eq!(store.delete_transcript(id, transcript).await.unwrap().len(), 1);
-        assert_eq!(store.failed_job_count().await.unwrap(), 0);
-        assert_eq!(store.account(id).await.unwrap().credits, 10);
+        assert!(matches!(store.transcripts().cancel(id, transcript, "too late").await, Err(Error::NotFound(_))));
+        assert_eq!(store.transcripts().delete(id, transcript).await.unwrap().len(), 1);
+        assert_eq!(store.jobs().failed_count().await.unwrap(), 0);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 10);
         assert_balanced(&store).await;
     }
 
@@ -226,7 +226,7 @@ on_both! {
         assert!(claim_with(&store, &both).await.is_none());
         let job = claim_with(&store, &Capabilities::only([model("whisper-base"), model("whisper-tiny")])).await.unwrap();
         assert_eq!(job.lease.transcript, Some(base));
-        let needs = store.jobs(&JobFilter::default()).await.unwrap().remove(0).needs;
+        let needs = store.jobs().list(&JobFilter::default()).await.unwrap().remove(0).needs;
         assert_eq!(needs, ["model:whisper-base"]);
     }
 
@@ -243,31 +243,31 @@ on_both! {
             lane: Lane::Interactive,
             max_queued: None,
         };
-        let job = store.enqueue(&task).await.unwrap();
-        assert_eq!(store.account(id).await.unwrap().credits, 9);
+        let job = store.jobs().enqueue(&task).await.unwrap();
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 9);
         let speech = Claim { kinds: &["transcribe"], ..Claim::any("speech", LEASE) };
-        assert!(store.claim_job(&speech).await.unwrap().is_none());
+        assert!(store.jobs().claim(&speech).await.unwrap().is_none());
         let text = Claim { kinds: &["transcribe", "summarize"], ..Claim::any("text", LEASE) };
-        let claimed = store.claim_job(&text).await.unwrap().unwrap();
+        let claimed = store.jobs().claim(&text).await.unwrap().unwrap();
         assert_eq!((claimed.lease.job, claimed.lease.kind.as_str(), claimed.payload.as_str()), (job, "summarize", "the text"));
         assert!(claimed.blob.is_none() && claimed.lease.transcript.is_none());
-        assert!(matches!(store.complete(&claimed.lease, &result(), 1, true).await, Err(Error::Conflict(_))));
-        store.progress(&claimed.lease, 50).await.unwrap();
-        store.complete_job(&claimed.lease, 1, "summary").await.unwrap();
-        assert_eq!(store.account(id).await.unwrap().credits, 9);
+        assert!(matches!(store.jobs().complete(&claimed.lease, &result(), 1, true).await, Err(Error::Conflict(_))));
+        store.jobs().set_progress(&claimed.lease, 50).await.unwrap();
+        store.jobs().complete_task(&claimed.lease, 1, "summary").await.unwrap();
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 9);
         // One about a transcript does not change how far that is.
         let transcript = crate::support::completed(&store, id).await;
         let about = NewTask { transcript: Some(transcript), ..task };
-        store.enqueue(&about).await.unwrap();
-        store.enqueue(&about).await.unwrap();
+        store.jobs().enqueue(&about).await.unwrap();
+        store.jobs().enqueue(&about).await.unwrap();
         exhaust(&place, &store).await;
-        let view = store.transcript_status(transcript).await.unwrap();
+        let view = store.transcripts().status(transcript).await.unwrap();
         assert_eq!((view.status, view.error, view.queue_position), (Status::Completed, None, None));
-        let failed = store.jobs(&JobFilter { state: Some("failed"), ..JobFilter::default() }).await.unwrap();
-        store.retry_job(failed[0].id, RetryLimits::default()).await.unwrap();
-        assert_eq!(store.delete_transcript(id, transcript).await.unwrap().len(), 1, "the recording");
-        assert_eq!(store.jobs(&JobFilter::default()).await.unwrap(), []);
-        assert_eq!(store.account(id).await.unwrap().credits, 9);
+        let failed = store.jobs().list(&JobFilter { state: Some("failed"), ..JobFilter::default() }).await.unwrap();
+        store.jobs().retry(failed[0].id, RetryLimits::default()).await.unwrap();
+        assert_eq!(store.transcripts().delete(id, transcript).await.unwrap().len(), 1, "the recording");
+        assert_eq!(store.jobs().list(&JobFilter::default()).await.unwrap(), []);
+        assert_eq!(store.accounts().get(id).await.unwrap().credits, 9);
         assert_balanced(&store).await;
     }
 
@@ -278,17 +278,17 @@ on_both! {
         let job = claim(&store).await;
         // A statement that can't be run is what a worker sees of a database that is away.
         crate::accounts::run_sql(&place.database, "ALTER TABLE jobs RENAME TO jobs_away").await;
-        assert!(matches!(store.renew(&job.lease, LEASE).await, Err(Error::Database(_))));
+        assert!(matches!(store.jobs().renew(&job.lease, LEASE).await, Err(Error::Database(_))));
         place.clock.advance(LEASE * 2);
-        assert!(store.claim("other", LEASE).await.is_err());
+        assert!(store.jobs().claim_any("other", LEASE).await.is_err());
         crate::accounts::run_sql(&place.database, "ALTER TABLE jobs_away RENAME TO jobs").await;
-        assert!(store.claim("other", LEASE).await.unwrap().is_none(), "the worker could not renew");
+        assert!(store.jobs().claim_any("other", LEASE).await.unwrap().is_none(), "the worker could not renew");
         place.clock.advance(LEASE / 2);
-        store.renew(&job.lease, LEASE).await.unwrap();
+        store.jobs().renew(&job.lease, LEASE).await.unwrap();
         place.clock.advance(LEASE / 2 + Duration::from_secs(1));
-        assert!(store.claim("other", LEASE).await.unwrap().is_none());
+        assert!(store.jobs().claim_any("other", LEASE).await.unwrap().is_none());
         place.clock.advance(LEASE);
-        assert_eq!(store.claim("other", LEASE).await.unwrap().unwrap().attempt, 2, "it is silent now");
+        assert_eq!(store.jobs().claim_any("other", LEASE).await.unwrap().unwrap().attempt, 2, "it is silent now");
     }
 
     async fn no_step_of_a_nodes_clock_expires_or_prolongs_a_lease(place: Place) {
@@ -299,32 +299,32 @@ on_both! {
         let id = account(&working, 0).await;
         let long = Duration::from_secs(40);
         accept(&working, id, 0).await;
-        let job = working.claim("worker", long).await.unwrap().unwrap();
+        let job = working.jobs().claim_any("worker", long).await.unwrap().unwrap();
         for step in [45_000_000, 3_600_000_000, -7_200_000_000, -86_400_000_000] {
             far.step(step);
-            assert_eq!(watching.expire_leases().await.unwrap(), 0, "the other node's clock was stepped");
+            assert_eq!(watching.jobs().expire_leases().await.unwrap(), 0, "the other node's clock was stepped");
             near.step(step);
-            assert_eq!(working.expire_leases().await.unwrap(), 0, "the worker's own clock was stepped");
-            working.renew(&job.lease, long).await.unwrap();
-            assert_eq!(watching.expire_leases().await.unwrap(), 0);
+            assert_eq!(working.jobs().expire_leases().await.unwrap(), 0, "the worker's own clock was stepped");
+            working.jobs().renew(&job.lease, long).await.unwrap();
+            assert_eq!(watching.jobs().expire_leases().await.unwrap(), 0);
         }
-        working.complete(&job.lease, &result(), 0, true).await.unwrap();
+        working.jobs().complete(&job.lease, &result(), 0, true).await.unwrap();
         // A worker that is really silent is noticed however wrong the clocks are.
         accept(&working, id, 0).await;
-        working.claim("silent", Duration::from_millis(200)).await.unwrap().unwrap();
+        working.jobs().claim_any("silent", Duration::from_millis(200)).await.unwrap().unwrap();
         let mut looks = 0;
-        while watching.expire_leases().await.unwrap() == 0 {
+        while watching.jobs().expire_leases().await.unwrap() == 0 {
             looks += 1;
             assert!(looks < 600, "the silent worker was never noticed");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         // And whoever waits for a retry does not wait for a clock that was set back.
-        let job = watching.claim("worker", long).await.unwrap().unwrap();
-        working.fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap();
+        let job = watching.jobs().claim_any("worker", long).await.unwrap().unwrap();
+        working.jobs().fail(&job.lease, FaultKind::Internal, "it broke").await.unwrap();
         near.step(-86_400_000_000);
         far.step(-86_400_000_000);
         let mut looks = 0;
-        while watching.claim("worker", long).await.unwrap().is_none() {
+        while watching.jobs().claim_any("worker", long).await.unwrap().is_none() {
             looks += 1;
             assert!(looks < 600, "the retry never came");
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -20,6 +20,7 @@ pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     job.payload = "xylophone request".into();
     let webhook = Some(WebhookTarget { url: "https://xylophone".into(), secret: "xylophone".into() });
     store
+        .jobs()
         .accept(NewJob { webhook, blob: crate::support::upload(store, account, b"xylophone audio").await, ..job })
         .await
         .unwrap();
@@ -28,22 +29,22 @@ pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     let mut heard = result();
     heard.segments[0].text = "xylophone text".into();
     heard.segments[0].words[0].word = "xylophone".into();
-    store.complete(&job.lease, &heard, 0, true).await.unwrap();
-    store.set_summary(account, id, "xylophone summary").await.unwrap();
-    store.keep_derived(account, id, "topics", b"xylophone topics").await.unwrap();
-    let session = store.begin_chat(account, id).await.unwrap();
-    store.add_chat(account, id, &session, "xylophone?", "xylophone!").await.unwrap();
+    store.jobs().complete(&job.lease, &heard, 0, true).await.unwrap();
+    store.transcripts().set_summary(account, id, "xylophone summary").await.unwrap();
+    store.transcripts().store_derived(account, id, "topics", b"xylophone topics").await.unwrap();
+    let session = store.chats().begin(account, id).await.unwrap();
+    store.chats().add(account, id, &session, "xylophone?", "xylophone!").await.unwrap();
     let names = TranscriptEdit {
         speakers: BTreeMap::from([("SPEAKER_00".into(), "Xylophone xylophone".into())]),
         ..Default::default()
     };
-    store.edit_transcript(account, id, &names).await.unwrap();
-    store.add_voiceprint(account, "xylophone name", b"xylophone print").await.unwrap();
+    store.transcripts().edit(account, id, &names).await.unwrap();
+    store.voiceprints().add(account, "xylophone name", b"xylophone print").await.unwrap();
     let name =
         IdempotencyKey { key: "k".into(), fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(60) };
-    assert_eq!(store.begin_idempotent(&owner, &name).await.unwrap(), Idempotency::New);
+    assert_eq!(store.idempotency().begin(&owner, &name).await.unwrap(), Idempotency::New);
     let answer = StoredAnswer { status: 200, content_type: "text/plain".into(), body: b"xylophone answer".to_vec() };
-    store.finish_idempotent(&owner, &name, &answer).await.unwrap();
+    store.idempotency().finish(&owner, &name, &answer).await.unwrap();
     (account, id)
 }
 
@@ -85,12 +86,12 @@ on_both! {
     async fn sealed_text_and_audio_lie_nowhere_open(place: Place) {
         let store = place.open_sealed(KEY).await;
         let (account, id) = fill(&store).await;
-        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        let (found, text) = store.transcripts().text(account, id).await.unwrap();
         assert!(found.is_encrypted);
         assert_eq!(found.title, "xylophone title");
         assert_eq!(text.segments[0].text, "xylophone text");
         assert_eq!(text.speakers[0], "Xylophone xylophone");
-        assert_eq!(store.claim_webhooks(1, Duration::ZERO).await.unwrap()[0].target.url, "https://xylophone");
+        assert_eq!(store.webhooks().claim(1, Duration::ZERO).await.unwrap()[0].target.url, "https://xylophone");
         store.close().await;
         assert_eq!(found_open(&place).await, 0);
     }
@@ -99,7 +100,7 @@ on_both! {
         // Shows that the search of the test above would find it.
         let store = place.open().await;
         let (account, id) = fill(&store).await;
-        assert!(!store.transcript(account, id).await.unwrap().is_encrypted);
+        assert!(!store.transcripts().get(account, id).await.unwrap().is_encrypted);
         store.close().await;
         assert!(found_open(&place).await >= SEALED.len());
     }
@@ -110,21 +111,21 @@ on_both! {
         let (one, two) = (completed(&store, account).await, completed(&store, account).await);
         let sql = format!("UPDATE transcripts SET title = (SELECT title FROM transcripts WHERE id = {one}) WHERE id = {two}");
         run_sql(&place.database, &sql).await;
-        assert!(store.transcript(account, one).await.is_ok());
-        assert!(matches!(store.transcript(account, two).await, Err(Error::Damaged(_))));
+        assert!(store.transcripts().get(account, one).await.is_ok());
+        assert!(matches!(store.transcripts().get(account, two).await, Err(Error::Damaged(_))));
         let sql = format!(
             "UPDATE segments SET body = (SELECT body FROM segments WHERE transcript_id = {one} AND position = 0) WHERE transcript_id = {one} AND position = 1"
         );
         run_sql(&place.database, &sql).await;
-        assert!(matches!(store.transcript_text(account, one).await, Err(Error::Damaged(_))));
+        assert!(matches!(store.transcripts().text(account, one).await, Err(Error::Damaged(_))));
     }
 
     async fn without_its_master_key_a_store_opens_nothing_and_writes_nothing_open(place: Place) {
         let (account, id) = fill(&place.open_sealed(KEY).await).await;
         for store in [place.open().await, place.open_sealed([8; 32]).await] {
-            assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
-            assert!(matches!(store.upload(account).await.map(drop), Err(Error::Sealed(_))));
-            assert!(matches!(store.set_summary(account, id, "open").await, Err(Error::Sealed(_))));
+            assert!(matches!(store.transcripts().get(account, id).await, Err(Error::Sealed(_))));
+            assert!(matches!(store.recordings().upload(account).await.map(drop), Err(Error::Sealed(_))));
+            assert!(matches!(store.transcripts().set_summary(account, id, "open").await, Err(Error::Sealed(_))));
         }
     }
 
@@ -136,16 +137,16 @@ on_both! {
         let new = MasterKey::new([9; 32]);
         let both = MasterKeys::new(new.clone()).with_old(MasterKey::new(KEY));
         let store = Store::open(Options { master_keys: both, ..place.options() }).await.unwrap();
-        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
-        assert_eq!(store.rotate_master().await.unwrap(), 2);
-        assert_eq!(store.rotate_master().await.unwrap(), 0);
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().title, "xylophone title");
+        assert_eq!(store.sealing().rotate_master().await.unwrap(), 2);
+        assert_eq!(store.sealing().rotate_master().await.unwrap(), 0);
         store.close().await;
         let store = place.open_sealed([9; 32]).await;
-        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
-        let recording = store.recording(account, id).await.unwrap();
-        assert_eq!(store.read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
-        assert!(store.transcripts(other, &Default::default()).await.is_ok());
-        assert!(matches!(place.open_sealed(KEY).await.transcript(account, id).await, Err(Error::Sealed(_))));
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().title, "xylophone title");
+        let recording = store.recordings().get(account, id).await.unwrap();
+        assert_eq!(store.recordings().read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
+        assert!(store.transcripts().list(other, &Default::default()).await.is_ok());
+        assert!(matches!(place.open_sealed(KEY).await.transcripts().get(account, id).await, Err(Error::Sealed(_))));
     }
 
     async fn every_account_has_a_key_of_its_own(place: Place) {
@@ -155,11 +156,11 @@ on_both! {
         let sql = format!("UPDATE accounts SET data_key = (SELECT data_key FROM accounts WHERE id = {one}) WHERE id = {two}");
         run_sql(&place.database, &sql).await;
         let fresh = place.open_sealed(KEY).await;
-        assert!(matches!(fresh.transcript(two, theirs).await, Err(Error::Damaged(_))));
+        assert!(matches!(fresh.transcripts().get(two, theirs).await, Err(Error::Damaged(_))));
         // With its key gone an account's data is gone, also in old backups of everything else.
         run_sql(&place.database, &format!("UPDATE accounts SET data_key = NULL WHERE id = {one}")).await;
         let fresh = place.open_sealed(KEY).await;
-        assert!(fresh.transcripts(one, &Default::default()).await.is_err());
+        assert!(fresh.transcripts().list(one, &Default::default()).await.is_err());
     }
 
     async fn a_value_in_the_clear_is_refused_in_an_account_that_was_always_sealed(place: Place) {
@@ -172,14 +173,14 @@ on_both! {
         // Somebody who can write to the database, and has no key, puts words into a mouth: 0 and the text.
         let forged = if place.database.starts_with("sqlite:") { "x'00666f72676564'" } else { "'\\x00666f72676564'" };
         run_sql(&place.database, &format!("UPDATE transcripts SET title = {forged} WHERE id = {id}")).await;
-        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
-        assert!(matches!(store.transcripts(account, &Default::default()).await, Err(Error::Sealed(_))));
+        assert!(matches!(store.transcripts().get(account, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(store.transcripts().list(account, &Default::default()).await, Err(Error::Sealed(_))));
         // The same with a recording.
-        let recording = store.recording(account, id).await.unwrap();
+        let recording = store.recordings().get(account, id).await.unwrap();
         run_sql(&place.database, "UPDATE blobs SET is_sealed = FALSE").await;
         let swapped = hark_store::Blob { is_sealed: false, ..recording };
-        assert!(matches!(store.read(&swapped, None).await.map(drop), Err(Error::Sealed(_))));
-        assert!(matches!(store.source(&swapped).await.map(drop), Err(Error::Sealed(_))));
+        assert!(matches!(store.recordings().read(&swapped, None).await.map(drop), Err(Error::Sealed(_))));
+        assert!(matches!(store.recordings().source(&swapped).await.map(drop), Err(Error::Sealed(_))));
     }
 
     async fn a_value_in_the_clear_is_refused_once_everything_was_sealed(place: Place) {
@@ -188,30 +189,30 @@ on_both! {
         let forge = format!("UPDATE transcripts SET title = {forged} WHERE id = {id}");
         let store = place.open_sealed(KEY).await;
         run_sql(&place.database, &forge).await;
-        assert_eq!(store.transcript(account, id).await.unwrap().title, "forged", "until then nobody can tell");
-        assert!(store.seal_all(|_| {}).await.unwrap().left.is_nothing());
-        assert_eq!(store.transcript(account, id).await.unwrap().title, "forged");
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().title, "forged", "until then nobody can tell");
+        assert!(store.sealing().seal_all(|_| {}).await.unwrap().left.is_nothing());
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().title, "forged");
         run_sql(&place.database, &forge).await;
-        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(store.transcripts().get(account, id).await, Err(Error::Sealed(_))));
         // It holds for whoever starts later, and through a rotation.
         store.close().await;
         let keys = MasterKeys::new(MasterKey::new([9; 32])).with_old(MasterKey::new(KEY));
         let store = Store::open(Options { master_keys: keys, ..place.options() }).await.unwrap();
-        assert!(store.rotate_master().await.unwrap() > 0);
+        assert!(store.sealing().rotate_master().await.unwrap() > 0);
         store.close().await;
         let store = place.open_sealed([9; 32]).await;
-        assert!(matches!(store.transcript(account, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(store.transcripts().get(account, id).await, Err(Error::Sealed(_))));
     }
 
     async fn what_was_stored_before_there_was_a_master_key_stays_readable(place: Place) {
         let (account, id) = fill(&place.open().await).await;
         let store = place.open_sealed(KEY).await;
-        assert_eq!(store.transcript(account, id).await.unwrap().title, "xylophone title");
-        let recording = store.recording(account, id).await.unwrap();
-        assert_eq!(store.read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().title, "xylophone title");
+        let recording = store.recordings().get(account, id).await.unwrap();
+        assert_eq!(store.recordings().read(&recording, None).await.unwrap().read_all().await.unwrap(), b"xylophone audio");
         let new = completed(&store, account).await;
-        assert!(store.transcript(account, new).await.unwrap().is_encrypted);
-        assert!(!store.transcript(account, id).await.unwrap().is_encrypted);
+        assert!(store.transcripts().get(account, new).await.unwrap().is_encrypted);
+        assert!(!store.transcripts().get(account, id).await.unwrap().is_encrypted);
     }
 }
 

@@ -12,9 +12,9 @@ on_both! {
         let owner = account(&store, 0).await;
         let id = completed(&store, owner).await;
         let share = TranscriptEdit { shared: Some(true), ..Default::default() };
-        let token = store.edit_transcript(owner, id, &share).await.unwrap().share_token.unwrap();
-        assert_eq!(store.shared_transcript(&token).await.unwrap().0.id, id);
-        let listed = store.transcripts(owner, &Default::default()).await.unwrap().transcripts;
+        let token = store.transcripts().edit(owner, id, &share).await.unwrap().share_token.unwrap();
+        assert_eq!(store.transcripts().shared(&token).await.unwrap().0.id, id);
+        let listed = store.transcripts().list(owner, &Default::default()).await.unwrap().transcripts;
         assert_eq!(listed[0].share_token.as_ref(), Some(&token), "its owner still sees it");
         store.close().await;
         if place.database.starts_with("sqlite:") {
@@ -39,10 +39,10 @@ on_both! {
         run_sql(&place.database, &old(shared, "00112233445566778899aabbccddeeff", "TRUE")).await;
         run_sql(&place.database, &old(off, "ffeeddccbbaa99887766554433221100", "FALSE")).await;
         let store = place.open_sealed(KEY).await;
-        assert_eq!(store.shared_transcript("00112233445566778899aabbccddeeff").await.unwrap().0.id, shared);
-        let found = store.transcript(owner, shared).await.unwrap();
+        assert_eq!(store.transcripts().shared("00112233445566778899aabbccddeeff").await.unwrap().0.id, shared);
+        let found = store.transcripts().get(owner, shared).await.unwrap();
         assert_eq!(found.share_token.as_deref(), Some("00112233445566778899aabbccddeeff"));
-        assert!(matches!(store.shared_transcript("ffeeddccbbaa99887766554433221100").await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcripts().shared("ffeeddccbbaa99887766554433221100").await, Err(Error::NotFound(_))));
         assert_eq!(count(&place.database, "SELECT count(*) FROM transcripts WHERE share_token IS NOT NULL").await, 0);
     }
 }

@@ -108,11 +108,11 @@ pub async fn account(store: &Store, credits: i64) -> AccountId {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let email = format!("someone{}@example.org", NEXT.fetch_add(1, Ordering::Relaxed));
     let new = NewAccount { credits, ..NewAccount::new(email, Plan::Pro) };
-    store.create_account(&new).await.expect("an account can be made").id
+    store.accounts().create(&new).await.expect("an account can be made").id
 }
 
 pub async fn upload(store: &Store, account: AccountId, bytes: &[u8]) -> Blob {
-    let mut upload = store.upload(account).await.expect("an upload begins");
+    let mut upload = store.recordings().upload(account).await.expect("an upload begins");
     upload.write(Bytes::copy_from_slice(bytes)).await.expect("bytes are taken");
     upload.finish().await.expect("the upload is durable")
 }
@@ -151,7 +151,7 @@ pub async fn new_job(store: &Store, owner: &Owner, hold: i64) -> NewJob {
 /// Accepts a job of the account that holds `hold` credits.
 pub async fn accept(store: &Store, account: AccountId, hold: i64) -> (TranscriptId, JobId) {
     let job = new_job(store, &Owner::Account(account), hold).await;
-    match store.accept(job).await.expect("the job is accepted") {
+    match store.jobs().accept(job).await.expect("the job is accepted") {
         Accepted::New { transcript, job } => (transcript, job),
         Accepted::Repeat { .. } => panic!("a job without an idempotency key can't be a repeat"),
     }
@@ -160,7 +160,7 @@ pub async fn accept(store: &Store, account: AccountId, hold: i64) -> (Transcript
 pub const LEASE: Duration = Duration::from_secs(30);
 
 pub async fn claim(store: &Store) -> Job {
-    store.claim("worker", LEASE).await.expect("claiming works").expect("a job waits")
+    store.jobs().claim_any("worker", LEASE).await.expect("claiming works").expect("a job waits")
 }
 
 /// What an engine might have heard.
@@ -199,11 +199,11 @@ pub fn result() -> TranscriptionResult {
 pub async fn completed(store: &Store, account: AccountId) -> TranscriptId {
     accept(store, account, 0).await;
     let job = claim(store).await;
-    store.complete(&job.lease, &result(), 0, true).await.expect("the lease stands");
+    store.jobs().complete(&job.lease, &result(), 0, true).await.expect("the lease stands");
     job.lease.transcript.unwrap()
 }
 
 /// Fails with every account that does not add up.
 pub async fn assert_balanced(store: &Store) {
-    assert_eq!(store.check_ledger().await.expect("the ledger can be read"), []);
+    assert_eq!(store.ledger().check().await.expect("the ledger can be read"), []);
 }

@@ -18,7 +18,7 @@ on_both! {
         }
         made.reverse();
         let page = async |page, per_page| {
-            let found = store.transcripts(id, &TranscriptFilter { page, per_page, ..Default::default() }).await.unwrap();
+            let found = store.transcripts().list(id, &TranscriptFilter { page, per_page, ..Default::default() }).await.unwrap();
             assert_eq!(found.total, 5);
             found.transcripts.iter().map(|t| t.id).collect::<Vec<_>>()
         };
@@ -35,14 +35,14 @@ on_both! {
         for (seconds, title) in [(0.1 + 0.2, "said \"so\"\n\u{1}\\"), (1e15 / 7.0, "会議 🎙"), (f64::MIN_POSITIVE, "")] {
             let mut job = new_job(&store, &Owner::Account(id), 0).await;
             (job.seconds, job.transcript.title) = (seconds, title.into());
-            store.accept(job).await.unwrap();
+            store.jobs().accept(job).await.unwrap();
         }
         let done = completed(&store, id).await;
-        store.edit_transcript(id, done, &TranscriptEdit { shared: Some(true), ..Default::default() }).await.unwrap();
-        let page = store.transcripts(id, &TranscriptFilter::default()).await.unwrap();
+        store.transcripts().edit(id, done, &TranscriptEdit { shared: Some(true), ..Default::default() }).await.unwrap();
+        let page = store.transcripts().list(id, &TranscriptFilter::default()).await.unwrap();
         assert_eq!(page.transcripts.len(), 4);
         for listed in page.transcripts {
-            let own = store.transcript(id, listed.id).await.unwrap();
+            let own = store.transcripts().get(id, listed.id).await.unwrap();
             assert_eq!((listed.title, listed.status, listed.language), (own.title, own.status, own.language));
             assert_eq!((listed.duration_seconds, listed.word_count), (own.duration_seconds, own.word_count));
             assert_eq!((listed.source_type, listed.created_at), (own.source_type, own.created_at));
@@ -59,7 +59,7 @@ on_both! {
         place.clock.advance(Duration::from_secs(10));
         let (waiting, _) = accept(&store, id, 0).await;
         let list = async |filter: TranscriptFilter| {
-            let found = store.transcripts(id, &filter).await.unwrap();
+            let found = store.transcripts().list(id, &filter).await.unwrap();
             assert_eq!(found.total, found.transcripts.len() as i64);
             found.transcripts.iter().map(|t| t.id).collect::<Vec<_>>()
         };
@@ -78,26 +78,26 @@ on_both! {
         let store = place.open().await;
         let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
         let id = completed(&store, ours).await;
-        let session = store.begin_chat(ours, id).await.unwrap();
+        let session = store.chats().begin(ours, id).await.unwrap();
         let edit = TranscriptEdit { title: Some("mine".into()), ..Default::default() };
         fn absent<T: std::fmt::Debug>(what: Result<T, Error>) {
             assert!(matches!(what, Err(Error::NotFound(_))), "{what:?}");
         }
-        absent(store.transcript(theirs, id).await);
-        absent(store.transcript_text(theirs, id).await);
-        absent(store.speaker_names(theirs, id).await);
-        absent(store.edit_transcript(theirs, id, &edit).await);
-        absent(store.delete_transcript(theirs, id).await);
-        absent(store.cancel(theirs, id, "x").await);
-        absent(store.set_summary(theirs, id, "x").await);
-        absent(store.keep_derived(theirs, id, "x", b"x").await);
-        absent(store.begin_chat(theirs, id).await);
-        absent(store.chat(theirs, id, &session).await);
-        absent(store.add_chat(theirs, id, &session, "q", "a").await);
-        absent(store.recording(theirs, id).await);
-        assert_eq!(store.derived(theirs, id, "x").await.unwrap(), None);
-        assert_eq!(store.transcripts(theirs, &Default::default()).await.unwrap().total, 0);
-        assert_eq!(store.transcript(ours, id).await.unwrap().title, "Monday meeting");
+        absent(store.transcripts().get(theirs, id).await);
+        absent(store.transcripts().text(theirs, id).await);
+        absent(store.transcripts().speaker_names(theirs, id).await);
+        absent(store.transcripts().edit(theirs, id, &edit).await);
+        absent(store.transcripts().delete(theirs, id).await);
+        absent(store.transcripts().cancel(theirs, id, "x").await);
+        absent(store.transcripts().set_summary(theirs, id, "x").await);
+        absent(store.transcripts().store_derived(theirs, id, "x", b"x").await);
+        absent(store.chats().begin(theirs, id).await);
+        absent(store.chats().turns(theirs, id, &session).await);
+        absent(store.chats().add(theirs, id, &session, "q", "a").await);
+        absent(store.recordings().get(theirs, id).await);
+        assert_eq!(store.transcripts().derived(theirs, id, "x").await.unwrap(), None);
+        assert_eq!(store.transcripts().list(theirs, &Default::default()).await.unwrap().total, 0);
+        assert_eq!(store.transcripts().get(ours, id).await.unwrap().title, "Monday meeting");
     }
 
     async fn an_edit_changes_title_speakers_and_text(place: Place) {
@@ -110,8 +110,8 @@ on_both! {
             segments: vec![SegmentEdit { position: 1, text: "Shall we start?".into() }],
             ..Default::default()
         };
-        assert_eq!(store.edit_transcript(account, id, &edit).await.unwrap().title, "Tuesday");
-        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        assert_eq!(store.transcripts().edit(account, id, &edit).await.unwrap().title, "Tuesday");
+        let (found, text) = store.transcripts().text(account, id).await.unwrap();
         assert_eq!(found.word_count, 6);
         assert_eq!(text.text, "Good morning everyone. Shall we start?");
         assert_eq!(text.speakers, ["Ada", "SPEAKER_01"]);
@@ -119,14 +119,14 @@ on_both! {
         assert_eq!(words, [("Shall", 2.5), ("we", 3.0), ("start?", 3.5)], "as many words keep their times");
         // A speaker is found by the name it has now; an empty name takes it away.
         let rename = |from: &str, to: &str| TranscriptEdit { speakers: BTreeMap::from([(from.into(), to.into())]), ..Default::default() };
-        store.edit_transcript(account, id, &rename("Ada", "Grace")).await.unwrap();
-        assert_eq!(store.speaker_names(account, id).await.unwrap(), BTreeMap::from([("SPEAKER_00".into(), "Grace".into())]));
-        store.edit_transcript(account, id, &rename("Grace", "")).await.unwrap();
-        assert_eq!(store.speaker_names(account, id).await.unwrap(), BTreeMap::new());
+        store.transcripts().edit(account, id, &rename("Ada", "Grace")).await.unwrap();
+        assert_eq!(store.transcripts().speaker_names(account, id).await.unwrap(), BTreeMap::from([("SPEAKER_00".into(), "Grace".into())]));
+        store.transcripts().edit(account, id, &rename("Grace", "")).await.unwrap();
+        assert_eq!(store.transcripts().speaker_names(account, id).await.unwrap(), BTreeMap::new());
         let fewer = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "Good morning.".into() }], ..Default::default() };
-        let before = store.transcript_text(account, id).await.unwrap().1.segments[0].words.clone();
-        assert_eq!(store.edit_transcript(account, id, &fewer).await.unwrap().word_count, 5);
-        let after = store.transcript_text(account, id).await.unwrap().1.segments[0].words.clone();
+        let before = store.transcripts().text(account, id).await.unwrap().1.segments[0].words.clone();
+        assert_eq!(store.transcripts().edit(account, id, &fewer).await.unwrap().word_count, 5);
+        let after = store.transcripts().text(account, id).await.unwrap().1.segments[0].words.clone();
         let times = |words: &[hark_api::Word]| words.iter().map(|w| (w.start, w.end, w.confidence)).collect::<Vec<_>>();
         assert_eq!(times(&after), times(&before[..2]), "words that stay keep their times");
         assert_eq!(after[1].word, "morning.");
@@ -136,54 +136,54 @@ on_both! {
         let store = place.open().await;
         let account = account(&store, 0).await;
         let id = completed(&store, account).await;
-        let before = store.transcript_text(account, id).await.unwrap();
+        let before = store.transcripts().text(account, id).await.unwrap();
         let segments = vec![SegmentEdit { position: 0, text: "x".into() }, SegmentEdit { position: 7, text: "y".into() }];
         let edit = TranscriptEdit { title: Some("new".into()), segments, ..Default::default() };
-        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::NotFound("segment"))));
+        assert!(matches!(store.transcripts().edit(account, id, &edit).await, Err(Error::NotFound("segment"))));
         let speakers = BTreeMap::from([("SPEAKER_09".into(), "Ada".into())]);
         let edit = TranscriptEdit { title: Some("new".into()), speakers, ..Default::default() };
-        assert!(matches!(store.edit_transcript(account, id, &edit).await, Err(Error::NotFound("speaker"))));
-        assert_eq!(store.transcript_text(account, id).await.unwrap(), before);
+        assert!(matches!(store.transcripts().edit(account, id, &edit).await, Err(Error::NotFound("speaker"))));
+        assert_eq!(store.transcripts().text(account, id).await.unwrap(), before);
     }
 
     async fn a_shared_transcript_is_seen_by_its_token_while_sharing_is_on(place: Place) {
         let store = place.open().await;
         let account = account(&store, 0).await;
         let id = completed(&store, account).await;
-        assert_eq!(store.transcript(account, id).await.unwrap().share_token, None);
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().share_token, None);
         let share = |on| TranscriptEdit { shared: Some(on), ..Default::default() };
-        let token = store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.unwrap();
+        let token = store.transcripts().edit(account, id, &share(true)).await.unwrap().share_token.unwrap();
         assert_eq!(token.len(), 32);
-        let (shared, text) = store.shared_transcript(&token).await.unwrap();
+        let (shared, text) = store.transcripts().shared(&token).await.unwrap();
         assert_eq!((shared.id, text), (id, result()));
-        assert_eq!(store.edit_transcript(account, id, &share(false)).await.unwrap().share_token, None);
-        assert!(matches!(store.shared_transcript(&token).await, Err(Error::NotFound(_))));
-        let second = store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.unwrap();
+        assert_eq!(store.transcripts().edit(account, id, &share(false)).await.unwrap().share_token, None);
+        assert!(matches!(store.transcripts().shared(&token).await, Err(Error::NotFound(_))));
+        let second = store.transcripts().edit(account, id, &share(true)).await.unwrap().share_token.unwrap();
         assert_ne!(second, token, "a page that was turned off has another address when it is on again");
-        assert!(matches!(store.shared_transcript(&token).await, Err(Error::NotFound(_))));
-        assert_eq!(store.edit_transcript(account, id, &share(true)).await.unwrap().share_token.as_ref(), Some(&second));
+        assert!(matches!(store.transcripts().shared(&token).await, Err(Error::NotFound(_))));
+        assert_eq!(store.transcripts().edit(account, id, &share(true)).await.unwrap().share_token.as_ref(), Some(&second));
         let rotate = TranscriptEdit { rotate_share_token: true, ..Default::default() };
-        let third = store.edit_transcript(account, id, &rotate).await.unwrap().share_token.unwrap();
-        assert!(matches!(store.shared_transcript(&second).await, Err(Error::NotFound(_))));
-        assert_eq!(store.shared_transcript(&third).await.unwrap().0.id, id);
-        store.edit_transcript(account, id, &share(false)).await.unwrap();
-        assert!(matches!(store.edit_transcript(account, id, &rotate).await, Err(Error::Conflict(_))));
-        assert!(store.shared_transcript("").await.is_err());
+        let third = store.transcripts().edit(account, id, &rotate).await.unwrap().share_token.unwrap();
+        assert!(matches!(store.transcripts().shared(&second).await, Err(Error::NotFound(_))));
+        assert_eq!(store.transcripts().shared(&third).await.unwrap().0.id, id);
+        store.transcripts().edit(account, id, &share(false)).await.unwrap();
+        assert!(matches!(store.transcripts().edit(account, id, &rotate).await, Err(Error::Conflict(_))));
+        assert!(store.transcripts().shared("").await.is_err());
     }
 
     async fn a_deleted_transcript_takes_everything_with_it(place: Place) {
         let store = place.open().await;
         let account = account(&store, 10).await;
         let id = completed(&store, account).await;
-        let session = store.begin_chat(account, id).await.unwrap();
-        store.add_chat(account, id, &session, "q", "a").await.unwrap();
-        store.keep_derived(account, id, "summary:brief", b"short").await.unwrap();
+        let session = store.chats().begin(account, id).await.unwrap();
+        store.chats().add(account, id, &session, "q", "a").await.unwrap();
+        store.transcripts().store_derived(account, id, "summary:brief", b"short").await.unwrap();
         assert_eq!(place.recordings().len(), 1);
-        let removed = store.delete_transcript(account, id).await.unwrap();
+        let removed = store.transcripts().delete(account, id).await.unwrap();
         assert_eq!(removed.len(), 1);
         assert_eq!(place.recordings().len(), 0);
-        assert!(matches!(store.transcript(account, id).await, Err(Error::NotFound(_))));
-        assert!(matches!(store.delete_transcript(account, id).await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcripts().get(account, id).await, Err(Error::NotFound(_))));
+        assert!(matches!(store.transcripts().delete(account, id).await, Err(Error::NotFound(_))));
         for table in ["segments", "derived", "chat_sessions", "chat_turns", "blobs", "speaker_names"] {
             assert_eq!(crate::accounts::count(&place.database, &format!("SELECT count(*) FROM {table}")).await, 0, "{table}");
         }
@@ -194,26 +194,26 @@ on_both! {
         let account = account(&store, 10).await;
         let (id, _) = accept(&store, account, 4).await;
         let job = claim(&store).await;
-        store.delete_transcript(account, id).await.unwrap();
-        assert_eq!(store.account(account).await.unwrap().credits, 10);
-        assert!(matches!(store.complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
-        assert!(matches!(store.progress(&job.lease, 5).await, Err(Error::LeaseLost)));
+        store.transcripts().delete(account, id).await.unwrap();
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 10);
+        assert!(matches!(store.jobs().complete(&job.lease, &result(), 4, true).await, Err(Error::LeaseLost)));
+        assert!(matches!(store.jobs().set_progress(&job.lease, 5).await, Err(Error::LeaseLost)));
         assert_balanced(&store).await;
     }
 
     async fn a_live_session_becomes_a_transcript_and_is_charged(place: Place) {
         let store = place.open().await;
         let account = account(&store, 10).await;
-        store.hold(account, "live:1", 5, Duration::from_secs(60)).await.unwrap();
+        store.ledger().hold(account, "live:1", 5, Duration::from_secs(60)).await.unwrap();
         let new = NewTranscript { title: "Live".into(), source_type: "stream".into(), ..Default::default() };
-        let (id, settled) = store.save_transcript(account, &new, &result(), Some(("live:1", 2))).await.unwrap();
+        let (id, settled) = store.transcripts().save(account, &new, &result(), Some(("live:1", 2))).await.unwrap();
         assert_eq!(settled.unwrap().credits, 8);
-        let (found, text) = store.transcript_text(account, id).await.unwrap();
+        let (found, text) = store.transcripts().text(account, id).await.unwrap();
         assert_eq!((found.status, found.source_type.as_str(), text), (Status::Completed, "stream", result()));
-        assert_eq!(store.usage(account, 1).await.unwrap().total_transcripts, 1);
-        let again = store.save_transcript(account, &new, &result(), Some(("live:1", 2))).await;
+        assert_eq!(store.accounts().usage(account, 1).await.unwrap().total_transcripts, 1);
+        let again = store.transcripts().save(account, &new, &result(), Some(("live:1", 2))).await;
         assert!(matches!(again, Err(Error::NotFound("hold"))), "{again:?}");
-        assert_eq!(store.transcripts(account, &Default::default()).await.unwrap().total, 1);
+        assert_eq!(store.transcripts().list(account, &Default::default()).await.unwrap().total, 1);
         assert_balanced(&store).await;
     }
 
@@ -221,10 +221,10 @@ on_both! {
         let store = place.open().await;
         let account = account(&store, 0).await;
         let (id, other) = (completed(&store, account).await, completed(&store, account).await);
-        let session = store.begin_chat(account, id).await.unwrap();
-        store.add_chat(account, id, &session, "who?", "Ada").await.unwrap();
-        store.add_chat(account, id, &session, "when?", "Monday").await.unwrap();
-        let said: Vec<_> = store.chat(account, id, &session).await.unwrap().into_iter().map(|t| (t.role, t.text)).collect();
+        let session = store.chats().begin(account, id).await.unwrap();
+        store.chats().add(account, id, &session, "who?", "Ada").await.unwrap();
+        store.chats().add(account, id, &session, "when?", "Monday").await.unwrap();
+        let said: Vec<_> = store.chats().turns(account, id, &session).await.unwrap().into_iter().map(|t| (t.role, t.text)).collect();
         let turn = |role, text: &str| (role, text.to_owned());
         assert_eq!(said, [
             turn(ChatRole::User, "who?"),
@@ -232,21 +232,21 @@ on_both! {
             turn(ChatRole::User, "when?"),
             turn(ChatRole::Assistant, "Monday"),
         ]);
-        assert!(store.chat(account, other, &session).await.is_err(), "a conversation is about its transcript");
+        assert!(store.chats().turns(account, other, &session).await.is_err(), "a conversation is about its transcript");
     }
 
     async fn what_was_derived_is_forgotten_when_the_text_changes(place: Place) {
         let store = place.open().await;
         let account = account(&store, 0).await;
         let id = completed(&store, account).await;
-        store.keep_derived(account, id, "summary:brief", b"first").await.unwrap();
-        store.keep_derived(account, id, "summary:brief", b"second").await.unwrap();
-        store.set_summary(account, id, "second").await.unwrap();
-        assert_eq!(store.derived(account, id, "summary:brief").await.unwrap().as_deref(), Some(&b"second"[..]));
-        assert_eq!(store.transcript(account, id).await.unwrap().summary.as_deref(), Some("second"));
+        store.transcripts().store_derived(account, id, "summary:brief", b"first").await.unwrap();
+        store.transcripts().store_derived(account, id, "summary:brief", b"second").await.unwrap();
+        store.transcripts().set_summary(account, id, "second").await.unwrap();
+        assert_eq!(store.transcripts().derived(account, id, "summary:brief").await.unwrap().as_deref(), Some(&b"second"[..]));
+        assert_eq!(store.transcripts().get(account, id).await.unwrap().summary.as_deref(), Some("second"));
         let edit = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "x".into() }], ..Default::default() };
-        assert_eq!(store.edit_transcript(account, id, &edit).await.unwrap().summary, None);
-        assert_eq!(store.derived(account, id, "summary:brief").await.unwrap(), None);
+        assert_eq!(store.transcripts().edit(account, id, &edit).await.unwrap().summary, None);
+        assert_eq!(store.transcripts().derived(account, id, "summary:brief").await.unwrap(), None);
     }
 
     async fn a_long_transcript_comes_back_whole(place: Place) {
@@ -260,7 +260,7 @@ on_both! {
             .collect();
         long.text = long.segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
         long.speakers.truncate(1);
-        store.complete(&job.lease, &long, 0, true).await.unwrap();
-        assert_eq!(store.transcript_text(account, job.lease.transcript.unwrap()).await.unwrap().1, long);
+        store.jobs().complete(&job.lease, &long, 0, true).await.unwrap();
+        assert_eq!(store.transcripts().text(account, job.lease.transcript.unwrap()).await.unwrap().1, long);
     }
 }

@@ -42,7 +42,7 @@ async fn child_on_a_small_disk() {
         fill(&ballast);
         let mut written = 0;
         let error = loop {
-            match store.grant(owner, 1, &"x".repeat(2000)).await {
+            match store.ledger().grant(owner, 1, &"x".repeat(2000)).await {
                 Ok(_) => written += 1,
                 Err(error) => break error,
             }
@@ -50,9 +50,9 @@ async fn child_on_a_small_disk() {
         };
         assert!(error.is_unavailable(), "round {round}: {error:?}");
         // Reading needs no space.
-        store.account(owner).await.unwrap();
+        store.accounts().get(owner).await.unwrap();
         std::fs::remove_file(&ballast).unwrap();
-        store.grant(owner, 1, "there is space again").await.unwrap();
+        store.ledger().grant(owner, 1, "there is space again").await.unwrap();
         assert_balanced(&store).await;
     }
     store.close().await;
@@ -80,11 +80,11 @@ async fn nothing_is_written_to_a_database_file_that_was_replaced() {
         if replaced {
             std::fs::copy(&aside, &path).unwrap();
         }
-        let error = store.grant(owner, 1, "").await.unwrap_err();
+        let error = store.ledger().grant(owner, 1, "").await.unwrap_err();
         assert!(error.is_unavailable() && error.to_string().contains("replaced"), "{error}");
     }
     std::fs::rename(&aside, &path).unwrap();
-    store.grant(owner, 1, "").await.unwrap();
+    store.ledger().grant(owner, 1, "").await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,9 +104,9 @@ async fn a_postgres_that_stops_is_unavailable_at_once_and_used_again_when_it_is_
                 let store = store.clone();
                 tokio::spawn(async move {
                     if n % 2 == 0 {
-                        store.account(owner).await.map(drop)
+                        store.accounts().get(owner).await.map(drop)
                     } else {
-                        store.grant(owner, 1, "").await.map(drop)
+                        store.ledger().grant(owner, 1, "").await.map(drop)
                     }
                 })
             })
@@ -118,8 +118,8 @@ async fn a_postgres_that_stops_is_unavailable_at_once_and_used_again_when_it_is_
         // 4 s are allowed; a busy machine may take longer, but not the 30 s of a hang.
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         server.start().await.unwrap_or_else(|error| panic!("{error}"));
-        store.grant(owner, 1, "").await.unwrap();
-        store.account(owner).await.unwrap();
+        store.ledger().grant(owner, 1, "").await.unwrap();
+        store.accounts().get(owner).await.unwrap();
     }
     store.close().await;
 }
@@ -130,11 +130,11 @@ on_both! {
         let owner = account(&store, 10).await;
         let refused = |error: Error| matches!(error, Error::Invalid(_));
         let new = NewAccount::new("a\0b@example.org", Plan::Free);
-        assert!(store.create_account(&new).await.is_err_and(refused));
-        assert!(store.grant(owner, 1, "a\0note").await.is_err_and(refused));
-        assert!(store.account_by_email("a\0b@example.org").await.is_err_and(refused));
+        assert!(store.accounts().create(&new).await.is_err_and(refused));
+        assert!(store.ledger().grant(owner, 1, "a\0note").await.is_err_and(refused));
+        assert!(store.accounts().by_email("a\0b@example.org").await.is_err_and(refused));
         // Neither the writer nor a reader suffers from it.
-        store.grant(owner, 1, "a note").await.unwrap();
+        store.ledger().grant(owner, 1, "a note").await.unwrap();
         assert_balanced(&store).await;
     }
 }

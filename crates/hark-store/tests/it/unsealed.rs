@@ -18,9 +18,9 @@ const SEGMENTS: usize = 600;
 /// A long transcript in which every segment says the word, with a long recording.
 async fn long(store: &Store, account: AccountId) -> TranscriptId {
     let mut job = new_job(store, &Owner::Account(account), 0).await;
-    store.discard(&job.blob.key).await.unwrap();
+    store.recordings().discard(&job.blob.key).await.unwrap();
     job.blob = upload(store, account, &b"xylophone ".repeat(50_000)).await;
-    store.accept(job).await.unwrap();
+    store.jobs().accept(job).await.unwrap();
     let job = claim(store).await;
     let mut heard = result();
     let one = heard.segments[0].clone();
@@ -30,7 +30,7 @@ async fn long(store: &Store, account: AccountId) -> TranscriptId {
             ..one.clone()
         })
         .collect();
-    store.complete(&job.lease, &heard, 0, true).await.unwrap();
+    store.jobs().complete(&job.lease, &heard, 0, true).await.unwrap();
     job.lease.transcript.unwrap()
 }
 
@@ -39,16 +39,16 @@ async fn waiting(store: &Store, account: AccountId) {
     let mut job = new_job(store, &Owner::Account(account), 0).await;
     job.payload = "xylophone request".into();
     job.webhook = Some(WebhookTarget { url: "https://xylophone".into(), secret: "xylophone".into() });
-    store.accept(job).await.unwrap();
+    store.jobs().accept(job).await.unwrap();
 }
 
 async fn text_of(store: &Store, account: AccountId, id: TranscriptId) -> String {
-    store.transcript_text(account, id).await.unwrap().1.text
+    store.transcripts().text(account, id).await.unwrap().1.text
 }
 
 async fn recording_of(store: &Store, account: AccountId, id: TranscriptId) -> Vec<u8> {
-    let blob = store.recording(account, id).await.unwrap();
-    store.read(&blob, None).await.unwrap().read_all().await.unwrap()
+    let blob = store.recordings().get(account, id).await.unwrap();
+    store.recordings().read(&blob, None).await.unwrap().read_all().await.unwrap()
 }
 
 /// The process that is killed while it seals. Not a test: it runs only where the test below tells it the store.
@@ -59,7 +59,7 @@ async fn child() {
     let [database, blobs] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
     let master_keys = MasterKeys::new(MasterKey::new(KEY));
     let store = Store::open(Options { master_keys, ..Options::new(database, blobs) }).await.unwrap();
-    let done = store.seal_all(|_| {}).await.unwrap();
+    let done = store.sealing().seal_all(|_| {}).await.unwrap();
     assert!(done.left.is_nothing(), "{done:?}");
 }
 
@@ -71,44 +71,44 @@ on_both! {
         let other = long(&store, two).await;
         waiting(&store, one).await;
         let secret = store.secret("a", None).await.unwrap();
-        let (text, voices) = (text_of(&store, two, other).await, store.voiceprints(one).await.unwrap());
+        let (text, voices) = (text_of(&store, two, other).await, store.voiceprints().list(one).await.unwrap());
         store.close().await;
         assert!(found_open(&place).await > SEGMENTS, "the search finds what lies open");
 
         let store = place.open_sealed(KEY).await;
-        let open = store.unsealed().await.unwrap();
+        let open = store.sealing().unsealed().await.unwrap();
         assert!(open.values > SEGMENTS as u64 && open.recordings == 4, "{open:?}");
         let mut told = Amount::default();
-        let done = store.seal_all(|so_far| told = *so_far).await.unwrap();
+        let done = store.sealing().seal_all(|so_far| told = *so_far).await.unwrap();
         assert_eq!((done.sealed, told), (open, open));
         assert_eq!((done.left, done.missing), (Amount::default(), vec![]));
-        assert_eq!(store.unsealed().await.unwrap(), Amount::default());
+        assert_eq!(store.sealing().unsealed().await.unwrap(), Amount::default());
         // Nothing lies open, though the store is still in use.
         if !place.database.starts_with("sqlite:") {
-            store.rewrite_tables().await.unwrap();
+            store.sealing().rewrite_tables().await.unwrap();
         }
         assert_eq!(found_open(&place).await, 0);
 
-        let (found, _) = store.transcript_text(one, id).await.unwrap();
+        let (found, _) = store.transcripts().text(one, id).await.unwrap();
         assert!(found.is_encrypted);
         assert_eq!((found.title.as_str(), found.summary.as_deref()), ("xylophone title", Some("xylophone summary")));
-        assert_eq!(store.derived(one, id, "topics").await.unwrap().unwrap(), b"xylophone topics");
+        assert_eq!(store.transcripts().derived(one, id, "topics").await.unwrap().unwrap(), b"xylophone topics");
         assert_eq!(text_of(&store, two, other).await, text);
         assert_eq!(recording_of(&store, one, id).await, b"xylophone audio");
         assert_eq!(recording_of(&store, two, other).await, b"xylophone ".repeat(50_000));
-        assert_eq!(store.voiceprints(one).await.unwrap(), voices);
+        assert_eq!(store.voiceprints().list(one).await.unwrap(), voices);
         assert_eq!(store.secret("a", None).await.unwrap(), secret);
         let job = claim(&store).await;
         assert_eq!(job.payload, "xylophone request");
-        assert_eq!(store.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
-        let calls = store.claim_webhooks(9, Duration::ZERO).await.unwrap();
+        assert_eq!(store.recordings().read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
+        let calls = store.webhooks().claim(9, Duration::ZERO).await.unwrap();
         assert!(calls.len() == 2 && calls.iter().all(|call| call.target.secret == "xylophone"));
 
-        assert_eq!(store.seal_all(|_| {}).await.unwrap().sealed, Amount::default());
-        let swept = store.sweep(Duration::ZERO).await.unwrap();
+        assert_eq!(store.sealing().seal_all(|_| {}).await.unwrap().sealed, Amount::default());
+        let swept = store.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
         assert_eq!((swept.recordings.len(), swept.quarantined.len()), (0, 0), "sealing left files behind");
         store.close().await;
-        assert!(matches!(place.open().await.transcript(one, id).await, Err(Error::Sealed(_))));
+        assert!(matches!(place.open().await.transcripts().get(one, id).await, Err(Error::Sealed(_))));
     }
 
     async fn sealing_that_is_killed_at_any_moment_goes_on_where_it_was(place: Place) {
@@ -123,7 +123,7 @@ on_both! {
         let told = format!("{}\n{}", place.database, place.options().blobs);
         let mut kills = 0_u32;
         let mut halfway = 0;
-        let all = place.open_sealed(KEY).await.unsealed().await.unwrap();
+        let all = place.open_sealed(KEY).await.sealing().unsealed().await.unwrap();
         loop {
             let mut child = Command::new(std::env::current_exe().unwrap())
                 .args(["unsealed::child", "--exact", "--ignored", "--nocapture"])
@@ -133,12 +133,12 @@ on_both! {
                 .unwrap();
             // From when it has got somewhere, so that it gets to the end in some number of rounds.
             let store = place.open_sealed(KEY).await;
-            let before = store.unsealed().await.unwrap();
+            let before = store.sealing().unsealed().await.unwrap();
             let ended = loop {
                 if let Some(ended) = child.try_wait().unwrap() {
                     break Some(ended);
                 }
-                if store.unsealed().await.unwrap() != before {
+                if store.sealing().unsealed().await.unwrap() != before {
                     break None;
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -152,7 +152,7 @@ on_both! {
             child.kill().unwrap();
             child.wait().unwrap();
             kills += 1;
-            let left = store.unsealed().await.unwrap();
+            let left = store.sealing().unsealed().await.unwrap();
             halfway += u32::from(left.values > 0 && left.values < all.values);
             for &id in &ids {
                 assert_eq!(text_of(&store, account, id).await, text);
@@ -162,15 +162,15 @@ on_both! {
         }
         assert!(halfway > 0, "{kills} kills, and none in the middle");
         let store = place.open_sealed(KEY).await;
-        assert_eq!(store.unsealed().await.unwrap(), Amount::default());
+        assert_eq!(store.sealing().unsealed().await.unwrap(), Amount::default());
         for &id in &ids {
-            assert!(store.transcript(account, id).await.unwrap().is_encrypted);
+            assert!(store.transcripts().get(account, id).await.unwrap().is_encrypted);
             assert_eq!(text_of(&store, account, id).await, text);
             assert_eq!(recording_of(&store, account, id).await, b"xylophone ".repeat(50_000));
         }
         // What a kill left is swept, by the clock of the child: one file a transcript stays.
         place.clock.advance(Duration::from_secs(10 * 365 * 86_400));
-        store.sweep(Duration::ZERO).await.unwrap();
+        store.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
         assert_eq!(place.recordings().len(), 2);
         store.close().await;
     }
@@ -189,25 +189,25 @@ on_both! {
                     segments: vec![SegmentEdit { position: (number * 10) as i64, text: format!("edited {number}") }],
                     ..TranscriptEdit::default()
                 };
-                working.edit_transcript(account, id, &edit).await.unwrap();
-                working.set_summary(account, id, &format!("summary {number}")).await.unwrap();
-                working.keep_derived(account, id, "topics", format!("topics {number}").as_bytes()).await.unwrap();
+                working.transcripts().edit(account, id, &edit).await.unwrap();
+                working.transcripts().set_summary(account, id, &format!("summary {number}")).await.unwrap();
+                working.transcripts().store_derived(account, id, "topics", format!("topics {number}").as_bytes()).await.unwrap();
                 if number == 20 {
-                    working.delete_transcript(account, gone).await.unwrap();
+                    working.transcripts().delete(account, gone).await.unwrap();
                 }
             }
         };
-        let (done, ()) = tokio::join!(sealing.seal_all(|_| {}), edits);
+        let (done, ()) = tokio::join!(sealing.sealing().seal_all(|_| {}), edits);
         let done = done.unwrap();
         assert!(done.sealed.values >= 500 && done.left.is_nothing(), "{done:?}");
-        let (found, heard) = working.transcript_text(account, id).await.unwrap();
+        let (found, heard) = working.transcripts().text(account, id).await.unwrap();
         assert_eq!((found.title.as_str(), found.summary.as_deref()), ("title 59", Some("summary 59")));
-        assert_eq!(working.derived(account, id, "topics").await.unwrap().unwrap(), b"topics 59");
+        assert_eq!(working.transcripts().derived(account, id, "topics").await.unwrap().unwrap(), b"topics 59");
         for (position, segment) in heard.segments.iter().enumerate() {
             let wanted = if position % 10 == 0 { format!("edited {}", position / 10) } else { format!("xylophone {position} ") };
             assert!(segment.text.starts_with(&wanted), "{position}: {}", segment.text);
         }
-        assert!(matches!(working.transcript(account, gone).await, Err(Error::NotFound(_))));
+        assert!(matches!(working.transcripts().get(account, gone).await, Err(Error::NotFound(_))));
         assert_eq!(place.recordings().len(), 1);
         sealing.close().await;
         working.close().await;
@@ -220,15 +220,15 @@ on_both! {
         store.close().await;
         let store = place.open_sealed(KEY).await;
         let job = claim(&store).await;
-        let done = store.seal_all(|_| {}).await.unwrap();
+        let done = store.sealing().seal_all(|_| {}).await.unwrap();
         assert_eq!((done.left.recordings, done.left.values, done.missing.len()), (1, 0, 0));
         let id = job.lease.transcript.unwrap();
-        assert!(!store.transcript(account, id).await.unwrap().is_encrypted, "its recording is not sealed");
-        assert_eq!(store.read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
-        store.complete(&job.lease, &result(), 0, true).await.unwrap();
-        let done = store.seal_all(|_| {}).await.unwrap();
+        assert!(!store.transcripts().get(account, id).await.unwrap().is_encrypted, "its recording is not sealed");
+        assert_eq!(store.recordings().read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
+        store.jobs().complete(&job.lease, &result(), 0, true).await.unwrap();
+        let done = store.sealing().seal_all(|_| {}).await.unwrap();
         assert_eq!((done.sealed.recordings, done.left), (1, Amount::default()));
-        assert!(store.transcript(account, id).await.unwrap().is_encrypted);
+        assert!(store.transcripts().get(account, id).await.unwrap().is_encrypted);
         assert_eq!(recording_of(&store, account, id).await, b"RIFF a recording");
     }
 
@@ -236,17 +236,17 @@ on_both! {
         let keyless = place.open().await;
         let account = account(&keyless, 0).await;
         let id = completed(&keyless, account).await;
-        assert!(matches!(keyless.seal_all(|_| {}).await, Err(Error::Setup(_))), "there is no key to seal with");
+        assert!(matches!(keyless.sealing().seal_all(|_| {}).await, Err(Error::Setup(_))), "there is no key to seal with");
         let store = place.open_sealed(KEY).await;
-        let refused = store.seal_all(|_| {}).await.unwrap_err();
+        let refused = store.sealing().seal_all(|_| {}).await.unwrap_err();
         assert!(matches!(&refused, Error::Setup(why) if why.contains("master_key_file")), "{refused}");
-        assert_eq!(keyless.transcript(account, id).await.unwrap().title, "Monday meeting");
+        assert_eq!(keyless.transcripts().get(account, id).await.unwrap().title, "Monday meeting");
         keyless.close().await;
-        assert!(store.seal_all(|_| {}).await.unwrap().left.is_nothing());
+        assert!(store.sealing().seal_all(|_| {}).await.unwrap().left.is_nothing());
         // Another key than the one that seals the accounts is none to seal with.
         store.close().await;
         let strange = place.open_sealed([8; 32]).await;
-        let refused = strange.seal_all(|_| {}).await.unwrap_err();
+        let refused = strange.sealing().seal_all(|_| {}).await.unwrap_err();
         assert!(matches!(&refused, Error::Setup(why) if why.contains("key file")), "{refused}");
     }
 
@@ -254,14 +254,14 @@ on_both! {
         let store = place.open().await;
         let account = account(&store, 0).await;
         let (here, gone) = (completed(&store, account).await, completed(&store, account).await);
-        let lost = store.recording(account, gone).await.unwrap();
-        std::fs::remove_file(store.local_path(&lost).unwrap()).unwrap();
+        let lost = store.recordings().get(account, gone).await.unwrap();
+        std::fs::remove_file(store.recordings().local_path(&lost).unwrap()).unwrap();
         store.close().await;
         let store = place.open_sealed(KEY).await;
-        let done = store.seal_all(|_| {}).await.unwrap();
+        let done = store.sealing().seal_all(|_| {}).await.unwrap();
         assert_eq!((done.sealed.recordings, done.left.recordings, done.missing), (1, 1, vec![lost.key]));
-        assert!(store.transcript(account, here).await.unwrap().is_encrypted);
-        assert!(store.recording(account, here).await.unwrap().is_sealed);
+        assert!(store.transcripts().get(account, here).await.unwrap().is_encrypted);
+        assert!(store.recordings().get(account, here).await.unwrap().is_sealed);
         assert_eq!(count(&place.database, "SELECT count(*) FROM blobs WHERE state <> 'live'").await, 0);
     }
 }

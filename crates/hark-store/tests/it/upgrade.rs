@@ -47,20 +47,21 @@ fn options(place: &Place) -> Options {
 }
 
 async fn check_account(store: &Store, email: &str) {
-    let account = store.account_by_email(email).await.unwrap();
+    let account = store.accounts().by_email(email).await.unwrap();
     let is_sealed = email.starts_with("sealed");
     // 600 to begin with, 50 of goodwill, 1 charged; 2 each are held for what runs and waits, 5 for a call.
     assert_eq!(account.credits, 600 + 50 - 1 - 2 - 2 - 5, "{email}");
-    assert_eq!(store.password_hash(account.id).await.unwrap().as_deref(), Some("$argon2id$fake"));
-    let entries = store.ledger(account.id, 100).await.unwrap();
+    assert_eq!(store.accounts().password_hash(account.id).await.unwrap().as_deref(), Some("$argon2id$fake"));
+    let entries = store.ledger().entries(account.id, 100).await.unwrap();
     let charged: Vec<i64> = entries.iter().filter(|e| e.kind == EntryKind::Charge).map(|e| e.amount).collect();
     assert_eq!(charged, [-1]);
-    let keys = store.keys_of(account.id, KeyKind::Service).await.unwrap();
+    let keys = store.keys().list(account.id, KeyKind::Service).await.unwrap();
     assert_eq!(keys.iter().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["server"]);
-    assert_eq!(store.key_minutes(keys[0].id).await.unwrap(), 1);
+    assert_eq!(store.keys().minutes_used(keys[0].id).await.unwrap(), 1);
 
     let page = store
-        .transcripts(account.id, &TranscriptFilter { per_page: 100, ..TranscriptFilter::default() })
+        .transcripts()
+        .list(account.id, &TranscriptFilter { per_page: 100, ..TranscriptFilter::default() })
         .await
         .unwrap();
     let of = |title: &str| {
@@ -72,16 +73,16 @@ async fn check_account(store: &Store, email: &str) {
     assert_eq!(of("Waiting talk").status, Status::Queued);
     let completed = of("Completed meeting");
     assert_eq!(completed.status, Status::Completed);
-    let (transcript, result) = store.transcript_text(account.id, completed.id).await.unwrap();
+    let (transcript, result) = store.transcripts().text(account.id, completed.id).await.unwrap();
     assert_eq!(transcript.is_encrypted, is_sealed);
     assert_eq!(transcript.summary.as_deref(), Some("They begin."));
     assert_eq!(result.text, "Good morning everyone. Shall we begin?");
     assert_eq!(result.segments[0].words.len(), 3);
-    let names = store.speaker_names(account.id, completed.id).await.unwrap();
+    let names = store.transcripts().speaker_names(account.id, completed.id).await.unwrap();
     assert_eq!(names.get("SPEAKER_00").map(String::as_str), Some("Ada"));
-    assert_eq!(store.recording(account.id, completed.id).await.unwrap().size, 16);
+    assert_eq!(store.recordings().get(account.id, completed.id).await.unwrap().size, 16);
     assert!(transcript.share_token.is_some(), "it was shared");
-    let voices = store.voiceprints(account.id).await.unwrap();
+    let voices = store.voiceprints().list(account.id).await.unwrap();
     assert_eq!((voices[0].name.as_str(), voices[0].print.as_slice()), ("Ada", [7_u8; 64].as_slice()));
     check_repeats(store, account.id).await;
 }
@@ -95,8 +96,9 @@ async fn check_repeats(store: &Store, account: AccountId) {
         fingerprint: fingerprint.to_vec(),
         keep: Duration::from_secs(60),
     };
-    assert!(store.repeated(&owner, &name("again", &[1, 2, 3])).await.unwrap().is_some());
-    let answer = store.answered(&owner, &name("answered", &[9])).await.unwrap().expect("the answer was kept");
+    assert!(store.idempotency().transcript(&owner, &name("again", &[1, 2, 3])).await.unwrap().is_some());
+    let answer =
+        store.idempotency().answer(&owner, &name("answered", &[9])).await.unwrap().expect("the answer was kept");
     assert_eq!((answer.status, answer.body.as_slice()), (200, b"{}".as_slice()));
 }
 
@@ -105,12 +107,12 @@ on_both! {
         load(&place).await;
         let store = Store::open(options(&place)).await.unwrap();
         assert_balanced(&store).await;
-        assert_eq!(store.check_database().await.unwrap(), [] as [String; 0]);
+        assert_eq!(store.integrity().check_database().await.unwrap(), [] as [String; 0]);
         for email in ["plain@example.org", "sealed@example.org"] {
             check_account(&store, email).await;
         }
         // Work goes on where it was: what waited is claimed, in the order of old.
-        let job = store.claim("new worker", Duration::from_secs(30)).await.unwrap().expect("what waited still waits");
+        let job = store.jobs().claim_any("new worker", Duration::from_secs(30)).await.unwrap().expect("what waited still waits");
         assert!(job.payload.contains("whisper-large-v3-turbo"), "{}", job.payload);
         store.close().await;
     }
@@ -123,15 +125,15 @@ on_both! {
             stores.push(start.await.unwrap().unwrap());
         }
         // And one that starts while others work.
-        let account = stores[0].account_by_email("plain@example.org").await.unwrap().id;
-        let before = stores[0].account(account).await.unwrap().credits;
+        let account = stores[0].accounts().by_email("plain@example.org").await.unwrap().id;
+        let before = stores[0].accounts().get(account).await.unwrap().credits;
         let writers: Vec<_> = stores
             .iter()
             .map(|store| {
                 let store = store.clone();
                 tokio::spawn(async move {
                     for _ in 0..20 {
-                        store.grant(account, 1, "").await.unwrap();
+                        store.ledger().grant(account, 1, "").await.unwrap();
                     }
                 })
             })
@@ -140,7 +142,7 @@ on_both! {
         for writer in writers {
             writer.await.unwrap();
         }
-        assert_eq!(stores[0].account(account).await.unwrap().credits, before + 80);
+        assert_eq!(stores[0].accounts().get(account).await.unwrap().credits, before + 80);
         assert_balanced(&stores[0]).await;
         for store in stores {
             store.close().await;

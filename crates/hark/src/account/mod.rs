@@ -50,10 +50,10 @@ impl Office {
     pub(crate) fn account(&self, name: &str) -> Result<Account, CliError> {
         let found = match name.parse() {
             Ok(id) if id != self.store.anonymous_account().0 => {
-                self.runtime.block_on(self.store.account(AccountId(id)))
+                self.runtime.block_on(self.store.accounts().get(AccountId(id)))
             }
             Ok(_) => Err(hark_store::Error::NotFound("account")),
-            Err(_) => self.runtime.block_on(self.store.account_by_email(name)),
+            Err(_) => self.runtime.block_on(self.store.accounts().by_email(name)),
         };
         found.map_err(|error| match error {
             hark_store::Error::NotFound(_) => {
@@ -68,7 +68,7 @@ impl Office {
 
     /// Notes what was done with this command in the audit log.
     pub(crate) fn audit(&self, entry: NewAudit) -> Result<(), CliError> {
-        self.wait(self.store.audit(&entry))
+        self.wait(self.store.audit().record(&entry))
     }
 
     /// Closes the store so that nothing of it is left open.
@@ -102,7 +102,7 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
             let password_hash = password.map(|password| hash(&email, &password)).transpose()?;
             let mut new = NewAccount { password_hash, lang, is_admin: admin, ..NewAccount::new(email, plan) };
             new.credits = credits.unwrap_or(new.credits);
-            let account = office.wait(office.store.create_account(&new))?;
+            let account = office.wait(office.store.accounts().create(&new))?;
             office.audit(NewAudit::by_operator(account.id, "account.created"))?;
             say(json, &account, || format!("made the account {} of {}\n", account.id, account.email))
         }
@@ -111,7 +111,7 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
         AccountCommand::Credit { account, amount, note } => credit(office, &account, amount, &note, json),
         AccountCommand::Plan { account, plan, inactive } => {
             let change = AccountChange { plan: Some(plan), plan_active: Some(!inactive), ..AccountChange::default() };
-            let account = office.wait(office.store.change_account(office.account(&account)?.id, &change))?;
+            let account = office.wait(office.store.accounts().change(office.account(&account)?.id, &change))?;
             let entry = NewAudit::by_operator(account.id, "plan.changed");
             office.audit(entry.saying(format!("{}{}", account.plan, if inactive { ", not in force" } else { "" })))?;
             let force = if inactive { "noted, not in force" } else { "in force" };
@@ -122,10 +122,10 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
             let password = if stdin { prompt::from_stdin()? } else { prompt::new_password()? };
             let change =
                 AccountChange { password_hash: Some(hash(&account.email, &password)?), ..AccountChange::default() };
-            office.wait(office.store.change_account(account.id, &change))?;
+            office.wait(office.store.accounts().change(account.id, &change))?;
             let mut ended = 0;
             for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
-                ended += office.wait(office.store.revoke_all(account.id, kind))?;
+                ended += office.wait(office.store.keys().revoke_all(account.id, kind))?;
             }
             office.audit(NewAudit::by_operator(account.id, "password.changed"))?;
             say(json, &account, || {
@@ -138,7 +138,7 @@ fn dispatch(office: &Office, command: AccountCommand, json: bool) -> Result<(), 
             if !yes && !prompt::confirm(&question)? {
                 return Err(CliError::Failed("nothing was deleted".to_owned()));
             }
-            let recordings = office.wait(office.store.delete_account(account.id))?.len();
+            let recordings = office.wait(office.store.accounts().delete(account.id))?.len();
             let entry = NewAudit::by_operator(account.id, "account.deleted");
             office.audit(entry.saying(format!("{recordings} recordings")))?;
             say(json, &account, || format!("deleted {} with {recordings} recordings\n", account.email))
@@ -156,17 +156,17 @@ fn credit(office: &Office, account: &str, amount: i64, note: &str, json: bool) -
         return Err(CliError::Usage("an amount of 0 changes nothing".to_owned()));
     }
     if amount > 0 {
-        office.wait(office.store.grant(account.id, amount, note))?;
+        office.wait(office.store.ledger().grant(account.id, amount, note))?;
     } else {
-        office.wait(office.store.adjust(account.id, amount, note))?;
+        office.wait(office.store.ledger().adjust(account.id, amount, note))?;
     }
     office.audit(NewAudit::by_operator(account.id, "credits.changed").saying(format!("{amount:+}: {note}")))?;
-    let account = office.wait(office.store.account(account.id))?;
+    let account = office.wait(office.store.accounts().get(account.id))?;
     say(json, &account, || format!("{} has {} credits\n", account.email, account.credits))
 }
 
 fn list(office: &Office, json: bool) -> Result<(), CliError> {
-    let accounts = office.wait(office.store.accounts())?;
+    let accounts = office.wait(office.store.accounts().list())?;
     if json {
         let list: Vec<Value> = accounts.iter().map(as_json).collect();
         return output::print(format!("{:#}\n", json!({ "accounts": list })));

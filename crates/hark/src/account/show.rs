@@ -13,11 +13,11 @@ use crate::{CliError, output};
 const ENTRIES: i64 = 10;
 
 pub(super) fn show(office: &Office, account: &Account, json: bool) -> Result<(), CliError> {
-    let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
-    let sessions = office.wait(office.store.keys_of(account.id, KeyKind::Session))?;
+    let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
+    let sessions = office.wait(office.store.keys().list(account.id, KeyKind::Session))?;
     let sessions = sessions.iter().filter(|session| session.is_active).count();
-    let entries = office.wait(office.store.ledger(account.id, ENTRIES))?;
-    let usage = office.wait(office.store.usage(account.id, 30))?;
+    let entries = office.wait(office.store.ledger().entries(account.id, ENTRIES))?;
+    let usage = office.wait(office.store.accounts().usage(account.id, 30))?;
     let webhooks = match office.config.server.webhooks.enabled {
         true => Some(office.wait(hark_server::webhook_secret(&office.store, account.id))?),
         false => None,

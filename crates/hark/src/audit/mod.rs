@@ -20,7 +20,7 @@ pub(crate) fn run(args: AuditArgs, common: &Common) -> Result<(), CliError> {
 
 fn show(office: &Office, args: &AuditArgs) -> Result<(), CliError> {
     let account = args.account.as_deref().map(|name| office.account(name)).transpose()?.map(|account| account.id);
-    let entries = office.wait(office.store.audit_log(account, 1, args.limit))?.entries;
+    let entries = office.wait(office.store.audit().page(account, 1, args.limit))?.entries;
     if args.data.json {
         let list: Vec<Value> = entries.iter().map(as_json).collect();
         return output::print(format!("{:#}\n", json!({ "events": list })));

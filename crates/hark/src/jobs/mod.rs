@@ -22,7 +22,7 @@ fn dispatch(office: &Office, command: JobsCommand, json: bool) -> Result<(), Cli
     match command {
         JobsCommand::List { state, error_kind, limit } => {
             let filter = JobFilter { state: state.as_deref(), error_kind, limit: Some(limit) };
-            let jobs = office.wait(office.store.jobs(&filter))?;
+            let jobs = office.wait(office.store.jobs().list(&filter))?;
             if json {
                 let list: Vec<Value> = jobs.iter().map(as_json).collect();
                 return output::print(format!("{:#}\n", json!({ "jobs": list })));
@@ -31,11 +31,11 @@ fn dispatch(office: &Office, command: JobsCommand, json: bool) -> Result<(), Cli
         }
         JobsCommand::Retry { jobs, all, error_kind } => {
             let jobs = chosen(office, &jobs, all, error_kind)?;
-            each(&jobs, "retried", json, |job| office.wait(office.store.retry_job(job, RetryLimits::default())))
+            each(&jobs, "retried", json, |job| office.wait(office.store.jobs().retry(job, RetryLimits::default())))
         }
         JobsCommand::Drop { jobs, all, error_kind } => {
             let jobs = chosen(office, &jobs, all, error_kind)?;
-            each(&jobs, "dropped", json, |job| office.wait(office.store.drop_failed_job(job)))
+            each(&jobs, "dropped", json, |job| office.wait(office.store.jobs().drop_failed(job)))
         }
     }
 }
@@ -49,7 +49,7 @@ fn chosen(office: &Office, jobs: &[i64], all: bool, error_kind: Option<FaultKind
         return Ok(jobs.iter().copied().map(JobId).collect());
     }
     let filter = JobFilter { state: Some("failed"), error_kind, limit: Some(i64::MAX) };
-    Ok(office.wait(office.store.jobs(&filter))?.iter().map(|job| job.id).collect())
+    Ok(office.wait(office.store.jobs().list(&filter))?.iter().map(|job| job.id).collect())
 }
 
 /// Does it to each; what can't be done is said and does not keep the others from it.

@@ -39,7 +39,7 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
                 let left = left.ok_or_else(|| CliError::Usage("--expires is in the past".to_owned()))?;
                 new.valid_for = Some(Duration::from_micros(left));
             }
-            let (key, secret) = office.wait(office.store.create_key(account.id, &new))?;
+            let (key, secret) = office.wait(office.store.keys().create(account.id, &new))?;
             office.audit(NewAudit::by_operator(account.id, "key.created").to(format!("key {}", key.id)))?;
             if json {
                 let mut value = as_json(&key);
@@ -50,7 +50,7 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
             output::print(format!("{}\n", secret.reveal()))
         }
         KeyCommand::List { account } => {
-            let keys = office.wait(office.store.keys_of(office.account(&account)?.id, KeyKind::Service))?;
+            let keys = office.wait(office.store.keys().list(office.account(&account)?.id, KeyKind::Service))?;
             if json {
                 let list: Vec<Value> = keys.iter().map(as_json).collect();
                 return output::print(format!("{:#}\n", json!({ "keys": list })));
@@ -59,10 +59,10 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
         }
         KeyCommand::Roll { account, key, grace } => {
             let account = office.account(&account)?;
-            let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
+            let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
             let id = find(&keys, &key)?.id;
             let (key, secret) =
-                office.wait(office.store.roll_key(account.id, id, Duration::from_secs(grace * 3600)))?;
+                office.wait(office.store.keys().roll(account.id, id, Duration::from_secs(grace * 3600)))?;
             office.audit(NewAudit::by_operator(account.id, "key.rolled").to(format!("key {id}")))?;
             if json {
                 let mut value = as_json(&key);
@@ -77,9 +77,9 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
         }
         KeyCommand::Revoke { account, key } => {
             let account = office.account(&account)?;
-            let keys = office.wait(office.store.keys_of(account.id, KeyKind::Service))?;
+            let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
             let key = find(&keys, &key)?;
-            office.wait(office.store.revoke_key(account.id, key.id))?;
+            office.wait(office.store.keys().revoke(account.id, key.id))?;
             office.audit(NewAudit::by_operator(account.id, "key.revoked").to(format!("key {}", key.id)))?;
             if json {
                 return output::print(format!("{:#}\n", json!({ "revoked": key.id.0 })));

@@ -20,7 +20,7 @@ pub(crate) fn run(args: RecordingsArgs, common: &Common) -> Result<(), CliError>
 }
 
 fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(), CliError> {
-    let all = office.wait(office.store.quarantined())?;
+    let all = office.wait(office.store.recordings().quarantined())?;
     let days = i64::from(office.config.server.recordings.quarantine_days);
     let removed_at = |one: &Quarantined| DateTime(one.first_seen + days * DAY);
     match command {
@@ -45,7 +45,7 @@ fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(
             output::print(table(&["name", "bytes", "first seen", "removed after"], &rows))
         }
         QuarantineCommand::Restore { names } => {
-            let restored = office.wait(office.store.restore_quarantined(&choose(&all, &names)?))?;
+            let restored = office.wait(office.store.recordings().restore_quarantined(&choose(&all, &names)?))?;
             report("restored", restored, json)
         }
         QuarantineCommand::Delete { names, yes } => {
@@ -54,7 +54,7 @@ fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(
             if !yes && !prompt::confirm(&question)? {
                 return Err(CliError::Failed("nothing was removed".to_owned()));
             }
-            let removed = office.wait(office.store.delete_quarantined(&chosen))?;
+            let removed = office.wait(office.store.recordings().delete_quarantined(&chosen))?;
             report("removed", removed.len() as u64, json)
         }
     }

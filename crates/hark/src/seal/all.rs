@@ -16,7 +16,7 @@ use crate::{CliError, output};
 pub(super) fn status(data: Option<&Path>, config: Config, json: bool) -> Result<(), CliError> {
     let has_key = config.server.master_key_file.is_some();
     let office = Office::open(data, config, false)?;
-    let open = office.wait(office.store.unsealed());
+    let open = office.wait(office.store.sealing().unsealed());
     office.close();
     let open = open?;
     if json {
@@ -39,13 +39,13 @@ pub(super) fn run(
 ) -> Result<(), CliError> {
     let office = Office::open(data, config, false)?;
     let done = office.wait(async {
-        let open = office.store.unsealed().await?;
+        let open = office.store.sealing().unsealed().await?;
         let bar = bar();
         let tell = |sealed: &Amount| bar.set_message(format!("{} of {} sealed", in_words(sealed), in_words(&open)));
-        let done = office.store.seal_all(tell).await?;
+        let done = office.store.sealing().seal_all(tell).await?;
         if rewrite {
             bar.set_message("writing the tables anew");
-            office.store.rewrite_tables().await?;
+            office.store.sealing().rewrite_tables().await?;
         }
         bar.finish_and_clear();
         Ok(done)

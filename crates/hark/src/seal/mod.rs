@@ -72,7 +72,7 @@ fn rotate(
         write(file, &keys)?;
     }
     let office = Office::open(data, config, false)?;
-    let rotated = office.wait(office.store.rotate_master());
+    let rotated = office.wait(office.store.sealing().rotate_master());
     office.close();
     let rotated = rotated?;
     let forgotten = if forget_old { keys.len() - 1 } else { 0 };

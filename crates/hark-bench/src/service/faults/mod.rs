@@ -212,7 +212,7 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
                 site.start(node).await?;
             }
         }
-        for account in store.check_ledger().await.map_err(failed)? {
+        for account in store.ledger().check().await.map_err(failed)? {
             wrong.push(format!("round {number}, {}: {account:?}", kind.name()));
         }
         rounds.push(Round { kind, lasted, recovery });

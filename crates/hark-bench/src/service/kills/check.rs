@@ -56,12 +56,12 @@ pub(in crate::service) async fn check(
     strictness: Strictness,
     wrong: &mut Vec<String>,
 ) -> Result<Found, BenchError> {
-    let swept = store.sweep(Duration::ZERO).await.map_err(failed)?;
+    let swept = store.recordings().sweep_older_than(Duration::ZERO).await.map_err(failed)?;
     let mut found = Found { swept: (swept.recordings.len() + swept.quarantined.len()) as u64, ..Found::default() };
-    for account in store.check_ledger().await.map_err(failed)? {
+    for account in store.ledger().check().await.map_err(failed)? {
         wrong.push(format!("a balance is not the sum of its ledger: {account:?}"));
     }
-    if store.queue_length().await.map_err(failed)? != 0 {
+    if store.jobs().queue_length().await.map_err(failed)? != 0 {
         wrong.push("the queue is not empty".to_owned());
     }
     let mut kept = BTreeSet::new();
@@ -98,7 +98,7 @@ async fn transcripts(
     let mut all = HashMap::new();
     for page in 1.. {
         let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
-        let found = store.transcripts(one.account, &filter).await.map_err(failed)?.transcripts;
+        let found = store.transcripts().list(one.account, &filter).await.map_err(failed)?.transcripts;
         if found.is_empty() {
             break;
         }
@@ -136,7 +136,7 @@ async fn told(
         };
         if !is_right {
             let reason = match there {
-                Some(there) => store.transcript(one.account, there.id).await.map_err(failed)?.error,
+                Some(there) => store.transcripts().get(one.account, there.id).await.map_err(failed)?.error,
                 None => None,
             };
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -152,14 +152,14 @@ async fn told(
         match transcript.status {
             Status::Completed => {
                 found.completed += 1;
-                let (_, result) = store.transcript_text(one.account, transcript.id).await.map_err(failed)?;
+                let (_, result) = store.transcripts().text(one.account, transcript.id).await.map_err(failed)?;
                 if result.text != "nothing was heard" || result.segments.len() != 1 {
                     wrong.push(format!("{title} is completed without its words: {result:?}"));
                 }
             }
             Status::Failed => {
                 found.failed += 1;
-                let reason = store.transcript(one.account, transcript.id).await.map_err(failed)?.error;
+                let reason = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?.error;
                 if reason.is_none_or(|reason| reason.is_empty()) {
                     wrong.push(format!("{title} failed without a reason"));
                 }
@@ -179,8 +179,8 @@ async fn recordings(
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
     for (title, transcript) in transcripts {
-        let recording = match store.recording(one.account, transcript.id).await {
-            Ok(blob) => store.local_path(&blob),
+        let recording = match store.recordings().get(one.account, transcript.id).await {
+            Ok(blob) => store.recordings().local_path(&blob),
             Err(hark_store::Error::NotFound(_)) => None,
             Err(error) => return Err(failed(error)),
         };
@@ -188,7 +188,7 @@ async fn recordings(
         let is_kept = match transcript.status {
             Status::Completed => true,
             Status::Failed => {
-                let fault = store.transcript(one.account, transcript.id).await.map_err(failed)?.error_kind;
+                let fault = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?.error_kind;
                 fault.is_some_and(hark_store::FaultKind::is_ours)
             }
             Status::Queued | Status::Processing => false,
@@ -211,7 +211,7 @@ async fn credits(
 ) -> Result<(), BenchError> {
     let mut jobs: BTreeMap<String, [i64; 3]> = BTreeMap::new();
     let (mut charges, mut charged) = (0, 0);
-    for entry in store.ledger(one.account, i64::MAX).await.map_err(failed)? {
+    for entry in store.ledger().entries(one.account, i64::MAX).await.map_err(failed)? {
         let Some(reference) = entry.reference else { continue };
         let counts = jobs.entry(reference).or_default();
         match entry.kind {
@@ -247,15 +247,15 @@ async fn credits(
         wrong
             .push(format!("account {account}: {charges} charges of {charged} credits, right is {least:?} to {most:?}"));
     }
-    let balance = store.account(one.account).await.map_err(failed)?.credits;
+    let balance = store.accounts().get(one.account).await.map_err(failed)?.credits;
     if balance != CREDITS - charged {
         wrong.push(format!("account {}: {balance} credits are left, {charged} were charged", one.account));
     }
-    let used = store.usage(one.account, 3).await.map_err(failed)?;
+    let used = store.accounts().usage(one.account, 3).await.map_err(failed)?;
     if used.total_transcripts != charges {
         wrong.push(format!("account {}: {} counted, {charges} charged", one.account, used.total_transcripts));
     }
-    let minutes = store.key_minutes(one.key).await.map_err(failed)?;
+    let minutes = store.keys().minutes_used(one.key).await.map_err(failed)?;
     if minutes != charged {
         wrong.push(format!("account {}: its key counts {minutes} minutes, {charged} were charged", one.account));
     }
@@ -267,7 +267,7 @@ async fn credits(
 /// Keys exist once, open what they should, and stay revoked.
 async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<String>) -> Result<(), BenchError> {
     let mut names = BTreeMap::new();
-    for key in store.keys_of(one.account, KeyKind::Service).await.map_err(failed)? {
+    for key in store.keys().list(one.account, KeyKind::Service).await.map_err(failed)? {
         *names.entry(key.name).or_insert(0) += 1;
     }
     for (name, count) in &names {
@@ -278,7 +278,7 @@ async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<Str
     for (name, made) in &one.keys {
         let Some(secret) = &made.secret else { continue };
         found.keys += 1;
-        let opens = match store.authenticate(secret).await {
+        let opens = match store.keys().authenticate(secret).await {
             Ok(_) => true,
             Err(hark_store::Error::NotFound(_)) => false,
             Err(error) => return Err(failed(error)),

@@ -137,7 +137,7 @@ pub(super) async fn run(database: &'static str, kills: u64, folder: &Path) -> Re
             drop(server);
             let _ = tell_addresses.send(Vec::new());
         }
-        for account in store.check_ledger().await.map_err(failed)? {
+        for account in store.ledger().check().await.map_err(failed)? {
             wrong.push(format!("after kill {}: {account:?}", kill + 1));
         }
     }
@@ -166,10 +166,10 @@ async fn start(setting: &Setting, log: &Path) -> Result<Server, BenchError> {
 
 pub(super) async fn make(store: &Store, number: usize) -> Result<Person, BenchError> {
     let new = NewAccount { credits: CREDITS, ..NewAccount::new(format!("person{number}@example.org"), Plan::Pro) };
-    let account = store.create_account(&new).await.map_err(failed)?.id;
+    let account = store.accounts().create(&new).await.map_err(failed)?.id;
     let new =
         NewKey { rate_limit: 1_000_000, monthly_limit_minutes: CREDITS, ..NewKey::new(KeyKind::Service, "the first") };
-    let (key, secret) = store.create_key(account, &new).await.map_err(failed)?;
+    let (key, secret) = store.keys().create(account, &new).await.map_err(failed)?;
     Ok(Person::new(account, key.id, secret.reveal().to_owned()))
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn finish(store: &Store, notes: &[Notes], wrong: &mut Vec<Strin
     loop {
         let mut live = 0;
         for one in notes {
-            live += store.live_jobs(&hark_store::Owner::Account(one.account)).await.map_err(failed)?;
+            live += store.jobs().live_count(&hark_store::Owner::Account(one.account)).await.map_err(failed)?;
         }
         if live == 0 {
             return Ok(());

@@ -26,7 +26,7 @@ pub(super) async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), 
             return Err(Failure::new(ErrorKind::Unauthorized, message));
         }
     }
-    let length = app.store.queue_length().await?;
+    let length = app.store.jobs().queue_length().await?;
     if length >= i64::try_from(app.config.max_queue).unwrap_or(i64::MAX) {
         return Err(Failure::of_store(Error::QueueFull { length }, app.clock.now()));
     }
@@ -38,14 +38,14 @@ pub(super) async fn refuse_spent(app: &App, caller: &Caller) -> Result<(), Failu
     let refused = |error| Failure::of_store(error, app.clock.now());
     match caller {
         Caller::Account(identity) => {
-            let have = app.store.account(identity.account()).await?.credits;
+            let have = app.store.accounts().get(identity.account()).await?.credits;
             if have < 1 {
                 return Err(refused(Error::NotEnoughCredits { have, need: 1 }));
             }
-            app.store.check_key_minutes(identity.key(), 1).await.map_err(refused)
+            app.store.keys().check_minutes(identity.key(), 1).await.map_err(refused)
         }
         Caller::Anonymous(address) => {
-            let used = app.store.anonymous_use(address, day_of(app.clock.now())).await?;
+            let used = app.store.addresses().anonymous_use(address, day_of(app.clock.now())).await?;
             let (what, limit, used) = match app.config.anonymous.limit.into() {
                 AnonymousLimit::Transcriptions(limit) => (Limit::AnonymousTranscriptions, limit, used.transcriptions),
                 AnonymousLimit::Minutes(limit) => (Limit::AnonymousMinutes, limit, used.minutes),
@@ -53,7 +53,7 @@ pub(super) async fn refuse_spent(app: &App, caller: &Caller) -> Result<(), Failu
             if used >= limit {
                 return Err(refused(Error::Limit { what, limit, used }));
             }
-            app.store.check_address(AddressUse::Anonymous, &wider(app, address)).await.map_err(refused)
+            app.store.addresses().check(AddressUse::Anonymous, &wider(app, address)).await.map_err(refused)
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) async fn anonymous_place(app: &App, caller: &Caller) -> Result<Option
         return Ok(None);
     }
     let place = app.anonymous_uploads.take(());
-    let live = app.store.anonymous_jobs().await? + place.before as i64;
+    let live = app.store.addresses().anonymous_jobs().await? + place.before as i64;
     if live >= i64::from(app.config.limits.anonymous_at_once) {
         let message = "too many transcriptions without an account at the moment: try again soon, or sign up";
         return Err(ApiError::new(ErrorKind::QueueFull, message).retry_after(ANONYMOUS_MOVES).into());
@@ -80,7 +80,7 @@ pub(super) async fn count_networks(app: &App, owner: &Owner, caller: &Caller, mi
         LimitUnit::Minutes => minutes,
     };
     let unbounded: Vec<(String, i64)> = wider(app, address).into_iter().map(|(name, _)| (name, i64::MAX)).collect();
-    if let Err(error) = app.store.count_address(AddressUse::Anonymous, &unbounded, amount).await {
+    if let Err(error) = app.store.addresses().count(AddressUse::Anonymous, &unbounded, amount).await {
         tracing::error!(%error, "limits.count_failed");
     }
 }

@@ -52,7 +52,7 @@ impl Wait {
         waiter.settled();
         if caller.identity().is_none() {
             // Nobody can come back for it.
-            match app.store.delete_transcript(account, id).await {
+            match app.store.transcripts().delete(account, id).await {
                 Ok(_) | Err(hark_store::Error::NotFound(_)) => {}
                 Err(error) => tracing::error!(%error, "an anonymous transcript could not be deleted"),
             }
@@ -96,8 +96,8 @@ pub(crate) async fn answer(wait: Wait, format: ResponseFormat) -> Result<Respons
 pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
     let account = caller.account(app);
     let done = match caller.identity() {
-        Some(_) => app.store.cancel(account, id, CLIENT_LEFT).await.map(drop),
-        None => app.store.delete_transcript(account, id).await.map(drop),
+        Some(_) => app.store.transcripts().cancel(account, id, CLIENT_LEFT).await.map(drop),
+        None => app.store.transcripts().delete(account, id).await.map(drop),
     };
     match done {
         Ok(()) => tracing::info!(transcript = %id, "cancelled: the client went away"),
@@ -110,7 +110,7 @@ pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
 pub(crate) async fn accepted(app: &App, id: TranscriptId) -> Result<Response, Failure> {
     // Somebody is told that the work goes on: a repeat that leaves must not call it off.
     app.waiting.join(id).settled();
-    let view = app.store.transcript_status(id).await?;
+    let view = app.store.transcripts().status(id).await?;
     let status_url = format!("/v1/transcripts/{id}/status");
     let location = HeaderValue::from_str(&status_url).ok();
     let body = hark_api::Accepted { id: id.0, status: wire_status(view.status), status_url };
@@ -139,7 +139,7 @@ async fn transcribed(
             None => kind.into(),
         });
     }
-    let (transcript, result) = app.store.transcript_text(account, id).await?;
+    let (transcript, result) = app.store.transcripts().text(account, id).await?;
     Ok((result, transcript.model))
 }
 
@@ -162,7 +162,7 @@ async fn wait(app: &App, waiter: &Waiter, id: TranscriptId, is_anonymous: bool) 
     let look = if app.role == Role::Account { LOOK_ELSEWHERE } else { LOOK };
     loop {
         let changed = waiter.changed();
-        let view = app.store.transcript_status(id).await?;
+        let view = app.store.transcripts().status(id).await?;
         match view.status {
             Status::Completed | Status::Failed => return Ok(view),
             // Nobody here will begin it, and whoever starts next will.

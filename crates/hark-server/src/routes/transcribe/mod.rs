@@ -99,7 +99,7 @@ pub(crate) async fn take<F: Form>(
     let place = app.uploads.take(owner.clone());
     let at_once = caller.plan().concurrency();
     let limit_reached = |used: i64| too_many_at_once(app, caller, used);
-    let live = app.store.live_jobs(&owner).await? + place.before as i64;
+    let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
     // A repeat of a request is no new work: it may come while the first one takes the last place, one repeat at a time.
     let (is_repeat, _named) = repeats(app, &owner, name.as_deref()).await?;
     if live >= at_once && !(is_repeat && (place.before as i64) <= at_once) {
@@ -153,7 +153,7 @@ async fn repeats(
 ) -> Result<(bool, Option<Place<(Owner, String)>>), Failure> {
     let Some(name) = name else { return Ok((false, None)) };
     let named = app.named_uploads.take((owner.clone(), name.to_owned()));
-    let is_repeat = named.before > 0 || app.store.is_name_used(owner, name).await?;
+    let is_repeat = named.before > 0 || app.store.idempotency().is_used(owner, name).await?;
     Ok((is_repeat, Some(named)))
 }
 
@@ -171,7 +171,7 @@ async fn accept(app: &App, caller: &Caller, new: NewJob, wait: bool) -> hark_sto
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (app, caller) = (app.clone(), caller.clone());
     tokio::spawn(async move {
-        let accepted = app.store.accept(new).await;
+        let accepted = app.store.jobs().accept(new).await;
         if let Err(Ok(Accepted::New { transcript, .. })) = sender.send(accepted)
             && wait
         {

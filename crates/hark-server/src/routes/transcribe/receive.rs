@@ -55,7 +55,7 @@ pub(crate) async fn receive<F: Form>(
     while let Some(part) = form.next_part().await? {
         if part.name == "file" {
             refuse_second(file.is_some(), "file")?;
-            let mut upload = app.store.upload(caller.account(app)).await?;
+            let mut upload = app.store.recordings().upload(caller.account(app)).await?;
             if !is_named {
                 upload = upload.without_hash();
             }

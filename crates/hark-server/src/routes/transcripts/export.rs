@@ -45,7 +45,7 @@ pub(crate) async fn export(
     identity: Identity,
     Path((id, format)): Path<(i64, String)>,
 ) -> Result<Response, Failure> {
-    let (transcript, result) = app.store.transcript_text(identity.account(), TranscriptId(id)).await?;
+    let (transcript, result) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
     let format: Format = format.parse().map_err(|error: ExportError| Failure::invalid(error.to_string()))?;
     if transcript.status != Status::Completed {
         return Err(ErrorKind::NotReady.into());

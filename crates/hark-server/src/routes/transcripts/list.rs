@@ -78,7 +78,7 @@ pub(crate) async fn list(
         created_after: query.created_after.map(|moment| moment.0),
         created_before: query.created_before.map(|moment| moment.0),
     };
-    let page = app.store.transcripts(identity.account(), &filter).await?;
+    let page = app.store.transcripts().list(identity.account(), &filter).await?;
     let transcripts = page.transcripts.into_iter().map(|transcript| TranscriptSummary {
         id: transcript.id.0,
         title: transcript.title,

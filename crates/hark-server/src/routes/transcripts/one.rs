@@ -31,7 +31,7 @@ pub(crate) async fn show(
 
 /// A transcript of an account as its owner sees it.
 pub(crate) async fn detail(app: &App, account: AccountId, id: TranscriptId) -> Result<TranscriptDetail, Failure> {
-    let (transcript, result) = app.store.transcript_text(account, id).await?;
+    let (transcript, result) = app.store.transcripts().text(account, id).await?;
     Ok(TranscriptDetail {
         id: transcript.id.0,
         title: transcript.title,
@@ -63,7 +63,7 @@ pub(crate) async fn change(
 ) -> Result<Answer<TranscriptDetail>, Failure> {
     let edit = edit(change)?;
     let id = TranscriptId(id);
-    match app.store.edit_transcript(identity.account(), id, &edit).await {
+    match app.store.transcripts().edit(identity.account(), id, &edit).await {
         Ok(_) => detail(&app, identity.account(), id).await.map(Answer),
         Err(hark_store::Error::NotFound(what)) if what != "transcript" => {
             Err(Failure::invalid(format!("the transcript has no such {what}")))
@@ -117,7 +117,7 @@ pub(crate) async fn delete(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.delete_transcript(identity.account(), TranscriptId(id)).await?;
+    app.store.transcripts().delete(identity.account(), TranscriptId(id)).await?;
     audit::record(&app, audit::by(&identity, audit::TRANSCRIPT_DELETED).to(format!("transcript {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }

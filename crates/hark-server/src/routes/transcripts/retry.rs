@@ -35,7 +35,7 @@ pub(crate) async fn retry(
         max_live: Some(caller.plan().concurrency()),
         max_queued: Some(i64::try_from(app.config.max_queue).unwrap_or(i64::MAX)),
     };
-    match app.store.retry_transcript(identity.account(), id, limits).await {
+    match app.store.jobs().retry_transcript(identity.account(), id, limits).await {
         Ok(()) => accepted(&app, id).await,
         Err(Error::Limit { what: Limit::ConcurrentJobs, used, .. }) => Err(too_many_at_once(&app, &caller, used)),
         Err(error) => Err(Failure::of_store(error, app.clock.now())),

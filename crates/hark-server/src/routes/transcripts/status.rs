@@ -40,7 +40,7 @@ pub(crate) async fn status(
     _: MayAsk,
     Path(id): Path<i64>,
 ) -> Result<Json<TranscriptState>, Failure> {
-    let view = app.store.transcript_status(TranscriptId(id)).await?;
+    let view = app.store.transcripts().status(TranscriptId(id)).await?;
     let completed = view.status == Status::Completed;
     Ok(Json(TranscriptState {
         status: wire_status(view.status),

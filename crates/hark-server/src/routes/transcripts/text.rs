@@ -17,7 +17,7 @@ use crate::routes::{AnyError, Invalid, Limited, Missing, Payment, Unauthorized, 
 
 /// Refuses transcripts that are not there, not completed or empty.
 async fn check(app: &App, identity: &Identity, id: i64) -> Result<(), Failure> {
-    let transcript = app.store.transcript(identity.account(), TranscriptId(id)).await?;
+    let transcript = app.store.transcripts().get(identity.account(), TranscriptId(id)).await?;
     if transcript.status != Status::Completed {
         return Err(ErrorKind::NotReady.into());
     }

@@ -19,13 +19,13 @@ fn resumable(seconds: f64) -> Config {
 }
 
 async fn kept(server: &Server, client: &Client) -> TranscriptPage {
-    server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap()
+    server.store.transcripts().list(client.account.unwrap(), &Default::default()).await.unwrap()
 }
 
 /// The sessions that are over.
 async fn completed(server: &Server, client: &Client) -> TranscriptPage {
     let filter = TranscriptFilter { status: Some(Status::Completed), ..TranscriptFilter::default() };
-    server.store.transcripts(client.account.unwrap(), &filter).await.unwrap()
+    server.store.transcripts().list(client.account.unwrap(), &filter).await.unwrap()
 }
 
 async fn gauge(server: &Server, name: &str) -> i64 {
@@ -48,7 +48,7 @@ async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_
         (page.total > 0).then_some(page)
     })
     .await;
-    let (found, text) = server.store.transcript_text(client.account.unwrap(), page.transcripts[0].id).await.unwrap();
+    let (found, text) = server.store.transcripts().text(client.account.unwrap(), page.transcripts[0].id).await.unwrap();
     assert_eq!(found.source_type, "stream");
     assert!(is_sentence(&text.text), "{}", text.text);
     assert_eq!(client.credits(&server).await, 599);
@@ -70,7 +70,7 @@ async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
         eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
             .await;
     let found = eventually("its text to be stored", async || {
-        let (found, text) = server.store.transcript_text(client.account.unwrap(), id).await.unwrap();
+        let (found, text) = server.store.transcripts().text(client.account.unwrap(), id).await.unwrap();
         (text.text == texts(&heard)).then_some((found, text))
     });
     let (found, text) = found.await;
@@ -83,7 +83,7 @@ async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
     assert_eq!(last["transcript_id"].as_i64(), Some(id.0));
     assert_eq!((completed(&server, &client).await.total, kept(&server, &client).await.total), (1, 1));
     assert_eq!(client.credits(&server).await, 599);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
     server.stop().await;
 }
 
@@ -110,7 +110,7 @@ async fn a_session_goes_on_while_nothing_can_be_written_and_catches_up() {
     other.execute("ROLLBACK").await.unwrap();
     let id = kept(&server, &client).await.transcripts[0].id;
     eventually("the text and the charge to be written", async || {
-        let (_, text) = server.store.transcript_text(client.account.unwrap(), id).await.unwrap();
+        let (_, text) = server.store.transcripts().text(client.account.unwrap(), id).await.unwrap();
         (text.text == texts(&heard) && client.credits(&server).await == 598).then_some(())
     })
     .await;
@@ -118,7 +118,7 @@ async fn a_session_goes_on_while_nothing_can_be_written_and_catches_up() {
     let (messages, code) = talker.rest().await;
     assert_eq!((code, messages.last().unwrap()["transcript_id"].as_i64()), (1000, Some(id.0)), "{messages:?}");
     assert_eq!(client.credits(&server).await, 598);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
     server.stop().await;
 }
 
@@ -131,7 +131,7 @@ async fn a_session_whose_transcript_is_deleted_ends_and_says_so() {
     let id =
         eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
             .await;
-    server.store.delete_transcript(client.account.unwrap(), id).await.unwrap();
+    server.store.transcripts().delete(client.account.unwrap(), id).await.unwrap();
     let (messages, code) = talker.rest().await;
     assert_eq!(code, 1008, "{messages:?}");
     let error = messages.iter().find_map(|message| message["error"].as_str());
@@ -218,9 +218,9 @@ async fn a_server_that_goes_down_tells_and_stores_what_was_heard() {
     assert!(messages.iter().any(|message| message["error"].is_string()), "{messages:?}");
     let last = messages.last().unwrap();
     assert!(is_sentence(last["text"].as_str().unwrap()) && last["transcript_id"].is_i64(), "{last}");
-    let page = store.transcripts(account, &Default::default()).await.unwrap();
+    let page = store.transcripts().list(account, &Default::default()).await.unwrap();
     assert_eq!(page.total, 2, "also the one whose client was away");
-    assert_eq!(store.account(account).await.unwrap().credits, 598);
+    assert_eq!(store.accounts().get(account).await.unwrap().credits, 598);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,7 +290,7 @@ async fn the_credits_of_a_long_silence_stay_held_until_they_are_charged() {
     talker.sound(&silence(0.5), 2730).await;
     let until = tokio::time::Instant::now() + Duration::from_secs(5);
     while tokio::time::timeout_at(until, talker.socket.next()).await.is_ok() {
-        server.store.release_expired_holds().await.unwrap();
+        server.store.ledger().release_expired().await.unwrap();
     }
     talker.say(value!({"action": "stop"})).await;
     let (messages, code) = talker.rest().await;

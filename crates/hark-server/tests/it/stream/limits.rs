@@ -51,7 +51,7 @@ async fn messages_that_make_no_sense_end_the_session_with_the_reason() {
             assert!([1003, 1006].contains(&code), "{code}: {messages:?}");
         }
     }
-    let text = server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap();
+    let text = server.store.transcripts().list(client.account.unwrap(), &Default::default()).await.unwrap();
     assert_eq!(text.total, 4, "only those that heard something are kept");
     assert_eq!(client.credits(&server).await, 596);
     server.stop().await;
@@ -61,7 +61,7 @@ async fn messages_that_make_no_sense_end_the_session_with_the_reason() {
 async fn a_stream_without_credits_ends_and_keeps_what_was_paid_for() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
-    server.store.adjust(client.account.unwrap(), -598, "test").await.unwrap();
+    server.store.ledger().adjust(client.account.unwrap(), -598, "test").await.unwrap();
     let (mut talker, _) = Talker::ready(&client, base()).await;
     assert_eq!(client.credits(&server).await, 1, "the first minute is held");
     talker.sound(&voice(), 2730).await;
@@ -76,9 +76,9 @@ async fn a_stream_without_credits_ends_and_keeps_what_was_paid_for() {
     assert!(is_sentence(last["text"].as_str().unwrap()), "{last}");
     assert!((110.0..=120.1).contains(&last["duration"].as_f64().unwrap()), "{last}");
     assert_eq!(client.credits(&server).await, 0);
-    let kept = server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap();
+    let kept = server.store.transcripts().list(client.account.unwrap(), &Default::default()).await.unwrap();
     assert_eq!((kept.total, kept.transcripts[0].id.0), (1, last["transcript_id"].as_i64().unwrap()));
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
 
     let mut broke = Talker::connect(&client, "").await.unwrap();
     broke.say(base()).await;
@@ -92,14 +92,14 @@ async fn a_keys_minutes_of_the_month_count_live_sound_too() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
     let key = NewKey { monthly_limit_minutes: 1, ..NewKey::new(KeyKind::Service, "one minute") };
-    let (id, secret) = server.store.create_key(client.account.unwrap(), &key).await.unwrap();
+    let (id, secret) = server.store.keys().create(client.account.unwrap(), &key).await.unwrap();
     let client = client.with_key(secret.reveal());
     let (mut talker, _) = Talker::ready(&client, base()).await;
     talker.sound(&silence(61.0), 32_000).await;
     let (messages, code) = talker.rest().await;
     assert_eq!(code, 1008);
     assert!(error_of(&messages)["error"].as_str().unwrap().contains("month"), "{messages:?}");
-    assert_eq!(server.store.key_minutes(id.id).await.unwrap(), 1);
+    assert_eq!(server.store.keys().minutes_used(id.id).await.unwrap(), 1);
     assert_eq!(client.credits(&server).await, 599);
     server.stop().await;
 }

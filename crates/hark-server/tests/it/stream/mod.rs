@@ -47,10 +47,10 @@ async fn words_come_while_somebody_speaks_and_the_whole_is_stored_and_charged() 
     let kept = json(client.get(&format!("/v1/transcripts/{id}")).await, 200).await;
     assert_eq!((&kept["text"], &kept["source_type"]), (&last["text"], &value!("stream")));
     assert_eq!(kept["status"], "completed");
-    let kept = server.store.transcript(client.account.unwrap(), hark_store::TranscriptId(id)).await.unwrap();
+    let kept = server.store.transcripts().get(client.account.unwrap(), hark_store::TranscriptId(id)).await.unwrap();
     assert_eq!(kept.model, "whisper-base");
     assert_eq!(client.credits(&server).await, 599);
-    assert!(server.store.check_ledger().await.unwrap().is_empty());
+    assert!(server.store.ledger().check().await.unwrap().is_empty());
     server.stop().await;
 }
 

@@ -100,7 +100,7 @@ async fn a_realtime_client_gets_deltas_and_completed_items_and_its_session_is_st
     talker.socket.send(Message::Close(None)).await.unwrap();
     while talker.socket.next().await.is_some_and(|message| message.is_ok()) {}
     eventually("the session to be stored", async || {
-        let page = server.store.transcripts(client.account.unwrap(), &Default::default()).await.unwrap();
+        let page = server.store.transcripts().list(client.account.unwrap(), &Default::default()).await.unwrap();
         (page.total == 1 && page.transcripts[0].source_type == "stream").then_some(())
     })
     .await;
@@ -125,7 +125,7 @@ async fn a_browsers_key_comes_as_a_subprotocol_and_a_wrong_one_opens_nothing() {
     talker.say(value!({"type": "input_audio_buffer.append", "audio": base64(&[0xff; 8000])})).await;
     talker.socket.send(Message::Close(None)).await.unwrap();
     eventually("the minute to be charged", async || {
-        let entries = server.store.ledger(client.account.unwrap(), 10).await.unwrap();
+        let entries = server.store.ledger().entries(client.account.unwrap(), 10).await.unwrap();
         entries.iter().any(|entry| entry.kind == hark_store::EntryKind::Charge && entry.amount == -1).then_some(())
     })
     .await;

@@ -1,0 +1,112 @@
+//! What addresses without an account used today.
+
+use crate::addresses::Addresses;
+use crate::db::{Tx, args};
+use crate::error::{Error, Limit, Result};
+
+/// What an address may use a day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnonymousLimit {
+    /// So many transcriptions.
+    Transcriptions(i64),
+    /// So many minutes of audio.
+    Minutes(i64),
+}
+
+/// What an address used on a day.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AnonymousUse {
+    /// Transcriptions.
+    pub transcriptions: i64,
+    /// Minutes of audio, each recording rounded up.
+    pub minutes: i64,
+}
+
+impl Addresses<'_> {
+    /// What an address (its hash) used on a day.
+    pub async fn anonymous_use(self, address: &str, day: i64) -> Result<AnonymousUse> {
+        let sql = "SELECT transcriptions, minutes FROM anonymous_days WHERE day = $1 AND address = $2";
+        match self.store.db().optional(sql, args![day, address]).await? {
+            Some(row) => Ok(AnonymousUse { transcriptions: row.get("transcriptions")?, minutes: row.get("minutes")? }),
+            None => Ok(AnonymousUse::default()),
+        }
+    }
+
+    /// Anonymous jobs that wait or run.
+    pub async fn anonymous_jobs(self) -> Result<i64> {
+        let sql = "SELECT count(*) AS live FROM jobs WHERE account_id = $1";
+        self.store.db().one(sql, args![self.store.anonymous_account()]).await?.get("live")
+    }
+
+    /// Counts a transcription outside of jobs (a live session) for an address.
+    pub async fn count_anonymous(self, address: &str, day: i64, minutes: i64, limit: AnonymousLimit) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        take(&mut tx, address, day, minutes, Some(limit)).await?;
+        tx.commit().await
+    }
+}
+
+/// Counts one transcription of so many minutes for an address, if its limit allows.
+pub(crate) async fn take(
+    tx: &mut Tx,
+    address: &str,
+    day: i64,
+    minutes: i64,
+    limit: Option<AnonymousLimit>,
+) -> Result<()> {
+    // Counting first makes the row and locks it; a refusal rolls it back.
+    let row = tx
+        .one(
+            "INSERT INTO anonymous_days (day, address, transcriptions, minutes) VALUES ($1, $2, 1, $3)
+             ON CONFLICT (day, address) DO UPDATE SET
+                 transcriptions = anonymous_days.transcriptions + 1, minutes = anonymous_days.minutes + excluded.minutes
+             RETURNING transcriptions, minutes",
+            args![day, address, minutes],
+        )
+        .await?;
+    let (transcriptions, sum): (i64, i64) = (row.get("transcriptions")?, row.get("minutes")?);
+    match limit {
+        Some(AnonymousLimit::Transcriptions(limit)) if transcriptions > limit => {
+            Err(Error::Limit { what: Limit::AnonymousTranscriptions, limit, used: transcriptions - 1 })
+        }
+        Some(AnonymousLimit::Minutes(limit)) if sum > limit => {
+            Err(Error::Limit { what: Limit::AnonymousMinutes, limit, used: sum - minutes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Moves the minutes of a transcription that was counted; what was not used is given back as a negative number.
+pub(crate) async fn add_minutes(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
+    let sql = "UPDATE anonymous_days SET minutes = minutes + $1 WHERE day = $2 AND address = $3";
+    tx.execute(sql, args![minutes, day, address]).await.map(drop)
+}
+
+/// Counts more minutes for a transcription that was counted, if the limit allows.
+pub(crate) async fn take_more(
+    tx: &mut Tx,
+    address: &str,
+    day: i64,
+    minutes: i64,
+    limit: Option<AnonymousLimit>,
+) -> Result<()> {
+    let sql = "UPDATE anonymous_days SET minutes = minutes + $1 WHERE day = $2 AND address = $3 RETURNING minutes";
+    let row = tx.optional(sql, args![minutes, day, address]).await?;
+    let sum: i64 = row.map_or(Ok(minutes), |row| row.get("minutes"))?;
+    match limit {
+        Some(AnonymousLimit::Minutes(limit)) if sum > limit => {
+            Err(Error::Limit { what: Limit::AnonymousMinutes, limit, used: sum - minutes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Takes back what a job that failed had counted.
+pub(crate) async fn give_back(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
+    tx.execute(
+        "UPDATE anonymous_days SET transcriptions = transcriptions - 1, minutes = minutes - $1 WHERE day = $2 AND address = $3",
+        args![minutes, day, address],
+    )
+    .await
+    .map(drop)
+}

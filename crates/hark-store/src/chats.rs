@@ -1,0 +1,153 @@
+//! Conversations about a transcript, and how many questions a day.
+
+use crate::Store;
+use crate::clock::{Micros, day_of};
+use crate::db::args;
+use crate::error::{Error, Limit, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::random;
+use crate::sealing::columns::{self, Place};
+use crate::transcripts::derived::check_owner;
+
+/// Conversations about transcripts.
+#[derive(Debug, Clone, Copy)]
+pub struct Chats<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatRole {
+    /// The person who asks.
+    User,
+    /// The model that answers.
+    Assistant,
+}
+
+impl ChatRole {
+    /// The name as stored and as models know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChatRole::User => "user",
+            ChatRole::Assistant => "assistant",
+        }
+    }
+}
+
+/// One thing said in a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatTurn {
+    /// Who said it.
+    pub role: ChatRole,
+    /// What was said.
+    pub text: String,
+    /// When.
+    pub at: Micros,
+}
+
+fn place(session: &str, position: i64) -> Place {
+    columns::CHAT_TURN.at(&[&session, &position])
+}
+
+impl Chats<'_> {
+    /// Begins a conversation about a transcript; gives its name, which can't be guessed.
+    pub async fn begin(self, account: AccountId, id: TranscriptId) -> Result<String> {
+        let session = random::token::<16>()?;
+        let mut tx = self.store.db().begin().await?;
+        check_owner(&mut tx, account, id).await?;
+        tx.execute(
+            "INSERT INTO chat_sessions (id, account_id, transcript_id, created_at) VALUES ($1, $2, $3, $4)",
+            args![&session, account, id, self.store.now()],
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(session)
+    }
+
+    /// What was said in a conversation about this transcript, in order.
+    pub async fn turns(self, account: AccountId, id: TranscriptId, session: &str) -> Result<Vec<ChatTurn>> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().snapshot().await?;
+        let found = tx
+            .optional(
+                "SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND transcript_id = $3",
+                args![session, account, id],
+            )
+            .await?;
+        found.ok_or(Error::NotFound("chat session"))?;
+        let sql = "SELECT position, role, body, created_at FROM chat_turns WHERE session_id = $1 ORDER BY position";
+        let rows = tx.all(sql, args![session]).await?;
+        rows.iter()
+            .map(|row| {
+                let role: String = row.get("role")?;
+                Ok(ChatTurn {
+                    role: if role == ChatRole::User.name() { ChatRole::User } else { ChatRole::Assistant },
+                    text: sealer.open_text(&place(session, row.get("position")?), &row.get::<Vec<u8>>("body")?)?,
+                    at: row.get("created_at")?,
+                })
+            })
+            .collect()
+    }
+
+    /// Adds a question and its answer to a conversation.
+    pub async fn add(
+        self,
+        account: AccountId,
+        id: TranscriptId,
+        session: &str,
+        question: &str,
+        answer: &str,
+    ) -> Result<()> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
+        let lock = format!(
+            "SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND transcript_id = $3{}",
+            tx.for_update()
+        );
+        tx.optional(&lock, args![session, account, id]).await?.ok_or(Error::NotFound("chat session"))?;
+        let row = tx.one("SELECT count(*) AS turns FROM chat_turns WHERE session_id = $1", args![session]).await?;
+        let turns: i64 = row.get("turns")?;
+        for (position, role, text) in [(turns, ChatRole::User, question), (turns + 1, ChatRole::Assistant, answer)] {
+            let sealed = sealer.seal(&place(session, position), text.as_bytes())?;
+            tx.execute(
+                "INSERT INTO chat_turns (session_id, position, role, body, created_at) VALUES ($1, $2, $3, $4, $5)",
+                args![session, position, role.name(), &sealed, self.store.now()],
+            )
+            .await?;
+        }
+        tx.commit().await
+    }
+
+    /// Counts a question of today if `limit` allows; gives how many were asked with it.
+    pub async fn count_question(self, account: AccountId, limit: Option<i64>) -> Result<i64> {
+        let mut tx = self.store.db().begin().await?;
+        let row = tx
+            .one(
+                "INSERT INTO chat_days (account_id, day, questions) VALUES ($1, $2, 1)
+                 ON CONFLICT (account_id, day) DO UPDATE SET questions = chat_days.questions + 1 RETURNING questions",
+                args![account, day_of(self.store.now())],
+            )
+            .await?;
+        let asked: i64 = row.get("questions")?;
+        match limit {
+            Some(limit) if asked > limit => Err(Error::Limit { what: Limit::DailyQuestions, limit, used: asked - 1 }),
+            _ => {
+                tx.commit().await?;
+                Ok(asked)
+            }
+        }
+    }
+
+    /// Takes back a question that got no answer.
+    pub async fn uncount_question(self, account: AccountId) -> Result<()> {
+        let sql = "UPDATE chat_days SET questions = questions - 1 WHERE account_id = $1 AND day = $2 AND questions > 0";
+        self.store.db().execute(sql, args![account, day_of(self.store.now())]).await.map(drop)
+    }
+
+    /// Questions asked today.
+    pub async fn questions_today(self, account: AccountId) -> Result<i64> {
+        let sql = "SELECT questions FROM chat_days WHERE account_id = $1 AND day = $2";
+        let row = self.store.db().optional(sql, args![account, day_of(self.store.now())]).await?;
+        row.map_or(Ok(0), |row| row.get("questions"))
+    }
+}

@@ -1,0 +1,587 @@
+//! The queue: jobs that wait, who takes the next, and how an attempt ends.
+//!
+//! A worker claims a job that it can run and holds it by a lease that it renews ([`Lease`]). What a job leaves behind is written in the transaction that ends
+//! it, and only by the worker whose lease still stands. An attempt without a result is retried with backoff, as its [`FaultKind`] says; a job that used
+//! up its attempts stays in the state `failed` with its recording, see `retry.rs`.
+//!
+//! Transactions lock in one order, so that none waits for another in a circle: account, job, transcript.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hark_api::{FaultKind, Lane, TranscriptionResult};
+
+use crate::accounts::usage;
+use crate::addresses::anonymous;
+use crate::clock::{Micros, micros};
+use crate::db::{Row, Tx, Value, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
+use crate::jobs::Jobs;
+use crate::jobs::backoff::LONGEST_BACKOFF;
+use crate::jobs::lease::Lease;
+use crate::jobs::needs::Capabilities;
+use crate::keys;
+use crate::ledger::{self, Settled, job_reference};
+use crate::recordings;
+use crate::sealing::columns::{self, Place};
+use crate::transcripts;
+use crate::transcripts::segment;
+use crate::webhooks;
+use crate::{Blob, Change, Store, random};
+
+/// The kind of job that makes a transcript of a recording.
+pub const TRANSCRIBE: &str = "transcribe";
+
+/// A bulk job that waited for so long is claimed as if somebody waited for it: a steady stream of clips can delay long work, not keep it from ever beginning.
+pub const BULK_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Claims look for expired leases, but not more often than this.
+const EXPIRY_STEP: Micros = 1_000_000;
+
+/// The number of a lane in the database, where a lower one goes first.
+pub(crate) fn lane_number(lane: Lane) -> i64 {
+    match lane {
+        Lane::Live => 0,
+        Lane::Interactive => 1,
+        Lane::Bulk => 2,
+    }
+}
+
+fn lane_of_number(number: i64) -> Lane {
+    match number {
+        0 => Lane::Live,
+        1 => Lane::Interactive,
+        _ => Lane::Bulk,
+    }
+}
+
+/// Who asks for a job, and which jobs it can run.
+#[derive(Debug, Clone)]
+pub struct Claim<'a> {
+    /// The worker's name.
+    pub worker: &'a str,
+    /// How long a lease lasts without being renewed.
+    pub lease: Duration,
+    /// The kinds that it knows; any when empty.
+    pub kinds: &'a [&'a str],
+    /// The least urgent lane that it takes: a place may be kept free for short work.
+    pub last: Lane,
+    /// What it has.
+    pub capabilities: &'a Capabilities,
+}
+
+impl<'a> Claim<'a> {
+    /// A worker that takes whatever comes.
+    pub fn any(worker: &'a str, lease: Duration) -> Self {
+        Claim { worker, lease, kinds: &[], last: Lane::Bulk, capabilities: &Capabilities::All }
+    }
+}
+
+/// A job that this worker has claimed.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What proves the claim.
+    pub lease: Lease,
+    /// Whose job it is.
+    pub account: AccountId,
+    /// Whom it counts for.
+    pub owner: Owner,
+    /// How urgent it is.
+    pub lane: Lane,
+    /// What to do, as the server wrote it.
+    pub payload: String,
+    /// Length of the audio as probed.
+    pub seconds: f64,
+    /// The recording, where it has one.
+    pub blob: Option<Blob>,
+    /// Which attempt this is, from 1.
+    pub attempt: i64,
+}
+
+/// What became of a job whose attempt gave no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFault {
+    /// It waits again.
+    Retry {
+        /// For at least this long.
+        wait: Duration,
+    },
+    /// It has failed.
+    Failed,
+}
+
+impl Jobs<'_> {
+    /// Takes the next job of any kind, see [`Jobs::claim`].
+    pub async fn claim_any(self, worker: &str, lease: Duration) -> Result<Option<Job>> {
+        self.claim(&Claim::any(worker, lease)).await
+    }
+
+    /// Takes the next job that the worker can run: the most urgent lane first, in it the owner with the fewest running jobs, then the oldest. Bulk jobs
+    /// count as interactive ones after [`BULK_PATIENCE`]. `None` when none waits.
+    pub async fn claim(self, claim: &Claim<'_>) -> Result<Option<Job>> {
+        let claimed = self.try_claim(claim).await;
+        if let Err(Error::Database(_) | Error::Unavailable(_)) = &claimed {
+            self.pause_expiry(claim.lease);
+        }
+        claimed
+    }
+
+    async fn try_claim(self, claim: &Claim<'_>) -> Result<Option<Job>> {
+        let now = self.store.clock().monotonic();
+        let looked = self.store.0.last_expiry.load(Ordering::Relaxed);
+        if now.saturating_sub(looked) >= EXPIRY_STEP
+            && self.store.0.last_expiry.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.expire_leases().await?;
+        }
+        let token = random::token::<16>()?;
+        let mut tx = self.store.db().begin().await?;
+        let skip = if tx.is_postgres() { "FOR UPDATE OF j SKIP LOCKED" } else { "" };
+        let lease = micros(claim.lease);
+        let mut values: Vec<Value<'_>> =
+            args![claim.worker, &token, self.lease_time(), lease, lane_number(claim.last)].to_vec();
+        let mut condition = claim.capabilities.condition(&mut values);
+        if !claim.kinds.is_empty() {
+            let first = values.len() + 1;
+            values.extend(claim.kinds.iter().map(|kind| Value::from(*kind)));
+            let list: Vec<String> = (first..=values.len()).map(|number| format!("${number}")).collect();
+            condition.push_str(&format!(" AND j.kind IN ({})", list.join(", ")));
+        }
+        let sql = format!(
+            "UPDATE jobs SET state = 'processing', attempts = attempts + 1, worker = $1, lease = $2, lease_until = {now} + $4, lease_duration = $4
+             WHERE id = (
+                 SELECT j.id FROM jobs j
+                 LEFT JOIN (SELECT owner, count(*) AS running FROM jobs WHERE state = 'processing' GROUP BY owner) r ON r.owner = j.owner
+                 WHERE j.state = 'queued' AND j.lane <= $5 AND {due} AND {condition}
+                 ORDER BY {turn}, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
+             )
+             RETURNING id, kind, transcript_id, account_id, owner, lane, payload, payload_key, seconds, attempts, lease, lease_until",
+            now = self.lease_now_sql("$3"),
+            due = due(&self.lease_now_sql("$3")),
+            turn = lane_by_age(&self.lease_now_sql("$3")),
+        );
+        let Some(row) = tx.optional(&sql, &values).await? else { return Ok(None) };
+        let lease = Lease::of_row(&row)?;
+        let mut blob = None;
+        if let Some(transcript) = lease.transcript {
+            if lease.transcription().is_some() {
+                tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![transcript]).await?;
+            }
+            blob = recordings::of_transcript(&mut tx, transcript).await?;
+        }
+        tx.commit().await?;
+        self.store.seen_leases().see(lease.job, &lease.token, row.get("lease_until")?, self.store.clock().monotonic());
+        let account = lease.account;
+        let owner: String = row.get("owner")?;
+        let place = payload_place(&row.get::<String>("payload_key")?);
+        Ok(Some(Job {
+            account,
+            owner: Owner::parse(&owner).ok_or_else(|| Error::Damaged(format!("{owner:?} is no owner")))?,
+            lane: lane_of_number(row.get("lane")?),
+            payload: self.store.sealer(account).await?.open_text(&place, &row.get::<Vec<u8>>("payload")?)?,
+            seconds: row.get("seconds")?,
+            blob,
+            attempt: row.get("attempts")?,
+            lease,
+        }))
+    }
+
+    /// Notes how far a job is, 0 to 100; what is less than before is ignored. [`Error::LeaseLost`] when the job is no longer this worker's.
+    pub async fn set_progress(self, lease: &Lease, percent: i64) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        let sql = "SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'";
+        tx.optional(sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
+        if let Some(transcript) = lease.transcription() {
+            let sql = "UPDATE transcripts SET progress = $1 WHERE id = $2 AND progress < $1";
+            tx.execute(sql, args![percent.clamp(0, 100), transcript]).await?;
+        }
+        tx.commit().await
+    }
+
+    /// Ends a transcription with its result: segments, charge, usage and status in one transaction, if the lease still stands. `used` is credits and
+    /// minutes alike. The recording stays when `keep_audio`.
+    pub async fn complete(
+        self,
+        lease: &Lease,
+        result: &TranscriptionResult,
+        used: i64,
+        keep_audio: bool,
+    ) -> Result<Option<Settled>> {
+        self.complete_named(lease, result, &BTreeMap::new(), used, keep_audio).await
+    }
+
+    /// [`Jobs::complete`] for a recording in which speakers were known: the names of labels are written with it.
+    pub async fn complete_named(
+        self,
+        lease: &Lease,
+        result: &TranscriptionResult,
+        names: &BTreeMap<String, String>,
+        used: i64,
+        keep_audio: bool,
+    ) -> Result<Option<Settled>> {
+        let now = self.store.now();
+        let id = lease.transcription().ok_or(Error::Conflict("this job makes no transcript"))?;
+        let sealer = self.store.sealer(lease.account).await.map_err(gone)?;
+        let sealed = segment::seal_all(&sealer, id, &result.segments)?;
+        let words: i64 = result.segments.iter().map(segment::words_in).sum();
+        let mut tx = self.store.db().begin().await?;
+        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        let ended = end_by_lease(&mut tx, lease).await?;
+        segment::write(&mut tx, id, &sealed).await?;
+        for (label, name) in names {
+            transcripts::write_name(&mut tx, &sealer, id, label, name).await?;
+        }
+        tx.execute(
+            "UPDATE transcripts SET status = 'completed', progress = 100, language = $1, duration_seconds = $2, word_count = $3,
+                 num_speakers = $4, model = $5, error = NULL, error_kind = NULL, completed_at = $6
+             WHERE id = $7",
+            args![
+                &result.language,
+                result.duration,
+                words,
+                segment::speakers(&result.segments).len() as i64,
+                &result.model,
+                now,
+                id
+            ],
+        )
+        .await?;
+        let settled = ledger::settle(&mut tx, &ended.reference, used, "transcription", now).await?;
+        if let (Some(key), Some(month)) = (ended.key, ended.key_month) {
+            keys::add_minutes(&mut tx, key, month, used - ended.minutes).await?;
+        }
+        if let (Some(day), Some(Owner::Anonymous(address))) = (ended.anonymous_day, Owner::parse(&ended.owner)) {
+            anonymous::add_minutes(&mut tx, &address, day, used - ended.minutes).await?;
+        }
+        usage::count(&mut tx, lease.account, result.duration, words, now).await?;
+        webhooks::due(&mut tx, id, now).await?;
+        if !keep_audio {
+            tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
+        }
+        tx.commit().await?;
+        self.store.tell(Change::Finished(id));
+        if !keep_audio {
+            self.store.recordings().remove(id).await;
+        }
+        Ok(settled)
+    }
+
+    /// Ends a job that leaves nothing but its charge, in one transaction, if the lease still stands.
+    pub async fn complete_task(self, lease: &Lease, used: i64, note: &str) -> Result<Option<Settled>> {
+        if lease.transcription().is_some() {
+            return Err(Error::Conflict("a transcription ends with its transcript"));
+        }
+        let mut tx = self.store.db().begin().await?;
+        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        let ended = end_by_lease(&mut tx, lease).await?;
+        let settled = ledger::settle(&mut tx, &ended.reference, used, note, self.store.now()).await?;
+        tx.commit().await?;
+        Ok(settled)
+    }
+
+    /// Ends an attempt without a result. Whether it is tried again is told by the fault: the sender's is final, ours is retried while attempts are left,
+    /// what is unavailable is waited for. A job that has failed costs nothing; unless the fault was the sender's it keeps its recording.
+    pub async fn fail(self, lease: &Lease, kind: FaultKind, reason: &str) -> Result<AfterFault> {
+        self.fail_with_detail(lease, kind, reason, reason).await
+    }
+
+    /// [`Jobs::fail`] with more for the operator than the owner is told.
+    pub async fn fail_with_detail(
+        self,
+        lease: &Lease,
+        kind: FaultKind,
+        reason: &str,
+        detail: &str,
+    ) -> Result<AfterFault> {
+        let policy = *self.store.retry_policy();
+        let mut tx = self.store.db().begin().await?;
+        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        let sql = format!(
+            "SELECT attempts, deferrals, {} - queued_at AS age FROM jobs WHERE id = $2 AND lease = $3 AND state = 'processing'{}",
+            self.lease_now_sql("$1"),
+            tx.for_update()
+        );
+        let row =
+            tx.optional(&sql, args![self.lease_time(), lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
+        let (attempts, deferrals): (i64, i64) = (row.get("attempts")?, row.get("deferrals")?);
+        let again = match kind {
+            FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => None,
+            FaultKind::Internal | FaultKind::Timeout => (attempts < policy.max_attempts)
+                .then(|| Requeue { wait: policy.backoff(attempts), ..Requeue::counted(kind, detail) }),
+            FaultKind::Unavailable => (row.get::<i64>("age")? < micros(policy.unavailable_for)).then(|| Requeue {
+                wait: policy.unavailable_backoff(deferrals + 1),
+                ..Requeue::deferred(kind, detail)
+            }),
+        };
+        let outcome = match again {
+            Some(again) => {
+                requeue(&mut tx, self.store, lease, again).await?;
+                AfterFault::Retry { wait: again.wait }
+            }
+            None => {
+                if kind.is_ours() {
+                    bury(&mut tx, self.store, lease, kind, reason, detail).await?;
+                } else {
+                    let now = self.store.now();
+                    let ended = end_by_lease(&mut tx, lease).await?;
+                    undo(&mut tx, &ended, now).await?;
+                    if let Some(transcript) = lease.transcription() {
+                        mark_failed(&mut tx, transcript, kind, reason, now).await?;
+                        give_up_recording(&mut tx, transcript).await?;
+                    }
+                }
+                AfterFault::Failed
+            }
+        };
+        tx.commit().await?;
+        match (outcome, lease.transcription()) {
+            (AfterFault::Retry { .. }, _) => self.store.tell(Change::Queued),
+            (AfterFault::Failed, Some(transcript)) => {
+                self.store.tell(Change::Finished(transcript));
+                self.store.recordings().remove(transcript).await;
+            }
+            (AfterFault::Failed, None) => {}
+        }
+        Ok(outcome)
+    }
+
+    /// Gives a job back to the queue at once, as if it had not been claimed: the fault is the worker's, and another may run it.
+    pub async fn release(self, lease: &Lease, kind: FaultKind, detail: &str) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        requeue(&mut tx, self.store, lease, Requeue::deferred(kind, detail)).await?;
+        tx.commit().await?;
+        self.store.tell(Change::Queued);
+        Ok(())
+    }
+
+    /// Gives every job of a worker that stops back to the queue; the attempt does not count. Gives how many.
+    pub async fn release_all(self, worker: &str) -> Result<u64> {
+        let mut tx = self.store.db().begin().await?;
+        let rows = tx
+            .all(
+                "UPDATE jobs SET state = 'queued', attempts = attempts - 1, worker = NULL, lease = NULL, lease_until = NULL
+                 WHERE worker = $1 AND state = 'processing' RETURNING kind, transcript_id",
+                args![worker],
+            )
+            .await?;
+        for row in rows.iter() {
+            if row.get::<String>("kind")? == TRANSCRIBE {
+                let id: Option<i64> = row.get("transcript_id")?;
+                tx.execute("UPDATE transcripts SET status = 'queued' WHERE id = $1", args![id]).await?;
+            }
+        }
+        tx.commit().await?;
+        if !rows.is_empty() {
+            self.store.tell(Change::Queued);
+        }
+        Ok(rows.len() as u64)
+    }
+
+    /// A transcript's place in the queue from 1; `None` when it does not wait.
+    pub async fn position(self, id: TranscriptId) -> Result<Option<i64>> {
+        position(&mut self.store.db().snapshot().await?, self.store, id).await
+    }
+
+    /// Jobs that wait.
+    pub async fn queue_length(self) -> Result<i64> {
+        self.store.db().one("SELECT count(*) AS waiting FROM jobs WHERE state = 'queued'", &[]).await?.get("waiting")
+    }
+
+    /// Jobs of an owner that wait or run.
+    pub async fn live_count(self, owner: &Owner) -> Result<i64> {
+        let sql = "SELECT count(*) AS live FROM jobs WHERE owner = $1 AND state IN ('queued', 'processing')";
+        self.store.db().one(sql, args![&owner.name()]).await?.get("live")
+    }
+}
+
+/// Someone who works for an account that is gone has lost the job with it.
+pub(crate) fn gone(error: Error) -> Error {
+    if matches!(error, Error::NotFound(_)) { Error::LeaseLost } else { error }
+}
+
+pub(crate) fn payload_place(key: &str) -> Place {
+    columns::PAYLOAD.at(&[&key])
+}
+
+/// Whether a job `j` may be claimed at `now`. One that waits for longer than anybody does was queued under another date.
+fn due(now: &str) -> String {
+    format!("(j.not_before <= {now} OR j.not_before > {now} + {})", micros(LONGEST_BACKOFF))
+}
+
+/// The lane that a job `j` is claimed by at `now`.
+fn lane_by_age(now: &str) -> String {
+    let (bulk, interactive, patience) =
+        (lane_number(Lane::Bulk), lane_number(Lane::Interactive), micros(BULK_PATIENCE));
+    format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {now} - {patience} THEN {interactive} ELSE j.lane END")
+}
+
+/// A transcript's place in the queue by lane and age.
+pub(crate) async fn position(tx: &mut Tx, store: &Store, id: TranscriptId) -> Result<Option<i64>> {
+    let lane = lane_by_age(&store.jobs().lease_now_sql("$1"));
+    let sql = format!(
+        "SELECT j.id, j.queued_at, {lane} AS turn FROM jobs j WHERE j.transcript_id = $2 AND j.kind = '{TRANSCRIBE}' AND j.state = 'queued'"
+    );
+    let Some(row) = tx.optional(&sql, args![store.jobs().lease_time(), id]).await? else { return Ok(None) };
+    let sql = format!(
+        "SELECT count(*) AS ahead FROM jobs j WHERE j.state = 'queued'
+             AND ({lane} < $2 OR ({lane} = $2 AND (j.queued_at < $3 OR (j.queued_at = $3 AND j.id < $4))))"
+    );
+    let mine =
+        args![store.jobs().lease_time(), row.get::<i64>("turn")?, row.get::<i64>("queued_at")?, row.get::<i64>("id")?];
+    Ok(Some(tx.one(&sql, mine).await?.get::<i64>("ahead")? + 1))
+}
+
+/// What a job had counted, so that it can be taken back.
+pub(crate) struct Ended {
+    job: JobId,
+    /// The name under which its credits are held.
+    reference: String,
+    state: String,
+    owner: String,
+    minutes: i64,
+    key: Option<KeyId>,
+    key_month: Option<i64>,
+    anonymous_day: Option<i64>,
+}
+
+const ENDED: &str = "id, retries, state, owner, minutes, key_id, key_month, anonymous_day";
+
+fn ended(row: &Row) -> Result<Ended> {
+    let job = JobId(row.get("id")?);
+    Ok(Ended {
+        job,
+        reference: job_reference(job, row.get("retries")?),
+        state: row.get("state")?,
+        owner: row.get("owner")?,
+        minutes: row.get("minutes")?,
+        key: row.get::<Option<i64>>("key_id")?.map(KeyId),
+        key_month: row.get("key_month")?,
+        anonymous_day: row.get("anonymous_day")?,
+    })
+}
+
+/// Removes the job if the lease still stands.
+async fn end_by_lease(tx: &mut Tx, lease: &Lease) -> Result<Ended> {
+    let sql = format!("DELETE FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing' RETURNING {ENDED}");
+    ended(&tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?)
+}
+
+/// Removes the jobs of a transcript, whoever works on them, and takes back what they had counted. Gives those that waited or ran. The account must be
+/// locked.
+pub(crate) async fn end_of_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Vec<JobId>> {
+    let sql = format!("DELETE FROM jobs WHERE transcript_id = $1 RETURNING {ENDED}");
+    let mut live = Vec::new();
+    for row in tx.all(&sql, args![id]).await? {
+        let ended = ended(&row)?;
+        // What a failed one had counted was taken back when it failed.
+        if ended.state != "failed" {
+            undo(tx, &ended, now).await?;
+            live.push(ended.job);
+        }
+    }
+    Ok(live)
+}
+
+/// Releases the hold and takes back the counts of a job that gives no result.
+async fn undo(tx: &mut Tx, ended: &Ended, now: Micros) -> Result<()> {
+    ledger::settle(tx, &ended.reference, 0, "", now).await?;
+    if let (Some(key), Some(month)) = (ended.key, ended.key_month) {
+        keys::add_minutes(tx, key, month, -ended.minutes).await?;
+    }
+    if let (Some(day), Some(Owner::Anonymous(address))) = (ended.anonymous_day, Owner::parse(&ended.owner)) {
+        anonymous::give_back(tx, &address, day, ended.minutes).await?;
+    }
+    Ok(())
+}
+
+/// How a job goes back to the queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Requeue<'a> {
+    wait: Duration,
+    /// Whether this attempt counts.
+    is_counted: bool,
+    kind: FaultKind,
+    detail: &'a str,
+}
+
+impl<'a> Requeue<'a> {
+    pub(crate) fn counted(kind: FaultKind, detail: &'a str) -> Self {
+        Requeue { wait: Duration::ZERO, is_counted: true, kind, detail }
+    }
+
+    fn deferred(kind: FaultKind, detail: &'a str) -> Self {
+        Requeue { is_counted: false, ..Requeue::counted(kind, detail) }
+    }
+}
+
+/// Puts a job back into the queue if the lease still stands.
+pub(crate) async fn requeue(tx: &mut Tx, store: &Store, lease: &Lease, how: Requeue<'_>) -> Result<()> {
+    let uncounted = i64::from(!how.is_counted);
+    let sql = format!(
+        "UPDATE jobs SET state = 'queued', attempts = attempts - $1, deferrals = deferrals + $1, worker = NULL, lease = NULL, lease_until = NULL,
+             not_before = {} + $3, error_kind = $4, error = $5
+         WHERE id = $6 AND lease = $7 AND state = 'processing'",
+        store.jobs().lease_now_sql("$2")
+    );
+    let values = args![
+        uncounted,
+        store.jobs().lease_time(),
+        micros(how.wait),
+        how.kind.name(),
+        how.detail,
+        lease.job,
+        &lease.token
+    ];
+    if tx.execute(&sql, values).await? == 0 {
+        return Err(Error::LeaseLost);
+    }
+    if let Some(transcript) = lease.transcription() {
+        tx.execute("UPDATE transcripts SET status = 'queued' WHERE id = $1", args![transcript]).await?;
+    }
+    Ok(())
+}
+
+/// Leaves a job in the state `failed` with its recording, if the lease still stands: it can be retried. What it had counted is taken back.
+pub(crate) async fn bury(
+    tx: &mut Tx,
+    store: &Store,
+    lease: &Lease,
+    kind: FaultKind,
+    reason: &str,
+    detail: &str,
+) -> Result<()> {
+    let now = store.now();
+    let sql = format!(
+        "UPDATE jobs SET state = 'failed', worker = NULL, lease = NULL, lease_until = NULL, error_kind = $1, error = $2, failed_at = {}
+         WHERE id = $4 AND lease = $5 AND state = 'processing' RETURNING {ENDED}",
+        store.jobs().lease_now_sql("$3")
+    );
+    let values = args![kind.name(), detail, store.jobs().lease_time(), lease.job, &lease.token];
+    let ended = ended(&tx.optional(&sql, values).await?.ok_or(Error::LeaseLost)?)?;
+    undo(tx, &ended, now).await?;
+    if let Some(transcript) = lease.transcription() {
+        mark_failed(tx, transcript, kind, reason, now).await?;
+    }
+    Ok(())
+}
+
+/// Marks a transcript as failed.
+pub(crate) async fn mark_failed(
+    tx: &mut Tx,
+    id: TranscriptId,
+    kind: FaultKind,
+    reason: &str,
+    now: Micros,
+) -> Result<()> {
+    let sql = "UPDATE transcripts SET status = 'failed', error = $1, error_kind = $2, completed_at = $3 WHERE id = $4";
+    tx.execute(sql, args![reason, kind.name(), now, id]).await?;
+    webhooks::due(tx, id, now).await
+}
+
+/// The recording of a transcript is of no more use.
+pub(crate) async fn give_up_recording(tx: &mut Tx, id: TranscriptId) -> Result<()> {
+    tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await.map(drop)
+}

@@ -1,0 +1,553 @@
+//! Keys, tokens and sessions: who may act for an account.
+//!
+//! A secret is made here, shown once and stored only as its SHA-256, which is also how it is found: 256 random bits need no slow hash.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::Store;
+use crate::accounts::plan::Plan;
+use crate::clock::{Micros, micros, month_of};
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Limit, Result};
+use crate::idempotency::{self, Idempotency, IdempotencyKey, StoredAnswer};
+use crate::ids::{AccountId, KeyId, Owner};
+use crate::random;
+
+/// API keys, tokens and sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// `last_used` is for people, who don't need it to the second; writing it for each request would cost one.
+const LAST_USED_STEP: Micros = 60_000_000;
+/// How much of a secret may be shown.
+const PREFIX: usize = 12;
+
+/// What a secret is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyKind {
+    /// An API key: `svc_`.
+    Service,
+    /// A user's API token, made at sign-in: `usr_`.
+    User,
+    /// A session of the web app: `ses_`.
+    Session,
+    /// Confirms an email address, once: `cnf_`.
+    Confirmation,
+    /// Sets a new password, once: `rst_`.
+    Reset,
+}
+
+impl KeyKind {
+    const ALL: [KeyKind; 5] =
+        [KeyKind::Service, KeyKind::User, KeyKind::Session, KeyKind::Confirmation, KeyKind::Reset];
+
+    fn name(self) -> &'static str {
+        match self {
+            KeyKind::Service => "svc",
+            KeyKind::User => "usr",
+            KeyKind::Session => "ses",
+            KeyKind::Confirmation => "cnf",
+            KeyKind::Reset => "rst",
+        }
+    }
+
+    fn parse(name: &str) -> Result<KeyKind> {
+        KeyKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| Error::Damaged(format!("no key is of kind {name:?}")))
+    }
+}
+
+/// What a key may do; one that says nothing may do everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Send recordings and texts to be worked on.
+    Transcribe,
+    /// Read what is there.
+    Read,
+    /// Change and delete: transcripts, keys, the account.
+    Manage,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 3] = [Scope::Transcribe, Scope::Read, Scope::Manage];
+
+    /// The name as stored and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Transcribe => "transcribe",
+            Scope::Read => "read",
+            Scope::Manage => "manage",
+        }
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Scope> {
+        let scope = Scope::ALL.into_iter().find(|scope| scope.name() == name);
+        scope.ok_or(Error::Conflict("a scope is transcribe, read or manage"))
+    }
+}
+
+/// A secret that was just made; it can't be had again.
+#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself, to hand to its owner.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({}…)", &self.0[..PREFIX])
+    }
+}
+
+/// A key to make.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// What it is for.
+    pub kind: KeyKind,
+    /// What its owner calls it.
+    pub name: String,
+    /// Requests a minute.
+    pub rate_limit: i64,
+    /// Minutes of audio a month.
+    pub monthly_limit_minutes: i64,
+    /// How long it is valid; for ever by default.
+    pub valid_for: Option<Duration>,
+    /// What it may do; everything by default.
+    pub scopes: Vec<Scope>,
+    /// Addresses and networks that it may be used from, as the server reads them; everywhere when empty.
+    pub allowed_addresses: Vec<String>,
+    /// Credits that it may spend in all; as many as the account has by default.
+    pub spending_limit: Option<i64>,
+}
+
+impl NewKey {
+    /// A key with the contract's limits: 60 requests a minute, 5,000 minutes a month.
+    pub fn new(kind: KeyKind, name: impl Into<String>) -> NewKey {
+        NewKey {
+            kind,
+            name: name.into(),
+            rate_limit: 60,
+            monthly_limit_minutes: 5000,
+            valid_for: None,
+            scopes: Scope::ALL.to_vec(),
+            allowed_addresses: Vec::new(),
+            spending_limit: None,
+        }
+    }
+}
+
+/// A key as stored, without its secret.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Key {
+    /// Its id.
+    pub id: KeyId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// What it is for.
+    pub kind: KeyKind,
+    /// What its owner calls it.
+    pub name: String,
+    /// The first characters of the secret.
+    pub prefix: String,
+    /// Whether it was not revoked.
+    pub is_active: bool,
+    /// Requests a minute.
+    pub rate_limit: i64,
+    /// Minutes of audio a month.
+    pub monthly_limit_minutes: i64,
+    /// When it was used last, to the minute.
+    pub last_used: Option<Micros>,
+    /// When it was made.
+    pub created_at: Micros,
+    /// When it ends by itself.
+    pub expires_at: Option<Micros>,
+    /// What it may do.
+    pub scopes: Vec<Scope>,
+    /// Addresses and networks that it may be used from; everywhere when empty.
+    pub allowed_addresses: Vec<String>,
+    /// Credits that it may spend in all.
+    pub spending_limit: Option<i64>,
+    /// Until when the secret that it had before it was rolled over is valid, too.
+    pub previous_until: Option<Micros>,
+}
+
+/// What to change of a key; what is `None` stays.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KeyChange {
+    /// What its owner calls it.
+    pub name: Option<String>,
+    /// Requests a minute.
+    pub rate_limit: Option<i64>,
+    /// Minutes of audio a month.
+    pub monthly_limit_minutes: Option<i64>,
+    /// Credits that it may spend in all; `Some(None)` is as many as the account has.
+    pub spending_limit: Option<Option<i64>>,
+}
+
+/// What a valid secret stands for: all that a request needs to know, in one look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Credential {
+    /// The key.
+    pub key: Key,
+    /// The plan of its account.
+    pub plan: Plan,
+    /// Whether the plan is in force.
+    pub plan_active: bool,
+    /// Whether the account may manage others.
+    pub is_admin: bool,
+    /// Whether the account's address was confirmed.
+    pub is_confirmed: bool,
+}
+
+const COLUMNS: &str = "k.id AS id, k.account_id AS account_id, k.kind AS kind, k.name AS name, k.prefix AS prefix, k.is_active AS is_active,
+    k.rate_limit AS rate_limit, k.monthly_limit_minutes AS monthly_limit_minutes, k.last_used AS last_used, k.created_at AS created_at,
+    k.expires_at AS expires_at, k.scopes AS scopes, k.allowed_addresses AS allowed_addresses, k.spending_limit AS spending_limit,
+    k.previous_until AS previous_until";
+
+fn key(row: &Row) -> Result<Key> {
+    Ok(Key {
+        id: KeyId(row.get("id")?),
+        account: AccountId(row.get("account_id")?),
+        kind: KeyKind::parse(&row.get::<String>("kind")?)?,
+        name: row.get("name")?,
+        prefix: row.get("prefix")?,
+        is_active: row.get("is_active")?,
+        rate_limit: row.get("rate_limit")?,
+        monthly_limit_minutes: row.get("monthly_limit_minutes")?,
+        last_used: row.get("last_used")?,
+        created_at: row.get("created_at")?,
+        expires_at: row.get("expires_at")?,
+        scopes: match row.get::<Option<String>>("scopes")? {
+            Some(names) => names.split_whitespace().map(str::parse).collect::<Result<_>>()?,
+            None => Scope::ALL.to_vec(),
+        },
+        allowed_addresses: row
+            .get::<Option<String>>("allowed_addresses")?
+            .map(|list| list.split_whitespace().map(str::to_owned).collect())
+            .unwrap_or_default(),
+        spending_limit: row.get("spending_limit")?,
+        previous_until: row.get("previous_until")?,
+    })
+}
+
+/// Whether a text has the shape of a secret of this kind; saves a look into the database.
+fn has_shape(secret: &str, kind: Option<KeyKind>) -> bool {
+    let Some((name, digits)) = secret.split_once('_') else { return false };
+    digits.len() == 64
+        && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        && match kind {
+            Some(kind) => name == kind.name(),
+            None => KeyKind::ALL.iter().any(|kind| kind.name() == name),
+        }
+}
+
+fn hash(secret: &str) -> Vec<u8> {
+    Sha256::digest(secret.as_bytes()).to_vec()
+}
+
+impl Keys<'_> {
+    /// Makes a key. The secret is in the answer and nowhere else.
+    pub async fn create(self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
+        let mut tx = self.store.db().begin().await?;
+        let made = insert(&mut tx, account, new, self.store.now()).await?;
+        tx.commit().await?;
+        Ok(made)
+    }
+
+    /// Makes a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
+    /// none. A repeat makes no key and gets the first answer. [`Error::KeyReused`] when the name stands for another request.
+    pub async fn create_once(
+        self,
+        account: AccountId,
+        new: &NewKey,
+        name: &IdempotencyKey,
+        write: impl FnOnce(Key, Secret) -> Result<StoredAnswer>,
+    ) -> Result<StoredAnswer> {
+        let owner = Owner::Account(account).name();
+        let sealer = self.store.sealer(account).await?;
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
+        match idempotency::claim(&mut tx, &sealer, &owner, account, name, now).await? {
+            Idempotency::New => {}
+            Idempotency::Done(answer) => return Ok(answer),
+            // Only a request of another kind has no answer yet.
+            Idempotency::UnderWay => return Err(Error::KeyReused),
+        }
+        let (key, secret) = insert(&mut tx, account, new, now).await?;
+        let answer = write(key, secret)?;
+        idempotency::finish(&mut tx, &sealer, &owner, name, &answer, now).await?;
+        tx.commit().await?;
+        Ok(answer)
+    }
+
+    /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or over. Confirmations and resets are not credentials.
+    pub async fn authenticate(self, secret: &str) -> Result<Credential> {
+        if !has_shape(secret, None) {
+            return Err(Error::NotFound("key"));
+        }
+        let now = self.store.now();
+        let sql = format!(
+            "SELECT {COLUMNS}, a.plan AS plan, a.plan_active AS plan_active, a.is_admin AS is_admin, a.is_confirmed AS is_confirmed
+             FROM keys k JOIN accounts a ON a.id = k.account_id
+             WHERE (k.hash = $1 OR (k.previous_hash = $1 AND k.previous_until > $3)) AND k.is_active = $2
+                 AND (k.expires_at IS NULL OR k.expires_at > $3) AND k.kind IN ('svc', 'usr', 'ses')"
+        );
+        let row =
+            self.store.db().optional(&sql, args![&hash(secret), true, now]).await?.ok_or(Error::NotFound("key"))?;
+        let credential = Credential {
+            key: key(&row)?,
+            plan: row.get::<String>("plan")?.parse()?,
+            plan_active: row.get("plan_active")?,
+            is_admin: row.get("is_admin")?,
+            is_confirmed: row.get("is_confirmed")?,
+        };
+        if credential.key.last_used.is_none_or(|last| last < now - LAST_USED_STEP) {
+            self.touch(credential.key.id).await?;
+        }
+        Ok(credential)
+    }
+
+    /// Notes that a key was used, at most once a minute; for servers that remember credentials for a while.
+    pub async fn touch(self, id: KeyId) -> Result<()> {
+        let now = self.store.now();
+        let sql = "UPDATE keys SET last_used = $1 WHERE id = $2 AND (last_used IS NULL OR last_used < $3)";
+        self.store.db().execute(sql, args![now, id, now - LAST_USED_STEP]).await.map(drop)
+    }
+
+    /// The keys of an account of one kind, oldest first, revoked ones too.
+    pub async fn list(self, account: AccountId, kind: KeyKind) -> Result<Vec<Key>> {
+        let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.account_id = $1 AND k.kind = $2 ORDER BY k.id");
+        self.store.db().all(&sql, args![account, kind.name()]).await?.iter().map(key).collect()
+    }
+
+    /// Revokes a key of the account; [`Error::NotFound`] when it has no such active key.
+    pub async fn revoke(self, account: AccountId, id: KeyId) -> Result<()> {
+        let sql = "UPDATE keys SET is_active = $1 WHERE id = $2 AND account_id = $3 AND is_active = $4";
+        match self.store.db().execute(sql, args![false, id, account, true]).await? {
+            0 => Err(Error::NotFound("key")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a key a new secret; the one before stays valid for `grace`. [`Error::NotFound`] when the account has no such key in use.
+    pub async fn roll(self, account: AccountId, id: KeyId, grace: Duration) -> Result<(Key, Secret)> {
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
+        let rolled = roll(&mut tx, account, id, grace, now).await?;
+        tx.commit().await?;
+        Ok(rolled)
+    }
+
+    /// Changes the name or the limits of a key of the account and gives it as it is now.
+    pub async fn change(self, account: AccountId, id: KeyId, change: &KeyChange) -> Result<Key> {
+        let mut tx = self.store.db().begin().await?;
+        let sql = format!(
+            "SELECT {COLUMNS} FROM keys k WHERE k.id = $1 AND k.account_id = $2 AND k.is_active = $3 AND k.kind = $4"
+        );
+        let row = tx.optional(&sql, args![id, account, true, KeyKind::Service.name()]).await?;
+        let old = key(&row.ok_or(Error::NotFound("key"))?)?;
+        let changed = Key {
+            name: change.name.clone().unwrap_or(old.name),
+            rate_limit: change.rate_limit.unwrap_or(old.rate_limit),
+            monthly_limit_minutes: change.monthly_limit_minutes.unwrap_or(old.monthly_limit_minutes),
+            spending_limit: change.spending_limit.unwrap_or(old.spending_limit),
+            ..old
+        };
+        tx.execute(
+            "UPDATE keys SET name = $1, rate_limit = $2, monthly_limit_minutes = $3, spending_limit = $4 WHERE id = $5",
+            args![&changed.name, changed.rate_limit, changed.monthly_limit_minutes, changed.spending_limit, id],
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(changed)
+    }
+
+    /// Revokes all keys of a kind but one: signing out everywhere else.
+    pub async fn revoke_others(self, account: AccountId, kind: KeyKind, keep: KeyId) -> Result<u64> {
+        let sql = "UPDATE keys SET is_active = $1 WHERE account_id = $2 AND kind = $3 AND is_active = $4 AND id <> $5";
+        self.store.db().execute(sql, args![false, account, kind.name(), true, keep]).await
+    }
+
+    /// Revokes all keys of a kind: signing out everywhere, after a new password.
+    pub async fn revoke_all(self, account: AccountId, kind: KeyKind) -> Result<u64> {
+        let sql = "UPDATE keys SET is_active = $1 WHERE account_id = $2 AND kind = $3 AND is_active = $4";
+        self.store.db().execute(sql, args![false, account, kind.name(), true]).await
+    }
+
+    /// Uses up a secret that is valid once (a confirmation, a reset) and gives its account.
+    pub async fn redeem(self, secret: &str, kind: KeyKind) -> Result<AccountId> {
+        if !has_shape(secret, Some(kind)) {
+            return Err(Error::NotFound("key"));
+        }
+        let mut tx = self.store.db().begin().await?;
+        let row = tx
+            .optional(
+                "DELETE FROM keys WHERE hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)
+                 RETURNING account_id",
+                args![&hash(secret), kind.name(), true, self.store.now()],
+            )
+            .await?;
+        tx.commit().await?;
+        Ok(AccountId(row.ok_or(Error::NotFound("key"))?.get("account_id")?))
+    }
+
+    /// The account of a secret that is valid once, which stays valid.
+    pub async fn account_of(self, secret: &str, kind: KeyKind) -> Result<AccountId> {
+        if !has_shape(secret, Some(kind)) {
+            return Err(Error::NotFound("key"));
+        }
+        let sql = "SELECT account_id FROM keys
+                   WHERE hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)";
+        let row = self.store.db().optional(sql, args![&hash(secret), kind.name(), true, self.store.now()]).await?;
+        Ok(AccountId(row.ok_or(Error::NotFound("key"))?.get("account_id")?))
+    }
+
+    /// Minutes of audio that a key has used this month.
+    pub async fn minutes_used(self, id: KeyId) -> Result<i64> {
+        let month = month_of(self.store.now());
+        let sql = "SELECT minutes FROM key_months WHERE key_id = $1 AND month = $2";
+        self.store.db().optional(sql, args![id, month]).await?.map_or(Ok(0), |row| row.get("minutes"))
+    }
+
+    /// Fails when a key can't use so many minutes more: [`Limit::MonthlyMinutes`] or [`Limit::Spending`].
+    pub async fn check_minutes(self, id: KeyId, minutes: i64) -> Result<()> {
+        let mut tx = self.store.db().snapshot().await?;
+        check_minutes(&mut tx, id, minutes, month_of(self.store.now()), false).await
+    }
+
+    /// Credits that a key has spent in all.
+    pub async fn spent(self, id: KeyId) -> Result<i64> {
+        spent(&mut self.store.db().snapshot().await?, id).await
+    }
+
+    /// Counts minutes for a key, outside of jobs; [`Limit::MonthlyMinutes`] when they are used up.
+    pub async fn use_minutes(self, id: KeyId, minutes: i64) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        use_minutes(&mut tx, id, minutes, self.store.now()).await?;
+        tx.commit().await
+    }
+}
+
+/// Inserts a key and makes its secret.
+async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> Result<(Key, Secret)> {
+    let secret = Secret(format!("{}_{}", new.kind.name(), random::token::<32>()?));
+    let expires_at = new.valid_for.map(|valid| now.saturating_add(micros(valid)));
+    // What is stored as nothing means everything, also for keys of earlier versions.
+    let scopes = (new.scopes.len() < Scope::ALL.len())
+        .then(|| new.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" "));
+    let allowed = (!new.allowed_addresses.is_empty()).then(|| new.allowed_addresses.join(" "));
+    let found = tx.optional("SELECT id FROM accounts WHERE id = $1", args![account]).await?;
+    found.ok_or(Error::NotFound("account"))?;
+    let row = tx
+        .one(
+            "INSERT INTO keys (account_id, kind, name, prefix, hash, is_active, rate_limit, monthly_limit_minutes, created_at, expires_at,
+                 scopes, allowed_addresses, spending_limit)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id",
+            args![
+                account,
+                new.kind.name(),
+                &new.name,
+                &secret.0[..PREFIX],
+                &hash(&secret.0),
+                true,
+                new.rate_limit,
+                new.monthly_limit_minutes,
+                now,
+                expires_at,
+                scopes.as_deref(),
+                allowed.as_deref(),
+                new.spending_limit
+            ],
+        )
+        .await?;
+    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
+    let made = key(&tx.one(&sql, args![row.get::<i64>("id")?]).await?)?;
+    Ok((made, secret))
+}
+
+/// Counts minutes against a key's month and gives the month.
+pub(crate) async fn use_minutes(tx: &mut Tx, id: KeyId, minutes: i64, now: Micros) -> Result<i64> {
+    let month = month_of(now);
+    check_minutes(tx, id, minutes, month, true).await?;
+    add_minutes(tx, id, month, minutes).await?;
+    Ok(month)
+}
+
+/// Fails when a key's month or the key itself has too little left; `lock` keeps others from using it until the transaction ends.
+async fn check_minutes(tx: &mut Tx, id: KeyId, minutes: i64, month: i64, lock: bool) -> Result<()> {
+    let lock = if lock { tx.for_update() } else { "" };
+    let sql = format!("SELECT monthly_limit_minutes, spending_limit FROM keys WHERE id = $1{lock}");
+    let row = tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("key"))?;
+    let limit: i64 = row.get("monthly_limit_minutes")?;
+    let used = tx.optional("SELECT minutes FROM key_months WHERE key_id = $1 AND month = $2", args![id, month]).await?;
+    let used: i64 = used.map_or(Ok(0), |row| row.get("minutes"))?;
+    if used.saturating_add(minutes) > limit {
+        return Err(Error::Limit { what: Limit::MonthlyMinutes, limit, used });
+    }
+    if let Some(limit) = row.get::<Option<i64>>("spending_limit")? {
+        let used = spent(tx, id).await?;
+        if used.saturating_add(minutes) > limit {
+            return Err(Error::Limit { what: Limit::Spending, limit, used });
+        }
+    }
+    Ok(())
+}
+
+/// Credits that a key has spent: one for each minute that it used in any month.
+async fn spent(tx: &mut Tx, id: KeyId) -> Result<i64> {
+    let sql = "SELECT CAST(COALESCE(SUM(minutes), 0) AS BIGINT) AS spent FROM key_months WHERE key_id = $1";
+    tx.one(sql, args![id]).await?.get("spent")
+}
+
+/// Replaces the secret of a key of the account that is in use.
+async fn roll(tx: &mut Tx, account: AccountId, id: KeyId, grace: Duration, now: Micros) -> Result<(Key, Secret)> {
+    let secret = Secret(format!("{}_{}", KeyKind::Service.name(), random::token::<32>()?));
+    let changed = tx
+        .execute(
+            "UPDATE keys SET previous_hash = hash, previous_until = $1, hash = $2, prefix = $3
+             WHERE id = $4 AND account_id = $5 AND is_active = $6 AND kind = $7",
+            args![
+                now.saturating_add(micros(grace)),
+                &hash(&secret.0),
+                &secret.0[..PREFIX],
+                id,
+                account,
+                true,
+                KeyKind::Service.name()
+            ],
+        )
+        .await?;
+    if changed == 0 {
+        return Err(Error::NotFound("key"));
+    }
+    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
+    Ok((key(&tx.one(&sql, args![id]).await?)?, secret))
+}
+
+/// Moves a key's count of a month; what was not used is given back as a negative number.
+pub(crate) async fn add_minutes(tx: &mut Tx, id: KeyId, month: i64, minutes: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO key_months (key_id, month, minutes) SELECT id, $2, $3 FROM keys WHERE id = $1
+         ON CONFLICT (key_id, month) DO UPDATE SET minutes = key_months.minutes + excluded.minutes",
+        args![id, month, minutes],
+    )
+    .await
+    .map(drop)
+}

@@ -1,0 +1,301 @@
+//! Recordings: bytes that come as a stream, lie in a folder or a bucket, and are read as a stream, a range or a file.
+//!
+//! The name of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
+
+mod chunks;
+mod hash;
+mod local;
+mod pages;
+mod reachable;
+mod read;
+#[cfg(feature = "object-store")]
+mod remote;
+pub(crate) mod sweep;
+pub(crate) mod sweep_lease;
+mod write;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::Store;
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::random;
+use local::Folder;
+pub(crate) use pages::{Pages, StoredFile};
+pub use read::{BlobReader, ReadSeek};
+pub use write::Upload;
+
+/// Recordings: upload, read, sweep and quarantine.
+#[derive(Debug, Clone, Copy)]
+pub struct Recordings<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// What stands at the root of a folder or bucket of recordings: the id of their store.
+pub(crate) const MARKER: &str = "hark-store.json";
+
+/// The name of a recording: 32 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlobKey(String);
+
+impl BlobKey {
+    fn draw() -> Result<BlobKey> {
+        random::token::<16>().map(BlobKey)
+    }
+
+    /// A name from its text, if it is one.
+    pub fn parse(text: &str) -> Option<BlobKey> {
+        let valid = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        valid.then(|| BlobKey(text.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BlobKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A recording that is whole and durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blob {
+    /// Its name.
+    pub key: BlobKey,
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Whether it is sealed at rest.
+    pub is_sealed: bool,
+    /// SHA-256 of its bytes, known when it was just uploaded and its hash was wanted.
+    pub sha256: Option<[u8; 32]>,
+}
+
+impl Blob {
+    /// Its length in the folder or bucket.
+    pub(crate) fn stored_size(&self) -> u64 {
+        if self.is_sealed { chunks::sealed_size(self.size) } else { self.size }
+    }
+}
+
+/// How a decoder may read a recording.
+pub enum BlobSource {
+    /// A file as it is.
+    Path(PathBuf),
+    /// Through the store: sealed, or far away. To be read from a thread that may block.
+    Reader(Box<dyn ReadSeek>),
+}
+
+/// Where recordings lie.
+pub(crate) enum Blobs {
+    Local(Folder),
+    #[cfg(feature = "object-store")]
+    Remote(remote::Bucket),
+}
+
+impl Blobs {
+    pub(crate) fn open(place: &str) -> Result<Blobs> {
+        match place.split_once("://") {
+            None => Folder::open(Path::new(place)).map(Blobs::Local),
+            Some(("file", path)) => Folder::open(Path::new(path)).map(Blobs::Local),
+            #[cfg(feature = "object-store")]
+            Some(_) => remote::Bucket::open(place).map(Blobs::Remote),
+            #[cfg(not(feature = "object-store"))]
+            Some((scheme, _)) => {
+                Err(Error::Setup(format!("this build keeps recordings in folders, not in {scheme}://")))
+            }
+        }
+    }
+
+    pub(crate) async fn remove(&self, key: &BlobKey) -> Result<()> {
+        match self {
+            Blobs::Local(folder) => {
+                let (folder, key) = (folder.clone(), key.clone());
+                blocking(move || folder.remove(&key)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.remove(key).await,
+        }
+    }
+
+    /// Where recordings lie, in words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Blobs::Local(folder) => folder.root().display().to_string(),
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.place().to_owned(),
+        }
+    }
+
+    /// Files that were last written before `age` ago, a page at a time.
+    pub(crate) async fn pages(&self, age: std::time::Duration) -> Result<Pages> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || Pages::local(folder, age)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => Ok(Pages::remote(bucket, age)),
+        }
+    }
+
+    /// The file [`MARKER`], where there is one.
+    pub(crate) async fn read_marker(&self) -> Result<Option<Vec<u8>>> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.read_marker()).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.read_marker().await,
+        }
+    }
+
+    /// Writes the file [`MARKER`], in place of one that is there.
+    pub(crate) async fn write_marker(&self, bytes: Vec<u8>) -> Result<()> {
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.write_marker(&bytes)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.write_marker(bytes).await,
+        }
+    }
+}
+
+/// Runs what waits for the disk on a thread for that.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(e) => Err(Error::Blob(format!("the work was stopped: {e}"))),
+    }
+}
+
+pub(crate) fn blob(row: &Row) -> Result<Blob> {
+    let key: String = row.get("key")?;
+    Ok(Blob {
+        key: BlobKey::parse(&key).ok_or_else(|| Error::Damaged(format!("{key:?} is no recording's name")))?,
+        account: AccountId(row.get::<Option<i64>>("account_id")?.unwrap_or_default()),
+        size: u64::try_from(row.get::<i64>("size")?).unwrap_or(0),
+        is_sealed: row.get("is_sealed")?,
+        sha256: None,
+    })
+}
+
+/// The recording of a transcript.
+pub(crate) async fn of_transcript(tx: &mut Tx, id: TranscriptId) -> Result<Option<Blob>> {
+    let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE transcript_id = $1 AND state = 'live'";
+    tx.optional(sql, args![id]).await?.as_ref().map(blob).transpose()
+}
+
+/// Bytes of recordings that belong to an account's transcripts.
+pub(crate) const STORAGE_USED: &str =
+    "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs WHERE account_id = $1 AND state = 'live'";
+
+impl Recordings<'_> {
+    /// Where recordings are kept, in words for the operator.
+    pub fn place(self) -> String {
+        self.store.blobs().place()
+    }
+
+    /// Bytes of recordings that an account keeps.
+    pub async fn bytes_used(self, account: AccountId) -> Result<u64> {
+        let used: i64 = self.store.db().one(STORAGE_USED, args![account]).await?.get("used")?;
+        Ok(u64::try_from(used).unwrap_or(0))
+    }
+
+    /// The recording of a transcript, if it was kept.
+    pub async fn get(self, account: AccountId, id: TranscriptId) -> Result<Blob> {
+        let mut tx = self.store.db().snapshot().await?;
+        let found = of_transcript(&mut tx, id).await?.filter(|blob| blob.account == account);
+        found.ok_or(Error::NotFound("recording"))
+    }
+
+    /// The file of a recording, when it is one that can be read as it is.
+    pub fn local_path(self, blob: &Blob) -> Option<PathBuf> {
+        match self.store.blobs() {
+            Blobs::Local(folder) if !blob.is_sealed => Some(folder.path(&blob.key)),
+            _ => None,
+        }
+    }
+
+    /// Fails for a recording in the clear of an account whose data is all sealed.
+    async fn refuse_unsealed(self, blob: &Blob) -> Result<()> {
+        if blob.is_sealed || self.store.master_keys().current().is_none() {
+            return Ok(());
+        }
+        match self.store.sealer(blob.account).await {
+            Ok(sealer) if sealer.is_complete() => Err(Error::Sealed(crate::sealing::NOT_SEALED)),
+            // A recording that outlives its account is read by nobody else.
+            Ok(_) | Err(Error::NotFound(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How a decoder may read a recording.
+    pub async fn source(self, blob: &Blob) -> Result<BlobSource> {
+        self.refuse_unsealed(blob).await?;
+        match self.local_path(blob) {
+            Some(path) => Ok(BlobSource::Path(path)),
+            None => Ok(BlobSource::Reader(Box::new(self.read(blob, None).await?.into_blocking()))),
+        }
+    }
+
+    /// Drops an upload that nobody wants after all.
+    pub async fn discard(self, key: &BlobKey) -> Result<()> {
+        let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'uploading'";
+        if self.store.db().execute(sql, args![key.as_str()]).await? > 0 {
+            self.store.blobs().remove(key).await?;
+            self.forget(key).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget(self, key: &BlobKey) -> Result<()> {
+        let sql = "DELETE FROM blobs WHERE key = $1 AND state = 'deleting'";
+        self.store.db().execute(sql, args![key.as_str()]).await.map(drop)
+    }
+
+    /// Removes the recording of a transcript that a committed transaction has given up. What was committed stands whether or not that works.
+    pub(crate) async fn remove(self, id: TranscriptId) {
+        if let Err(error) = self.remove_deleted(None, Some(id)).await {
+            tracing::warn!(%error, transcript = %id, "a recording that nobody needs is left to the sweep");
+        }
+    }
+
+    /// Removes recordings that a committed transaction has given up, all or those of an account or transcript.
+    pub(crate) async fn remove_deleted(
+        self,
+        account: Option<AccountId>,
+        transcript: Option<TranscriptId>,
+    ) -> Result<Vec<BlobKey>> {
+        let rows = self
+            .store
+            .db()
+            .all(
+                // A backup that is being made may name them: they stay until it has copied them.
+                "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
+                     AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)
+                     AND NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.task LIKE 'backup:%' AND m.lease_until > $3)",
+                args![account, transcript, self.store.now()],
+            )
+            .await?;
+        let mut removed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let key = blob(row)?.key;
+            // What can't be removed now stays in the table for the sweep.
+            self.store.blobs().remove(&key).await?;
+            self.forget(&key).await?;
+            removed.push(key);
+        }
+        Ok(removed)
+    }
+}

@@ -1,0 +1,63 @@
+//! Whether recordings can be read: cheap questions, asked when a job could not.
+
+use std::time::Duration;
+
+use crate::db::args;
+use crate::error::Result;
+use crate::recordings;
+use crate::recordings::Recordings;
+use crate::{Blob, BlobKey};
+
+/// How long an answer may take before it counts as none.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many of the newest recordings are tried: one alone may be gone.
+const SAMPLE: i64 = 5;
+
+impl Recordings<'_> {
+    /// Whether the beginning of a recording can be read where it is kept.
+    pub async fn can_read(self, blob: &Blob) -> bool {
+        tokio::time::timeout(PATIENCE, self.try_read(blob)).await.unwrap_or(false)
+    }
+
+    async fn try_read(self, blob: &Blob) -> bool {
+        match self.read(blob, Some(0..blob.size.min(1))).await {
+            Ok(mut reader) => reader.next().await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Whether recordings can be read at all: one of the newest, or there is none.
+    pub async fn can_read_any(self) -> bool {
+        let sql =
+            "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' ORDER BY created_at DESC LIMIT $1";
+        let Ok(rows) = self.store.db().all(sql, args![SAMPLE]).await else { return false };
+        let newest: Vec<Blob> = rows.iter().filter_map(|row| recordings::blob(row).ok()).collect();
+        let any = async {
+            for blob in &newest {
+                if self.try_read(blob).await {
+                    return true;
+                }
+            }
+            newest.is_empty()
+        };
+        tokio::time::timeout(PATIENCE, any).await.unwrap_or(false)
+    }
+
+    /// Live recordings whose file is not there, or has not the length that it should.
+    pub async fn missing(self) -> Result<Vec<BlobKey>> {
+        let mut missing = Vec::new();
+        let mut after = String::new();
+        loop {
+            let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' AND key > $1 ORDER BY key LIMIT 500";
+            let rows = self.store.db().all(sql, args![&after]).await?;
+            let Some(last) = rows.last() else { return Ok(missing) };
+            after = last.get("key")?;
+            for row in &rows {
+                let blob = crate::recordings::blob(row)?;
+                if self.store.blobs().stored_size(&blob.key).await? != Some(blob.stored_size()) {
+                    missing.push(blob.key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Encryption at rest: a data key for each account, wrapped by the master key.
+//!
+//! XChaCha20-Poly1305 throughout: its nonces are long enough to be drawn at random for every value. A sealed value names its place (table,
+//! column, row) as associated data, so that a value moved to another place does not open.
+
+pub(crate) mod columns;
+pub(crate) mod keyless;
+pub(crate) mod seal_all;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use chacha20poly1305::aead::{Aead, Payload};
+use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use crate::Store;
+use crate::db::{Row, Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::AccountId;
+use crate::random;
+use columns::{Of, Place};
+
+/// Encryption at rest: sealing what is stored in the clear, and master keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Sealing<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// First byte of a stored value: text as it is, or sealed.
+pub(crate) const PLAIN: u8 = 0;
+const SEALED: u8 = 1;
+const NONCE: usize = 24;
+
+/// What is said of a value or a recording in the clear where there can be none.
+pub(crate) const NOT_SEALED: &str =
+    "a value in the clear was found in an account whose data is all sealed: it was written without the master key";
+
+/// A 32-byte key that wraps the keys of all accounts.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct MasterKey([u8; 32]);
+
+impl MasterKey {
+    /// A key from its bytes.
+    pub fn new(bytes: [u8; 32]) -> MasterKey {
+        MasterKey(bytes)
+    }
+
+    /// A key from 64 hexadecimal digits.
+    pub fn from_hex(text: &str) -> Result<MasterKey> {
+        random::unhex(text.trim())
+            .map(MasterKey)
+            .ok_or_else(|| Error::Setup("a master key is 64 hexadecimal digits (32 bytes)".into()))
+    }
+
+    /// A new random key.
+    pub fn generate() -> Result<MasterKey> {
+        random::bytes().map(MasterKey)
+    }
+
+    /// The key as 64 hexadecimal digits, to be kept somewhere safe.
+    pub fn to_hex(&self) -> Zeroizing<String> {
+        Zeroizing::new(random::hex(&self.0))
+    }
+
+    /// A name for the key that tells nothing about it.
+    pub fn id(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"hark master key id\0");
+        hash.update(self.0);
+        random::hex(&hash.finalize()[..8])
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({})", self.id())
+    }
+}
+
+/// The master keys of a store: the first wraps new account keys, all open old ones. Without any, nothing is sealed.
+#[derive(Clone, Debug, Default)]
+pub struct MasterKeys(Vec<MasterKey>);
+
+impl MasterKeys {
+    /// Nothing is sealed.
+    pub fn none() -> MasterKeys {
+        MasterKeys::default()
+    }
+
+    /// The current key.
+    pub fn new(current: MasterKey) -> MasterKeys {
+        MasterKeys(vec![current])
+    }
+
+    /// Adds a key that was current before.
+    pub fn with_old(mut self, old: MasterKey) -> MasterKeys {
+        self.0.push(old);
+        self
+    }
+
+    /// The names of the keys, the current one first.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        self.0.iter().map(MasterKey::id).collect()
+    }
+
+    pub(crate) fn current(&self) -> Option<&MasterKey> {
+        self.0.first()
+    }
+
+    fn by_id(&self, id: &str) -> Result<&MasterKey> {
+        self.0
+            .iter()
+            .find(|key| key.id() == id)
+            .ok_or(Error::Sealed("no configured master key is the one that wrapped this account's key"))
+    }
+}
+
+/// The key of one account.
+#[derive(Zeroize, ZeroizeOnDrop)]
+pub(crate) struct DataKey {
+    key: [u8; 32],
+    /// Whether everything of the account is sealed, so that a value that is not was put there by somebody without the key. The wrapping of the key says it,
+    /// which nobody without the master key can forge.
+    is_complete: bool,
+}
+
+impl fmt::Debug for DataKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DataKey")
+    }
+}
+
+impl DataKey {
+    pub(crate) fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&self.key.into())
+    }
+}
+
+/// Seals and opens the values of one account.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealer(Option<Arc<DataKey>>);
+
+impl Sealer {
+    pub(crate) fn key(&self) -> Option<&Arc<DataKey>> {
+        self.0.as_ref()
+    }
+
+    pub(crate) fn is_sealing(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether everything of the account is sealed: what is not is refused.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.as_ref().is_some_and(|key| key.is_complete)
+    }
+
+    /// The value as it is stored at `place`.
+    pub(crate) fn seal(&self, place: &Place, value: &[u8]) -> Result<Vec<u8>> {
+        match &self.0 {
+            Some(key) => {
+                let mut out = vec![SEALED];
+                out.extend(encrypt(&key.cipher(), place.as_str(), value)?);
+                Ok(out)
+            }
+            None => Ok([&[PLAIN], value].concat()),
+        }
+    }
+
+    /// The value that was stored at `place`.
+    pub(crate) fn open(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
+        match (stored.split_first(), &self.0) {
+            (Some((&PLAIN, _)), _) if self.is_complete() => Err(Error::Sealed(NOT_SEALED)),
+            (Some((&PLAIN, value)), _) => Ok(value.to_vec()),
+            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place.as_str(), sealed),
+            (Some((&SEALED, _)), None) => Err(Error::Sealed("no master key is configured")),
+            _ => Err(Error::Damaged(format!("{place} has no valid first byte"))),
+        }
+    }
+
+    /// A value that was stored before there was a master key, to be sealed now.
+    pub(crate) fn open_plain(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
+        match stored.split_first() {
+            Some((&PLAIN, value)) => Ok(value.to_vec()),
+            _ => self.open(place, stored),
+        }
+    }
+
+    /// [`Sealer::open`] for text.
+    pub(crate) fn open_text(&self, place: &Place, stored: &[u8]) -> Result<String> {
+        String::from_utf8(self.open(place, stored)?).map_err(|_| Error::Damaged(format!("{place} is not text")))
+    }
+}
+
+fn encrypt(cipher: &XChaCha20Poly1305, place: &str, value: &[u8]) -> Result<Vec<u8>> {
+    let nonce = random::bytes::<NONCE>()?;
+    let sealed = cipher
+        .encrypt(&XNonce::from(nonce), Payload { msg: value, aad: place.as_bytes() })
+        .map_err(|_| Error::Sealed("the value is too long to seal"))?;
+    Ok([&nonce[..], &sealed].concat())
+}
+
+fn decrypt(cipher: &XChaCha20Poly1305, place: &str, sealed: &[u8]) -> Result<Vec<u8>> {
+    let damaged = || Error::Damaged(format!("{place} was changed or belongs elsewhere"));
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
+    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: place.as_bytes() }).map_err(|_| damaged())
+}
+
+/// What a wrapped key is sealed for.
+fn key_place(account: AccountId, is_complete: bool) -> String {
+    format!("accounts.data_key/{account}{}", if is_complete { "/complete" } else { "" })
+}
+
+fn wrap(master: &MasterKey, account: AccountId, key: &DataKey) -> Result<Vec<u8>> {
+    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &key_place(account, key.is_complete), &key.key)
+}
+
+fn unwrap(master: &MasterKey, account: AccountId, wrapped: &[u8]) -> Result<DataKey> {
+    let cipher = XChaCha20Poly1305::new(&master.0.into());
+    let (is_complete, bytes) = match decrypt(&cipher, &key_place(account, true), wrapped) {
+        Ok(bytes) => (true, bytes),
+        Err(_) => (false, decrypt(&cipher, &key_place(account, false), wrapped)?),
+    };
+    let bytes = Zeroizing::new(bytes);
+    let key = bytes.as_slice().try_into().map_err(|_| Error::Damaged("a data key has the wrong length".into()))?;
+    Ok(DataKey { key, is_complete })
+}
+
+/// Unwrapped keys of accounts that were used lately.
+#[derive(Default)]
+pub(crate) struct KeyCache(Mutex<HashMap<AccountId, (Sealer, Instant)>>);
+
+/// How long the key of an account is remembered that still has values in the clear: another process may have sealed them.
+const INCOMPLETE: Duration = Duration::from_secs(60);
+
+/// Enough for every account that is active at once; beyond, the cache starts anew.
+const CACHED_KEYS: usize = 10_000;
+
+impl KeyCache {
+    fn get(&self, account: AccountId) -> Option<Sealer> {
+        let cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let (sealer, since) = cache.get(&account)?;
+        (sealer.is_complete() || since.elapsed() < INCOMPLETE).then(|| sealer.clone())
+    }
+
+    fn put(&self, account: AccountId, sealer: &Sealer) {
+        let mut cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        if cache.len() >= CACHED_KEYS {
+            cache.clear();
+        }
+        cache.insert(account, (sealer.clone(), Instant::now()));
+    }
+
+    pub(crate) fn forget(&self, account: AccountId) {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&account);
+    }
+}
+
+impl Store {
+    /// What seals and opens the account's values. Its data key is made when a master key is there and it has none.
+    pub(crate) async fn sealer(&self, account: AccountId) -> Result<Sealer> {
+        if let Some(sealer) = self.data_keys().get(account) {
+            return Ok(sealer);
+        }
+        let sealer = self.load_sealer(account).await?;
+        // Without a key of its own the account may get one by another process that has a master key.
+        if sealer.is_sealing() {
+            self.data_keys().put(account, &sealer);
+        }
+        Ok(sealer)
+    }
+
+    /// What opens the account's values, from a row that was read with its `data_key` and `master_id`. An account without a data key has nothing sealed.
+    pub(crate) fn sealer_of_row(&self, account: AccountId, row: &Row) -> Result<Sealer> {
+        if let Some(sealer) = self.data_keys().get(account) {
+            return Ok(sealer);
+        }
+        let Some(wrapped) = row.get::<Option<Vec<u8>>>("data_key")? else { return Ok(Sealer(None)) };
+        let sealer = self.unwrap_sealer(account, &wrapped, &row.get::<String>("master_id")?)?;
+        self.data_keys().put(account, &sealer);
+        Ok(sealer)
+    }
+
+    async fn load_sealer(&self, account: AccountId) -> Result<Sealer> {
+        let select = "SELECT data_key, master_id FROM accounts WHERE id = $1";
+        let row = self.db().optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
+        if let Some(wrapped) = row.get::<Option<Vec<u8>>>("data_key")? {
+            return self.unwrap_sealer(account, &wrapped, &row.get::<String>("master_id")?);
+        }
+        let Some(master) = self.master_keys().current() else { return Ok(Sealer(None)) };
+        let mut tx = self.db().begin().await?;
+        let key = DataKey { key: random::bytes()?, is_complete: !self.holds_anything(&mut tx, account).await? };
+        let wrapped = wrap(master, account, &key)?;
+        tx.execute(
+            "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3 AND data_key IS NULL",
+            args![&wrapped, &master.id(), account],
+        )
+        .await?;
+        // Another process may have been first: what is stored counts.
+        let row = tx.optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
+        tx.commit().await?;
+        self.unwrap_sealer(account, &row.get::<Vec<u8>>("data_key")?, &row.get::<String>("master_id")?)
+    }
+
+    /// Whether anything is stored of an account that could have been stored in the clear. What belongs to transcripts is not there without them.
+    async fn holds_anything(&self, tx: &mut Tx, account: AccountId) -> Result<bool> {
+        let mut places: Vec<String> = Vec::new();
+        for column in columns::ALL {
+            let (table, name) = (column.table, column.name);
+            match column.of {
+                Of::Account | Of::Job => {
+                    places.push(format!("SELECT 1 FROM {table} WHERE account_id = $1 AND {name} IS NOT NULL"))
+                }
+                Of::Service if account == self.anonymous_account() => {
+                    places.push(format!("SELECT 1 FROM {table} WHERE {name} IS NOT NULL"));
+                }
+                Of::Transcript | Of::Chat | Of::Service => {}
+            }
+        }
+        let any: Vec<String> = places.iter().map(|place| format!("EXISTS ({place})")).collect();
+        let sql = format!("SELECT id FROM accounts WHERE id = $1 AND ({})", any.join(" OR "));
+        Ok(tx.optional(&sql, args![account]).await?.is_some())
+    }
+
+    /// Notes of every account but these that everything of it is sealed: from here on a value in the clear is refused.
+    pub(crate) async fn mark_complete(&self, open: &HashSet<AccountId>) -> Result<()> {
+        let mut after = AccountId(i64::MIN);
+        loop {
+            let mut tx = self.db().begin().await?;
+            let sql = format!(
+                "SELECT id, data_key, master_id FROM accounts WHERE id > $1 AND data_key IS NOT NULL ORDER BY id LIMIT 100{}",
+                tx.for_update()
+            );
+            let rows = tx.all(&sql, args![after]).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            for row in rows {
+                let account = AccountId(row.get("id")?);
+                after = account;
+                let master = self.master_keys().by_id(&row.get::<String>("master_id")?)?;
+                let mut key = unwrap(master, account, &row.get::<Vec<u8>>("data_key")?)?;
+                if key.is_complete || open.contains(&account) {
+                    continue;
+                }
+                key.is_complete = true;
+                let wrapped = wrap(master, account, &key)?;
+                tx.execute("UPDATE accounts SET data_key = $1 WHERE id = $2", args![&wrapped, account]).await?;
+                self.data_keys().forget(account);
+            }
+            tx.commit().await?;
+        }
+    }
+
+    fn unwrap_sealer(&self, account: AccountId, wrapped: &[u8], master_id: &str) -> Result<Sealer> {
+        let master = self.master_keys().by_id(master_id)?;
+        Ok(Sealer(Some(Arc::new(unwrap(master, account, wrapped)?))))
+    }
+}
+
+impl Sealing<'_> {
+    /// Wraps every account's key anew with the current master key; gives how many were wrapped by an old one. Afterwards the old master keys
+    /// may be forgotten.
+    pub async fn rotate_master(self) -> Result<u64> {
+        let master = self
+            .store
+            .master_keys()
+            .current()
+            .ok_or_else(|| Error::Setup("no master key is configured to rotate to".into()))?;
+        let current = master.id();
+        let mut rotated = 0;
+        let mut after = AccountId(i64::MIN);
+        loop {
+            let mut tx = self.store.db().begin().await?;
+            let sql = format!(
+                "SELECT id, data_key, master_id FROM accounts
+                 WHERE id > $1 AND data_key IS NOT NULL AND master_id <> $2 ORDER BY id LIMIT 100{}",
+                tx.for_update()
+            );
+            let rows = tx.all(&sql, args![after, &current]).await?;
+            if rows.is_empty() {
+                return Ok(rotated);
+            }
+            for row in rows {
+                let account = AccountId(row.get("id")?);
+                let old = self.store.master_keys().by_id(&row.get::<String>("master_id")?)?;
+                let key = unwrap(old, account, &row.get::<Vec<u8>>("data_key")?)?;
+                let wrapped = wrap(master, account, &key)?;
+                let sql = "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3";
+                rotated += tx.execute(sql, args![&wrapped, &current, account]).await?;
+                after = account;
+            }
+            tx.commit().await?;
+        }
+    }
+}

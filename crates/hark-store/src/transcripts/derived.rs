@@ -1,0 +1,56 @@
+//! What was made of a transcript and need not be made again.
+
+use crate::db::{Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::sealing::columns::{self, Place};
+use crate::transcripts::Transcripts;
+use crate::transcripts::summary_place;
+
+fn place(id: TranscriptId, kind: &str) -> Place {
+    columns::DERIVED.at(&[&id, &kind])
+}
+
+/// Fails unless the transcript is the account's; holds it until the transaction ends, so that it isn't deleted meanwhile.
+pub(crate) async fn check_owner(tx: &mut Tx, account: AccountId, id: TranscriptId) -> Result<()> {
+    let lock = if tx.is_postgres() { " FOR KEY SHARE" } else { "" };
+    let sql = format!("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2{lock}");
+    tx.optional(&sql, args![id, account]).await?.map(drop).ok_or(Error::NotFound("transcript"))
+}
+
+impl Transcripts<'_> {
+    /// What was kept of this kind (`summary:brief`, `analysis:topics`, an embedding) for a transcript.
+    pub async fn derived(self, account: AccountId, id: TranscriptId, kind: &str) -> Result<Option<Vec<u8>>> {
+        let sealer = self.store.sealer(account).await?;
+        let sql = "SELECT d.body AS body FROM derived d JOIN transcripts t ON t.id = d.transcript_id
+                   WHERE t.id = $1 AND t.account_id = $2 AND d.kind = $3";
+        match self.store.db().optional(sql, args![id, account, kind]).await? {
+            Some(row) => sealer.open(&place(id, kind), &row.get::<Vec<u8>>("body")?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps what was made of a transcript, replacing what was kept of the kind.
+    pub async fn store_derived(self, account: AccountId, id: TranscriptId, kind: &str, body: &[u8]) -> Result<()> {
+        let sealed = self.store.sealer(account).await?.seal(&place(id, kind), body)?;
+        let mut tx = self.store.db().begin().await?;
+        check_owner(&mut tx, account, id).await?;
+        tx.execute(
+            "INSERT INTO derived (transcript_id, kind, body, created_at) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (transcript_id, kind) DO UPDATE SET body = excluded.body, created_at = excluded.created_at",
+            args![id, kind, &sealed, self.store.now()],
+        )
+        .await?;
+        tx.commit().await
+    }
+
+    /// Sets the summary that the transcript's detail shows.
+    pub async fn set_summary(self, account: AccountId, id: TranscriptId, summary: &str) -> Result<()> {
+        let sealed = self.store.sealer(account).await?.seal(&summary_place(id), summary.as_bytes())?;
+        let sql = "UPDATE transcripts SET summary = $1 WHERE id = $2 AND account_id = $3";
+        match self.store.db().execute(sql, args![&sealed, id, account]).await? {
+            0 => Err(Error::NotFound("transcript")),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What an owner changes of a transcript.
+
+use std::collections::BTreeMap;
+
+use crate::db::args;
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId};
+use crate::live;
+use crate::transcripts::Transcripts;
+use crate::transcripts::segment;
+use crate::transcripts::share;
+use crate::transcripts::word_times::retime;
+use crate::transcripts::{self, Transcript, title_place};
+
+/// What to change of a transcript; what is `None` or empty stays.
+#[derive(Debug, Clone, Default)]
+pub struct TranscriptEdit {
+    /// Another title.
+    pub title: Option<String>,
+    /// Whether its public page is on.
+    pub shared: Option<bool>,
+    /// Whether its public page gets another address; the old one is dead.
+    pub rotate_share_token: bool,
+    /// Names for speakers, by label or by the name they have now; an empty name takes the name away.
+    pub speakers: BTreeMap<String, String>,
+    /// Other text for segments.
+    pub segments: Vec<SegmentEdit>,
+}
+
+/// Other text for one segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentEdit {
+    /// Which segment, from 0.
+    pub position: i64,
+    /// What was said.
+    pub text: String,
+}
+
+impl Transcripts<'_> {
+    /// Changes a transcript and gives it as it is now; all of the edit or nothing of it.
+    pub async fn edit(self, account: AccountId, id: TranscriptId, edit: &TranscriptEdit) -> Result<Transcript> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
+        let lock =
+            format!("SELECT id, is_shared FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
+        let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
+        if !edit.segments.is_empty() {
+            live::check_over(&mut tx, id).await?;
+        }
+        if let Some(title) = &edit.title {
+            let sealed = sealer.seal(&title_place(id), title.as_bytes())?;
+            tx.execute("UPDATE transcripts SET title = $1 WHERE id = $2", args![&sealed, id]).await?;
+        }
+        if edit.shared.is_some() || edit.rotate_share_token {
+            let was_shared: bool = row.get("is_shared")?;
+            let shared = edit.shared.unwrap_or(was_shared);
+            share::set(&mut tx, &sealer, id, was_shared, shared, edit.rotate_share_token).await?;
+        }
+        if !edit.speakers.is_empty() {
+            let names = transcripts::names(&mut tx, &sealer, id).await?;
+            let labels = tx
+                .all(
+                    "SELECT DISTINCT speaker FROM segments WHERE transcript_id = $1 AND speaker IS NOT NULL",
+                    args![id],
+                )
+                .await?;
+            let labels: Vec<String> = labels.iter().map(|row| row.get("speaker")).collect::<Result<_>>()?;
+            for (speaker, name) in &edit.speakers {
+                let named = || names.iter().find(|(_, name)| *name == speaker).map(|(label, _)| label);
+                let label = labels.iter().find(|label| *label == speaker).or_else(named);
+                let label = label.ok_or(Error::NotFound("speaker"))?;
+                if name.is_empty() {
+                    let sql = "DELETE FROM speaker_names WHERE transcript_id = $1 AND label = $2";
+                    tx.execute(sql, args![id, label]).await?;
+                } else {
+                    transcripts::write_name(&mut tx, &sealer, id, label, name).await?;
+                }
+            }
+        }
+        for change in &edit.segments {
+            let old = segment::read_one(&mut tx, &sealer, id, change.position).await?;
+            let words = retime(&change.text, &old.words);
+            let new = hark_api::Segment { text: change.text.clone(), words, ..old.clone() };
+            let body = segment::seal_body(&sealer, id, change.position, &new)?;
+            let sql = "UPDATE segments SET body = $1 WHERE transcript_id = $2 AND position = $3";
+            tx.execute(sql, args![&body, id, change.position]).await?;
+            let more = segment::words_in(&new) - segment::words_in(&old);
+            tx.execute("UPDATE transcripts SET word_count = word_count + $1 WHERE id = $2", args![more, id]).await?;
+        }
+        if !edit.segments.is_empty() {
+            // What was made of the old text no longer fits.
+            tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
+            tx.execute("UPDATE transcripts SET summary = NULL WHERE id = $1", args![id]).await?;
+        }
+        let edited = transcripts::find(&mut tx, &sealer, account, id).await?;
+        tx.commit().await?;
+        Ok(edited)
+    }
+}

@@ -1,0 +1,574 @@
+//! Transcripts: list, look, share, delete. An id of another account looks absent.
+
+pub(crate) mod derived;
+pub(crate) mod edit;
+pub(crate) mod segment;
+pub(crate) mod share;
+mod word_times;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use hark_api::{FaultKind, TranscriptionResult};
+
+use crate::accounts::usage;
+use crate::clock::Micros;
+use crate::db::{Kind, Row, Tx, Value, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, JobId, Owner, TranscriptId};
+use crate::jobs::queue::{self, end_of_jobs};
+use crate::ledger::{self, Settled};
+use crate::sealing::Sealer;
+use crate::sealing::columns::{self, Place};
+use crate::{BlobKey, Change, Store, idempotency, random};
+
+/// Transcripts: their text, names, summaries and public pages.
+#[derive(Debug, Clone, Copy)]
+pub struct Transcripts<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// A transcript to make.
+#[derive(Debug, Clone, Default)]
+pub struct NewTranscript {
+    /// What to call it.
+    pub title: String,
+    /// `api`, `web` or `stream`.
+    pub source_type: String,
+    /// The language asked for.
+    pub language: String,
+    /// The model asked for.
+    pub model: String,
+}
+
+/// How far a transcript is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Waits for a worker.
+    Queued,
+    /// A worker is at it.
+    Processing,
+    /// Done.
+    Completed,
+    /// Given up, with a reason.
+    Failed,
+}
+
+impl Status {
+    /// The status on the wire and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Queued => "queued",
+            Status::Processing => "processing",
+            Status::Completed => "completed",
+            Status::Failed => "failed",
+        }
+    }
+}
+
+impl FromStr for Status {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Status> {
+        [Status::Queued, Status::Processing, Status::Completed, Status::Failed]
+            .into_iter()
+            .find(|status| status.name() == name)
+            .ok_or_else(|| Error::Damaged(format!("no status is called {name:?}")))
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A transcript without its text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transcript {
+    /// Its id.
+    pub id: TranscriptId,
+    /// Whose it is.
+    pub account: AccountId,
+    /// What its owner calls it.
+    pub title: String,
+    /// How far it is.
+    pub status: Status,
+    /// Share of the audio decoded, 0 to 100.
+    pub progress: i64,
+    /// Detected or asked-for language.
+    pub language: String,
+    /// Length of the audio.
+    pub duration_seconds: f64,
+    /// Words, once completed.
+    pub word_count: i64,
+    /// Speakers told apart, once completed.
+    pub num_speakers: i64,
+    /// `api`, `web` or `stream`.
+    pub source_type: String,
+    /// The model asked for; once completed, the one that ran.
+    pub model: String,
+    /// The last summary made of it.
+    pub summary: Option<String>,
+    /// Whether its text and audio are sealed at rest.
+    pub is_encrypted: bool,
+    /// The token of its public page while it is shared.
+    pub share_token: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Whose fault that was.
+    pub error_kind: Option<FaultKind>,
+    /// When it was made.
+    pub created_at: Micros,
+    /// When it was completed or failed.
+    pub completed_at: Option<Micros>,
+}
+
+/// Which transcripts to list.
+#[derive(Debug, Clone)]
+pub struct TranscriptFilter {
+    /// Page, from 1.
+    pub page: i64,
+    /// Transcripts on a page, at most 100.
+    pub per_page: i64,
+    /// Only with this status.
+    pub status: Option<Status>,
+    /// Only in this language.
+    pub language: Option<String>,
+    /// Only made at this time or later.
+    pub created_after: Option<Micros>,
+    /// Only made before this time.
+    pub created_before: Option<Micros>,
+}
+
+impl Default for TranscriptFilter {
+    fn default() -> Self {
+        TranscriptFilter {
+            page: 1,
+            per_page: 20,
+            status: None,
+            language: None,
+            created_after: None,
+            created_before: None,
+        }
+    }
+}
+
+/// A page of transcripts, newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TranscriptPage {
+    /// Those on this page.
+    pub transcripts: Vec<Listed>,
+    /// How many there are on all pages.
+    pub total: i64,
+}
+
+/// What a list shows of a transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its id.
+    pub id: TranscriptId,
+    /// What it is called.
+    pub title: String,
+    /// How far it is.
+    pub status: Status,
+    /// Language spoken.
+    pub language: String,
+    /// Length of the audio.
+    pub duration_seconds: f64,
+    /// Words.
+    pub word_count: i64,
+    /// How it came in.
+    pub source_type: String,
+    /// When it was uploaded.
+    pub created_at: Micros,
+    /// The token that opens it to anyone, while it is shared.
+    pub share_token: Option<String>,
+}
+
+/// The values of a listed transcript in the order of [`LISTED`]; bytes as hexadecimal digits.
+type Bundled = (i64, String, String, String, String, i64, String, i64, Option<String>);
+
+/// What a list reads of a transcript `p`.
+const LISTED: &[(&str, Kind)] = &[
+    ("p.id", Kind::Plain),
+    ("p.title", Kind::Bytes),
+    ("p.status", Kind::Plain),
+    ("p.language", Kind::Plain),
+    ("p.duration_seconds", Kind::Real),
+    ("p.word_count", Kind::Plain),
+    ("p.source_type", Kind::Plain),
+    ("p.created_at", Kind::Plain),
+    ("CASE WHEN p.is_shared THEN p.share_sealed END", Kind::Bytes),
+];
+
+fn listed(values: Bundled, sealer: &Sealer) -> Result<Listed> {
+    let (id, title, status, language, duration, word_count, source_type, created_at, share_token) = values;
+    let id = TranscriptId(id);
+    // SQLite writes no bytes as an empty text.
+    let token = share_token.filter(|token| !token.is_empty()).map(|token| {
+        let token =
+            random::unhex_any(&token).ok_or_else(|| Error::Damaged(format!("the share token of transcript {id}")))?;
+        sealer.open_text(&share::place(id), &token)
+    });
+    let title = random::unhex_any(&title).ok_or_else(|| Error::Damaged(format!("the title of transcript {id}")))?;
+    Ok(Listed {
+        id,
+        title: sealer.open_text(&title_place(id), &title)?,
+        status: status.parse()?,
+        language,
+        duration_seconds: duration.parse().map_err(|_| Error::Damaged(format!("the length of transcript {id}")))?,
+        word_count,
+        source_type,
+        created_at,
+        share_token: token.transpose()?,
+    })
+}
+
+/// What anyone who knows the id may see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusView {
+    /// How far it is.
+    pub status: Status,
+    /// Share of the audio decoded, 0 to 100.
+    pub progress: i64,
+    /// Its place in the queue from 1 while it waits.
+    pub queue_position: Option<i64>,
+    /// Length of the audio.
+    pub duration_seconds: f64,
+    /// Words, once completed.
+    pub word_count: i64,
+    /// Language.
+    pub language: String,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// Whose fault that was.
+    pub error_kind: Option<FaultKind>,
+}
+
+/// The fault of a failed transcript.
+fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
+    let name: Option<String> = row.get("error_kind")?;
+    name.map(|name| name.parse().map_err(|_| Error::Damaged(format!("no fault is of kind {name:?}")))).transpose()
+}
+
+const COLUMNS: &str =
+    "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
+    summary, is_encrypted, share_sealed, is_shared, error, error_kind, created_at, completed_at";
+
+pub(crate) fn title_place(id: TranscriptId) -> Place {
+    columns::TITLE.at(&[&id])
+}
+
+pub(crate) fn summary_place(id: TranscriptId) -> Place {
+    columns::SUMMARY.at(&[&id])
+}
+
+fn name_place(id: TranscriptId, label: &str) -> Place {
+    columns::SPEAKER_NAME.at(&[&id, &label])
+}
+
+fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
+    let id = TranscriptId(row.get("id")?);
+    let summary = row.get::<Option<Vec<u8>>>("summary")?;
+    let is_shared: bool = row.get("is_shared")?;
+    let token = row.get::<Option<Vec<u8>>>("share_sealed")?.filter(|_| is_shared);
+    Ok(Transcript {
+        id,
+        account: AccountId(row.get("account_id")?),
+        title: sealer.open_text(&title_place(id), &row.get::<Vec<u8>>("title")?)?,
+        status: row.get::<String>("status")?.parse()?,
+        progress: row.get("progress")?,
+        language: row.get("language")?,
+        duration_seconds: row.get("duration_seconds")?,
+        word_count: row.get("word_count")?,
+        num_speakers: row.get("num_speakers")?,
+        source_type: row.get("source_type")?,
+        model: row.get("model")?,
+        summary: summary.map(|stored| sealer.open_text(&summary_place(id), &stored)).transpose()?,
+        is_encrypted: row.get("is_encrypted")?,
+        share_token: token.map(|stored| sealer.open_text(&share::place(id), &stored)).transpose()?,
+        error: row.get("error")?,
+        error_kind: error_kind(row)?,
+        created_at: row.get("created_at")?,
+        completed_at: row.get("completed_at")?,
+    })
+}
+
+/// One transcript of an account.
+pub(crate) async fn find(tx: &mut Tx, sealer: &Sealer, account: AccountId, id: TranscriptId) -> Result<Transcript> {
+    let sql = format!("SELECT {COLUMNS} FROM transcripts WHERE id = $1 AND account_id = $2");
+    let row = tx.optional(&sql, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
+    transcript(&row, sealer)
+}
+
+/// Names given to speaker labels.
+pub(crate) async fn names(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Result<BTreeMap<String, String>> {
+    let rows = tx.all("SELECT label, name FROM speaker_names WHERE transcript_id = $1", args![id]).await?;
+    rows.iter()
+        .map(|row| {
+            let label: String = row.get("label")?;
+            let name = sealer.open_text(&name_place(id, &label), &row.get::<Vec<u8>>("name")?)?;
+            Ok((label, name))
+        })
+        .collect()
+}
+
+/// Gives a speaker label a name in place of the one it has.
+pub(crate) async fn write_name(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, label: &str, name: &str) -> Result<()> {
+    let sealed = sealer.seal(&name_place(id, label), name.as_bytes())?;
+    tx.execute(
+        "INSERT INTO speaker_names (transcript_id, label, name) VALUES ($1, $2, $3)
+         ON CONFLICT (transcript_id, label) DO UPDATE SET name = excluded.name",
+        args![id, label, &sealed],
+    )
+    .await
+    .map(drop)
+}
+
+/// The text of a transcript with the names its owner gave to speakers.
+async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<TranscriptionResult> {
+    let names = names(tx, sealer, of.id).await?;
+    let mut segments = segment::read(tx, sealer, of.id).await?;
+    for segment in &mut segments {
+        for speaker in segment.speaker.iter_mut().chain(&mut segment.overlapping_speakers) {
+            if let Some(name) = names.get(speaker) {
+                speaker.clone_from(name);
+            }
+        }
+    }
+    Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))
+}
+
+/// Ids are drawn from 53 bits: too many to try, and still safe integers in JSON. Older ones have 40.
+fn draw_id() -> Result<TranscriptId> {
+    let number = u64::from_le_bytes(random::bytes::<8>()?) >> 11;
+    // 0 names nothing in other tables.
+    if number == 0 { draw_id() } else { Ok(TranscriptId(number as i64)) }
+}
+
+/// Inserts a transcript that waits, under an id that nobody has.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    owner: &str,
+    new: &NewTranscript,
+    seconds: f64,
+    now: i64,
+) -> Result<TranscriptId> {
+    loop {
+        let id = draw_id()?;
+        let title = sealer.seal(&title_place(id), new.title.as_bytes())?;
+        let inserted = tx
+            .execute(
+                "INSERT INTO transcripts (id, account_id, owner, title, status, progress, language, duration_seconds, word_count, num_speakers,
+                     source_type, model, is_encrypted, is_shared, created_at)
+                 VALUES ($1, $2, $3, $4, 'queued', 0, $5, $6, 0, 0, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
+                args![
+                    id,
+                    account,
+                    owner,
+                    &title,
+                    &new.language,
+                    seconds,
+                    &new.source_type,
+                    &new.model,
+                    sealer.is_sealing(),
+                    false,
+                    now
+                ],
+            )
+            .await?;
+        if inserted > 0 {
+            return Ok(id);
+        }
+    }
+}
+
+impl Transcripts<'_> {
+    /// Keeps a transcript that came about without a job (a live session), charges the hold of its session and counts its usage, in one transaction.
+    pub async fn save(
+        self,
+        account: AccountId,
+        new: &NewTranscript,
+        result: &TranscriptionResult,
+        hold: Option<(&str, i64)>,
+    ) -> Result<(TranscriptId, Option<Settled>)> {
+        let sealer = self.store.sealer(account).await?;
+        let now = self.store.now();
+        let words: i64 = result.segments.iter().map(segment::words_in).sum();
+        let owner = Owner::Account(account).name();
+        let mut tx = self.store.db().begin().await?;
+        ledger::lock(&mut tx, account).await?;
+        let id = insert(&mut tx, &sealer, account, &owner, new, result.duration, now).await?;
+        segment::write(&mut tx, id, &segment::seal_all(&sealer, id, &result.segments)?).await?;
+        tx.execute(
+            "UPDATE transcripts SET status = 'completed', progress = 100, language = $1, word_count = $2, num_speakers = $3, model = $4,
+                 completed_at = $5
+             WHERE id = $6",
+            args![
+                &result.language,
+                words,
+                segment::speakers(&result.segments).len() as i64,
+                &result.model,
+                now,
+                id
+            ],
+        )
+        .await?;
+        let settled = match hold {
+            Some((reference, used)) => {
+                let settled = ledger::settle(&mut tx, reference, used, "live transcription", now).await?;
+                Some(settled.ok_or(Error::NotFound("hold"))?)
+            }
+            None => None,
+        };
+        usage::count(&mut tx, account, result.duration, words, now).await?;
+        tx.commit().await?;
+        Ok((id, settled))
+    }
+
+    /// A page of an account's transcripts, newest first.
+    ///
+    /// One statement: what lies on the page, how many there are and what opens them are of one moment, and asking costs one way to the database.
+    pub async fn list(self, account: AccountId, filter: &TranscriptFilter) -> Result<TranscriptPage> {
+        let per_page = filter.per_page.clamp(1, 100);
+        let mut condition = String::from("account_id = $1");
+        let mut values: Vec<Value<'_>> = vec![account.into()];
+        let conditions: [(&str, Option<Value<'_>>); 4] = [
+            ("status =", filter.status.map(|status| status.name().into())),
+            ("language =", filter.language.as_ref().map(Value::from)),
+            ("created_at >=", filter.created_after.map(Value::from)),
+            ("created_at <", filter.created_before.map(Value::from)),
+        ];
+        for (column, value) in conditions {
+            if let Some(value) = value {
+                values.push(value);
+                condition.push_str(&format!(" AND {column} ${}", values.len()));
+            }
+        }
+        // The page comes as one value: with a driver that allocates for every value and wakes its caller for every row, twenty rows cost more than all the rest.
+        let sql = format!(
+            "SELECT a.data_key AS data_key, a.master_id AS master_id, (SELECT count(*) FROM transcripts WHERE {condition}) AS total,
+                 (SELECT {} FROM (
+                     SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ${} OFFSET ${}
+                 ) p) AS page
+             FROM accounts a WHERE a.id = $1",
+            self.store.db().bundle(LISTED, "p.created_at DESC, p.id DESC"),
+            values.len() + 1,
+            values.len() + 2
+        );
+        values.push(per_page.into());
+        values.push(filter.page.max(1).saturating_sub(1).saturating_mul(per_page).into());
+        let row = self.store.db().optional(&sql, &values).await?.ok_or(Error::NotFound("account"))?;
+        let sealer = self.store.sealer_of_row(account, &row)?;
+        let page: Vec<Bundled> = match row.get::<Option<String>>("page")? {
+            Some(page) => {
+                serde_json::from_str(&page).map_err(|e| Error::Damaged(format!("a page of transcripts: {e}")))?
+            }
+            None => Vec::new(),
+        };
+        let transcripts = page.into_iter().map(|values| listed(values, &sealer)).collect::<Result<_>>()?;
+        Ok(TranscriptPage { transcripts, total: row.get("total")? })
+    }
+
+    /// A transcript of an account, without its text.
+    pub async fn get(self, account: AccountId, id: TranscriptId) -> Result<Transcript> {
+        let sealer = self.store.sealer(account).await?;
+        find(&mut self.store.db().snapshot().await?, &sealer, account, id).await
+    }
+
+    /// A transcript of an account with its text, speakers under the names they were given.
+    pub async fn text(self, account: AccountId, id: TranscriptId) -> Result<(Transcript, TranscriptionResult)> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().snapshot().await?;
+        let found = find(&mut tx, &sealer, account, id).await?;
+        let text = result(&mut tx, &sealer, &found).await?;
+        Ok((found, text))
+    }
+
+    /// The names that an account gave to the speaker labels of a transcript.
+    pub async fn speaker_names(self, account: AccountId, id: TranscriptId) -> Result<BTreeMap<String, String>> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().snapshot().await?;
+        find(&mut tx, &sealer, account, id).await?;
+        names(&mut tx, &sealer, id).await
+    }
+
+    /// A shared transcript with its text, by the token of its public page.
+    pub async fn shared(self, token: &str) -> Result<(Transcript, TranscriptionResult)> {
+        let sql = "SELECT id, account_id FROM transcripts WHERE share_hash = $1 AND is_shared = $2";
+        let hash = share::hash(token);
+        let row = self.store.db().optional(sql, args![&hash[..], true]).await?.ok_or(Error::NotFound("transcript"))?;
+        self.text(AccountId(row.get("account_id")?), TranscriptId(row.get("id")?)).await
+    }
+
+    /// How far a transcript is; asks for no account.
+    pub async fn status(self, id: TranscriptId) -> Result<StatusView> {
+        let mut tx = self.store.db().snapshot().await?;
+        let row = tx
+            .optional(
+                "SELECT status, progress, duration_seconds, word_count, language, error, error_kind FROM transcripts WHERE id = $1",
+                args![id],
+            )
+            .await?
+            .ok_or(Error::NotFound("transcript"))?;
+        let status = row.get::<String>("status")?.parse()?;
+        let queue_position =
+            if status == Status::Queued { queue::position(&mut tx, self.store, id).await? } else { None };
+        Ok(StatusView {
+            status,
+            progress: row.get("progress")?,
+            queue_position,
+            duration_seconds: row.get("duration_seconds")?,
+            word_count: row.get("word_count")?,
+            language: row.get("language")?,
+            error: row.get("error")?,
+            error_kind: error_kind(&row)?,
+        })
+    }
+
+    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Gives the recordings removed.
+    pub async fn delete(self, account: AccountId, id: TranscriptId) -> Result<Vec<BlobKey>> {
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
+        crate::ledger::lock(&mut tx, account).await?;
+        let found =
+            tx.optional("SELECT status FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        let status: String = found.ok_or(Error::NotFound("transcript"))?.get("status")?;
+        // Anonymous work that was not answered costs nothing, so its repeat may begin anew.
+        if account != self.store.anonymous_account() || status == Status::Completed.name() {
+            idempotency::bury_job(&mut tx, id).await?;
+        }
+        let jobs = end_of_jobs(&mut tx, id, now).await?;
+        tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
+        tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
+        tx.commit().await?;
+        for job in jobs {
+            self.store.tell(Change::Stopped(job));
+        }
+        self.store.tell(Change::Finished(id));
+        self.store.recordings().remove_deleted(None, Some(id)).await
+    }
+
+    /// Ends the transcription of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when none waits or
+    /// runs.
+    pub async fn cancel(self, account: AccountId, id: TranscriptId, reason: &str) -> Result<JobId> {
+        let now = self.store.now();
+        let mut tx = self.store.db().begin().await?;
+        crate::ledger::lock(&mut tx, account).await?;
+        let found =
+            tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        found.ok_or(Error::NotFound("transcript"))?;
+        let job = end_of_jobs(&mut tx, id, now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
+        queue::mark_failed(&mut tx, id, FaultKind::Cancelled, reason, now).await?;
+        queue::give_up_recording(&mut tx, id).await?;
+        tx.commit().await?;
+        self.store.tell(Change::Stopped(job));
+        self.store.tell(Change::Finished(id));
+        self.store.recordings().remove(id).await;
+        Ok(job)
+    }
+}

@@ -1,0 +1,172 @@
+//! Segments of a transcript: their rows, sealed text and words inside.
+
+use std::borrow::Cow;
+
+use hark_api::{Segment, TranscriptionResult, Word};
+use serde::{Deserialize, Serialize};
+
+use crate::db::{Row, Tx, Value, args};
+use crate::error::{Error, Result};
+use crate::ids::TranscriptId;
+use crate::sealing::Sealer;
+use crate::sealing::columns::{self, Place};
+
+/// Rows of one `INSERT`: enough to make the round trip cheap, few enough for SQLite's 32,766 placeholders.
+const BATCH: usize = 200;
+
+/// What is sealed of a segment. Words are lists, not objects, because an hour has ten thousand of them.
+#[derive(Serialize, Deserialize)]
+struct Body<'a> {
+    text: Cow<'a, str>,
+    words: Vec<(Cow<'a, str>, f64, f64, f32)>,
+    /// Labels of others who speak during part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Cow<'a, str>>,
+}
+
+/// A segment ready to be written.
+pub(crate) struct SealedSegment {
+    start: f64,
+    end: f64,
+    speaker: Option<String>,
+    confidence: f64,
+    body: Vec<u8>,
+}
+
+fn place(id: TranscriptId, position: i64) -> Place {
+    columns::SEGMENT.at(&[&id, &position])
+}
+
+/// Seals the text and the words of a segment at its position.
+pub(crate) fn seal_body(sealer: &Sealer, id: TranscriptId, position: i64, segment: &Segment) -> Result<Vec<u8>> {
+    let words = segment.words.iter();
+    let body = Body {
+        text: Cow::Borrowed(&segment.text),
+        words: words.map(|w| (Cow::Borrowed(w.word.as_str()), w.start, w.end, w.confidence)).collect(),
+        others: segment.overlapping_speakers.iter().map(|label| Cow::Borrowed(label.as_str())).collect(),
+    };
+    let body =
+        serde_json::to_vec(&body).map_err(|_| Error::Conflict("a time or confidence of a word is not a number"))?;
+    sealer.seal(&place(id, position), &body)
+}
+
+/// Seals all segments of a result; done before the transaction, which others wait for.
+pub(crate) fn seal_all(sealer: &Sealer, id: TranscriptId, segments: &[Segment]) -> Result<Vec<SealedSegment>> {
+    seal_from(sealer, id, 0, segments)
+}
+
+/// Seals segments whose first is the one at `first`.
+pub(crate) fn seal_from(
+    sealer: &Sealer,
+    id: TranscriptId,
+    first: i64,
+    segments: &[Segment],
+) -> Result<Vec<SealedSegment>> {
+    let seal = |(position, segment): (i64, &Segment)| {
+        Ok(SealedSegment {
+            start: segment.start,
+            end: segment.end,
+            speaker: segment.speaker.clone(),
+            confidence: segment.confidence.into(),
+            body: seal_body(sealer, id, position, segment)?,
+        })
+    };
+    (first..).zip(segments).map(seal).collect()
+}
+
+/// Writes the segments of a transcript, replacing what is there.
+pub(crate) async fn write(tx: &mut Tx, id: TranscriptId, segments: &[SealedSegment]) -> Result<()> {
+    write_from(tx, id, 0, segments).await
+}
+
+/// Writes segments from the position `first` on, replacing what is there and behind it.
+pub(crate) async fn write_from(tx: &mut Tx, id: TranscriptId, first: i64, segments: &[SealedSegment]) -> Result<()> {
+    tx.execute("DELETE FROM segments WHERE transcript_id = $1 AND position >= $2", args![id, first]).await?;
+    for (batch, rows) in segments.chunks(BATCH).enumerate() {
+        let mut sql = String::from(
+            "INSERT INTO segments (transcript_id, position, start_seconds, end_seconds, speaker, confidence, body) VALUES ",
+        );
+        let mut values: Vec<Value<'_>> = vec![id.into()];
+        for (row, segment) in rows.iter().enumerate() {
+            let next = values.len() + 1;
+            if row > 0 {
+                sql.push(',');
+            }
+            sql.push_str("($1");
+            for placeholder in next..next + 6 {
+                sql.push_str(&format!(",${placeholder}"));
+            }
+            sql.push(')');
+            values.extend([
+                Value::from(first + (batch * BATCH + row) as i64),
+                segment.start.into(),
+                segment.end.into(),
+                segment.speaker.as_deref().into(),
+                segment.confidence.into(),
+                (&segment.body).into(),
+            ]);
+        }
+        tx.execute(&sql, &values).await?;
+    }
+    Ok(())
+}
+
+fn segment(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<Segment> {
+    let place = place(id, row.get("position")?);
+    let body = sealer.open(&place, &row.get::<Vec<u8>>("body")?)?;
+    let body: Body<'_> =
+        serde_json::from_slice(&body).map_err(|_| Error::Damaged(format!("{place} is not a segment")))?;
+    let word = |(word, start, end, confidence): (Cow<'_, str>, f64, f64, f32)| Word {
+        word: word.into_owned(),
+        start,
+        end,
+        confidence,
+    };
+    Ok(Segment {
+        start: row.get("start_seconds")?,
+        end: row.get("end_seconds")?,
+        text: body.text.into_owned(),
+        speaker: row.get("speaker")?,
+        overlapping_speakers: body.others.into_iter().map(Cow::into_owned).collect(),
+        confidence: row.get::<f64>("confidence")? as f32,
+        words: body.words.into_iter().map(word).collect(),
+    })
+}
+
+const COLUMNS: &str = "position, start_seconds, end_seconds, speaker, confidence, body";
+
+/// All segments of a transcript, in order, with speaker labels as they were detected.
+pub(crate) async fn read(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Result<Vec<Segment>> {
+    let sql = format!("SELECT {COLUMNS} FROM segments WHERE transcript_id = $1 ORDER BY position");
+    tx.all(&sql, args![id]).await?.iter().map(|row| segment(row, sealer, id)).collect()
+}
+
+/// One segment of a transcript.
+pub(crate) async fn read_one(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, position: i64) -> Result<Segment> {
+    let sql = format!("SELECT {COLUMNS} FROM segments WHERE transcript_id = $1 AND position = $2");
+    let row = tx.optional(&sql, args![id, position]).await?.ok_or(Error::NotFound("segment"))?;
+    segment(&row, sealer, id)
+}
+
+/// Words of one segment, by its word times where it has them.
+pub(crate) fn words_in(segment: &Segment) -> i64 {
+    let words = if segment.words.is_empty() { segment.text.split_whitespace().count() } else { segment.words.len() };
+    words as i64
+}
+
+/// Speaker labels in order of first appearance.
+pub(crate) fn speakers(segments: &[Segment]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for label in segments.iter().filter_map(|s| s.speaker.as_ref()) {
+        if !out.contains(label) {
+            out.push(label.clone());
+        }
+    }
+    out
+}
+
+/// A result as the engine gives it, from its parts.
+pub(crate) fn assemble(segments: Vec<Segment>, language: String, duration: f64, model: String) -> TranscriptionResult {
+    let text = segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
+    TranscriptionResult { text, language, duration, speakers: speakers(&segments), segments, model }
+}

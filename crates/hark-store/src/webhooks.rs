@@ -1,0 +1,145 @@
+//! Calls that the service owes to others when a transcript is done.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Store;
+use crate::clock::{Micros, micros};
+use crate::db::{Tx, args};
+use crate::error::{Error, Result};
+use crate::ids::{AccountId, TranscriptId, WebhookId};
+use crate::random;
+use crate::sealing::Sealer;
+use crate::sealing::columns::{self, Place};
+
+/// Webhook deliveries that are due, and the signing secret of an account.
+#[derive(Debug, Clone, Copy)]
+pub struct Webhooks<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// Whom to call.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WebhookTarget {
+    /// The address.
+    pub url: String,
+    /// What signs the call.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for WebhookTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebhookTarget").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// A call to make now.
+#[derive(Debug, Clone)]
+pub struct WebhookDelivery {
+    /// Its id, the same in every attempt.
+    pub id: WebhookId,
+    /// Whose transcript it is.
+    pub account: AccountId,
+    /// The transcript that is completed or failed.
+    pub transcript: TranscriptId,
+    /// Whom to call.
+    pub target: WebhookTarget,
+    /// Which attempt this is, from 1.
+    pub attempt: i64,
+    lease: String,
+}
+
+fn place(id: TranscriptId) -> Place {
+    columns::WEBHOOK.at(&[&id])
+}
+
+/// Notes a call to make once the transcript is done.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    id: TranscriptId,
+    target: &WebhookTarget,
+    now: Micros,
+) -> Result<()> {
+    let target = serde_json::to_vec(target).map_err(|_| Error::Conflict("the webhook can't be written down"))?;
+    let sealed = sealer.seal(&place(id), &target)?;
+    tx.execute(
+        "INSERT INTO webhooks (account_id, transcript_id, target, state, attempts, next_at, created_at)
+         VALUES ($1, $2, $3, 'waiting', 0, $4, $4)",
+        args![account, id, &sealed, now],
+    )
+    .await
+    .map(drop)
+}
+
+/// The transcript is done: its calls are due.
+pub(crate) async fn due(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<()> {
+    let sql = "UPDATE webhooks SET state = 'due', next_at = $1 WHERE transcript_id = $2 AND state = 'waiting'";
+    tx.execute(sql, args![now, id]).await.map(drop)
+}
+
+impl Webhooks<'_> {
+    /// Takes calls that are due. Those of a process that dies come again after `lease`.
+    pub async fn claim(self, limit: i64, lease: Duration) -> Result<Vec<WebhookDelivery>> {
+        let now = self.store.now();
+        let token = random::token::<16>()?;
+        let mut tx = self.store.db().begin().await?;
+        let skip = if tx.is_postgres() { "FOR UPDATE SKIP LOCKED" } else { "" };
+        let sql = format!(
+            "UPDATE webhooks SET attempts = attempts + 1, next_at = $1, lease = $2
+             WHERE id IN (SELECT id FROM webhooks WHERE state = 'due' AND next_at <= $3 ORDER BY next_at LIMIT $4 {skip})
+             RETURNING id, account_id, transcript_id, target, attempts"
+        );
+        let rows = tx.all(&sql, args![now.saturating_add(micros(lease)), &token, now, limit]).await?;
+        tx.commit().await?;
+        let mut out = Vec::with_capacity(rows.len());
+        for row in rows {
+            let account = AccountId(row.get("account_id")?);
+            let transcript = TranscriptId(row.get("transcript_id")?);
+            let target = self.store.sealer(account).await?.open(&place(transcript), &row.get::<Vec<u8>>("target")?)?;
+            out.push(WebhookDelivery {
+                id: WebhookId(row.get("id")?),
+                account,
+                transcript,
+                target: serde_json::from_slice(&target)
+                    .map_err(|_| Error::Damaged("a webhook is not what was written".into()))?,
+                attempt: row.get("attempts")?,
+                lease: token.clone(),
+            });
+        }
+        Ok(out)
+    }
+
+    /// A call was answered, or will never be: it is forgotten.
+    pub async fn remove(self, delivery: &WebhookDelivery) -> Result<()> {
+        let sql = "DELETE FROM webhooks WHERE id = $1 AND lease = $2";
+        self.store.db().execute(sql, args![delivery.id, &delivery.lease]).await.map(drop)
+    }
+
+    /// A call was not answered: it is due again at that time.
+    pub async fn retry(self, delivery: &WebhookDelivery, at: Micros) -> Result<()> {
+        let sql = "UPDATE webhooks SET next_at = $1 WHERE id = $2 AND lease = $3";
+        self.store.db().execute(sql, args![at, delivery.id, &delivery.lease]).await.map(drop)
+    }
+
+    /// How often the secret of the account's webhooks was rotated, and until when the one before signs, too.
+    pub async fn rotation(self, id: AccountId) -> Result<(i64, Option<Micros>)> {
+        let sql = "SELECT webhook_rotation, webhook_previous_until FROM accounts WHERE id = $1";
+        let row = self.store.db().optional(sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
+        let until: Option<Micros> = row.get("webhook_previous_until")?;
+        Ok((row.get("webhook_rotation")?, until.filter(|until| *until > self.store.now())))
+    }
+
+    /// Rotates the secret of the account's webhooks; the one before signs, too, for `grace`.
+    pub async fn rotate_secret(self, id: AccountId, grace: Duration) -> Result<()> {
+        let until = self.store.now().saturating_add(micros(grace));
+        let sql =
+            "UPDATE accounts SET webhook_rotation = webhook_rotation + 1, webhook_previous_until = $1 WHERE id = $2";
+        match self.store.db().execute(sql, args![until, id]).await? {
+            0 => Err(Error::NotFound("account")),
+            _ => Ok(()),
+        }
+    }
+}
