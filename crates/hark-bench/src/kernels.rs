@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use hark_compute::bandwidth::Reading;
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
+use hark_compute::kernels::{BLOCK, Block, DEPTH, TILE};
+use hark_compute::linear::{Linear, Rows, apply};
 use hark_models::ModelStore;
 use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
-use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH, TILE};
-use hark_whisper::cpu::linear::{Linear, Rows, apply};
-use hark_whisper::cpu::times::Reading;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::weights::Checkpoint;
 

@@ -4,8 +4,8 @@
 //! panels of 16, tap by tap. Out: sums, 32 of a block of filters beside each other. A row costs 16 multiply-adds a tap and
 //! panel. Where a unit multiplies bf16 many times quicker (AMX), three products of bf16 parts are quicker than one of these.
 
-use hark_whisper::cpu::Isa;
-use hark_whisper::cpu::buffer::Buffer;
+use hark_compute::Isa;
+use hark_compute::buffer::Buffer;
 
 /// Filters of a panel.
 pub(crate) const PANEL: usize = 16;

@@ -3,8 +3,8 @@
 //! A body is plain Rust and is the definition; [`Lanes`] has it compiled with and without vector instructions. The
 //! only difference between them is that vectors multiply and add in one rounding.
 
-use hark_whisper::cpu::Isa;
-use hark_whisper::cpu::kernels::math::{EXP2, from_bf16, to_bf16};
+use hark_compute::Isa;
+use hark_compute::kernels::math::{EXP2, from_bf16, to_bf16};
 
 /// Units of a recurrent layer that are done together: one panel for each gate.
 pub(crate) const GROUP: usize = 16;
@@ -574,7 +574,7 @@ mod body {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_whisper::cpu::kernels::math::from_bf16;
+    use hark_compute::kernels::math::from_bf16;
 
     /// Numbers between -1 and 1 that look random and are always the same.
     fn numbers(count: usize, seed: u32) -> Vec<f32> {

@@ -27,7 +27,7 @@ pub use segmentation::{
 };
 pub use turns::Turn;
 
-pub use hark_whisper::cpu::{Compute, Isa};
+pub use hark_compute::{Compute, Isa};
 
 /// Samples in a second of the sound that both networks take.
 pub const SAMPLE_RATE: usize = 16_000;

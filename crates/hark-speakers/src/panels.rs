@@ -3,10 +3,10 @@
 //! A convolution over time needs no copying: the inputs of one output step are neighbours in memory, so its rows are
 //! windows into the same array that overlap, a stride apart.
 
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::math::{from_bf16, to_bf16};
-use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH, Kernels, PANEL, TILE};
-use hark_whisper::cpu::linear::index_in_panel;
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::math::{from_bf16, to_bf16};
+use hark_compute::kernels::{BLOCK, Block, DEPTH, Kernels, PANEL, TILE};
+use hark_compute::linear::index_in_panel;
 
 /// Weights that multiply from the right, packed for the kernels: outputs in blocks of 32, inputs in tiles of 32.
 pub(crate) struct Panels {

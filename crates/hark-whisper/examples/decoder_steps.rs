@@ -11,8 +11,8 @@ mod shapes;
 use std::hint::black_box;
 use std::time::Instant;
 
+use hark_compute::bandwidth::Reading;
 use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
-use hark_whisper::cpu::times::Reading;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 
 fn main() {

@@ -12,9 +12,9 @@ mod shapes;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::{BLOCK, Block, DEPTH};
 use hark_whisper::backend::TokenMap;
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::{BLOCK, Block, DEPTH};
 use hark_whisper::cpu::times::Part;
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::weights::Dims;

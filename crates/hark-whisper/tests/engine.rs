@@ -5,11 +5,11 @@ mod weights_installed;
 use std::f64::consts::PI;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use hark_compute::kernels::math::from_bf16;
 use hark_whisper::backend::{
     Admission, Again, AlignmentRequest, AlignmentScores, Answer, Ask, Backend, BackendError, Entry, MemoryUse, Rules,
     TokenMap,
 };
-use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};

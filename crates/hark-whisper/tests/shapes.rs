@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use hark_compute::kernels::math::from_bf16;
 use hark_whisper::backend::{Admission, Again, AlignmentRequest, Answer, Ask, Backend, Entry, Rules, TokenMap};
-use hark_whisper::cpu::kernels::math::from_bf16;
 use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
 use hark_whisper::mel::WINDOW_FRAMES;

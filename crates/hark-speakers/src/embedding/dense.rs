@@ -4,9 +4,9 @@
 //! pieces stand one below the other with two empty steps between, which serve as the zeros around each piece; a layer
 //! is then one product over all rows. A piece of 1.5 s costs 0.45 G multiply-adds.
 
-use hark_whisper::cpu::Compute;
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::BLOCK;
+use hark_compute::Compute;
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::BLOCK;
 
 use super::EMBEDDING_WIDTH;
 use super::head::{LINES, WIDTH};

@@ -4,10 +4,10 @@
 //! 32 numbers and three neighbours in time are three tiles in a row: a convolution is three products, one for each
 //! line of frequency that it sees. A piece of 1.5 s costs 0.36 G multiply-adds.
 
-use hark_whisper::cpu::Compute;
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::BLOCK;
-use hark_whisper::cpu::kernels::math::to_bf16;
+use hark_compute::Compute;
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::BLOCK;
+use hark_compute::kernels::math::to_bf16;
 
 use super::weights::{Norm, PLANES, folded};
 use crate::fbank::BINS;

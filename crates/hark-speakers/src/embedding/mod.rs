@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hark_whisper::cpu::Compute;
-use hark_whisper::cpu::buffer::SharedMut;
+use hark_compute::Compute;
+use hark_compute::buffer::SharedMut;
 
 use crate::SpeakersError;
 use crate::fbank::{self, BINS, FilterBank, STEP, frames_in};

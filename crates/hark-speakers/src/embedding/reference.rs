@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hark_whisper::cpu::Isa;
+use hark_compute::Isa;
 
 use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT};
 use super::{EMBEDDING_WIDTH, of_length_one, take_mean};

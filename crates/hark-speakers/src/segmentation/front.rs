@@ -5,10 +5,10 @@
 //! itself is multiplied in float32 or in two parts of bf16, because the loud low sounds of a voice would otherwise leave
 //! their rounding in the quiet high filters, which the normalization then raises.
 
-use hark_whisper::cpu::buffer::Buffer;
-use hark_whisper::cpu::kernels::BLOCK;
-use hark_whisper::cpu::kernels::math::{from_bf16, to_bf16};
-use hark_whisper::cpu::{Compute, Isa};
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::BLOCK;
+use hark_compute::kernels::math::{from_bf16, to_bf16};
+use hark_compute::{Compute, Isa};
 
 use super::weights::{CHANNELS, FILTER_STEP, FILTER_TAPS, FILTERS, Norm, TAPS, Weights};
 use super::{FRAMES_PER_WINDOW, WINDOW_SAMPLES};

@@ -11,9 +11,9 @@ mod weights;
 use std::path::Path;
 use std::sync::Arc;
 
-use hark_whisper::cpu::Compute;
-use hark_whisper::cpu::buffer::{Buffer, SharedMut};
-use hark_whisper::cpu::kernels::BLOCK;
+use hark_compute::Compute;
+use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::kernels::BLOCK;
 
 use crate::SpeakersError;
 use crate::lanes::Lanes;

@@ -5,9 +5,9 @@
 //! through the first-level cache only: nothing is written to memory but the outputs, which are the next layer's input
 //! and the next step's state at once.
 
-use hark_whisper::cpu::Compute;
-use hark_whisper::cpu::buffer::{Buffer, SharedMut};
-use hark_whisper::cpu::kernels::BLOCK;
+use hark_compute::Compute;
+use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::kernels::BLOCK;
 
 use super::FRAMES_PER_WINDOW;
 use super::weights::{Direction, UNITS};

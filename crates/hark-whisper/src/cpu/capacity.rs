@@ -1,8 +1,8 @@
 //! How many windows a checkpoint decodes at once on this machine, and what they take.
 
-use super::cache::FrameCache;
 use super::encoder::Memory;
 use crate::weights::Dims;
+use hark_compute::cache::FrameCache;
 
 /// The more windows a step takes, the fewer times the weights are read; beyond this it gains little. Two of the slots are
 /// kept free for clips.

@@ -2,16 +2,17 @@
 
 use std::marker::PhantomData;
 
-use super::attention::{IN_ORDER, KeyValues, SCALE, ScoreTap, attend_block};
-use super::buffer::{Buffer, SharedMut};
-use super::cache::FrameCache;
+use super::CpuOptions;
 use super::encoder::{LayerNorm, add_to, all_finite, load_linear, load_stacked, store_bf16};
-use super::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
-use super::linear::{Linear, RUN, Rows, apply, apply_in_runs};
-use super::{Compute, CpuOptions};
 use crate::backend::{AlignmentRequest, AlignmentScores, Answer, Ask, BackendError, Entry, TokenMap};
 use crate::pick::{self, Best, Total};
 use crate::weights::{Checkpoint, WeightsError};
+use hark_compute::Compute;
+use hark_compute::attention::{IN_ORDER, KeyValues, SCALE, ScoreTap, attend_block};
+use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::cache::FrameCache;
+use hark_compute::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
+use hark_compute::linear::{Linear, RUN, Rows, apply, apply_in_runs};
 
 /// Most positions and heads of any Whisper, for arrays on the stack.
 pub const MAX_POSITIONS: usize = 448;

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::Compute;
-use super::attention::{KeyValues, QUERY_SCALE, attend_frames, frame_pairs, round_to_bf16};
-use super::buffer::{Buffer, SharedMut};
-use super::kernels::{BLOCK, Finish};
-use super::linear::{CHUNK, Linear, Rows, Weights, apply, apply_chunk};
 use super::times::{Part, Times};
 use crate::weights::{Checkpoint, Dims, WeightsError};
+use hark_compute::Compute;
+use hark_compute::attention::{KeyValues, QUERY_SCALE, attend_frames, frame_pairs, round_to_bf16};
+use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::kernels::{BLOCK, Finish};
+use hark_compute::linear::{CHUNK, Linear, Rows, Weights, apply, apply_chunk};
 
 /// Mel frames of a window.
 pub const MEL_FRAMES: usize = 3000;
@@ -348,7 +348,9 @@ impl Encoder {
         for index in 0..self.layers.len() {
             let queries = Rows::new(&self.query[fresh.start * stride..], stride, fresh.len());
             let out = &mut self.attended[fresh.start * stride..];
-            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride, &self.times);
+            let mut watch = self.times.watch();
+            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride);
+            watch.lap_of(self.members, Part::Attention);
             self.project(compute, Some(index), &fresh, &mut key_values[(index + 1).min(last)]);
         }
     }

@@ -1,20 +1,11 @@
-//! The CPU backend: products of bytes or bf16 on tiles or vectors, fused attention, and a team of threads.
+//! The CPU backend: the network on the kernels and threads of [`hark_compute`].
 
-pub mod attention;
-pub mod buffer;
-pub mod cache;
 mod capacity;
 mod decoder;
 mod encoder;
-pub mod isa;
-pub mod kernels;
-pub mod linear;
-pub mod team;
 pub mod times;
 
-pub use isa::Isa;
-pub use linear::Weights;
-pub use team::Team;
+pub use hark_compute::{Compute, Isa, Weights};
 
 use crate::backend::{
     Admission, Again, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
@@ -22,39 +13,10 @@ use crate::backend::{
 use crate::weights::{Checkpoint, Dims, WeightsError};
 use decoder::{MAX_HEADS, MAX_POSITIONS};
 use encoder::MEL_FRAMES;
-use kernels::bytes::ByteKernels;
-use kernels::{BLOCK, HEAD, Kernels};
+use hark_compute::kernels::{BLOCK, HEAD};
 use std::ops::Range;
 use std::time::Duration;
 use times::Part;
-
-/// What every layer needs to run: a team and the kernels it uses.
-#[non_exhaustive]
-pub struct Compute {
-    /// The threads.
-    pub team: Team,
-    /// The arithmetic.
-    pub kernels: &'static Kernels,
-    /// The arithmetic of layers kept in bytes.
-    pub bytes: &'static ByteKernels,
-}
-
-impl Compute {
-    /// A team of `threads` that uses the kernels of `isa`.
-    pub fn new(threads: usize, isa: Isa) -> Self {
-        Compute { kernels: Kernels::of(isa), bytes: ByteKernels::of(isa), team: Team::new(threads) }
-    }
-
-    /// Shares `pieces` out among prepared members.
-    pub fn each(&self, pieces: usize, work: impl Fn(usize, usize) + Sync) {
-        let prepare = self.kernels.prepare;
-        self.team.each(pieces, |piece, member| {
-            // SAFETY: the instruction set was checked when the kernels were chosen.
-            unsafe { prepare() };
-            work(piece, member);
-        });
-    }
-}
 
 /// How a [`CpuBackend`] is set up.
 #[derive(Debug, Clone, Copy)]

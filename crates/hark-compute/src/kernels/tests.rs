@@ -1,8 +1,8 @@
 //! Every kernel against its plain twin, on random shapes.
 
 use super::*;
-use crate::cpu::buffer::Buffer;
-use crate::cpu::kernels::math::{from_bf16, to_bf16};
+use crate::buffer::Buffer;
+use crate::kernels::math::{from_bf16, to_bf16};
 
 /// A small repeatable generator of numbers in -1..1.
 struct Numbers(u32);
@@ -111,7 +111,7 @@ fn the_plain_block_is_a_matrix_product() {
         for column in 0..32 {
             let expected: f64 = (0..depth * DEPTH)
                 .map(|k| {
-                    let place = column / PANEL * depth * TILE + crate::cpu::linear::index_in_panel(k, column % PANEL);
+                    let place = column / PANEL * depth * TILE + crate::linear::index_in_panel(k, column % PANEL);
                     f64::from(from_bf16(a[row * depth * DEPTH + k])) * f64::from(from_bf16(b[place]))
                 })
                 .sum();

@@ -9,7 +9,7 @@
 //! 16 rows of 64 bytes, row `p` holding the pairs `b[2p][n], b[2p+1][n]` for its 16 columns:
 //! `index(k, n) = (n/16) * 16*K + (k/32) * 512 + ((k%32)/2) * 32 + (n%16) * 2 + k%2`.
 
-use super::isa::Isa;
+use crate::Isa;
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

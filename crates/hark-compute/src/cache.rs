@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
-use super::Compute;
-use super::attention::KeyValues;
-use super::buffer::Buffer;
-use super::kernels::math::from_bf16;
-use super::kernels::{HEAD, PANEL};
+use crate::Compute;
+use crate::attention::KeyValues;
+use crate::buffer::Buffer;
+use crate::kernels::math::from_bf16;
+use crate::kernels::{HEAD, PANEL};
 
 /// Keys and values of one window, rounded to 8 bits: head after head of all layers, the keys of each and then its values
 /// in the order of [`KeyValues`].
@@ -236,9 +236,9 @@ mod tests {
         assert!(refused(2, 32, 0, 2), "fewer frames than the cache has");
         assert!(refused(2, 64, usize::MAX, 2));
     }
-    use crate::cpu::attention::IN_ORDER;
-    use crate::cpu::kernels::Finish;
-    use crate::cpu::{Compute, Isa};
+    use crate::attention::IN_ORDER;
+    use crate::kernels::Finish;
+    use crate::{Compute, Isa};
 
     #[test]
     fn numbers_come_back_to_within_half_a_unit() {

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::Compute;
-use super::buffer::Buffer;
-use super::kernels::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteChunk};
-use super::kernels::math::{from_bf16, to_bf16};
-use super::kernels::{BLOCK, Block, DEPTH, Finish, PANEL, TILE};
+use crate::Compute;
+use crate::buffer::Buffer;
+use crate::kernels::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteChunk};
+use crate::kernels::math::{from_bf16, to_bf16};
+use crate::kernels::{BLOCK, Block, DEPTH, Finish, PANEL, TILE};
 
 /// How the weights of a layer are kept, and so what its products are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -210,12 +210,12 @@ impl<'a> Rows<'a> {
 
     /// The address of an element.
     #[inline(always)]
-    pub(super) fn at(&self, row: usize, column: usize) -> *const u16 {
+    pub fn at(&self, row: usize, column: usize) -> *const u16 {
         self.start.wrapping_add(row * self.stride + column)
     }
 
     /// Elements from one row to the next.
-    pub(super) fn stride(&self) -> usize {
+    pub fn stride(&self) -> usize {
         self.stride
     }
 
@@ -227,7 +227,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Checks that `width` elements of every row can be read, and of rows up to a multiple of `block`.
-    pub(super) fn check(&self, width: usize, block: usize) {
+    pub fn check(&self, width: usize, block: usize) {
         let rows = self.count.next_multiple_of(block);
         let needed = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));
         assert!(needed.is_some_and(|needed| needed <= self.reach), "the view reaches all rows and their padding");
@@ -588,7 +588,7 @@ fn in_parts(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Isa;
+    use crate::Isa;
     use std::cell::RefCell;
 
     #[test]

@@ -7,15 +7,14 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 
-use super::Compute;
-use super::buffer::{Buffer, SharedMut};
-use super::cache::FrameCache;
-use super::kernels::math::{from_bf16, to_bf16};
-use super::kernels::{
+use crate::Compute;
+use crate::buffer::{Buffer, SharedMut};
+use crate::cache::FrameCache;
+use crate::kernels::math::{from_bf16, to_bf16};
+use crate::kernels::{
     BLOCK, Block, DEPTH, Finish, FramesAttention, HEAD, Kernels, PANEL, SCORE_UNIT, SoftmaxBlock, TILE,
 };
-use super::linear::Rows;
-use super::times::{Part, Times};
+use crate::linear::Rows;
 
 /// Scores are base-2 exponents: 1/sqrt(64) · log2(e).
 pub const SCALE: f32 = 0.125 * std::f32::consts::LOG2_E;
@@ -53,23 +52,24 @@ impl KeyValues {
         frames.next_multiple_of(BLOCK)
     }
 
-    pub(super) fn padded(&self) -> usize {
+    /// Frames, padded to whole blocks.
+    pub fn padded(&self) -> usize {
         Self::padded_frames(self.frames)
     }
 
     /// How many heads there is room for.
-    pub(super) fn heads(&self) -> usize {
+    pub fn heads(&self) -> usize {
         self.keys.len() / self.a_head()
     }
 
     /// Gives its memory back until it is written again.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.keys.clear();
         self.values.clear();
     }
 
     /// Bytes that it takes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.keys.bytes() + self.values.bytes()
     }
 
@@ -478,7 +478,6 @@ pub fn attend_frames(
     heads: usize,
     out: &mut [u16],
     out_stride: usize,
-    times: &Times,
 ) {
     if query.count() == 0 {
         return;
@@ -492,7 +491,6 @@ pub fn attend_frames(
     let chunks = query.count().div_ceil(ENCODER_ROWS);
     let members = compute.team.members();
     compute.each(heads * chunks, |piece, _| {
-        let mut watch = times.watch();
         // As many heads as members are done side by side, so that a member mostly stays with one head's keys and values.
         let group = piece / (chunks * members) * members;
         let beside = members.min(heads - group);
@@ -519,7 +517,6 @@ pub fn attend_frames(
                 }
             }
         }
-        watch.lap(Part::Attention);
     });
 }
 
@@ -533,7 +530,7 @@ pub fn round_to_bf16(input: &[f32], out: &mut [u16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::Isa;
+    use crate::Isa;
 
     /// The same numbers in every run, in -1..1.
     fn noise(seed: u32) -> impl FnMut() -> f32 {
@@ -597,7 +594,7 @@ mod tests {
                 }
                 let mut out = Buffer::<u16>::zeroed(frames.next_multiple_of(BLOCK) * stride);
                 let rows = Rows::new(&query, stride, frames);
-                attend_frames(&compute, rows, &key_values, heads, &mut out, stride, &Times::default());
+                attend_frames(&compute, rows, &key_values, heads, &mut out, stride);
                 for frame in (0..frames).step_by(7).chain([frames - 1]) {
                     for head in 0..heads {
                         let of_head = |all: &[Vec<f32>]| -> Vec<Vec<f32>> {

@@ -3,8 +3,8 @@
 use super::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteKernels};
 use super::math::{from_bf16, to_bf16};
 use super::*;
-use crate::cpu::buffer::Buffer;
-use crate::cpu::isa::Isa;
+use crate::buffer::Buffer;
+use crate::isa::Isa;
 
 /// A small repeatable generator.
 struct Numbers(u32);

@@ -15,7 +15,7 @@ use super::math::from_bf16;
 use super::{Finish, PANEL};
 #[cfg(target_arch = "x86_64")]
 use super::{amx_int8, bytes_avx2, bytes_avx512};
-use crate::cpu::Isa;
+use crate::Isa;
 
 /// Depth of a tile of bytes: `k` is padded to a multiple of this.
 pub const BYTE_DEPTH: usize = 64;
@@ -100,7 +100,7 @@ static PORTABLE: ByteKernels = ByteKernels { block, chunk: None, round_row };
 
 impl ByteKernels {
     /// The kernels for `isa`, which this machine must have.
-    pub(in crate::cpu) fn of(isa: Isa) -> &'static ByteKernels {
+    pub(crate) fn of(isa: Isa) -> &'static ByteKernels {
         match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Amx => &amx_int8::KERNELS,
