@@ -301,7 +301,8 @@ impl Accounts<'_> {
         Ok(confirmed)
     }
 
-    /// Deletes an account with everything that is its: rows, recordings and its data key. Gives the recordings removed.
+    /// Deletes an account with everything that is its: rows, recordings and its data key. Gives the recordings removed; what can't be
+    /// removed now is left to the sweep.
     pub async fn delete(self, id: AccountId) -> Result<Vec<BlobKey>> {
         if id == self.store.anonymous_account() {
             return Err(Error::Conflict("the anonymous account can't be deleted"));
@@ -325,6 +326,6 @@ impl Accounts<'_> {
                 self.store.tell(Change::Finished(crate::TranscriptId(transcript)));
             }
         }
-        self.store.recordings().remove_deleted(Some(id), None).await
+        Ok(self.store.recordings().remove_deleted_or_leave(Some(id), None).await)
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -46,17 +46,29 @@ impl Folder {
         Ok(Incoming { file, path: Some(path), place: self.path(key), written: 0, flushed: 0 })
     }
 
-    /// Removes a recording, whole or not; one that is not there is fine.
+    /// Removes a recording, whole or not; one that is not there is fine, unless the folder itself is away.
     pub(crate) fn remove(&self, key: &BlobKey) -> Result<()> {
-        for path in [self.path(key), self.root.join(INCOMING).join(key.as_str())] {
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io("can't remove a recording", e));
-                }
-                _ => {}
-            }
+        let is_whole_gone = remove_file(&self.path(key))?;
+        let is_part_gone = remove_file(&self.root.join(INCOMING).join(key.as_str()))?;
+        if is_whole_gone || is_part_gone {
+            return Ok(());
         }
-        Ok(())
+        // A volume that is not mounted holds no file either. Forgetting the recording now would leave its file behind when the volume is back.
+        self.check_mounted()?;
+        // The folder may have come back after the first look.
+        remove_file(&self.path(key))?;
+        remove_file(&self.root.join(INCOMING).join(key.as_str())).map(drop)
+    }
+
+    /// Fails unless this is the folder of a store: one that is absent or empty is a volume that is not mounted.
+    fn check_mounted(&self) -> Result<()> {
+        let marker = self.root.join(MARKER);
+        fs::metadata(&marker).map(drop).map_err(|e| {
+            let place = self.root.display();
+            Error::Blob(format!(
+                "the folder of recordings {place} is away: {MARKER} can't be read ({e}); is its volume mounted?"
+            ))
+        })
     }
 
     /// Where the folder is.
@@ -131,6 +143,15 @@ impl Folder {
     }
 }
 
+/// Removes a file; whether it was there.
+fn remove_file(path: &Path) -> Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::io("can't remove a recording", e)),
+    }
+}
+
 fn list_failed(error: std::io::Error) -> Error {
     Error::io("can't list the recordings", error)
 }
@@ -163,7 +184,12 @@ impl Incoming {
             self.file.sync_all()?;
             let folder = self.place.parent().unwrap_or(Path::new("."));
             if !folder.exists() {
-                private_folder(folder)?;
+                // Where the file that is to be moved is missing, so is the volume of the recordings: nothing is made in its place.
+                fs::metadata(&path)?;
+                match fs::DirBuilder::new().mode(0o700).create(folder) {
+                    Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
+                    _ => {}
+                }
                 sync_folder(folder.parent().unwrap_or(Path::new(".")))?;
             }
             fs::rename(&path, &self.place)?;

@@ -266,9 +266,20 @@ impl Recordings<'_> {
 
     /// Removes the recording of a transcript that a committed transaction has given up. What was committed stands whether or not that works.
     pub(crate) async fn remove(self, id: TranscriptId) {
-        if let Err(error) = self.remove_deleted(None, Some(id)).await {
-            tracing::warn!(%error, transcript = %id, "a recording that nobody needs is left to the sweep");
-        }
+        self.remove_deleted_or_leave(None, Some(id)).await;
+    }
+
+    /// [`Recordings::remove_deleted`] after a commit: what can't be removed while the recordings are away is left to the sweep. Gives those that were removed.
+    pub(crate) async fn remove_deleted_or_leave(
+        self,
+        account: Option<AccountId>,
+        transcript: Option<TranscriptId>,
+    ) -> Vec<BlobKey> {
+        self.remove_deleted(account, transcript).await.unwrap_or_else(|error| {
+            let (account, transcript) = (account.map(|id| id.0), transcript.map(|id| id.0));
+            tracing::warn!(%error, account, transcript, "recordings.left_to_sweep");
+            Vec::new()
+        })
     }
 
     /// Removes recordings that a committed transaction has given up, all or those of an account or transcript.

@@ -149,7 +149,7 @@ impl Recordings<'_> {
         if !swept.purged.is_empty() {
             tracing::warn!(count = swept.purged.len(), "recordings.purged");
         }
-        self.abandon_unused(now.saturating_sub(micros(options.unfinished))).await?;
+        self.abandon_unused(now, micros(options.unfinished)).await?;
         swept.recordings = self.remove_deleted(None, None).await?;
         Ok(swept)
     }
@@ -221,10 +221,14 @@ impl Recordings<'_> {
     }
 
     /// Marks recordings that nobody will ask for any more.
-    async fn abandon_unused(self, before: Micros) -> Result<()> {
+    async fn abandon_unused(self, now: Micros, unfinished: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        tx.execute("UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND created_at <= $1", args![before])
-            .await?;
+        // An upload dated far ahead began while the clock was wrong; it would never be old enough.
+        tx.execute(
+            "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND (created_at <= $1 OR created_at > $2)",
+            args![now.saturating_sub(unfinished), now.saturating_add(unfinished)],
+        )
+        .await?;
         tx.execute(
             "UPDATE blobs SET state = 'deleting' WHERE state = 'live'
                  AND NOT EXISTS (SELECT 1 FROM transcripts t WHERE t.id = blobs.transcript_id)",

@@ -530,7 +530,8 @@ impl Transcripts<'_> {
         })
     }
 
-    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Gives the recordings removed.
+    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Gives the recordings removed; one that can't be
+    /// removed now is left to the sweep.
     pub async fn delete(self, account: AccountId, id: TranscriptId) -> Result<Vec<BlobKey>> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
@@ -550,7 +551,7 @@ impl Transcripts<'_> {
             self.store.tell(Change::Stopped(job));
         }
         self.store.tell(Change::Finished(id));
-        self.store.recordings().remove_deleted(None, Some(id)).await
+        Ok(self.store.recordings().remove_deleted_or_leave(None, Some(id)).await)
     }
 
     /// Ends the transcription of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when none waits or

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod audit;
+mod away;
 mod backup;
 mod blobs;
 mod crash;
