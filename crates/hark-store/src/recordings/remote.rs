@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -43,18 +45,19 @@ impl Bucket {
             #[cfg(feature = "s3")]
             "s3" => {
                 speak_tls();
-                Arc::new(object_store::aws::AmazonS3Builder::from_env().with_url(address).build().map_err(setup)?)
+                let builder = object_store::aws::AmazonS3Builder::from_env().with_retry(retry());
+                Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
             #[cfg(feature = "gcs")]
             "gs" => {
                 speak_tls();
-                let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env();
+                let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_retry(retry());
                 Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
             #[cfg(feature = "azure")]
             "az" => {
                 speak_tls();
-                let builder = object_store::azure::MicrosoftAzureBuilder::from_env();
+                let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_retry(retry());
                 Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
             _ => {
@@ -79,7 +82,14 @@ impl Bucket {
 
     pub(crate) async fn remove(&self, key: &BlobKey) -> Result<()> {
         match self.store.delete(&self.path(key)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(()) => Ok(()),
+            // S3 says so of a whole bucket that is away, and then the recording may come back with it.
+            Err(object_store::Error::NotFound { .. }) => match self.read_marker().await? {
+                Some(_) => Ok(()),
+                None => {
+                    Err(Error::Blob(format!("the bucket of recordings {} is away: it has no {MARKER}", self.place)))
+                }
+            },
             Err(e) => Err(failed(e)),
         }
     }
@@ -154,6 +164,13 @@ fn failed(error: object_store::Error) -> Error {
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 fn setup(error: object_store::Error) -> Error {
     Error::Setup(format!("can't use the bucket of recordings: {error}"))
+}
+
+/// A request is repeated for seconds, not for the client's three minutes: whoever waits is told soon that the bucket is away, and jobs have retries of their own.
+#[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
+fn retry() -> object_store::RetryConfig {
+    let backoff = object_store::BackoffConfig { max_backoff: Duration::from_secs(2), ..Default::default() };
+    object_store::RetryConfig { backoff, max_retries: 5, retry_timeout: Duration::from_secs(10) }
 }
 
 /// The HTTP client takes the process's way to speak TLS; the whole house uses ring.
