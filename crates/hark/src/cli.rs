@@ -9,8 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hark_export::Format;
 
 pub(crate) use service::{
-    AccountArgs, AccountCommand, AuditArgs, IntegrityArgs, JobsArgs, JobsCommand, KeyArgs, KeyCommand, RemoteArgs,
-    SealArgs, SealCommand, SpeakersArgs, SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
+    AccountArgs, AccountCommand, AuditArgs, FailedJobs, IntegrityArgs, JobsArgs, JobsCommand, KeyArgs, KeyCommand,
+    RemoteArgs, SealArgs, SealCommand, SpeakersArgs, SpeakersCommand, TranscriptsArgs, TranscriptsCommand,
 };
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,

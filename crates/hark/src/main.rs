@@ -15,6 +15,7 @@ mod integrity;
 mod jobs;
 mod key;
 mod live;
+mod local_store;
 mod models;
 mod output;
 mod recordings;

@@ -4,22 +4,23 @@ use hark_api::DateTime;
 use hark_store::{Account, Entry, Key, KeyKind};
 use serde_json::json;
 
-use super::{Office, as_json, notes, plan};
+use super::{as_json, notes, plan};
 use crate::key;
+use crate::local_store::LocalStore;
 use crate::table::{moment, table};
 use crate::{CliError, output};
 
 /// Lines of the ledger that are shown.
 const ENTRIES: i64 = 10;
 
-pub(super) fn show(office: &Office, account: &Account, json: bool) -> Result<(), CliError> {
-    let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
-    let sessions = office.wait(office.store.keys().list(account.id, KeyKind::Session))?;
+pub(super) fn show(local: &LocalStore, account: &Account, json: bool) -> Result<(), CliError> {
+    let keys = local.wait(local.store.keys().list(account.id, KeyKind::Service))?;
+    let sessions = local.wait(local.store.keys().list(account.id, KeyKind::Session))?;
     let sessions = sessions.iter().filter(|session| session.is_active).count();
-    let entries = office.wait(office.store.ledger().entries(account.id, ENTRIES))?;
-    let usage = office.wait(office.store.accounts().usage(account.id, 30))?;
-    let webhooks = match office.config.server.webhooks.enabled {
-        true => Some(office.wait(hark_server::webhook_secret(&office.store, account.id))?),
+    let entries = local.wait(local.store.ledger().entries(account.id, ENTRIES))?;
+    let usage = local.wait(local.store.accounts().usage(account.id, 30))?;
+    let webhooks = match local.config.server.webhooks.enabled {
+        true => Some(local.wait(hark_server::webhook_secret(&local.store, account.id))?),
         false => None,
     };
     if json {

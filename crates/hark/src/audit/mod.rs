@@ -4,23 +4,23 @@ use hark_api::DateTime;
 use hark_store::AuditEntry;
 use serde_json::{Value, json};
 
-use crate::account::Office;
 use crate::cli::{AuditArgs, Common};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::table::{moment, table};
 use crate::{CliError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: AuditArgs, common: &Common) -> Result<(), CliError> {
-    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
-    let done = show(&office, &args);
-    office.close();
+    let local = LocalStore::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let done = show(&local, &args);
+    local.close();
     done
 }
 
-fn show(office: &Office, args: &AuditArgs) -> Result<(), CliError> {
-    let account = args.account.as_deref().map(|name| office.account(name)).transpose()?.map(|account| account.id);
-    let entries = office.wait(office.store.audit().page(account, 1, args.limit))?.entries;
+fn show(local: &LocalStore, args: &AuditArgs) -> Result<(), CliError> {
+    let account = args.account.as_deref().map(|name| local.account(name)).transpose()?.map(|account| account.id);
+    let entries = local.wait(local.store.audit().page(account, 1, args.limit))?.entries;
     if args.data.json {
         let list: Vec<Value> = entries.iter().map(as_json).collect();
         return output::print(format!("{:#}\n", json!({ "events": list })));

@@ -7,9 +7,9 @@ use hark_store::{BackupProgress, IdentityCheck, RestoreOptions, Store};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget};
 use serde_json::json;
 
-use crate::account::Office;
 use crate::cli::{BackupArgs, Common, RestoreArgs, StoreArgs, StoreCommand};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::{CliError, output, serve};
 
 /// What everybody must read who has a backup of sealed data.
@@ -57,14 +57,14 @@ pub(crate) fn backup(args: &BackupArgs, common: &Common) -> Result<(), CliError>
     }
     let config = Config::load(common)?;
     let database = serve::store_options(args.data.data.as_deref(), &config)?.database;
-    let office = Office::open(args.data.data.as_deref(), config, false)?;
+    let local = LocalStore::open(args.data.data.as_deref(), config, false)?;
     let bar = bar();
-    let report = office.wait(office.store.backup(&database, &folder, |progress: BackupProgress| {
+    let report = local.wait(local.store.backup(&database, &folder, |progress: BackupProgress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
     }));
     bar.finish_and_clear();
-    office.close();
+    local.close();
     let report = report?;
     if args.data.json {
         let value = json!({

@@ -31,6 +31,13 @@ pub(crate) struct RemoteArgs {
     pub(crate) key: Option<String>,
 }
 
+/// The account that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct AccountName {
+    /// Email address or number of the account
+    pub(crate) account: String,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct IntegrityArgs {
     #[command(flatten)]
@@ -110,14 +117,11 @@ pub(crate) enum AccountCommand {
     /// List all accounts
     List,
     /// Show an account with its keys and its last credits
-    Show {
-        /// Email address or number
-        account: String,
-    },
+    Show(AccountName),
     /// Give an account credits, or take some with a negative number
     Credit {
-        /// Email address or number
-        account: String,
+        #[command(flatten)]
+        account: AccountName,
         /// How many
         #[arg(allow_negative_numbers = true)]
         amount: i64,
@@ -127,8 +131,8 @@ pub(crate) enum AccountCommand {
     },
     /// Set what an account has paid for
     Plan {
-        /// Email address or number
-        account: String,
+        #[command(flatten)]
+        account: AccountName,
         /// free, pro, business or enterprise
         #[arg(value_parser = parse_plan)]
         plan: hark_store::Plan,
@@ -138,16 +142,16 @@ pub(crate) enum AccountCommand {
     },
     /// Set a new password and sign the account out everywhere
     Password {
-        /// Email address or number
-        account: String,
+        #[command(flatten)]
+        account: AccountName,
         /// Read the password from stdin instead of asking
         #[arg(long)]
         stdin: bool,
     },
     /// Delete an account with its transcripts, recordings and keys
     Delete {
-        /// Email address or number
-        account: String,
+        #[command(flatten)]
+        account: AccountName,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -178,29 +182,25 @@ pub(crate) enum JobsCommand {
         limit: i64,
     },
     /// Queue failed jobs again, with all their attempts
-    Retry {
-        /// Their numbers
-        #[arg(value_name = "ID", conflicts_with_all = ["all", "error_kind"])]
-        jobs: Vec<i64>,
-        /// All that have failed
-        #[arg(long, conflicts_with = "error_kind")]
-        all: bool,
-        /// All whose last fault was of this kind: internal, unavailable or timeout
-        #[arg(long, value_name = "KIND", value_parser = parse_fault)]
-        error_kind: Option<hark_store::FaultKind>,
-    },
+    Retry(FailedJobs),
     /// Give failed jobs up with their recordings; their transcripts stay, failed
-    Drop {
-        /// Their numbers
-        #[arg(value_name = "ID", conflicts_with_all = ["all", "error_kind"])]
-        jobs: Vec<i64>,
-        /// All that have failed
-        #[arg(long, conflicts_with = "error_kind")]
-        all: bool,
-        /// All whose last fault was of this kind: internal, unavailable or timeout
-        #[arg(long, value_name = "KIND", value_parser = parse_fault)]
-        error_kind: Option<hark_store::FaultKind>,
-    },
+    Drop(FailedJobs),
+}
+
+/// Which failed jobs a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct FailedJobs {
+    /// Their numbers
+    #[arg(value_name = "ID", conflicts_with_all = ["all", "error_kind"])]
+    pub(crate) jobs: Vec<i64>,
+
+    /// All that have failed
+    #[arg(long, conflicts_with = "error_kind")]
+    pub(crate) all: bool,
+
+    /// All whose last fault was of this kind: internal, unavailable or timeout
+    #[arg(long, value_name = "KIND", value_parser = parse_fault)]
+    pub(crate) error_kind: Option<hark_store::FaultKind>,
 }
 
 #[derive(Debug, Args)]
@@ -212,12 +212,22 @@ pub(crate) struct KeyArgs {
     pub(crate) command: KeyCommand,
 }
 
+/// The key of an account that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct KeyName {
+    #[command(flatten)]
+    pub(crate) account: AccountName,
+
+    /// The key's number, or its first characters as `hark key list` shows them
+    pub(crate) key: String,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
     /// Make an API key and print it; it is shown only now
     Create {
-        /// Email address or number of the account
-        account: String,
+        #[command(flatten)]
+        account: AccountName,
         /// What to call it
         #[arg(long, default_value = "API key")]
         name: String,
@@ -241,27 +251,17 @@ pub(crate) enum KeyCommand {
         spending_limit: Option<i64>,
     },
     /// List the keys of an account
-    List {
-        /// Email address or number of the account
-        account: String,
-    },
+    List(AccountName),
     /// Give a key a new secret and print it; the one before stays valid for a while
     Roll {
-        /// Email address or number of the account
-        account: String,
-        /// The key's number, or its first characters as `hark key list` shows them
-        key: String,
+        #[command(flatten)]
+        key: KeyName,
         /// Hours for which the secret before stays valid
         #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(0..=720))]
         grace: u64,
     },
     /// Revoke a key
-    Revoke {
-        /// Email address or number of the account
-        account: String,
-        /// The key's number, or its first characters as `hark key list` shows them
-        key: String,
-    },
+    Revoke(KeyName),
 }
 
 #[derive(Debug, Args)]

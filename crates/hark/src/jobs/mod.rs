@@ -4,52 +4,52 @@ use hark_api::DateTime;
 use hark_store::{FaultKind, JobFilter, JobId, JobSummary, RetryLimits};
 use serde_json::{Value, json};
 
-use crate::account::Office;
-use crate::cli::{Common, JobsArgs, JobsCommand};
+use crate::cli::{Common, FailedJobs, JobsArgs, JobsCommand};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::table::{moment, table};
 use crate::{CliError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: JobsArgs, common: &Common) -> Result<(), CliError> {
-    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
-    let done = dispatch(&office, args.command, args.data.json);
-    office.close();
+    let local = LocalStore::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let done = dispatch(&local, args.command, args.data.json);
+    local.close();
     done
 }
 
-fn dispatch(office: &Office, command: JobsCommand, json: bool) -> Result<(), CliError> {
+fn dispatch(local: &LocalStore, command: JobsCommand, json: bool) -> Result<(), CliError> {
     match command {
         JobsCommand::List { state, error_kind, limit } => {
             let filter = JobFilter { state: state.as_deref(), error_kind, limit: Some(limit) };
-            let jobs = office.wait(office.store.jobs().list(&filter))?;
+            let jobs = local.wait(local.store.jobs().list(&filter))?;
             if json {
                 let list: Vec<Value> = jobs.iter().map(as_json).collect();
                 return output::print(format!("{:#}\n", json!({ "jobs": list })));
             }
             output::print(as_table(&jobs))
         }
-        JobsCommand::Retry { jobs, all, error_kind } => {
-            let jobs = chosen(office, &jobs, all, error_kind)?;
-            each(&jobs, "retried", json, |job| office.wait(office.store.jobs().retry(job, RetryLimits::default())))
+        JobsCommand::Retry(which) => {
+            let jobs = chosen(local, &which)?;
+            each(&jobs, "retried", json, |job| local.wait(local.store.jobs().retry(job, RetryLimits::default())))
         }
-        JobsCommand::Drop { jobs, all, error_kind } => {
-            let jobs = chosen(office, &jobs, all, error_kind)?;
-            each(&jobs, "dropped", json, |job| office.wait(office.store.jobs().drop_failed(job)))
+        JobsCommand::Drop(which) => {
+            let jobs = chosen(local, &which)?;
+            each(&jobs, "dropped", json, |job| local.wait(local.store.jobs().drop_failed(job)))
         }
     }
 }
 
 /// The failed jobs that the arguments name.
-fn chosen(office: &Office, jobs: &[i64], all: bool, error_kind: Option<FaultKind>) -> Result<Vec<JobId>, CliError> {
-    if jobs.is_empty() && !all && error_kind.is_none() {
+fn chosen(local: &LocalStore, which: &FailedJobs) -> Result<Vec<JobId>, CliError> {
+    if which.jobs.is_empty() && !which.all && which.error_kind.is_none() {
         return Err(CliError::Usage("give the numbers of jobs, --error-kind or --all".to_owned()));
     }
-    if !jobs.is_empty() {
-        return Ok(jobs.iter().copied().map(JobId).collect());
+    if !which.jobs.is_empty() {
+        return Ok(which.jobs.iter().copied().map(JobId).collect());
     }
-    let filter = JobFilter { state: Some("failed"), error_kind, limit: Some(i64::MAX) };
-    Ok(office.wait(office.store.jobs().list(&filter))?.iter().map(|job| job.id).collect())
+    let filter = JobFilter { state: Some("failed"), error_kind: which.error_kind, limit: Some(i64::MAX) };
+    Ok(local.wait(local.store.jobs().list(&filter))?.iter().map(|job| job.id).collect())
 }
 
 /// Does it to each; what can't be done is said and does not keep the others from it.

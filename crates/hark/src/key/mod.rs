@@ -6,24 +6,24 @@ use hark_api::DateTime;
 use hark_store::{Key, KeyKind, NewAudit, NewKey, Scope};
 use serde_json::{Value, json};
 
-use crate::account::Office;
 use crate::cli::{Common, KeyArgs, KeyCommand};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::table::{moment, table};
 use crate::{CliError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: KeyArgs, common: &Common) -> Result<(), CliError> {
-    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
-    let done = dispatch(&office, args.command, args.data.json);
-    office.close();
+    let local = LocalStore::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let done = dispatch(&local, args.command, args.data.json);
+    local.close();
     done
 }
 
-fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliError> {
+fn dispatch(local: &LocalStore, command: KeyCommand, json: bool) -> Result<(), CliError> {
     match command {
         KeyCommand::Create { account, name, rate_limit, monthly_minutes, scopes, expires, allowed, spending_limit } => {
-            let account = office.account(&account)?;
+            let account = local.account(&account.account)?;
             let mut new = NewKey {
                 rate_limit,
                 monthly_limit_minutes: monthly_minutes,
@@ -35,12 +35,12 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
                 new.scopes = Scope::ALL.into_iter().filter(|scope| scopes.contains(scope)).collect();
             }
             if let Some(expires) = expires {
-                let left = u64::try_from(expires.0 - office.store.now()).ok().filter(|left| *left > 0);
+                let left = u64::try_from(expires.0 - local.store.now()).ok().filter(|left| *left > 0);
                 let left = left.ok_or_else(|| CliError::Usage("--expires is in the past".to_owned()))?;
                 new.valid_for = Some(Duration::from_micros(left));
             }
-            let (key, secret) = office.wait(office.store.keys().create(account.id, &new))?;
-            office.audit(NewAudit::by_operator(account.id, "key.created").to(format!("key {}", key.id)))?;
+            let (key, secret) = local.wait(local.store.keys().create(account.id, &new))?;
+            local.audit(NewAudit::by_operator(account.id, "key.created").to(format!("key {}", key.id)))?;
             if json {
                 let mut value = as_json(&key);
                 value["key"] = json!(secret.reveal());
@@ -49,21 +49,21 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
             eprintln!("made key {} of {}, shown only now:", key.id, account.email);
             output::print(format!("{}\n", secret.reveal()))
         }
-        KeyCommand::List { account } => {
-            let keys = office.wait(office.store.keys().list(office.account(&account)?.id, KeyKind::Service))?;
+        KeyCommand::List(account) => {
+            let keys = local.wait(local.store.keys().list(local.account(&account.account)?.id, KeyKind::Service))?;
             if json {
                 let list: Vec<Value> = keys.iter().map(as_json).collect();
                 return output::print(format!("{:#}\n", json!({ "keys": list })));
             }
             output::print(as_table(&keys))
         }
-        KeyCommand::Roll { account, key, grace } => {
-            let account = office.account(&account)?;
-            let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
-            let id = find(&keys, &key)?.id;
+        KeyCommand::Roll { key: name, grace } => {
+            let account = local.account(&name.account.account)?;
+            let keys = local.wait(local.store.keys().list(account.id, KeyKind::Service))?;
+            let id = find(&keys, &name.key)?.id;
             let (key, secret) =
-                office.wait(office.store.keys().roll(account.id, id, Duration::from_secs(grace * 3600)))?;
-            office.audit(NewAudit::by_operator(account.id, "key.rolled").to(format!("key {id}")))?;
+                local.wait(local.store.keys().roll(account.id, id, Duration::from_secs(grace * 3600)))?;
+            local.audit(NewAudit::by_operator(account.id, "key.rolled").to(format!("key {id}")))?;
             if json {
                 let mut value = as_json(&key);
                 value["key"] = json!(secret.reveal());
@@ -75,12 +75,12 @@ fn dispatch(office: &Office, command: KeyCommand, json: bool) -> Result<(), CliE
             );
             output::print(format!("{}\n", secret.reveal()))
         }
-        KeyCommand::Revoke { account, key } => {
-            let account = office.account(&account)?;
-            let keys = office.wait(office.store.keys().list(account.id, KeyKind::Service))?;
-            let key = find(&keys, &key)?;
-            office.wait(office.store.keys().revoke(account.id, key.id))?;
-            office.audit(NewAudit::by_operator(account.id, "key.revoked").to(format!("key {}", key.id)))?;
+        KeyCommand::Revoke(name) => {
+            let account = local.account(&name.account.account)?;
+            let keys = local.wait(local.store.keys().list(account.id, KeyKind::Service))?;
+            let key = find(&keys, &name.key)?;
+            local.wait(local.store.keys().revoke(account.id, key.id))?;
+            local.audit(NewAudit::by_operator(account.id, "key.revoked").to(format!("key {}", key.id)))?;
             if json {
                 return output::print(format!("{:#}\n", json!({ "revoked": key.id.0 })));
             }

@@ -1,6 +1,6 @@
 //! `hark live`: words while somebody speaks, from the microphone or a pipe.
 
-mod ear;
+mod input;
 mod remote;
 mod screen;
 
@@ -16,21 +16,21 @@ use hark_speech::{LoadOptions, Transcriber};
 
 use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
-use crate::models::Shelf;
+use crate::models::ModelLibrary;
 use crate::remote::Client;
 use crate::transcribe::{installed, noticed, speech_model, voices, watch};
 use crate::{CliError, output};
-use ear::{Ear, Heard};
-use screen::{Said, Screen};
+use input::{AudioBlock, AudioInput};
+use screen::{FinalText, Screen};
 
-/// Seconds of sound that may wait for the engine before the source must wait, too.
-const MOST_BACKLOG: f64 = 30.0;
-/// How often a signal is looked for while nothing else happens.
-const LOOK: Duration = Duration::from_millis(100);
+/// Seconds of audio that may be buffered for the engine before the input must wait.
+const MAX_BACKLOG: f64 = 30.0;
+/// How often signals are polled while nothing else happens.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where the words are found.
+/// Where the audio is transcribed.
 enum Place {
-    Here(Box<LiveSession>),
+    Local(Box<LiveSession>),
     Server(Client),
 }
 
@@ -41,25 +41,25 @@ pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
         Some(path) => Some((path.as_path(), format_of(path, args)?)),
         None => None,
     };
-    let (bell, rung) = channel();
+    let (wake_sender, wakeups) = channel();
     let mut place = match Client::of(&args.remote)? {
         Some(client) => Place::Server(client),
         None => {
             let transcriber = load(args, &config)?;
-            Place::Here(Box::new(session(&transcriber, args, &config, bell.clone())?))
+            Place::Local(Box::new(session(&transcriber, args, &config, wake_sender.clone())?))
         }
     };
     watch();
-    let ear = Ear::open(args, bell)?;
+    let input = AudioInput::open(args, wake_sender)?;
     let mut screen = Screen::new();
     if !args.quiet {
-        eprintln!("hark: listening to {}; Ctrl-C ends", ear.name());
+        eprintln!("hark: listening to {}; Ctrl-C ends", input.name());
     }
     let (result, broken) = match &mut place {
-        Place::Here(session) => listen(session, &ear, &rung, &mut screen)?,
-        Place::Server(client) => remote::listen(client, args, &config, &ear, &mut screen)?,
+        Place::Local(session) => listen(session, &input, &wakeups, &mut screen)?,
+        Place::Server(client) => remote::listen(client, args, &config, &input, &mut screen)?,
     };
-    drop(ear);
+    drop(input);
     if !args.quiet {
         eprintln!("hark: {:.0} s of sound, {}, {}", result.duration, language(&result), result.model);
     }
@@ -67,37 +67,37 @@ pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
         let content = render(&result, path, format).map_err(CliError::Failed)?;
         output::write_file(path, content, args.overwrite).map_err(CliError::Failed)?;
     }
-    // What was said before is written all the same.
+    // The transcript up to here is written all the same.
     broken.map_or(Ok(()), |problem| Err(CliError::Failed(problem)))
 }
 
 /// Feeds the session until the source or the user ends it; gives everything, and what was wrong with the source.
 fn listen(
     session: &mut LiveSession,
-    ear: &Ear,
-    rung: &Receiver<()>,
+    input: &AudioInput,
+    wakeups: &Receiver<()>,
     screen: &mut Screen,
 ) -> Result<(TranscriptionResult, Option<String>), CliError> {
     let mut is_ending = false;
     let mut broken = None;
     loop {
-        match rung.recv_timeout(LOOK) {
-            Ok(()) | Err(RecvTimeoutError::Timeout) => while rung.try_recv().is_ok() {},
-            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(LOOK),
+        match wakeups.recv_timeout(POLL_INTERVAL) {
+            Ok(()) | Err(RecvTimeoutError::Timeout) => while wakeups.try_recv().is_ok() {},
+            Err(RecvTimeoutError::Disconnected) => std::thread::sleep(POLL_INTERVAL),
         }
         loop {
             let mut is_more = false;
             if !is_ending && noticed().is_some() {
                 is_ending = true;
-            } else if !is_ending && session.backlog() < MOST_BACKLOG {
-                match ear.hear() {
-                    Heard::Sound(samples) => {
+            } else if !is_ending && session.backlog() < MAX_BACKLOG {
+                match input.try_next() {
+                    AudioBlock::Samples(samples) => {
                         session.push(&samples);
                         is_more = true;
                     }
-                    Heard::NothingYet => {}
-                    Heard::End => is_ending = true,
-                    Heard::Broken(problem) => (is_ending, broken) = (true, Some(problem)),
+                    AudioBlock::Pending => {}
+                    AudioBlock::End => is_ending = true,
+                    AudioBlock::Failed(problem) => (is_ending, broken) = (true, Some(problem)),
                 }
             }
             if is_ending {
@@ -107,9 +107,12 @@ fn listen(
                 match event {
                     LiveEvent::Partial { text, .. } => screen.partial(&text)?,
                     LiveEvent::Text(text) => {
-                        let said =
-                            Said { text: &text.text, times: (text.start, text.end), speaker: text.speaker.as_deref() };
-                        screen.text(&said)?;
+                        let final_text = FinalText {
+                            text: &text.text,
+                            times: (text.start, text.end),
+                            speaker: text.speaker.as_deref(),
+                        };
+                        screen.text(&final_text)?;
                         if text.ends_utterance {
                             screen.end_line()?;
                         }
@@ -128,12 +131,12 @@ fn listen(
 }
 
 fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
-    let shelf = Shelf::open(config)?;
-    let model = speech_model(&shelf, args.speech.model.as_deref(), config)?;
-    let mut options = LoadOptions::new(model, installed(&shelf, VAD_MODEL)?);
+    let library = ModelLibrary::open(config)?;
+    let model = speech_model(&library, args.speech.model.as_deref(), config)?;
+    let mut options = LoadOptions::new(model, installed(&library, VAD_MODEL)?);
     options.threads = args.speech.threads.map(usize::from).or(config.threads);
     if args.speakers {
-        options.voices = Some(voices(&shelf, options.threads, None)?);
+        options.voices = Some(voices(&library, options.threads, None)?);
     }
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
@@ -142,7 +145,7 @@ fn session(
     transcriber: &Transcriber,
     args: &LiveArgs,
     config: &Config,
-    bell: Sender<()>,
+    wake_sender: Sender<()>,
 ) -> Result<LiveSession, CliError> {
     let options = LiveOptions {
         language: args.speech.language.clone().or_else(|| config.language.clone()),
@@ -153,15 +156,15 @@ fn session(
         ..LiveOptions::default()
     };
     let wake = move || {
-        // Nobody listens to the bell any more when the session is over.
-        let _ = bell.send(());
+        // The receiver is gone once the session is over.
+        let _ = wake_sender.send(());
     };
     LiveSession::new(transcriber, &options, wake).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 fn format_of(path: &Path, args: &LiveArgs) -> Result<Format, CliError> {
     if path.exists() && !args.overwrite {
-        // Said now, and not after an hour of talk.
+        // Refused now, not after an hour of audio.
         return Err(CliError::Usage(format!("{} exists: choose another name or give --overwrite", path.display())));
     }
     if let Some(format) = args.format {

@@ -1,4 +1,4 @@
-//! A live session on a server: sound goes up as it comes, words come down.
+//! A live session on a server: audio goes up as it is captured, words come down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::ear::{Ear, Heard};
+use super::input::{AudioBlock, AudioInput};
 use super::screen::{self, Screen};
 use crate::CliError;
 use crate::cli::{LiveArgs, Task};
@@ -29,14 +29,14 @@ use crate::config::Config;
 use crate::remote::Client;
 use crate::transcribe::noticed;
 
-/// What reaching the server may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(20);
-/// A server may have to load its model first.
-const READY_WITHIN: Duration = Duration::from_secs(120);
-/// What it may take for the rest of what was said.
-const LAST_WORDS: Duration = Duration::from_secs(180);
-/// How often the source is listened to.
-const LOOK: Duration = Duration::from_millis(20);
+/// Limit for connecting to the server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Limit for the server to get ready: it may have to load its model first.
+const READY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the server may take to finish after the audio has ended.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(180);
+/// How often the input is polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Bytes of a message, as the contract recommends.
 const FRAME_BYTES: usize = 2730;
 /// Messages that may wait for the connection before the source must wait, too.
@@ -48,10 +48,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
 
 type Socket = WebSocketStream<Box<dyn Bytes>>;
 
-/// What a server says.
+/// A message of the server.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Told {
+struct ServerMessage {
     status: Option<String>,
     partial: Option<String>,
     text: Option<String>,
@@ -63,41 +63,41 @@ struct Told {
     is_final: bool,
     duration: f64,
     /// Who said what, where that was asked for, in the last message.
-    segments: Vec<Said>,
+    segments: Vec<SpeakerTurn>,
     error: Option<String>,
 }
 
 /// A stretch of one speaker, as the last message has it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct SpeakerTurn {
     start: f64,
     end: f64,
     text: String,
     speaker: Option<String>,
 }
 
-/// What was heard so far.
+/// The transcript so far.
 #[derive(Debug, Default)]
 struct Transcript {
     segments: Vec<Segment>,
     goes_on: bool,
 }
 
-/// Sends the source to the server until it or the user ends it; gives everything, and what was wrong.
+/// Streams the input to the server until the input or the user ends it; returns the transcript and the error that ended it, if any.
 pub(super) fn listen(
     client: &Client,
     args: &LiveArgs,
     config: &Config,
-    ear: &Ear,
+    input: &AudioInput,
     screen: &mut Screen,
 ) -> Result<(TranscriptionResult, Option<String>), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CliError::Failed(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let mut socket = connect(client).await?;
-        greet(&mut socket, args, config).await?;
-        talk(socket, args, ear, screen).await
+        configure(&mut socket, args, config).await?;
+        stream_audio(socket, args, input, screen).await
     })
 }
 
@@ -117,16 +117,16 @@ async fn connect(client: &Client) -> Result<Socket, CliError> {
         match client_async(request, stream).await {
             Ok((socket, _)) => Ok(socket),
             Err(Error::Http(answer)) => {
-                let said = answer.body().as_deref().unwrap_or_default();
-                let said: Told = serde_json::from_slice(said).unwrap_or_default();
-                let why = said.error.unwrap_or_else(|| format!("the server answered {}", answer.status()));
+                let body = answer.body().as_deref().unwrap_or_default();
+                let message: ServerMessage = serde_json::from_slice(body).unwrap_or_default();
+                let why = message.error.unwrap_or_else(|| format!("the server answered {}", answer.status()));
                 let hint = if answer.status() == 401 { " (--key or HARK_KEY)" } else { "" };
                 Err(CliError::Failed(format!("{why}{hint}")))
             }
             Err(error) => Err(failed(error)),
         }
     };
-    timeout(CONNECT_WITHIN, open).await.map_err(|_| failed("it does not answer"))?
+    timeout(CONNECT_TIMEOUT, open).await.map_err(|_| failed("it does not answer"))?
 }
 
 async fn stream_to(request: &Request) -> Result<Box<dyn Bytes>, CliError> {
@@ -149,9 +149,9 @@ async fn stream_to(request: &Request) -> Result<Box<dyn Bytes>, CliError> {
     Ok(Box::new(stream))
 }
 
-/// Says what is wanted and waits until the server listens.
-async fn greet(socket: &mut Socket, args: &LiveArgs, config: &Config) -> Result<(), CliError> {
-    let mut hello = json!({
+/// Sends the session settings and waits until the server is ready.
+async fn configure(socket: &mut Socket, args: &LiveArgs, config: &Config) -> Result<(), CliError> {
+    let mut settings = json!({
         "language": args.speech.language.as_ref().or(config.language.as_ref()),
         "model": args.speech.model,
         "prompt": args.speech.prompt,
@@ -162,15 +162,15 @@ async fn greet(socket: &mut Socket, args: &LiveArgs, config: &Config) -> Result<
         },
         "diarize": args.speakers.then_some(true),
     });
-    if let Some(fields) = hello.as_object_mut() {
+    if let Some(fields) = settings.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
-    socket.send(Message::Text(hello.to_string().into())).await.map_err(failed)?;
-    let ready = timeout(READY_WITHIN, async {
+    socket.send(Message::Text(settings.to_string().into())).await.map_err(failed)?;
+    let ready = timeout(READY_TIMEOUT, async {
         loop {
             match read(socket.next().await)? {
-                Some(Told { error: Some(problem), .. }) => return Err(CliError::Failed(problem)),
-                Some(told) if told.status.as_deref() == Some("ready") => return Ok(()),
+                Some(ServerMessage { error: Some(problem), .. }) => return Err(CliError::Failed(problem)),
+                Some(message) if message.status.as_deref() == Some("ready") => return Ok(()),
                 _ => {}
             }
         }
@@ -178,8 +178,8 @@ async fn greet(socket: &mut Socket, args: &LiveArgs, config: &Config) -> Result<
     ready.await.map_err(|_| failed("it does not get ready"))?
 }
 
-/// A message of the server; none for what says nothing.
-fn read(incoming: Option<Result<Message, Error>>) -> Result<Option<Told>, CliError> {
+/// Parses a message of the server; none for frames without one.
+fn read(incoming: Option<Result<Message, Error>>) -> Result<Option<ServerMessage>, CliError> {
     match incoming {
         Some(Ok(Message::Text(text))) => serde_json::from_str(&text).map(Some).map_err(failed),
         Some(Ok(Message::Close(_))) | None => Err(failed("it closed the connection")),
@@ -188,62 +188,66 @@ fn read(incoming: Option<Result<Message, Error>>) -> Result<Option<Told>, CliErr
     }
 }
 
-async fn talk(
+async fn stream_audio(
     socket: Socket,
     args: &LiveArgs,
-    ear: &Ear,
+    input: &AudioInput,
     screen: &mut Screen,
 ) -> Result<(TranscriptionResult, Option<String>), CliError> {
     let (sink, mut stream) = socket.split();
-    // Sending waits where the server is behind; what it says must be read all the same.
+    // Sending blocks while the server is behind; its messages must be read all the same.
     let (sound, to_send) = mpsc::channel(AHEAD);
     let sender = tokio::spawn(send(sink, to_send));
     let mut sound = Some(sound);
     let mut transcript = Transcript::default();
     let mut broken = None;
-    let mut look = interval(LOOK);
+    let mut poll = interval(POLL_INTERVAL);
     let mut ended = None;
     loop {
         let incoming = tokio::select! {
             incoming = stream.next() => incoming,
-            _ = look.tick() => {
-                if ended.is_some_and(|ended: tokio::time::Instant| ended.elapsed() > LAST_WORDS) {
+            _ = poll.tick() => {
+                if ended.is_some_and(|ended: tokio::time::Instant| ended.elapsed() > FINISH_TIMEOUT) {
                     broken = Some("the server did not finish in time".to_owned());
                     break;
                 }
                 let is_over = match &sound {
-                    Some(sound) => hear(ear, sound, &mut broken),
+                    Some(sound) => forward_audio(input, sound, &mut broken),
                     None => false,
                 };
                 if is_over {
-                    // The sender says goodbye when nothing more can come.
+                    // The sender sends the stop message once its channel is closed.
                     sound = None;
                     ended = Some(tokio::time::Instant::now());
                 }
                 continue;
             }
         };
-        let told = match read(incoming) {
-            Ok(Some(told)) => told,
+        let message = match read(incoming) {
+            Ok(Some(message)) => message,
             Ok(None) => continue,
             Err(error) => {
-                // What was said before is written all the same.
+                // The transcript up to here is written all the same.
                 broken = Some(error.to_string());
                 break;
             }
         };
-        if let Some(problem) = told.error {
+        if let Some(problem) = message.error {
             broken = Some(problem);
-        } else if told.is_final {
+        } else if message.is_final {
             screen.end_line()?;
             sender.abort();
-            transcript.put_right(told.segments);
-            return Ok((transcript.result(told.language, told.duration, args), broken));
-        } else if let Some(partial) = told.partial {
+            transcript.replace_segments(message.segments);
+            return Ok((transcript.result(message.language, message.duration, args), broken));
+        } else if let Some(partial) = message.partial {
             screen.partial(&partial)?;
-        } else if let Some(text) = &told.text {
-            screen.text(&screen::Said { text, times: (told.start, told.end), speaker: told.speaker.as_deref() })?;
-            transcript.add(told);
+        } else if let Some(text) = &message.text {
+            screen.text(&screen::FinalText {
+                text,
+                times: (message.start, message.end),
+                speaker: message.speaker.as_deref(),
+            })?;
+            transcript.add(message);
         }
     }
     sender.abort();
@@ -251,21 +255,21 @@ async fn talk(
     Ok((transcript.result(String::new(), 0.0, args), broken))
 }
 
-/// Takes what the source has; true when that was all.
-fn hear(ear: &Ear, sound: &mpsc::Sender<Vec<u8>>, broken: &mut Option<String>) -> bool {
+/// Forwards the samples that the input has; true when it has ended.
+fn forward_audio(input: &AudioInput, sound: &mpsc::Sender<Vec<u8>>, broken: &mut Option<String>) -> bool {
     loop {
         if noticed().is_some() {
             return true;
         }
         let Ok(place) = sound.try_reserve() else { return sound.is_closed() };
-        match ear.hear() {
-            Heard::Sound(samples) => {
+        match input.try_next() {
+            AudioBlock::Samples(samples) => {
                 let sample = |sample: &f32| ((sample.clamp(-1.0, 1.0) * 32_767.0) as i16).to_le_bytes();
                 place.send(samples.iter().flat_map(sample).collect());
             }
-            Heard::NothingYet => return false,
-            Heard::End => return true,
-            Heard::Broken(problem) => {
+            AudioBlock::Pending => return false,
+            AudioBlock::End => return true,
+            AudioBlock::Failed(problem) => {
                 *broken = Some(problem);
                 return true;
             }
@@ -273,7 +277,7 @@ fn hear(ear: &Ear, sound: &mpsc::Sender<Vec<u8>>, broken: &mut Option<String>) -
     }
 }
 
-/// Sends sound as it comes, and goodbye when no more can come.
+/// Sends audio as it arrives, and a stop message at its end.
 async fn send(mut sink: SplitSink<Socket, Message>, mut sound: mpsc::Receiver<Vec<u8>>) {
     while let Some(bytes) = sound.recv().await {
         for frame in bytes.chunks(FRAME_BYTES) {
@@ -288,44 +292,45 @@ async fn send(mut sink: SplitSink<Socket, Message>, mut sound: mpsc::Receiver<Ve
 
 impl Transcript {
     /// Texts join to segments that end where a sentence does.
-    fn add(&mut self, told: Told) {
-        let text = told.text.unwrap_or_default();
+    fn add(&mut self, message: ServerMessage) {
+        let text = message.text.unwrap_or_default();
         let ends = text.trim_end().ends_with(['.', '!', '?', '…', '。', '！', '？']);
-        let goes_on = |segment: &&mut Segment| self.goes_on && segment.speaker == told.speaker;
+        let goes_on = |segment: &&mut Segment| self.goes_on && segment.speaker == message.speaker;
         match self.segments.last_mut().filter(goes_on) {
             Some(segment) => {
                 segment.text.push(' ');
                 segment.text.push_str(&text);
-                segment.end = told.end;
-                segment.words.extend(told.words);
+                segment.end = message.end;
+                segment.words.extend(message.words);
             }
             None => self.segments.push(Segment {
-                start: told.start,
-                end: told.end,
+                start: message.start,
+                end: message.end,
                 text,
-                words: told.words,
-                speaker: told.speaker,
+                words: message.words,
+                speaker: message.speaker,
                 ..Segment::default()
             }),
         }
         self.goes_on = !ends;
     }
 
-    /// Takes who said what from the last message, which knows better than the texts did; words keep their times.
-    fn put_right(&mut self, said: Vec<Said>) {
-        if said.is_empty() {
+    /// Replaces the segments by the speaker turns of the last message, which are more accurate; words keep their times.
+    fn replace_segments(&mut self, turns: Vec<SpeakerTurn>) {
+        if turns.is_empty() {
             return;
         }
         let words: Vec<Word> = self.segments.drain(..).flat_map(|segment| segment.words).collect();
-        let in_time = |word: &&Word, said: &Said| (said.start..=said.end).contains(&((word.start + word.end) / 2.0));
-        self.segments = said
+        let is_within =
+            |word: &&Word, turn: &SpeakerTurn| (turn.start..=turn.end).contains(&((word.start + word.end) / 2.0));
+        self.segments = turns
             .into_iter()
-            .map(|said| Segment {
-                start: said.start,
-                end: said.end,
-                words: words.iter().filter(|word| in_time(word, &said)).cloned().collect(),
-                text: said.text,
-                speaker: said.speaker,
+            .map(|turn| Segment {
+                start: turn.start,
+                end: turn.end,
+                words: words.iter().filter(|word| is_within(word, &turn)).cloned().collect(),
+                text: turn.text,
+                speaker: turn.speaker,
                 ..Segment::default()
             })
             .collect();
@@ -360,17 +365,17 @@ mod tests {
 
     #[test]
     fn texts_join_until_a_sentence_ends() {
-        let told = |text: &str, start: f64, end: f64| Told {
+        let message = |text: &str, start: f64, end: f64| ServerMessage {
             text: Some(text.to_owned()),
             start,
             end,
             words: vec![Word { word: text.to_owned(), start, end, confidence: 0.5 }],
-            ..Told::default()
+            ..ServerMessage::default()
         };
         let mut transcript = Transcript::default();
-        transcript.add(told("Good morning", 0.0, 1.0));
-        transcript.add(told("everybody.", 1.0, 1.5));
-        transcript.add(told("Let us begin", 3.0, 4.0));
+        transcript.add(message("Good morning", 0.0, 1.0));
+        transcript.add(message("everybody.", 1.0, 1.5));
+        transcript.add(message("Let us begin", 3.0, 4.0));
         let segments = &transcript.segments;
         assert_eq!(segments.len(), 2);
         assert_eq!((segments[0].text.as_str(), segments[0].end), ("Good morning everybody.", 1.5));
@@ -381,20 +386,20 @@ mod tests {
     fn the_last_message_says_who_said_what_and_words_keep_their_times() {
         let word = |text: &str, start: f64| Word { word: text.to_owned(), start, end: start + 0.4, confidence: 0.5 };
         let mut transcript = Transcript::default();
-        transcript.add(Told {
+        transcript.add(ServerMessage {
             text: Some("Yes. No.".to_owned()),
             end: 1.4,
             words: vec![word("Yes.", 0.0), word("No.", 1.0)],
             speaker: Some("SPEAKER_00".to_owned()),
-            ..Told::default()
+            ..ServerMessage::default()
         });
-        let said = |text: &str, start: f64, speaker: &str| Said {
+        let turn = |text: &str, start: f64, speaker: &str| SpeakerTurn {
             start,
             end: start + 0.4,
             text: text.to_owned(),
             speaker: Some(speaker.to_owned()),
         };
-        transcript.put_right(vec![said("Yes.", 0.0, "SPEAKER_00"), said("No.", 1.0, "SPEAKER_01")]);
+        transcript.replace_segments(vec![turn("Yes.", 0.0, "SPEAKER_00"), turn("No.", 1.0, "SPEAKER_01")]);
         assert_eq!(transcript.segments.len(), 2);
         let second = &transcript.segments[1];
         assert_eq!((second.speaker.as_deref(), second.words.len()), (Some("SPEAKER_01"), 1));

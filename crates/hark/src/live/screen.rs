@@ -10,8 +10,8 @@ const USUAL_WIDTH: usize = 80;
 /// A longer pause begins a new line, in seconds.
 const PAUSE: f64 = 1.0;
 
-/// A text that stays.
-pub(crate) struct Said<'a> {
+/// Text in its final form.
+pub(crate) struct FinalText<'a> {
     pub(crate) text: &'a str,
     /// Its beginning and its end, in seconds.
     pub(crate) times: (f64, f64),
@@ -39,19 +39,19 @@ impl Screen {
         Screen { width, is_partial_shown: false, row: String::new(), is_open: false, speaker: None, until: 0.0 }
     }
 
-    /// A text that stays: it goes on with its line, or begins one.
-    pub(crate) fn text(&mut self, said: &Said<'_>) -> Result<(), CliError> {
-        output::print(self.shown(said))
+    /// Prints final text: it continues its line or begins one.
+    pub(crate) fn text(&mut self, final_text: &FinalText<'_>) -> Result<(), CliError> {
+        output::print(self.render(final_text))
     }
 
-    fn shown(&mut self, said: &Said<'_>) -> String {
+    fn render(&mut self, final_text: &FinalText<'_>) -> String {
         let mut out = self.cleared();
-        let is_other = self.speaker.as_deref() != said.speaker;
-        if self.is_open && (is_other || said.times.0 - self.until > PAUSE) {
+        let is_other = self.speaker.as_deref() != final_text.speaker;
+        if self.is_open && (is_other || final_text.times.0 - self.until > PAUSE) {
             out += &self.ended();
         }
-        let label = said.speaker.filter(|_| !self.is_open).map(|label| format!("{label}: "));
-        let text = format!("{}{}", label.unwrap_or_default(), said.text);
+        let label = final_text.speaker.filter(|_| !self.is_open).map(|label| format!("{label}: "));
+        let text = format!("{}{}", label.unwrap_or_default(), final_text.text);
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             let is_full = self.width.is_some_and(|width| columns(&self.row) + 1 + columns(word) >= width);
             if is_full && !self.row.is_empty() {
@@ -64,15 +64,15 @@ impl Screen {
             self.row += &format!("{space}{word}");
         }
         self.is_open = true;
-        self.speaker = said.speaker.map(str::to_owned);
-        self.until = said.times.1;
-        if said.text.trim_end().ends_with(['.', '!', '?', '…', '。', '！', '？']) {
+        self.speaker = final_text.speaker.map(str::to_owned);
+        self.until = final_text.times.1;
+        if final_text.text.trim_end().ends_with(['.', '!', '?', '…', '。', '！', '？']) {
             out += &self.ended();
         }
         out
     }
 
-    /// Nothing more belongs to the line.
+    /// Ends the current line.
     pub(crate) fn end_line(&mut self) -> Result<(), CliError> {
         let text = self.cleared() + &self.ended();
         if text.is_empty() { Ok(()) } else { output::print(text) }
@@ -83,13 +83,13 @@ impl Screen {
         if std::mem::take(&mut self.is_open) { "\n".to_owned() } else { String::new() }
     }
 
-    /// What may still change; nobody but a person at a terminal wants to see it.
+    /// Shows text that may still change, on a terminal only.
     pub(crate) fn partial(&mut self, text: &str) -> Result<(), CliError> {
-        let text = self.shown_partial(text);
+        let text = self.render_partial(text);
         if text.is_empty() { Ok(()) } else { output::print(text) }
     }
 
-    fn shown_partial(&mut self, text: &str) -> String {
+    fn render_partial(&mut self, text: &str) -> String {
         let Some(width) = self.width else { return String::new() };
         let mut out = self.cleared();
         if text.is_empty() {
@@ -106,7 +106,7 @@ impl Screen {
         out + &format!("\x1b[2m{space}{}\x1b[0m", tail(text, room))
     }
 
-    /// Takes the partial away and leaves what stays.
+    /// Erases the partial text and leaves the final text.
     fn cleared(&mut self) -> String {
         if std::mem::take(&mut self.is_partial_shown) { format!("\r\x1b[K{}", self.row) } else { String::new() }
     }
@@ -150,8 +150,8 @@ fn tail(text: &str, width: usize) -> String {
 mod tests {
     use super::*;
 
-    fn said<'a>(text: &'a str, times: (f64, f64), speaker: Option<&'a str>) -> Said<'a> {
-        Said { text, times, speaker }
+    fn text<'a>(text: &'a str, times: (f64, f64), speaker: Option<&'a str>) -> FinalText<'a> {
+        FinalText { text, times, speaker }
     }
 
     #[test]
@@ -165,26 +165,26 @@ mod tests {
     #[test]
     fn texts_of_a_sentence_stand_in_one_line_and_a_pause_or_another_speaker_begins_the_next() {
         let mut screen = Screen::of(None);
-        let mut out = screen.shown(&said("It is", (0.0, 0.5), None));
-        out += &screen.shown(&said("late.", (0.5, 1.0), None));
-        out += &screen.shown(&said("Go", (1.2, 1.5), None));
-        out += &screen.shown(&said("home", (4.0, 4.5), None));
+        let mut out = screen.render(&text("It is", (0.0, 0.5), None));
+        out += &screen.render(&text("late.", (0.5, 1.0), None));
+        out += &screen.render(&text("Go", (1.2, 1.5), None));
+        out += &screen.render(&text("home", (4.0, 4.5), None));
         assert_eq!(out, "It is late.\nGo\nhome");
         let mut screen = Screen::of(None);
-        let mut out = screen.shown(&said("Is", (0.0, 0.5), Some("SPEAKER_00")));
-        out += &screen.shown(&said("it", (0.5, 0.6), Some("SPEAKER_00")));
-        out += &screen.shown(&said("Yes.", (0.7, 1.0), Some("SPEAKER_01")));
+        let mut out = screen.render(&text("Is", (0.0, 0.5), Some("SPEAKER_00")));
+        out += &screen.render(&text("it", (0.5, 0.6), Some("SPEAKER_00")));
+        out += &screen.render(&text("Yes.", (0.7, 1.0), Some("SPEAKER_01")));
         assert_eq!(out, "SPEAKER_00: Is it\nSPEAKER_01: Yes.\n");
     }
 
     #[test]
     fn a_terminal_keeps_what_stays_when_the_partial_goes() {
         let mut screen = Screen::of(Some(20));
-        screen.shown(&said("one two", (0.0, 1.0), None));
-        assert_eq!(screen.shown_partial("three"), "\x1b[2m three\x1b[0m");
-        assert_eq!(screen.shown(&said("three", (1.0, 1.5), None)), "\r\x1b[Kone two three");
+        screen.render(&text("one two", (0.0, 1.0), None));
+        assert_eq!(screen.render_partial("three"), "\x1b[2m three\x1b[0m");
+        assert_eq!(screen.render(&text("three", (1.0, 1.5), None)), "\r\x1b[Kone two three");
         // No row grows over the edge, where the terminal would break it and it could not be taken back.
-        assert_eq!(screen.shown(&said("four five", (1.5, 2.0), None)), " four\nfive");
-        assert_eq!(screen.shown_partial(&"word ".repeat(9)).chars().filter(|c| *c == '…').count(), 1);
+        assert_eq!(screen.render(&text("four five", (1.5, 2.0), None)), " four\nfive");
+        assert_eq!(screen.render_partial(&"word ".repeat(9)).chars().filter(|c| *c == '…').count(), 1);
     }
 }

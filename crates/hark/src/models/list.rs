@@ -5,7 +5,7 @@ use std::fmt::Write;
 use hark_models::{Installed, Kind, Model};
 use serde_json::json;
 
-use super::Shelf;
+use super::ModelLibrary;
 use crate::doctor::bytes;
 use crate::{CliError, output};
 
@@ -22,17 +22,17 @@ struct Row {
     sources: Vec<String>,
 }
 
-pub(super) fn run(shelf: &Shelf, json: bool) -> Result<(), CliError> {
-    let rows = rows(shelf);
-    output::print(if json { as_json(shelf, &rows) } else { as_table(shelf, &rows) })
+pub(super) fn run(library: &ModelLibrary, json: bool) -> Result<(), CliError> {
+    let rows = rows(library);
+    output::print(if json { as_json(library, &rows) } else { as_table(library, &rows) })
 }
 
 /// The catalogue without test sounds, then what is installed and in no catalogue.
-fn rows(shelf: &Shelf) -> Vec<Row> {
+fn rows(library: &ModelLibrary) -> Vec<Row> {
     let mut rows: Vec<Row> =
-        shelf.catalogue.listed().map(|model| row_of(model, shelf.store.installed(&model.name))).collect();
-    for (name, installed) in shelf.store.all_installed() {
-        if shelf.catalogue.get(&name).is_some() {
+        library.catalogue.listed().map(|model| row_of(model, library.store.installed(&model.name))).collect();
+    for (name, installed) in library.store.all_installed() {
+        if library.catalogue.get(&name).is_some() {
             continue;
         }
         let manifest = installed.manifest.as_ref();
@@ -82,7 +82,7 @@ fn installed_size(installed: &Installed) -> u64 {
     }
 }
 
-fn as_table(shelf: &Shelf, rows: &[Row]) -> String {
+fn as_table(library: &ModelLibrary, rows: &[Row]) -> String {
     let name_width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
     let licence_width = rows.iter().map(|row| row.licence.len()).max().unwrap_or(0).max(7);
     let mut out = format!("{:name_width$}  installed      size  {:licence_width$}  from\n", "name", "licence");
@@ -95,12 +95,12 @@ fn as_table(shelf: &Shelf, rows: &[Row]) -> String {
             row.name, row.licence, row.source
         );
     }
-    let served: Vec<String> = shelf
+    let served: Vec<String> = library
         .aliases
         .names()
-        .filter_map(|name| Some(format!("{name} → {}", shelf.resolve(name).ok()?.checkpoint)))
+        .filter_map(|name| Some(format!("{name} → {}", library.resolve(name).ok()?.checkpoint)))
         .collect();
-    let _ = writeln!(out, "\nmodels folder: {}", shelf.store.dir().display());
+    let _ = writeln!(out, "\nmodels folder: {}", library.store.dir().display());
     if !served.is_empty() {
         let _ = writeln!(out, "names served here: {}", served.join(", "));
     }
@@ -108,7 +108,7 @@ fn as_table(shelf: &Shelf, rows: &[Row]) -> String {
     out
 }
 
-fn as_json(shelf: &Shelf, rows: &[Row]) -> String {
+fn as_json(library: &ModelLibrary, rows: &[Row]) -> String {
     let models: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -126,10 +126,10 @@ fn as_json(shelf: &Shelf, rows: &[Row]) -> String {
             })
         })
         .collect();
-    let aliases: serde_json::Map<_, _> = shelf
+    let aliases: serde_json::Map<_, _> = library
         .aliases
         .names()
-        .map(|name| (name.to_owned(), json!(shelf.resolve(name).ok().map(|found| found.checkpoint))))
+        .map(|name| (name.to_owned(), json!(library.resolve(name).ok().map(|found| found.checkpoint))))
         .collect();
-    format!("{:#}\n", json!({ "folder": shelf.store.dir(), "models": models, "aliases": aliases }))
+    format!("{:#}\n", json!({ "folder": library.store.dir(), "models": models, "aliases": aliases }))
 }

@@ -14,13 +14,13 @@ use crate::doctor::{Finding, bytes};
 use crate::{CliError, output};
 
 /// What is installed and what could be, with the user's names for it.
-pub(crate) struct Shelf {
+pub(crate) struct ModelLibrary {
     pub(crate) store: ModelStore,
     pub(crate) catalogue: Catalogue,
     pub(crate) aliases: Aliases,
 }
 
-impl Shelf {
+impl ModelLibrary {
     pub(crate) fn open(config: &Config) -> Result<Self, CliError> {
         let catalogue = match &config.catalogue {
             Some(path) => Catalogue::with_user_file(path).map_err(|error| CliError::Usage(error.to_string()))?,
@@ -64,26 +64,28 @@ pub(crate) fn folder(config: &Config) -> PathBuf {
 
 /// Runs the command.
 pub(crate) fn run(args: ModelsArgs, common: &Common) -> Result<(), CliError> {
-    let shelf = Shelf::open(&Config::load(common)?)?;
+    let library = ModelLibrary::open(&Config::load(common)?)?;
     match args.command {
-        None => list::run(&shelf, args.json),
-        Some(ModelsCommand::List { json }) => list::run(&shelf, json || args.json),
-        Some(ModelsCommand::Pull { names, default, force, quiet }) => pull::run(&shelf, &names, default, force, quiet),
-        Some(ModelsCommand::Verify { names }) => verify(&shelf, names),
-        Some(ModelsCommand::Path { name }) => path(&shelf, &name),
-        Some(ModelsCommand::Remove { names }) => remove(&shelf, &names),
+        None => list::run(&library, args.json),
+        Some(ModelsCommand::List { json }) => list::run(&library, json || args.json),
+        Some(ModelsCommand::Pull { names, default, force, quiet }) => {
+            pull::run(&library, &names, default, force, quiet)
+        }
+        Some(ModelsCommand::Verify { names }) => verify(&library, names),
+        Some(ModelsCommand::Path { name }) => path(&library, &name),
+        Some(ModelsCommand::Remove { names }) => remove(&library, &names),
     }
 }
 
-fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
-    let names = if names.is_empty() { shelf.installed_names() } else { names };
+fn verify(library: &ModelLibrary, names: Vec<String>) -> Result<(), CliError> {
+    let names = if names.is_empty() { library.installed_names() } else { names };
     if names.is_empty() {
-        return Err(CliError::Failed(format!("no models in {}", shelf.store.dir().display())));
+        return Err(CliError::Failed(format!("no models in {}", library.store.dir().display())));
     }
     let mut all_sound = true;
     for name in names {
-        let name = shelf.folder_name(&name);
-        let verification = match shelf.store.verify(&name, &shelf.catalogue) {
+        let name = library.folder_name(&name);
+        let verification = match library.store.verify(&name, &library.catalogue) {
             Ok(verification) => verification,
             Err(error) => {
                 all_sound = false;
@@ -113,22 +115,22 @@ fn verify(shelf: &Shelf, names: Vec<String>) -> Result<(), CliError> {
     if all_sound { Ok(()) } else { Err(CliError::Reported) }
 }
 
-fn path(shelf: &Shelf, name: &str) -> Result<(), CliError> {
-    let name = shelf.folder_name(name);
-    match shelf.store.installed(&name) {
+fn path(library: &ModelLibrary, name: &str) -> Result<(), CliError> {
+    let name = library.folder_name(name);
+    match library.store.installed(&name) {
         Some(installed) => output::print(format!("{}\n", installed.dir.display())),
         None => Err(CliError::Failed(format!(
             "{name} is not installed in {}; `hark models pull {name}` installs it",
-            shelf.store.dir().display()
+            library.store.dir().display()
         ))),
     }
 }
 
-fn remove(shelf: &Shelf, names: &[String]) -> Result<(), CliError> {
+fn remove(library: &ModelLibrary, names: &[String]) -> Result<(), CliError> {
     let mut all_removed = true;
     for name in names {
-        let name = shelf.folder_name(name);
-        match shelf.store.remove(&name) {
+        let name = library.folder_name(name);
+        match library.store.remove(&name) {
             Ok(true) => output::print(format!("{name}: removed\n"))?,
             Ok(false) => {
                 all_removed = false;
@@ -145,27 +147,27 @@ fn remove(shelf: &Shelf, names: &[String]) -> Result<(), CliError> {
 
 /// What `hark doctor` says about models: the chosen one and voice activity are needed, the others are counted.
 pub(crate) fn findings(config: &Config) -> Vec<Finding> {
-    let shelf = match Shelf::open(config) {
-        Ok(shelf) => shelf,
+    let library = match ModelLibrary::open(config) {
+        Ok(library) => library,
         Err(error) => {
             return vec![Finding::missing("models", error.to_string(), "correct the catalogue that is named")];
         }
     };
     let wanted = config.model.as_deref().unwrap_or(DEFAULT_MODEL);
-    let speech = match shelf.resolve(wanted) {
+    let speech = match library.resolve(wanted) {
         Ok(found) if found.substituted => {
             Finding::ok("speech model", format!("{} (serves {})", found.checkpoint, found.requested))
         }
         Ok(found) => Finding::ok("speech model", found.checkpoint),
         Err(_) => {
-            let fix = match shelf.entry(wanted) {
+            let fix = match library.entry(wanted) {
                 Ok(model) => format!("hark models pull {} ({})", model.name, bytes(model.size_bytes)),
                 Err(_) => "choose one that `hark models` lists".to_owned(),
             };
             Finding::missing("speech model", format!("{wanted} is not installed"), fix)
         }
     };
-    let vad = match shelf.store.installed(VAD_MODEL) {
+    let vad = match library.store.installed(VAD_MODEL) {
         Some(_) => Finding::ok("voice activity", VAD_MODEL),
         None => Finding::missing(
             "voice activity",
@@ -173,7 +175,8 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             format!("hark models pull {VAD_MODEL}"),
         ),
     };
-    let missing: Vec<&str> = SPEAKER_MODELS.into_iter().filter(|name| shelf.store.installed(name).is_none()).collect();
+    let missing: Vec<&str> =
+        SPEAKER_MODELS.into_iter().filter(|name| library.store.installed(name).is_none()).collect();
     let speakers = match missing.as_slice() {
         [] => Finding::ok("speakers", SPEAKER_MODELS.join(", ")),
         names => Finding::missing(
@@ -182,16 +185,17 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             format!("hark models pull {}", names.join(" ")),
         ),
     };
-    let installed = shelf.installed_names();
-    let damaged =
-        installed.iter().filter_map(|name| Some((name, shelf.store.check_integrity(name, &shelf.catalogue).err()?)));
+    let installed = library.installed_names();
+    let damaged = installed
+        .iter()
+        .filter_map(|name| Some((name, library.store.check_integrity(name, &library.catalogue).err()?)));
     let damaged: Vec<Finding> = damaged
         .map(|(name, error)| {
             Finding::missing("model files", error.to_string(), format!("hark models pull --force {name}"))
         })
         .collect();
     let mut others: Vec<String> = installed;
-    others.retain(|name| shelf.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
+    others.retain(|name| library.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
     let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
     let mut findings = vec![speech, vad, speakers, Finding::ok("installed", all)];
     findings.extend(damaged);

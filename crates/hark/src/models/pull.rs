@@ -6,16 +6,22 @@ use std::time::Duration;
 use hark_models::{Model, Progress, PullOptions, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::Shelf;
+use super::ModelLibrary;
 use crate::CliError;
 
-pub(super) fn run(shelf: &Shelf, names: &[String], default: bool, force: bool, quiet: bool) -> Result<(), CliError> {
+pub(super) fn run(
+    library: &ModelLibrary,
+    names: &[String],
+    default: bool,
+    force: bool,
+    quiet: bool,
+) -> Result<(), CliError> {
     let mut wanted: Vec<&Model> = Vec::new();
     if default {
-        wanted.extend(shelf.catalogue.defaults());
+        wanted.extend(library.catalogue.defaults());
     }
     for name in names {
-        let model = shelf.entry(name)?;
+        let model = library.entry(name)?;
         if !wanted.iter().any(|other| other.name == model.name) {
             wanted.push(model);
         }
@@ -24,7 +30,7 @@ pub(super) fn run(shelf: &Shelf, names: &[String], default: bool, force: bool, q
     let options = PullOptions { force, ..environment };
     let mut all_there = true;
     for model in wanted {
-        if let Err(error) = pull_one(shelf, model, &options, quiet) {
+        if let Err(error) = pull_one(library, model, &options, quiet) {
             all_there = false;
             eprintln!("{}: {error}", model.name);
         }
@@ -32,15 +38,20 @@ pub(super) fn run(shelf: &Shelf, names: &[String], default: bool, force: bool, q
     if all_there { Ok(()) } else { Err(CliError::Reported) }
 }
 
-fn pull_one(shelf: &Shelf, model: &Model, options: &PullOptions, quiet: bool) -> Result<(), hark_models::Error> {
-    if !options.force && shelf.store.installed(&model.name).is_some() {
+fn pull_one(
+    library: &ModelLibrary,
+    model: &Model,
+    options: &PullOptions,
+    quiet: bool,
+) -> Result<(), hark_models::Error> {
+    if !options.force && library.store.installed(&model.name).is_some() {
         if !quiet {
             eprintln!("{}: is installed", model.name);
         }
         return Ok(());
     }
     let bar = Bar::new(&model.name, quiet);
-    let installed = shelf.store.pull(model, options, &mut |progress| bar.show(&progress));
+    let installed = library.store.pull(model, options, &mut |progress| bar.show(&progress));
     bar.bar.finish_and_clear();
     let installed = installed?;
     if !quiet {

@@ -4,24 +4,25 @@ use hark_api::DateTime;
 use hark_store::{BlobKey, DAY, Quarantined};
 use serde_json::{Value, json};
 
-use crate::account::{Office, prompt};
+use crate::account::prompt;
 use crate::cli::{Common, QuarantineCommand, RecordingsArgs, RecordingsCommand};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::table::{moment, table};
 use crate::{CliError, output};
 
 /// Runs the command.
 pub(crate) fn run(args: RecordingsArgs, common: &Common) -> Result<(), CliError> {
-    let office = Office::open(args.data.data.as_deref(), Config::load(common)?, false)?;
+    let local = LocalStore::open(args.data.data.as_deref(), Config::load(common)?, false)?;
     let RecordingsCommand::Quarantine(command) = args.command;
-    let done = dispatch(&office, command, args.data.json);
-    office.close();
+    let done = dispatch(&local, command, args.data.json);
+    local.close();
     done
 }
 
-fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(), CliError> {
-    let all = office.wait(office.store.recordings().quarantined())?;
-    let days = i64::from(office.config.server.recordings.quarantine_days);
+fn dispatch(local: &LocalStore, command: QuarantineCommand, json: bool) -> Result<(), CliError> {
+    let all = local.wait(local.store.recordings().quarantined())?;
+    let days = i64::from(local.config.server.recordings.quarantine_days);
     let removed_at = |one: &Quarantined| DateTime(one.first_seen + days * DAY);
     match command {
         QuarantineCommand::List if json => {
@@ -45,7 +46,7 @@ fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(
             output::print(table(&["name", "bytes", "first seen", "removed after"], &rows))
         }
         QuarantineCommand::Restore { names } => {
-            let restored = office.wait(office.store.recordings().restore_quarantined(&choose(&all, &names)?))?;
+            let restored = local.wait(local.store.recordings().restore_quarantined(&choose(&all, &names)?))?;
             report("restored", restored, json)
         }
         QuarantineCommand::Delete { names, yes } => {
@@ -54,7 +55,7 @@ fn dispatch(office: &Office, command: QuarantineCommand, json: bool) -> Result<(
             if !yes && !prompt::confirm(&question)? {
                 return Err(CliError::Failed("nothing was removed".to_owned()));
             }
-            let removed = office.wait(office.store.recordings().delete_quarantined(&chosen))?;
+            let removed = local.wait(local.store.recordings().delete_quarantined(&chosen))?;
             report("removed", removed.len() as u64, json)
         }
     }

@@ -8,16 +8,16 @@ use hark_store::{Amount, MasterKey};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
-use crate::account::Office;
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::{CliError, output};
 
 /// Says how much lies open.
 pub(super) fn status(data: Option<&Path>, config: Config, json: bool) -> Result<(), CliError> {
     let has_key = config.server.master_key_file.is_some();
-    let office = Office::open(data, config, false)?;
-    let open = office.wait(office.store.sealing().unsealed());
-    office.close();
+    let local = LocalStore::open(data, config, false)?;
+    let open = local.wait(local.store.sealing().unsealed());
+    local.close();
     let open = open?;
     if json {
         return output::print(format!("{:#}\n", json!({ "open": value(&open) })));
@@ -37,20 +37,20 @@ pub(super) fn run(
     rewrite: bool,
     json: bool,
 ) -> Result<(), CliError> {
-    let office = Office::open(data, config, false)?;
-    let done = office.wait(async {
-        let open = office.store.sealing().unsealed().await?;
+    let local = LocalStore::open(data, config, false)?;
+    let done = local.wait(async {
+        let open = local.store.sealing().unsealed().await?;
         let bar = bar();
         let tell = |sealed: &Amount| bar.set_message(format!("{} of {} sealed", in_words(sealed), in_words(&open)));
-        let done = office.store.sealing().seal_all(tell).await?;
+        let done = local.store.sealing().seal_all(tell).await?;
         if rewrite {
             bar.set_message("writing the tables anew");
-            office.store.sealing().rewrite_tables().await?;
+            local.store.sealing().rewrite_tables().await?;
         }
         bar.finish_and_clear();
         Ok(done)
     });
-    office.close();
+    local.close();
     let done = done?;
     if json {
         let missing: Vec<&str> = done.missing.iter().map(|key| key.as_str()).collect();

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use hark_store::MasterKey;
 use serde_json::json;
 
-use crate::account::Office;
 use crate::cli::{Common, SealArgs, SealCommand};
 use crate::config::Config;
+use crate::local_store::LocalStore;
 use crate::{CliError, output};
 
 /// Runs the command.
@@ -71,9 +71,9 @@ fn rotate(
         keys.insert(0, generate()?);
         write(file, &keys)?;
     }
-    let office = Office::open(data, config, false)?;
-    let rotated = office.wait(office.store.sealing().rotate_master());
-    office.close();
+    let local = LocalStore::open(data, config, false)?;
+    let rotated = local.wait(local.store.sealing().rotate_master());
+    local.close();
     let rotated = rotated?;
     let forgotten = if forget_old { keys.len() - 1 } else { 0 };
     if forgotten > 0 {

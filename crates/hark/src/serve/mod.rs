@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Common, ServeArgs, ServeRole};
 use crate::config::Config;
-use crate::models::Shelf;
+use crate::models::ModelLibrary;
 use crate::{CliError, output};
 
 /// Runs the command.
@@ -133,11 +133,11 @@ pub(crate) fn default_data_dir() -> PathBuf {
 }
 
 fn speech_options(args: &ServeArgs, config: &Config) -> Result<SpeechOptions, CliError> {
-    let shelf = Shelf::open(config)?;
+    let library = ModelLibrary::open(config)?;
     Ok(SpeechOptions {
-        models: shelf.store,
-        catalogue: shelf.catalogue,
-        aliases: shelf.aliases,
+        models: library.store,
+        catalogue: library.catalogue,
+        aliases: library.aliases,
         threads: args.threads.map(usize::from).or(config.threads),
         isa: None,
         loaded: config.server.loaded_models,

@@ -1,6 +1,6 @@
 //! `hark speakers`: people whose voices are known, on this machine or in an account of a server.
 
-mod kept;
+mod local;
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +11,12 @@ use hark_speech::{Voiceprint, Voices};
 
 use crate::cli::{Common, SpeakersArgs, SpeakersCommand};
 use crate::config::Config;
-use crate::models::Shelf;
+use crate::models::ModelLibrary;
 use crate::remote::{self, Client};
 use crate::table::{moment, table};
 use crate::transcribe::{Input, installed};
 use crate::{CliError, output};
-use kept::{Kept, Known};
+use local::{KnownVoice, LocalVoices};
 
 /// Characters of a name, as a server has it.
 const MAX_NAME: usize = 200;
@@ -24,52 +24,54 @@ const MAX_NAME: usize = 200;
 /// Runs the command.
 pub(crate) fn run(args: &SpeakersArgs, common: &Common) -> Result<(), CliError> {
     match Client::of(&args.remote)? {
-        Some(_) => there(args, &remote::needed(&args.remote)?),
-        None => here(args, &Config::load(common)?),
+        Some(_) => run_remote(args, &remote::needed(&args.remote)?),
+        None => run_local(args, &Config::load(common)?),
     }
 }
 
 /// The voices that are known on this machine, for a run that wants to name them.
-pub(crate) fn known_here() -> Result<Vec<(String, Voiceprint)>, CliError> {
-    let kept = Kept::read(&kept::file())?;
-    if kept.voices.is_empty() {
+pub(crate) fn known_locally() -> Result<Vec<(String, Voiceprint)>, CliError> {
+    let known = LocalVoices::read(&local::file())?;
+    if known.voices.is_empty() {
         return Err(CliError::Failed(
             "no voices are known on this machine: `hark speakers enroll NAME CLIP` teaches one".to_owned(),
         ));
     }
-    Ok(kept.voices.into_iter().map(|known| (known.name, known.print)).collect())
+    Ok(known.voices.into_iter().map(|voice| (voice.name, voice.print)).collect())
 }
 
-fn here(args: &SpeakersArgs, config: &Config) -> Result<(), CliError> {
-    let file = kept::file();
-    let mut kept = Kept::read(&file)?;
+/// Voices that are stored on this machine.
+fn run_local(args: &SpeakersArgs, config: &Config) -> Result<(), CliError> {
+    let file = local::file();
+    let mut known = LocalVoices::read(&file)?;
     match &args.command {
         SpeakersCommand::Enroll { name, clips } => {
             let name = checked(name)?;
-            if kept.find(&name).is_some() {
+            if known.find(&name).is_some() {
                 return Err(CliError::Failed(format!(
                     "{name} is known already: `hark speakers remove {name}` forgets the voice"
                 )));
             }
-            let print = listen(clips, config)?;
-            kept.voices.push(Known { name: name.clone(), created_at: now(), print });
-            kept.write(&file)?;
-            say(args, &serde_json::json!({ "name": name }), format!("{name} is known on this machine\n"))
+            let print = compute_print(clips, config)?;
+            known.voices.push(KnownVoice { name: name.clone(), created_at: now(), print });
+            known.write(&file)?;
+            print_result(args, &serde_json::json!({ "name": name }), format!("{name} is known on this machine\n"))
         }
         SpeakersCommand::List => {
-            let list = kept.voices.iter().map(|known| (known.name.clone(), known.created_at));
+            let list = known.voices.iter().map(|voice| (voice.name.clone(), voice.created_at));
             show(args, list.collect())
         }
         SpeakersCommand::Remove { name } => {
-            let Some(place) = kept.find(name.trim()) else { return Err(unknown(name)) };
-            let gone = kept.voices.remove(place).name;
-            kept.write(&file)?;
-            say(args, &serde_json::json!({ "removed": gone }), format!("forgot the voice of {gone}\n"))
+            let Some(place) = known.find(name.trim()) else { return Err(unknown(name)) };
+            let gone = known.voices.remove(place).name;
+            known.write(&file)?;
+            print_result(args, &serde_json::json!({ "removed": gone }), format!("forgot the voice of {gone}\n"))
         }
     }
 }
 
-fn there(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
+/// Voices of an account of a server.
+fn run_remote(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
     let listed = || client.get_json::<SpeakerList>("/v1/speakers").map(|list| list.speakers);
     match &args.command {
         SpeakersCommand::Enroll { name, clips } => {
@@ -81,8 +83,8 @@ fn there(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
             let fields = [("name", checked(name)?)];
             let made: Speaker = remote::send_form(client, "/v1/speakers", &Input::File(clip.clone()), &fields)
                 .map_err(|error| CliError::Failed(format!("{}: {error}", clip.display())))?;
-            let said = format!("{} is known to the account\n", made.name);
-            say(args, &serde_json::json!(made), said)
+            let text = format!("{} is known to the account\n", made.name);
+            print_result(args, &serde_json::json!(made), text)
         }
         SpeakersCommand::List => {
             show(args, listed()?.into_iter().map(|known| (known.name, known.created_at)).collect())
@@ -91,15 +93,19 @@ fn there(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
             let is_named = |known: &Speaker| same(&known.name, name.trim());
             let Some(gone) = listed()?.into_iter().find(is_named) else { return Err(unknown(name)) };
             client.delete(&format!("/v1/speakers/{}", gone.id))?;
-            say(args, &serde_json::json!({ "removed": gone.name }), format!("forgot the voice of {}\n", gone.name))
+            print_result(
+                args,
+                &serde_json::json!({ "removed": gone.name }),
+                format!("forgot the voice of {}\n", gone.name),
+            )
         }
     }
 }
 
-/// One print of all the clips, which must be of one voice.
-fn listen(clips: &[PathBuf], config: &Config) -> Result<Voiceprint, CliError> {
-    let shelf = Shelf::open(config)?;
-    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&shelf, name));
+/// Computes one voiceprint of all the clips, which must be of one voice.
+fn compute_print(clips: &[PathBuf], config: &Config) -> Result<Voiceprint, CliError> {
+    let library = ModelLibrary::open(config)?;
+    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&library, name));
     let voices = Voices::load(&segmentation?, &embedding?, config.threads, None);
     let voices = voices.map_err(|error| CliError::Failed(error.to_string()))?;
     let wrong = |clip: &Path, why: String| CliError::Failed(format!("{}: {why}", clip.display()));
@@ -147,6 +153,6 @@ fn show(args: &SpeakersArgs, known: Vec<(String, DateTime)>) -> Result<(), CliEr
     output::print(table(&["name", "learned"], &rows))
 }
 
-fn say(args: &SpeakersArgs, json: &serde_json::Value, text: String) -> Result<(), CliError> {
+fn print_result(args: &SpeakersArgs, json: &serde_json::Value, text: String) -> Result<(), CliError> {
     output::print(if args.json { format!("{json:#}\n") } else { text })
 }

@@ -13,7 +13,7 @@ use super::progress::FileProgress;
 use crate::CliError;
 use crate::cli::TranscribeArgs;
 use crate::config::{Config, DEFAULT_MODEL};
-use crate::models::Shelf;
+use crate::models::ModelLibrary;
 use crate::remote::Remote;
 
 /// What hears the words of this run.
@@ -73,20 +73,20 @@ impl Engine {
 impl Local {
     fn load(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Self, CliError> {
         let mut request = request(args, config, words)?;
-        let shelf = Shelf::open(config)?;
-        let model = speech_model(&shelf, args.speech.model.as_deref(), config)?;
-        let vad = installed(&shelf, VAD_MODEL)?;
+        let library = ModelLibrary::open(config)?;
+        let model = speech_model(&library, args.speech.model.as_deref(), config)?;
+        let vad = installed(&library, VAD_MODEL)?;
         let mut options = LoadOptions::new(model, vad);
         options.threads = args.speech.threads.map(usize::from).or(config.threads);
         options.isa = args.isa;
         options.widest_beam = request.beam;
-        request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&shelf));
+        request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&library));
         if args.identify {
-            request.known = crate::speakers::known_here()?;
+            request.known = crate::speakers::known_locally()?;
             request.speakers = args.speakers.unwrap_or(Speakers::Auto);
         }
         if request.speakers != Speakers::Off {
-            options.voices = Some(voices(&shelf, options.threads, options.isa)?);
+            options.voices = Some(voices(&library, options.threads, options.isa)?);
         }
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!("engine: {}", transcriber.backend_name());
@@ -108,14 +108,14 @@ impl Local {
 }
 
 /// What tells voices apart, loaded.
-pub(crate) fn voices(shelf: &Shelf, threads: Option<usize>, isa: Option<Isa>) -> Result<Voices, CliError> {
-    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(shelf, name));
+pub(crate) fn voices(library: &ModelLibrary, threads: Option<usize>, isa: Option<Isa>) -> Result<Voices, CliError> {
+    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(library, name));
     Voices::load(&segmentation?, &embedding?, threads, isa).map_err(|error| CliError::Failed(error.to_string()))
 }
 
 /// Speakers are told apart where the models for it are installed.
-fn default_speakers(shelf: &Shelf) -> Speakers {
-    let can = SPEAKER_MODELS.iter().all(|name| shelf.store.installed(name).is_some());
+fn default_speakers(library: &ModelLibrary) -> Speakers {
+    let can = SPEAKER_MODELS.iter().all(|name| library.store.installed(name).is_some());
     if can { Speakers::Auto } else { Speakers::Off }
 }
 
@@ -144,28 +144,28 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
 }
 
 /// The folder of the checkpoint that serves the asked name; a stand-in is announced.
-pub(crate) fn speech_model(shelf: &Shelf, asked: Option<&str>, config: &Config) -> Result<PathBuf, CliError> {
+pub(crate) fn speech_model(library: &ModelLibrary, asked: Option<&str>, config: &Config) -> Result<PathBuf, CliError> {
     let name = asked.or(config.model.as_deref()).unwrap_or(DEFAULT_MODEL);
-    let Ok(found) = shelf.resolve(name) else {
-        let wanted = shelf.entry(name)?;
-        return installed(shelf, &wanted.name);
+    let Ok(found) = library.resolve(name) else {
+        let wanted = library.entry(name)?;
+        return installed(library, &wanted.name);
     };
     if found.substituted {
         eprintln!("hark: {name} is not installed, {} stands in for it", found.checkpoint);
     }
-    installed(shelf, &found.checkpoint)
+    installed(library, &found.checkpoint)
 }
 
 /// The folder of an installed model whose files are those that were installed.
-pub(crate) fn installed(shelf: &Shelf, name: &str) -> Result<PathBuf, CliError> {
-    match shelf.store.installed(name) {
+pub(crate) fn installed(library: &ModelLibrary, name: &str) -> Result<PathBuf, CliError> {
+    match library.store.installed(name) {
         Some(model) => {
-            let checked = shelf.store.check_integrity(name, &shelf.catalogue);
+            let checked = library.store.check_integrity(name, &library.catalogue);
             checked.map(|()| model.dir).map_err(|error| CliError::Failed(error.to_string()))
         }
         None => Err(CliError::Failed(format!(
             "{name} is not installed in {}; `hark models pull {name}` installs it",
-            shelf.store.dir().display()
+            library.store.dir().display()
         ))),
     }
 }

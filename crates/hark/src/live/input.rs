@@ -1,4 +1,4 @@
-//! Where the sound comes from: a thread that reads a microphone's program, a pipe or a file.
+//! Audio input: a thread that reads a recording program (microphone), a pipe or a file.
 
 use std::io::{self, Cursor, Read};
 use std::path::Path;
@@ -10,7 +10,7 @@ use hark_media::{AudioStream, SAMPLE_RATE, Source};
 use crate::CliError;
 use crate::cli::LiveArgs;
 
-/// Blocks of sound that are read ahead.
+/// Blocks that are read ahead.
 const AHEAD: usize = 16;
 /// Bytes read at once, at most: a quarter of a second.
 const BLOCK: usize = SAMPLE_RATE as usize / 2;
@@ -21,24 +21,24 @@ const RECORDERS: [(&str, &[&str], &str); 2] = [
     ("pw-record", &["--rate", "16000", "--channels", "1", "--format", "s16", "-"], "--target"),
 ];
 
-/// A source of sound.
-pub(crate) struct Ear {
+/// A source of audio.
+pub(crate) struct AudioInput {
     name: String,
     sound: Receiver<Result<Vec<f32>, String>>,
     recorder: Option<Child>,
 }
 
-/// What a source has now.
-pub(crate) enum Heard {
-    Sound(Vec<f32>),
-    NothingYet,
+/// What the input has at the moment.
+pub(crate) enum AudioBlock {
+    Samples(Vec<f32>),
+    Pending,
     End,
-    Broken(String),
+    Failed(String),
 }
 
-impl Ear {
-    /// Begins to read; `bell` is rung when there is something to hear.
-    pub(crate) fn open(args: &LiveArgs, bell: Sender<()>) -> Result<Self, CliError> {
+impl AudioInput {
+    /// Starts reading; `wake` gets a message whenever there is a new block.
+    pub(crate) fn open(args: &LiveArgs, wake: Sender<()>) -> Result<Self, CliError> {
         let (sender, sound) = sync_channel(AHEAD);
         let (name, reader, recorder): (String, Box<dyn Read + Send + Sync>, _) = match &args.source {
             None => {
@@ -57,15 +57,15 @@ impl Ear {
         };
         let rate = if recorder.is_some() { SAMPLE_RATE } else { args.rate };
         std::thread::spawn(move || {
-            let ended = read(reader, rate, &sender, &bell);
+            let ended = read(reader, rate, &sender, &wake);
             if let Err(problem) = ended {
-                // Whoever listened may have left.
+                // The receiver may be gone.
                 let _ = sender.send(Err(problem));
             }
             drop(sender);
-            let _ = bell.send(());
+            let _ = wake.send(());
         });
-        Ok(Ear { name, sound, recorder })
+        Ok(AudioInput { name, sound, recorder })
     }
 
     /// What the user knows the source as.
@@ -73,18 +73,18 @@ impl Ear {
         &self.name
     }
 
-    /// The next sound, without waiting for it.
-    pub(crate) fn hear(&self) -> Heard {
+    /// The next block, without waiting for it.
+    pub(crate) fn try_next(&self) -> AudioBlock {
         match self.sound.try_recv() {
-            Ok(Ok(samples)) => Heard::Sound(samples),
-            Ok(Err(problem)) => Heard::Broken(format!("{}: {problem}", self.name)),
-            Err(TryRecvError::Empty) => Heard::NothingYet,
-            Err(TryRecvError::Disconnected) => Heard::End,
+            Ok(Ok(samples)) => AudioBlock::Samples(samples),
+            Ok(Err(problem)) => AudioBlock::Failed(format!("{}: {problem}", self.name)),
+            Err(TryRecvError::Empty) => AudioBlock::Pending,
+            Err(TryRecvError::Disconnected) => AudioBlock::End,
         }
     }
 }
 
-impl Drop for Ear {
+impl Drop for AudioInput {
     fn drop(&mut self) {
         if let Some(recorder) = &mut self.recorder {
             let _ = recorder.kill();
@@ -112,12 +112,12 @@ fn record(args: &LiveArgs) -> Result<(String, Child), CliError> {
     ))
 }
 
-/// Reads to the end: what has a header is a recording in some format, everything else bare samples.
+/// Reads to the end: input with a known file header is decoded, everything else is raw samples.
 fn read(
     mut reader: Box<dyn Read + Send + Sync>,
     rate: u32,
     sender: &SyncSender<Result<Vec<f32>, String>>,
-    bell: &Sender<()>,
+    wake: &Sender<()>,
 ) -> Result<(), String> {
     let mut head = [0u8; 4];
     let mut length = 0;
@@ -132,15 +132,19 @@ fn read(
         [&b"RIFF"[..], b"OggS", b"fLaC", b"ID3", b"\x1aE\xdf\xa3"].iter().any(|magic| head.starts_with(magic));
     let whole = Cursor::new(head).chain(reader);
     if is_recording {
-        return decode(Box::new(whole), sender, bell);
+        return decode(Box::new(whole), sender, wake);
     }
     if rate != SAMPLE_RATE {
-        return decode(Box::new(Cursor::new(endless_wav(rate)).chain(whole)), sender, bell);
+        return decode(Box::new(Cursor::new(endless_wav(rate)).chain(whole)), sender, wake);
     }
-    bare(whole, sender, bell)
+    read_raw(whole, sender, wake)
 }
 
-fn bare(mut reader: impl Read, sender: &SyncSender<Result<Vec<f32>, String>>, bell: &Sender<()>) -> Result<(), String> {
+fn read_raw(
+    mut reader: impl Read,
+    sender: &SyncSender<Result<Vec<f32>, String>>,
+    wake: &Sender<()>,
+) -> Result<(), String> {
     let mut block = [0u8; BLOCK];
     let mut kept = 0;
     loop {
@@ -155,7 +159,7 @@ fn bare(mut reader: impl Read, sender: &SyncSender<Result<Vec<f32>, String>>, be
         // A read may end within a sample.
         kept = count % 2;
         block[0] = block[count - 1];
-        if !pass(samples, sender, bell) {
+        if !pass(samples, sender, wake) {
             return Ok(());
         }
     }
@@ -164,7 +168,7 @@ fn bare(mut reader: impl Read, sender: &SyncSender<Result<Vec<f32>, String>>, be
 fn decode(
     reader: Box<dyn Read + Send + Sync>,
     sender: &SyncSender<Result<Vec<f32>, String>>,
-    bell: &Sender<()>,
+    wake: &Sender<()>,
 ) -> Result<(), String> {
     let options = hark_media::Options::default();
     let mut stream = AudioStream::open(Source::Reader(reader), &options).map_err(|error| error.to_string())?;
@@ -173,15 +177,15 @@ fn decode(
         if stream.read(&mut samples).map_err(|error| error.to_string())? == 0 {
             return Ok(());
         }
-        if !pass(samples, sender, bell) {
+        if !pass(samples, sender, wake) {
             return Ok(());
         }
     }
 }
 
-/// False when nobody listens any more.
-fn pass(samples: Vec<f32>, sender: &SyncSender<Result<Vec<f32>, String>>, bell: &Sender<()>) -> bool {
-    sender.send(Ok(samples)).is_ok() && bell.send(()).is_ok()
+/// Passes samples on; false when the receiver is gone.
+fn pass(samples: Vec<f32>, sender: &SyncSender<Result<Vec<f32>, String>>, wake: &Sender<()>) -> bool {
+    sender.send(Ok(samples)).is_ok() && wake.send(()).is_ok()
 }
 
 /// The head of a WAV file of 16-bit samples, one channel, that does not know its length.
@@ -199,22 +203,23 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// Hands out one byte at a time, as a slow pipe may.
-    struct Drops(Cursor<Vec<u8>>);
+    /// Returns one byte at a time, as a slow pipe may.
+    struct OneByteReads(Cursor<Vec<u8>>);
 
-    impl Read for Drops {
+    impl Read for OneByteReads {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             let most = buffer.len().min(1);
             self.0.read(&mut buffer[..most])
         }
     }
 
-    fn heard(bytes: Vec<u8>, rate: u32, by_drops: bool) -> Vec<f32> {
+    fn samples_of(bytes: Vec<u8>, rate: u32, one_byte_reads: bool) -> Vec<f32> {
         let (sender, receiver) = sync_channel(100_000);
-        let (bell, _rung) = channel();
+        let (wake, _wakeups) = channel();
         let cursor = Cursor::new(bytes);
-        let reader: Box<dyn Read + Send + Sync> = if by_drops { Box::new(Drops(cursor)) } else { Box::new(cursor) };
-        read(reader, rate, &sender, &bell).unwrap();
+        let reader: Box<dyn Read + Send + Sync> =
+            if one_byte_reads { Box::new(OneByteReads(cursor)) } else { Box::new(cursor) };
+        read(reader, rate, &sender, &wake).unwrap();
         drop(sender);
         receiver.into_iter().flat_map(|block| block.unwrap()).collect()
     }
@@ -227,19 +232,19 @@ mod tests {
 
     #[test]
     fn bare_samples_are_the_same_however_the_pipe_cuts_them() {
-        let whole = heard(wave(16_000), 16_000, false);
+        let whole = samples_of(wave(16_000), 16_000, false);
         assert_eq!(whole.len(), 16_000);
-        assert_eq!(heard(wave(16_000), 16_000, true), whole);
+        assert_eq!(samples_of(wave(16_000), 16_000, true), whole);
     }
 
     #[test]
     fn another_rate_and_a_header_are_understood() {
         for rate in [8_000, 44_100] {
-            let bare = heard(wave(rate), rate, false);
+            let bare = samples_of(wave(rate), rate, false);
             assert!((15_800..=16_200).contains(&bare.len()), "{} samples of a second at {rate} Hz", bare.len());
             let mut with_header = endless_wav(rate);
             with_header.extend(wave(rate));
-            assert_eq!(heard(with_header, 16_000, false).len(), bare.len());
+            assert_eq!(samples_of(with_header, 16_000, false).len(), bare.len());
         }
     }
 }

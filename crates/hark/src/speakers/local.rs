@@ -1,4 +1,4 @@
-//! The voices that are known on this machine: one file that only its user reads.
+//! Voiceprints stored on this machine: one file with mode 0600.
 
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
@@ -13,7 +13,7 @@ use crate::serve::default_data_dir;
 use crate::{CliError, output};
 
 /// A voice with its name.
-pub(super) struct Known {
+pub(super) struct KnownVoice {
     pub(super) name: String,
     pub(super) created_at: DateTime,
     pub(super) print: Voiceprint,
@@ -21,8 +21,8 @@ pub(super) struct Known {
 
 /// All of them, in the order in which they were learned.
 #[derive(Default)]
-pub(super) struct Kept {
-    pub(super) voices: Vec<Known>,
+pub(super) struct LocalVoices {
+    pub(super) voices: Vec<KnownVoice>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,16 +43,16 @@ pub(super) fn file() -> PathBuf {
     default_data_dir().join("voiceprints.json")
 }
 
-impl Kept {
+impl LocalVoices {
     /// What the file holds; nothing where there is none.
     pub(super) fn read(file: &Path) -> Result<Self, CliError> {
         let wrong = |why: &dyn std::fmt::Display| CliError::Failed(format!("{}: {why}", file.display()));
         let text = match std::fs::read_to_string(file) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LocalVoices::default()),
             read => read.map_err(|error| wrong(&error))?,
         };
-        let kept: File = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-        let voices = kept.voiceprints.into_iter().map(|entry| {
+        let stored: File = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let voices = stored.voiceprints.into_iter().map(|entry| {
             let print = from_hex(&entry.print).and_then(|bytes| Voiceprint::from_bytes(&bytes));
             let print = print.ok_or_else(|| {
                 wrong(&format!(
@@ -60,9 +60,9 @@ impl Kept {
                     entry.name
                 ))
             })?;
-            Ok(Known { name: entry.name, created_at: entry.created_at, print })
+            Ok(KnownVoice { name: entry.name, created_at: entry.created_at, print })
         });
-        Ok(Kept { voices: voices.collect::<Result<_, CliError>>()? })
+        Ok(LocalVoices { voices: voices.collect::<Result<_, CliError>>()? })
     }
 
     /// Writes the file anew, whole or not at all, for its user alone.
@@ -70,13 +70,13 @@ impl Kept {
         let wrong = |error: std::io::Error| CliError::Failed(format!("can't write {}: {error}", file.display()));
         let folder = file.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
-        let entry = |known: &Known| Entry {
+        let entry = |known: &KnownVoice| Entry {
             name: known.name.clone(),
             created_at: known.created_at,
             print: to_hex(&known.print.to_bytes()),
         };
-        let kept = File { voiceprints: self.voices.iter().map(entry).collect() };
-        let text = serde_json::to_string_pretty(&kept).map_err(|error| wrong(error.into()))?;
+        let stored = File { voiceprints: self.voices.iter().map(entry).collect() };
+        let text = serde_json::to_string_pretty(&stored).map_err(|error| wrong(error.into()))?;
         let _writing = output::stop_writing();
         // Such a file has mode 0600 from its first byte.
         let mut beside =
@@ -107,22 +107,22 @@ mod tests {
     use hark_speech::EMBEDDING_WIDTH;
     use std::os::unix::fs::PermissionsExt;
 
-    fn known(name: &str) -> Known {
+    fn known(name: &str) -> KnownVoice {
         let mut vector = [0.1; EMBEDDING_WIDTH];
         vector[name.len()] = 0.7;
-        Known { name: name.to_owned(), created_at: DateTime(1), print: Voiceprint::new(&vector).unwrap() }
+        KnownVoice { name: name.to_owned(), created_at: DateTime(1), print: Voiceprint::new(&vector).unwrap() }
     }
 
     #[test]
     fn voices_are_read_back_from_a_file_that_only_its_user_reads() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("data").join("voiceprints.json");
-        assert!(Kept::read(&file).unwrap().voices.is_empty());
-        let kept = Kept { voices: vec![known("Ann"), known("Élodie")] };
-        kept.write(&file).unwrap();
-        let read = Kept::read(&file).unwrap();
+        assert!(LocalVoices::read(&file).unwrap().voices.is_empty());
+        let voices = LocalVoices { voices: vec![known("Ann"), known("Élodie")] };
+        voices.write(&file).unwrap();
+        let read = LocalVoices::read(&file).unwrap();
         assert_eq!((read.find("ÉLODIE"), read.find("Bob")), (Some(1), None));
-        assert!(read.voices[1].print == kept.voices[1].print);
+        assert!(read.voices[1].print == voices.voices[1].print);
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else stays there");
     }
@@ -131,10 +131,10 @@ mod tests {
     fn a_damaged_print_is_told_by_its_name_and_taken_for_nobodys() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("voiceprints.json");
-        Kept { voices: vec![known("Ann")] }.write(&file).unwrap();
+        LocalVoices { voices: vec![known("Ann")] }.write(&file).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replacen("\"print\": \"01", "\"print\": \"09", 1)).unwrap();
-        let Err(error) = Kept::read(&file) else { panic!("another network's print was taken") };
+        let Err(error) = LocalVoices::read(&file) else { panic!("another network's print was taken") };
         assert!(error.to_string().contains("the voice of Ann"), "{error}");
     }
 }
