@@ -61,10 +61,15 @@ pub struct NewAudit {
 }
 
 impl NewAudit {
-    /// Something that whoever runs the service did to an account.
+    /// Something that the operator did to an account.
     pub fn by_operator(account: AccountId, event: &'static str) -> NewAudit {
+        NewAudit { account: Some(account), ..NewAudit::operator(event) }
+    }
+
+    /// Something that the operator did to no account, or to one that the act makes.
+    pub fn operator(event: &'static str) -> NewAudit {
         NewAudit {
-            account: Some(account),
+            account: None,
             actor: Actor::Operator,
             key: None,
             address: None,
@@ -150,6 +155,28 @@ pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()
     .await
     .map(drop)
 }
+
+/// Writes the entry of an act, if it has one, in the transaction of the act. `subject` names what it was done to where the entry does not.
+pub(crate) async fn write_act(tx: &mut Tx, entry: Option<&NewAudit>, subject: &str, now: Micros) -> Result<()> {
+    match entry {
+        None => Ok(()),
+        Some(entry) if entry.subject.is_empty() => write(tx, &entry.clone().to(subject), now).await,
+        Some(entry) => write(tx, entry, now).await,
+    }
+}
+
+/// Gives a part `audited`: its next act writes an audit entry in its own transaction, so that neither is there without the other.
+macro_rules! audited {
+    ($part:ident) => {
+        impl<'a> $part<'a> {
+            /// The part with an audit entry, which the next act writes in its own transaction. An empty subject is filled in by the act.
+            pub fn audited(self, entry: &'a $crate::NewAudit) -> $part<'a> {
+                $part { audit: Some(entry), ..self }
+            }
+        }
+    };
+}
+pub(crate) use audited;
 
 impl Audit<'_> {
     /// Adds an entry.

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::Store;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::{Micros, micros};
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
@@ -15,7 +16,11 @@ use crate::ids::{AccountId, JobId};
 #[derive(Debug, Clone, Copy)]
 pub struct Ledger<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Ledger);
 
 /// What an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,7 +247,9 @@ impl Ledger<'_> {
         note: &str,
     ) -> Result<i64> {
         let mut tx = self.store.db().begin().await?;
-        let left = post(&mut tx, account, kind, amount, reference, note, self.store.now()).await?;
+        let now = self.store.now();
+        let left = post(&mut tx, account, kind, amount, reference, note, now).await?;
+        audit::write_act(&mut tx, self.audit, "", now).await?;
         tx.commit().await?;
         Ok(left)
     }

@@ -317,7 +317,7 @@ impl Store {
 impl Store {
     /// Accounts and what they used.
     pub fn accounts(&self) -> Accounts<'_> {
-        Accounts { store: self }
+        Accounts { store: self, audit: None }
     }
 
     /// What network addresses used, and which are known to an account.
@@ -357,12 +357,12 @@ impl Store {
 
     /// API keys, tokens and sessions.
     pub fn keys(&self) -> Keys<'_> {
-        Keys { store: self }
+        Keys { store: self, audit: None }
     }
 
     /// Credits.
     pub fn ledger(&self) -> Ledger<'_> {
-        Ledger { store: self }
+        Ledger { store: self, audit: None }
     }
 
     /// Live sessions.
@@ -382,17 +382,17 @@ impl Store {
 
     /// Transcripts.
     pub fn transcripts(&self) -> Transcripts<'_> {
-        Transcripts { store: self }
+        Transcripts { store: self, audit: None }
     }
 
     /// Known voices.
     pub fn voiceprints(&self) -> Voiceprints<'_> {
-        Voiceprints { store: self }
+        Voiceprints { store: self, audit: None }
     }
 
     /// Webhook deliveries.
     pub fn webhooks(&self) -> Webhooks<'_> {
-        Webhooks { store: self }
+        Webhooks { store: self, audit: None }
     }
 }
 

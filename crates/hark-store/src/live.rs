@@ -168,7 +168,8 @@ impl LiveSessions<'_> {
             paid += 1;
         }
         if paid > charged {
-            keys::use_minutes(&mut tx, key, paid - charged, now).await?;
+            let month = keys::use_minutes(&mut tx, key, paid - charged, now).await?;
+            count_minutes(&mut tx, lease.transcript, key, month, paid - charged).await?;
             let sql = "UPDATE live_sessions SET charged_minutes = $1 WHERE transcript_id = $2";
             tx.execute(sql, args![paid, lease.transcript]).await?;
             // What is not paid for was not heard.
@@ -322,8 +323,23 @@ async fn end_as_stored(
         let reference = live_reference(&row.get::<String>("session")?);
         let note = "the session was cut off before any words were settled";
         ledger::post(tx, account, EntryKind::Refund, charged, Some(&reference), note, now).await?;
+        let sql = "SELECT key_id, month, minutes FROM live_minutes WHERE transcript_id = $1";
+        for row in tx.all(sql, args![id]).await? {
+            keys::add_minutes(tx, KeyId(row.get("key_id")?), row.get("month")?, -row.get::<i64>("minutes")?).await?;
+        }
     }
     end(tx, account, id, row.get("heard_seconds")?, &segments, now).await
+}
+
+/// Notes for which key and month a session counted minutes.
+async fn count_minutes(tx: &mut Tx, id: TranscriptId, key: KeyId, month: i64, minutes: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO live_minutes (transcript_id, key_id, month, minutes) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (transcript_id, key_id, month) DO UPDATE SET minutes = live_minutes.minutes + excluded.minutes",
+        args![id, key, month, minutes],
+    )
+    .await
+    .map(drop)
 }
 
 /// Completes the transcript of a session that is over and counts its use.
@@ -335,6 +351,7 @@ async fn end(
     segments: &[Segment],
     now: Micros,
 ) -> Result<()> {
+    tx.execute("DELETE FROM live_minutes WHERE transcript_id = $1", args![id]).await?;
     let words: i64 = segments.iter().map(segment::words_in).sum();
     tx.execute(
         "UPDATE transcripts SET status = 'completed', progress = 100, duration_seconds = $1, word_count = $2, num_speakers = $3, completed_at = $4

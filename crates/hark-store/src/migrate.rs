@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0007_keys_audit.sql"),
     include_str!("../migrations/0008_limits.sql"),
     include_str!("../migrations/0009_probes.sql"),
+    include_str!("../migrations/0010_checksums.sql"),
 ];
 
 /// Any number that no other program on the same PostgreSQL would take: "hark" in ASCII.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Store;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::Micros;
 use crate::db::{Row, args};
 use crate::error::{Error, Result};
@@ -15,7 +16,11 @@ use crate::sealing::columns::{self, Place};
 #[derive(Debug, Clone, Copy)]
 pub struct Voiceprints<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Voiceprints);
 
 /// Voices that one account may keep.
 pub const MOST_VOICEPRINTS: usize = 100;
@@ -101,9 +106,11 @@ impl Voiceprints<'_> {
     /// Forgets a voice of the account; [`Error::NotFound`] when it has no such one.
     pub async fn remove(self, account: AccountId, id: VoiceprintId) -> Result<()> {
         let sql = "DELETE FROM voiceprints WHERE id = $1 AND account_id = $2";
-        match self.store.db().execute(sql, args![id, account]).await? {
-            0 => Err(Error::NotFound("speaker")),
-            _ => Ok(()),
+        let mut tx = self.store.db().begin().await?;
+        if tx.execute(sql, args![id, account]).await? == 0 {
+            return Err(Error::NotFound("speaker"));
         }
+        audit::write_act(&mut tx, self.audit, &format!("speaker {id}"), self.store.now()).await?;
+        tx.commit().await
     }
 }

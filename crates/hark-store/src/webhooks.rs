@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Store;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::{Micros, micros};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
@@ -17,7 +18,11 @@ use crate::sealing::columns::{self, Place};
 #[derive(Debug, Clone, Copy)]
 pub struct Webhooks<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Webhooks);
 
 /// Whom to call.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -137,9 +142,11 @@ impl Webhooks<'_> {
         let until = self.store.now().saturating_add(micros(grace));
         let sql =
             "UPDATE accounts SET webhook_rotation = webhook_rotation + 1, webhook_previous_until = $1 WHERE id = $2";
-        match self.store.db().execute(sql, args![until, id]).await? {
-            0 => Err(Error::NotFound("account")),
-            _ => Ok(()),
+        let mut tx = self.store.db().begin().await?;
+        if tx.execute(sql, args![until, id]).await? == 0 {
+            return Err(Error::NotFound("account"));
         }
+        audit::write_act(&mut tx, self.audit, "", self.store.now()).await?;
+        tx.commit().await
     }
 }

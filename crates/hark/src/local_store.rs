@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hark_store::{Account, AccountId, NewAudit, Store};
+use hark_store::{Account, AccountId, Store};
 use tokio::runtime::Runtime;
 
 use crate::config::Config;
@@ -57,11 +57,6 @@ impl LocalStore {
             }
             other => failed(other),
         })
-    }
-
-    /// Writes an entry of the audit log.
-    pub(crate) fn audit(&self, entry: NewAudit) -> Result<(), CliError> {
-        self.wait(self.store.audit().record(&entry))
     }
 
     /// Closes the store.

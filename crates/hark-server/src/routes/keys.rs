@@ -86,21 +86,16 @@ pub(crate) async fn create(
     if keys.iter().filter(|key| key.is_active).count() >= MOST_KEYS {
         return Err(Failure::invalid(format!("the account has {MOST_KEYS} keys: revoke some first")));
     }
+    let entry = audit::by(&identity, audit::KEY_CREATED);
     let Some(name) = name else {
-        let (key, secret) = app.store.keys().create(identity.account(), &new).await?;
-        audit::record(&app, audit::by(&identity, audit::KEY_CREATED).to(format!("key {}", key.id))).await;
+        let (key, secret) = app.store.keys().audited(&entry).create(identity.account(), &new).await?;
         return Ok((StatusCode::CREATED, Answer(created(key, &secret))).into_response());
     };
-    let mut made = None;
     let write = |key: hark_store::Key, secret: Secret| {
-        made = Some(key.id);
         let answer = idempotent::keep(&headers, StatusCode::CREATED, &created(key, &secret));
         answer.ok_or(hark_store::Error::Conflict("the answer can't be kept; please try again"))
     };
-    let answer = app.store.keys().create_once(identity.account(), &new, &name, write).await?;
-    if let Some(id) = made {
-        audit::record(&app, audit::by(&identity, audit::KEY_CREATED).to(format!("key {id}"))).await;
-    }
+    let answer = app.store.keys().audited(&entry).create_once(identity.account(), &new, &name, write).await?;
     idempotent::give(&headers, &answer)
 }
 
@@ -229,9 +224,9 @@ pub(crate) async fn change(
         monthly_limit_minutes: bounded("monthly_limit_minutes", update.monthly_limit_minutes, 0, MAX_MINUTES)?,
         spending_limit: bounded("spending_limit", update.spending_limit, 0, MAX_MINUTES)?.map(Some),
     };
-    let key = app.store.keys().change(identity.account(), KeyId(id), &change).await?;
+    let entry = audit::by(&identity, audit::KEY_CHANGED);
+    let key = app.store.keys().audited(&entry).change(identity.account(), KeyId(id), &change).await?;
     app.credentials.forget_key(KeyId(id));
-    audit::record(&app, audit::by(&identity, audit::KEY_CHANGED).to(format!("key {id}"))).await;
     Ok(Answer(wire_key(key, app.clock.now())))
 }
 
@@ -250,10 +245,10 @@ pub(crate) async fn roll(
 ) -> Result<Answer<CreatedKey>, Failure> {
     let grace = within("grace_seconds", wanted.grace_seconds.unwrap_or(GRACE), 0, LONGEST_GRACE)?;
     let grace = std::time::Duration::from_secs(grace.unsigned_abs());
-    let (key, secret) = app.store.keys().roll(identity.account(), KeyId(id), grace).await?;
+    let entry = audit::by(&identity, audit::KEY_ROLLED);
+    let entry = entry.saying(format!("the secret before ends after {} s", grace.as_secs()));
+    let (key, secret) = app.store.keys().audited(&entry).roll(identity.account(), KeyId(id), grace).await?;
     app.credentials.forget_key(KeyId(id));
-    let entry = audit::by(&identity, audit::KEY_ROLLED).to(format!("key {id}"));
-    audit::record(&app, entry.saying(format!("the secret before ends after {} s", grace.as_secs()))).await;
     Ok(Answer(created(key, &secret)))
 }
 
@@ -266,8 +261,8 @@ pub(crate) async fn revoke(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.keys().revoke(identity.account(), KeyId(id)).await?;
+    let entry = audit::by(&identity, audit::KEY_REVOKED);
+    app.store.keys().audited(&entry).revoke(identity.account(), KeyId(id)).await?;
     app.credentials.forget_key(KeyId(id));
-    audit::record(&app, audit::by(&identity, audit::KEY_REVOKED).to(format!("key {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }

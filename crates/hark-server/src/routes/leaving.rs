@@ -179,11 +179,10 @@ pub(crate) async fn delete(
             }
         }
     }
-    let recordings = app.store.accounts().delete(account.id).await?.len();
+    let entry = audit::by(&identity, audit::ACCOUNT_DELETED);
+    let recordings = app.store.accounts().audited(&entry).delete(account.id).await?.len();
     app.credentials.forget_account(account.id);
     tracing::info!(account = %account.id, recordings, "account.deleted");
-    let entry = audit::by(&identity, audit::ACCOUNT_DELETED).saying(format!("{recordings} recordings"));
-    audit::record(&app, entry).await;
     let mut response = Answer(Done { ok: true }).into_response();
     if let Some(cookie) = cookie::clear(visit.is_https) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -99,7 +99,8 @@ pub(crate) async fn confirm(
     let hash = app.sign.passwords.hash(wanted.new_password.0).await?;
     app.store.keys().redeem(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
     let change = AccountChange { password_hash: Some(hash), ..AccountChange::default() };
-    app.store.accounts().change(account.id, &change).await?;
+    let entry = audit::at_the_door(&visit, Some(account.id), audit::PASSWORD_RESET);
+    app.store.accounts().audited(&entry).change(account.id, &change).await?;
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
         app.store.keys().revoke_all(account.id, kind).await?;
     }
@@ -108,7 +109,6 @@ pub(crate) async fn confirm(
         app.store.accounts().confirm(account.id, app.config.first_credits()).await?;
     }
     app.credentials.forget_account(account.id);
-    audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::PASSWORD_RESET)).await;
     Ok(Answer(Done { ok: true }))
 }
 

@@ -326,13 +326,13 @@ pub(crate) async fn change_password(
     attempt.succeeded(id).await?;
     let hash = app.sign.passwords.hash(change.new_password.0).await?;
     let change = AccountChange { password_hash: Some(hash), ..AccountChange::default() };
-    let account = app.store.accounts().change(id, &change).await?;
+    let entry = audit::by(&identity, audit::PASSWORD_CHANGED);
+    let account = app.store.accounts().audited(&entry).change(id, &change).await?;
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
         app.store.keys().revoke_all(id, kind).await?;
     }
     app.credentials.forget_account(id);
     tracing::info!(account = %id, "changed the password");
-    audit::record(&app, audit::by(&identity, audit::PASSWORD_CHANGED)).await;
     let opened = match identity.kind() {
         KeyKind::Session => Opened::Session(begin_session(&app, &visit, id).await?),
         KeyKind::User => Opened::Token(begin_token(&app, id).await?),

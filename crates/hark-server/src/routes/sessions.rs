@@ -62,9 +62,9 @@ pub(crate) async fn end(
     if !found {
         return Err(hark_store::Error::NotFound("session").into());
     }
-    app.store.keys().revoke(identity.account(), KeyId(id)).await?;
+    let entry = audit::by(&identity, audit::SIGNED_OUT).to(format!("session {id}"));
+    app.store.keys().audited(&entry).revoke(identity.account(), KeyId(id)).await?;
     app.credentials.forget_key(KeyId(id));
-    audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).to(format!("session {id}"))).await;
     Ok(Answer(Done { ok: true }))
 }
 

@@ -126,8 +126,8 @@ pub(crate) async fn forget(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.voiceprints().remove(identity.account(), VoiceprintId(id)).await?;
-    audit::record(&app, audit::by(&identity, audit::SPEAKER_DELETED).to(format!("speaker {id}"))).await;
+    let entry = audit::by(&identity, audit::SPEAKER_DELETED);
+    app.store.voiceprints().audited(&entry).remove(identity.account(), VoiceprintId(id)).await?;
     Ok(Answer(Done { ok: true }))
 }
 

@@ -56,7 +56,8 @@ pub(crate) async fn rotate(
     if !(0..=LONGEST_GRACE).contains(&seconds) {
         return Err(Failure::invalid(format!("`grace_seconds` must be a number from 0 to {LONGEST_GRACE}")));
     }
-    app.store.webhooks().rotate_secret(identity.account(), Duration::from_secs(seconds.unsigned_abs())).await?;
-    audit::record(&app, audit::by(&identity, audit::WEBHOOK_SECRET_ROTATED)).await;
+    let entry = audit::by(&identity, audit::WEBHOOK_SECRET_ROTATED);
+    let grace = Duration::from_secs(seconds.unsigned_abs());
+    app.store.webhooks().audited(&entry).rotate_secret(identity.account(), grace).await?;
     shown(&app, &identity).await
 }

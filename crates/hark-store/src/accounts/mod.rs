@@ -6,6 +6,7 @@ pub(crate) mod usage;
 use serde::{Deserialize, Serialize};
 
 use crate::accounts::plan::Plan;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::Micros;
 use crate::db::{Db, Row, Tx, args};
 use crate::error::{Error, Result};
@@ -17,7 +18,11 @@ use crate::{BlobKey, Change, Store};
 #[derive(Debug, Clone, Copy)]
 pub struct Accounts<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Accounts);
 
 /// An account as stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -220,6 +225,8 @@ impl Accounts<'_> {
         }
         let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
         let account = account(&tx.one(&sql, args![id]).await?)?;
+        let entry = self.audit.map(|entry| NewAudit { account: Some(id), ..entry.clone() });
+        audit::write_act(&mut tx, entry.as_ref(), "", now).await?;
         tx.commit().await?;
         Ok(account)
     }
@@ -279,6 +286,7 @@ impl Accounts<'_> {
             tx.execute("UPDATE accounts SET password_hash = $1 WHERE id = $2", args![hash, id]).await?;
         }
         let changed = account(&tx.one(&select, args![id]).await?)?;
+        audit::write_act(&mut tx, self.audit, "", self.store.now()).await?;
         tx.commit().await?;
         Ok(changed)
     }
@@ -297,6 +305,7 @@ impl Accounts<'_> {
         }
         let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
         let confirmed = account(&tx.one(&sql, args![id]).await?)?;
+        audit::write_act(&mut tx, self.audit, "", now).await?;
         tx.commit().await?;
         Ok(confirmed)
     }
@@ -314,10 +323,15 @@ impl Accounts<'_> {
         tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
         // Jobs that run learn of it when they renew; those of this process at once.
         let running = tx.all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, transcript_id", args![id]).await?;
-        tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
+        let recordings = tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
         // The log outlives the account, but not where its owner was.
         tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;
         tx.execute("DELETE FROM accounts WHERE id = $1", args![id]).await?;
+        let entry = self.audit.map(|entry| match entry.detail.is_empty() {
+            true => entry.clone().saying(format!("{recordings} recordings")),
+            false => entry.clone(),
+        });
+        audit::write_act(&mut tx, entry.as_ref(), "", self.store.now()).await?;
         tx.commit().await?;
         self.store.data_keys().forget(id);
         for row in running {

@@ -4,7 +4,9 @@ pub(crate) mod probe;
 
 use crate::db::{Db, args};
 use crate::error::{Error, Result};
+use crate::random;
 use crate::recordings::blob;
+use crate::recordings::hash::Hashing;
 use crate::{Blob, BlobKey, Store};
 
 /// Checks of the database and the recordings, and probes of whether both can be written.
@@ -96,13 +98,14 @@ impl Integrity<'_> {
         Ok(problems)
     }
 
-    /// Reads some recordings, chosen at random, from beginning to end. Their length must be the stored one; those that are sealed prove every byte.
+    /// Reads some recordings, chosen at random, from beginning to end. Length and checksum must be the stored ones; the chunks of sealed recordings are
+    /// authenticated. Recordings in the clear that were uploaded before checksums were stored are compared by length only.
     pub async fn check_recordings(self, sample: u32) -> Result<RecordingsChecked> {
-        let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' ORDER BY random() LIMIT $1";
+        let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT $1";
         let mut out = RecordingsChecked::default();
         for row in self.store.db().slow(sql, args![i64::from(sample)]).await? {
             let blob = blob(&row)?;
-            match self.check_recording(&blob).await {
+            match self.check_recording(&blob, row.get("sha256")?).await {
                 Ok(None) => out.checked += 1,
                 Ok(Some(problem)) => {
                     // One that was deleted meanwhile is no problem.
@@ -118,18 +121,29 @@ impl Integrity<'_> {
         Ok(out)
     }
 
-    async fn check_recording(self, blob: &Blob) -> Result<Option<String>> {
+    async fn check_recording(self, blob: &Blob, checksum: Option<String>) -> Result<Option<String>> {
         let read = async {
             let mut reader = self.store.recordings().read(blob, None).await?;
+            let mut hashing = checksum.is_some().then(Hashing::new);
             let mut length = 0;
             while let Some(bytes) = reader.next().await? {
                 length += bytes.len() as u64;
+                if let Some(hashing) = &mut hashing {
+                    hashing.push(&[bytes]).await?;
+                }
             }
-            Ok(length)
+            let found = match hashing {
+                Some(hashing) => Some(random::hex(&hashing.finish().await?)),
+                None => None,
+            };
+            Ok((length, found))
         };
         match read.await {
-            Ok(length) if length == blob.size => Ok(None),
-            Ok(length) => Ok(Some(format!("it has {length} bytes instead of {}", blob.size))),
+            Ok((length, _)) if length != blob.size => {
+                Ok(Some(format!("it has {length} bytes instead of {}", blob.size)))
+            }
+            Ok((_, found)) if found != checksum => Ok(Some("its content is not what was uploaded".into())),
+            Ok(_) => Ok(None),
             Err(Error::NotFound(_)) => Ok(Some("it is missing".into())),
             Err(error @ (Error::Damaged(_) | Error::Sealed(_) | Error::Blob(_))) => Ok(Some(error.to_string())),
             Err(error) => Err(error),

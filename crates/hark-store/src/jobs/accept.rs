@@ -176,8 +176,8 @@ impl Jobs<'_> {
         let job = self.insert(&mut tx, &sealer, &row, now).await?;
         let live = tx
             .execute(
-                "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2 WHERE key = $3 AND account_id = $4 AND state = 'uploading'",
-                args![transcript, new.blob.size as i64, new.blob.key.as_str(), account],
+                "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2, sha256 = $3 WHERE key = $4 AND account_id = $5 AND state = 'uploading'",
+                args![transcript, new.blob.size as i64, new.blob.checksum().as_deref(), new.blob.key.as_str(), account],
             )
             .await?;
         if live == 0 {

@@ -10,6 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::Store;
 use crate::accounts::plan::Plan;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::{Micros, micros, month_of};
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Limit, Result};
@@ -21,7 +22,11 @@ use crate::random;
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Keys);
 
 /// `last_used` is for people, who don't need it to the second; writing it for each request would cost one.
 const LAST_USED_STEP: Micros = 60_000_000;
@@ -258,6 +263,11 @@ fn has_shape(secret: &str, kind: Option<KeyKind>) -> bool {
         }
 }
 
+/// What the audit log calls a key.
+fn subject(id: KeyId) -> String {
+    format!("key {id}")
+}
+
 fn hash(secret: &str) -> Vec<u8> {
     Sha256::digest(secret.as_bytes()).to_vec()
 }
@@ -266,9 +276,11 @@ impl Keys<'_> {
     /// Makes a key. The secret is in the answer and nowhere else.
     pub async fn create(self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
         let mut tx = self.store.db().begin().await?;
-        let made = insert(&mut tx, account, new, self.store.now()).await?;
+        let now = self.store.now();
+        let (key, secret) = insert(&mut tx, account, new, now).await?;
+        audit::write_act(&mut tx, self.audit, &subject(key.id), now).await?;
         tx.commit().await?;
-        Ok(made)
+        Ok((key, secret))
     }
 
     /// Makes a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
@@ -291,6 +303,7 @@ impl Keys<'_> {
             Idempotency::UnderWay => return Err(Error::KeyReused),
         }
         let (key, secret) = insert(&mut tx, account, new, now).await?;
+        audit::write_act(&mut tx, self.audit, &subject(key.id), now).await?;
         let answer = write(key, secret)?;
         idempotency::finish(&mut tx, &sealer, &owner, name, &answer, now).await?;
         tx.commit().await?;
@@ -340,10 +353,12 @@ impl Keys<'_> {
     /// Revokes a key of the account; [`Error::NotFound`] when it has no such active key.
     pub async fn revoke(self, account: AccountId, id: KeyId) -> Result<()> {
         let sql = "UPDATE keys SET is_active = $1 WHERE id = $2 AND account_id = $3 AND is_active = $4";
-        match self.store.db().execute(sql, args![false, id, account, true]).await? {
-            0 => Err(Error::NotFound("key")),
-            _ => Ok(()),
+        let mut tx = self.store.db().begin().await?;
+        if tx.execute(sql, args![false, id, account, true]).await? == 0 {
+            return Err(Error::NotFound("key"));
         }
+        audit::write_act(&mut tx, self.audit, &subject(id), self.store.now()).await?;
+        tx.commit().await
     }
 
     /// Gives a key a new secret; the one before stays valid for `grace`. [`Error::NotFound`] when the account has no such key in use.
@@ -351,6 +366,7 @@ impl Keys<'_> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
         let rolled = roll(&mut tx, account, id, grace, now).await?;
+        audit::write_act(&mut tx, self.audit, &subject(id), now).await?;
         tx.commit().await?;
         Ok(rolled)
     }
@@ -375,6 +391,7 @@ impl Keys<'_> {
             args![&changed.name, changed.rate_limit, changed.monthly_limit_minutes, changed.spending_limit, id],
         )
         .await?;
+        audit::write_act(&mut tx, self.audit, &subject(id), self.store.now()).await?;
         tx.commit().await?;
         Ok(changed)
     }

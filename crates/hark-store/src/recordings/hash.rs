@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 const AHEAD: usize = 4 << 20;
 
 /// A hash that is some pieces behind.
-pub(super) struct Hashing {
+pub(crate) struct Hashing {
     state: State,
     waiting: Vec<Bytes>,
     bytes: usize,
@@ -25,12 +25,12 @@ enum State {
 }
 
 impl Hashing {
-    pub(super) fn new() -> Hashing {
+    pub(crate) fn new() -> Hashing {
         Hashing { state: State::Idle(Sha256::new()), waiting: Vec::new(), bytes: 0 }
     }
 
     /// Adds pieces; returns at once unless too many wait.
-    pub(super) async fn push(&mut self, pieces: &[Bytes]) -> Result<()> {
+    pub(crate) async fn push(&mut self, pieces: &[Bytes]) -> Result<()> {
         self.waiting.extend_from_slice(pieces);
         self.bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         let hash = match &mut self.state {
@@ -45,7 +45,7 @@ impl Hashing {
     }
 
     /// The hash of everything.
-    pub(super) async fn finish(self) -> Result<[u8; 32]> {
+    pub(crate) async fn finish(self) -> Result<[u8; 32]> {
         let hash = match self.state {
             State::Idle(hash) => hash,
             State::Busy(task) => task.await.map_err(stopped)?,

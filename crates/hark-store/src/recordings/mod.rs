@@ -3,7 +3,7 @@
 //! The name of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
 
 mod chunks;
-mod hash;
+pub(crate) mod hash;
 mod local;
 mod pages;
 mod reachable;
@@ -79,6 +79,11 @@ pub struct Blob {
 }
 
 impl Blob {
+    /// The checksum to store: SHA-256 in hexadecimal digits, of a recording in the clear whose hash is known.
+    pub(crate) fn checksum(&self) -> Option<String> {
+        self.sha256.filter(|_| !self.is_sealed).map(|hash| random::hex(&hash))
+    }
+
     /// Its length in the folder or bucket.
     pub(crate) fn stored_size(&self) -> u64 {
         if self.is_sealed { chunks::sealed_size(self.size) } else { self.size }

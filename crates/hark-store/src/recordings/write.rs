@@ -193,6 +193,11 @@ impl Upload {
         self.size
     }
 
+    /// Whether it is sealed at rest. One that is not gets a stored checksum, unless its hash is left out.
+    pub fn is_sealed(&self) -> bool {
+        self.is_sealed
+    }
+
     /// Does without the recording's hash, a third of the work of an upload.
     pub fn without_hash(mut self) -> Self {
         self.hashing = None;

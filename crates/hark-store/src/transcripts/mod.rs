@@ -13,6 +13,7 @@ use std::str::FromStr;
 use hark_api::{FaultKind, TranscriptionResult};
 
 use crate::accounts::usage;
+use crate::audit::{self, NewAudit, audited};
 use crate::clock::Micros;
 use crate::db::{Kind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
@@ -27,7 +28,11 @@ use crate::{BlobKey, Change, Store, idempotency, random};
 #[derive(Debug, Clone, Copy)]
 pub struct Transcripts<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next act.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Transcripts);
 
 /// A transcript to make.
 #[derive(Debug, Clone, Default)]
@@ -546,6 +551,7 @@ impl Transcripts<'_> {
         let jobs = end_of_jobs(&mut tx, id, now).await?;
         tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
+        audit::write_act(&mut tx, self.audit, &format!("transcript {id}"), now).await?;
         tx.commit().await?;
         for job in jobs {
             self.store.tell(Change::Stopped(job));

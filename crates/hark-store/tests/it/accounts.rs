@@ -92,10 +92,19 @@ on_both! {
     }
 
     async fn a_database_of_a_later_version_is_refused(place: Place) {
-        place.open().await.close().await;
+        let later = place.open().await;
+        let account = crate::support::account(&later, 5).await;
         crate::accounts::run_sql(&place.database, "INSERT INTO migrations VALUES (1000, 'x', 0)").await;
-        let opened = Store::open(place.options()).await;
-        assert!(matches!(opened, Err(Error::Newer { .. })), "{opened:?}");
+        // An older program that starts beside the server that has migrated the database.
+        for _ in 0..2 {
+            let refused = Store::open(place.options()).await.map(drop).unwrap_err();
+            assert!(matches!(refused, Error::Newer { .. }), "{refused:?}");
+            assert!(refused.to_string().contains("start a newer hark"), "{refused}");
+        }
+        // It left nothing behind that would stop the others.
+        assert_eq!(later.ledger().grant(account, 1, "").await.unwrap(), 6);
+        later.integrity().probe_database().await.unwrap();
+        later.close().await;
     }
 
     async fn a_step_that_was_changed_afterwards_is_refused(place: Place) {

@@ -58,12 +58,13 @@ on_both! {
             assert_eq!(problems().await, [] as [String; 0]);
             std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
             assert_eq!(problems().await.len(), 1, "cut, sealed: {sealed}");
-            if sealed {
-                let mut changed = whole.clone();
-                *changed.last_mut().unwrap() ^= 1;
-                std::fs::write(&path, changed).unwrap();
-                assert_eq!(problems().await.len(), 1, "changed");
-            }
+            // One bit in the middle, the length as it was.
+            let mut changed = whole.clone();
+            changed[whole.len() / 2] ^= 1;
+            std::fs::write(&path, changed).unwrap();
+            let found = problems().await;
+            assert_eq!(found.len(), 1, "changed, sealed: {sealed}");
+            assert!(sealed || found[0].contains("not what was uploaded"), "{found:?}");
             std::fs::remove_file(&path).unwrap();
             assert_eq!(problems().await, ["it is missing"]);
             std::fs::write(&path, &whole).unwrap();

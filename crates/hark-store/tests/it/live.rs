@@ -147,12 +147,22 @@ on_both! {
     async fn a_session_that_died_before_any_words_costs_nothing(place: Place) {
         let store = place.open().await;
         let account = account(&store, 10).await;
-        let (lease, key) = begin(&store, account, "s1").await;
-        store.live().charge(&lease, key, 100.0, 2).await.unwrap();
-        store.live().expire(AT_ONCE).await.unwrap();
-        assert_eq!(text_of(&store, account, lease.transcript).await, (Status::Completed, String::new()));
+        let (lease, first) = begin(&store, account, "silent").await;
+        store.live().charge(&lease, first, 70.0, 2).await.unwrap();
+        // It goes on with another key, and into the next month.
+        let second = key(&store, account).await;
+        store.live().charge(&lease, second, 130.0, 3).await.unwrap();
+        place.clock.advance(Duration::from_secs(31 * 24 * 3600));
+        store.live().charge(&lease, second, 190.0, 4).await.unwrap();
+        let spent = async || (store.keys().spent(first).await.unwrap(), store.keys().spent(second).await.unwrap());
+        assert_eq!(spent().await, (2, 2));
+        assert_eq!(store.keys().minutes_used(second).await.unwrap(), 1, "one in this month");
+        let expired = store.live().expire(AT_ONCE).await.unwrap() + store.live().expire(AT_ONCE).await.unwrap();
+        assert_eq!(expired, 1);
         assert_eq!(store.accounts().get(account).await.unwrap().credits, 10);
-        assert!(store.ledger().check().await.unwrap().is_empty());
+        assert_eq!(spent().await, (0, 0), "minutes of both months are given back");
+        assert_eq!(store.keys().minutes_used(second).await.unwrap(), 0);
+        assert_eq!(text_of(&store, account, lease.transcript).await, (Status::Completed, String::new()));
     }
 
     async fn minutes_are_charged_as_far_as_credits_go(place: Place) {

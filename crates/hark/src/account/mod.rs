@@ -34,8 +34,8 @@ fn dispatch(local: &LocalStore, command: AccountCommand, json: bool) -> Result<(
             let password_hash = password.map(|password| hash(&email, &password)).transpose()?;
             let mut new = NewAccount { password_hash, lang, is_admin: admin, ..NewAccount::new(email, plan) };
             new.credits = credits.unwrap_or(new.credits);
-            let account = local.wait(local.store.accounts().create(&new))?;
-            local.audit(NewAudit::by_operator(account.id, "account.created"))?;
+            let entry = NewAudit::operator("account.created");
+            let account = local.wait(local.store.accounts().audited(&entry).create(&new))?;
             print_result(json, &account, || format!("made the account {} of {}\n", account.id, account.email))
         }
         AccountCommand::List => list(local, json),
@@ -43,9 +43,10 @@ fn dispatch(local: &LocalStore, command: AccountCommand, json: bool) -> Result<(
         AccountCommand::Credit { account, amount, note } => credit(local, &account.account, amount, &note, json),
         AccountCommand::Plan { account, plan, inactive } => {
             let change = AccountChange { plan: Some(plan), plan_active: Some(!inactive), ..AccountChange::default() };
-            let account = local.wait(local.store.accounts().change(local.account(&account.account)?.id, &change))?;
-            let entry = NewAudit::by_operator(account.id, "plan.changed");
-            local.audit(entry.saying(format!("{}{}", account.plan, if inactive { ", not in force" } else { "" })))?;
+            let id = local.account(&account.account)?.id;
+            let entry = NewAudit::by_operator(id, "plan.changed");
+            let entry = entry.saying(format!("{plan}{}", if inactive { ", not in force" } else { "" }));
+            let account = local.wait(local.store.accounts().audited(&entry).change(id, &change))?;
             let force = if inactive { "noted, not in force" } else { "in force" };
             print_result(json, &account, || format!("{}: {} is {force}\n", account.email, account.plan))
         }
@@ -54,12 +55,12 @@ fn dispatch(local: &LocalStore, command: AccountCommand, json: bool) -> Result<(
             let password = if stdin { prompt::from_stdin()? } else { prompt::new_password()? };
             let change =
                 AccountChange { password_hash: Some(hash(&account.email, &password)?), ..AccountChange::default() };
-            local.wait(local.store.accounts().change(account.id, &change))?;
+            let entry = NewAudit::by_operator(account.id, "password.changed");
+            local.wait(local.store.accounts().audited(&entry).change(account.id, &change))?;
             let mut ended = 0;
             for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
                 ended += local.wait(local.store.keys().revoke_all(account.id, kind))?;
             }
-            local.audit(NewAudit::by_operator(account.id, "password.changed"))?;
             print_result(json, &account, || {
                 format!("{} has a new password; {ended} sessions and user tokens were ended\n", account.email)
             })
@@ -70,9 +71,8 @@ fn dispatch(local: &LocalStore, command: AccountCommand, json: bool) -> Result<(
             if !yes && !prompt::confirm(&question)? {
                 return Err(CliError::Failed("nothing was deleted".to_owned()));
             }
-            let recordings = local.wait(local.store.accounts().delete(account.id))?.len();
             let entry = NewAudit::by_operator(account.id, "account.deleted");
-            local.audit(entry.saying(format!("{recordings} recordings")))?;
+            let recordings = local.wait(local.store.accounts().audited(&entry).delete(account.id))?.len();
             print_result(json, &account, || format!("deleted {} with {recordings} recordings\n", account.email))
         }
     }
@@ -87,12 +87,13 @@ fn credit(local: &LocalStore, account: &str, amount: i64, note: &str, json: bool
     if amount == 0 {
         return Err(CliError::Usage("an amount of 0 changes nothing".to_owned()));
     }
+    let entry = NewAudit::by_operator(account.id, "credits.changed").saying(format!("{amount:+}: {note}"));
+    let ledger = local.store.ledger().audited(&entry);
     if amount > 0 {
-        local.wait(local.store.ledger().grant(account.id, amount, note))?;
+        local.wait(ledger.grant(account.id, amount, note))?;
     } else {
-        local.wait(local.store.ledger().adjust(account.id, amount, note))?;
+        local.wait(ledger.adjust(account.id, amount, note))?;
     }
-    local.audit(NewAudit::by_operator(account.id, "credits.changed").saying(format!("{amount:+}: {note}")))?;
     let account = local.wait(local.store.accounts().get(account.id))?;
     print_result(json, &account, || format!("{} has {} credits\n", account.email, account.credits))
 }

@@ -39,8 +39,8 @@ fn dispatch(local: &LocalStore, command: KeyCommand, json: bool) -> Result<(), C
                 let left = left.ok_or_else(|| CliError::Usage("--expires is in the past".to_owned()))?;
                 new.valid_for = Some(Duration::from_micros(left));
             }
-            let (key, secret) = local.wait(local.store.keys().create(account.id, &new))?;
-            local.audit(NewAudit::by_operator(account.id, "key.created").to(format!("key {}", key.id)))?;
+            let entry = NewAudit::by_operator(account.id, "key.created");
+            let (key, secret) = local.wait(local.store.keys().audited(&entry).create(account.id, &new))?;
             if json {
                 let mut value = as_json(&key);
                 value["key"] = json!(secret.reveal());
@@ -61,9 +61,9 @@ fn dispatch(local: &LocalStore, command: KeyCommand, json: bool) -> Result<(), C
             let account = local.account(&name.account.account)?;
             let keys = local.wait(local.store.keys().list(account.id, KeyKind::Service))?;
             let id = find(&keys, &name.key)?.id;
-            let (key, secret) =
-                local.wait(local.store.keys().roll(account.id, id, Duration::from_secs(grace * 3600)))?;
-            local.audit(NewAudit::by_operator(account.id, "key.rolled").to(format!("key {id}")))?;
+            let entry = NewAudit::by_operator(account.id, "key.rolled");
+            let grace_period = Duration::from_secs(grace * 3600);
+            let (key, secret) = local.wait(local.store.keys().audited(&entry).roll(account.id, id, grace_period))?;
             if json {
                 let mut value = as_json(&key);
                 value["key"] = json!(secret.reveal());
@@ -79,8 +79,8 @@ fn dispatch(local: &LocalStore, command: KeyCommand, json: bool) -> Result<(), C
             let account = local.account(&name.account.account)?;
             let keys = local.wait(local.store.keys().list(account.id, KeyKind::Service))?;
             let key = find(&keys, &name.key)?;
-            local.wait(local.store.keys().revoke(account.id, key.id))?;
-            local.audit(NewAudit::by_operator(account.id, "key.revoked").to(format!("key {}", key.id)))?;
+            let entry = NewAudit::by_operator(account.id, "key.revoked");
+            local.wait(local.store.keys().audited(&entry).revoke(account.id, key.id))?;
             if json {
                 return output::print(format!("{:#}\n", json!({ "revoked": key.id.0 })));
             }

@@ -117,7 +117,7 @@ pub(crate) async fn delete(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<Done>, Failure> {
-    app.store.transcripts().delete(identity.account(), TranscriptId(id)).await?;
-    audit::record(&app, audit::by(&identity, audit::TRANSCRIPT_DELETED).to(format!("transcript {id}"))).await;
+    let entry = audit::by(&identity, audit::TRANSCRIPT_DELETED);
+    app.store.transcripts().audited(&entry).delete(identity.account(), TranscriptId(id)).await?;
     Ok(Answer(Done { ok: true }))
 }
