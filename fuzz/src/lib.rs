@@ -7,6 +7,7 @@ mod export;
 mod form;
 mod media;
 mod requests;
+mod weights;
 
 /// What `multipart.rs` needs of the service: a reason to refuse.
 mod error {
@@ -62,3 +63,4 @@ pub use export::export;
 pub use form::multipart;
 pub use media::media;
 pub use requests::requests;
+pub use weights::weights;

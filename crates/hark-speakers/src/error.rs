@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use hark_weights::FileError;
+
 /// Why a network could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeakersError {
@@ -28,6 +30,14 @@ pub enum SpeakersError {
 }
 
 impl SpeakersError {
+    /// The error of the file at `path`, which belongs to a model.
+    pub(crate) fn of_file(error: FileError, path: &Path, model: &'static str) -> Self {
+        match error {
+            FileError::Read { source, .. } => Self::Unreadable { path: path.to_owned(), model, source },
+            other => Self::malformed(path, model, other.what()),
+        }
+    }
+
     pub(crate) fn malformed(path: &Path, model: &'static str, what: impl Into<String>) -> Self {
         Self::Malformed { path: path.to_owned(), model, what: what.into() }
     }

@@ -14,7 +14,6 @@ mod fbank;
 mod frames;
 mod lanes;
 mod panels;
-mod pickle;
 mod pieces;
 pub mod segmentation;
 mod turns;

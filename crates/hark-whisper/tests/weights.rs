@@ -7,6 +7,7 @@ mod weights_installed;
 
 use std::path::Path;
 
+use hark_weights::FileError;
 use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::{Checkpoint, Dims, Format, WeightsError, canonical_tensors};
 use weights_formats::{DIMS, onnx, value_of};
@@ -220,7 +221,7 @@ fn graphs_nested_without_end_are_refused() {
     onnx(folder.path(), false);
     let nested = weights_formats::onnx_nested(2000);
     std::fs::write(folder.path().join("encoder_model_quantized.onnx"), nested).expect("written");
-    assert!(matches!(Checkpoint::open(folder.path()), Err(WeightsError::Damaged { .. })));
+    assert!(matches!(Checkpoint::open(folder.path()), Err(WeightsError::File(FileError::Damaged { .. }))));
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn a_missing_tensor_or_a_wrong_vocabulary_is_named() {
 
     let empty = tempfile::tempdir().expect("a folder for the test");
     assert!(matches!(Checkpoint::open(empty.path()), Err(WeightsError::NothingFound { .. })));
-    assert!(matches!(Checkpoint::open(&empty.path().join("none")), Err(WeightsError::Read { .. })));
+    assert!(matches!(Checkpoint::open(&empty.path().join("none")), Err(WeightsError::File(FileError::Read { .. }))));
 }
 
 #[test]

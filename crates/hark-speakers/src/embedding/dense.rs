@@ -10,10 +10,11 @@ use hark_compute::kernels::BLOCK;
 
 use super::EMBEDDING_WIDTH;
 use super::head::{LINES, WIDTH};
-use super::weights::{BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, Norm, PLANES, SEGMENT, folded};
+use super::weights::{
+    BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, Norm, PLANES, SEGMENT, Tensors, folded,
+};
 use crate::lanes::{Finish, Lanes, Scaled};
 use crate::panels::Panels;
-use crate::pickle::Tensors;
 
 /// Empty steps between pieces, as far as the widest layer sees.
 const GAP: usize = 2;

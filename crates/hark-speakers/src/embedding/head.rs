@@ -9,11 +9,10 @@ use hark_compute::buffer::Buffer;
 use hark_compute::kernels::BLOCK;
 use hark_compute::kernels::math::to_bf16;
 
-use super::weights::{Norm, PLANES, folded};
+use super::weights::{Norm, PLANES, Tensors, folded};
 use crate::fbank::BINS;
 use crate::lanes::{Finish, Lanes};
 use crate::panels::Panels;
-use crate::pickle::Tensors;
 
 /// Lines of frequency that go out.
 pub(super) const LINES: usize = BINS / 8;

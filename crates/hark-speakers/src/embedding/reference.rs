@@ -4,12 +4,11 @@ use std::path::Path;
 
 use hark_compute::Isa;
 
-use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT};
+use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT, Tensors};
 use super::{EMBEDDING_WIDTH, of_length_one, take_mean};
 use crate::SpeakersError;
 use crate::fbank::{BINS, FilterBank, STEP, frames_in};
 use crate::lanes::Lanes;
-use crate::pickle::Tensors;
 
 /// The network as it stands in the file.
 pub struct ReferenceEmbedder {

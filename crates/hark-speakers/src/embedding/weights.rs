@@ -1,9 +1,11 @@
 //! The network's numbers: as they stand in the file, and with each normalization taken into the layer beside it.
 
+use std::collections::HashMap;
 use std::path::Path;
 
+use hark_weights::{Dtype, WeightsFile, torch};
+
 use crate::SpeakersError;
-use crate::pickle::Tensors;
 
 /// The model's name in the catalogue.
 pub(super) const MODEL: &str = "campplus-zh-en";
@@ -31,16 +33,29 @@ pub(super) const SEGMENT: usize = 100;
 
 const EPSILON: f32 = 1e-5;
 
-/// Reads the file in `folder` and makes something of its tensors.
+/// The float32 tensors of the file by name: shape and values.
+#[derive(Clone)]
+pub(super) struct Tensors(HashMap<String, (Vec<usize>, Vec<f32>)>);
+
+impl Tensors {
+    /// The values of the named tensor, which must have this shape.
+    pub(super) fn get(&self, name: &str, shape: &[usize]) -> Result<&[f32], String> {
+        let (found, values) = self.0.get(name).ok_or_else(|| format!("it has no tensor {name}"))?;
+        if found != shape {
+            return Err(format!("{name} has shape {found:?} where {shape:?} is needed"));
+        }
+        Ok(values)
+    }
+}
+
+/// Reads the file in `folder` and makes something of its tensors; counters (integers) are left out.
 pub(super) fn load<T>(folder: &Path, make: impl Fn(&Tensors) -> Result<T, String>) -> Result<T, SpeakersError> {
     let path = folder.join(FILE);
-    let bytes = std::fs::read(&path).map_err(|source| SpeakersError::Unreadable {
-        path: path.clone(),
-        model: MODEL,
-        source,
-    })?;
-    let tensors = Tensors::read(&bytes).and_then(|tensors| make(&tensors));
-    tensors.map_err(|what| SpeakersError::malformed(&path, MODEL, what))
+    let tensors = WeightsFile::open(&path).and_then(|file| torch::read(&file));
+    let tensors = tensors.map_err(|error| SpeakersError::of_file(error, &path, MODEL))?;
+    let floats = tensors.iter().filter(|tensor| tensor.dtype() == Dtype::F32);
+    let floats = floats.map(|tensor| (tensor.name().to_owned(), (tensor.shape().to_vec(), tensor.to_f32())));
+    make(&Tensors(floats.collect())).map_err(|what| SpeakersError::malformed(&path, MODEL, what))
 }
 
 /// A normalization as one factor and one shift for each channel.

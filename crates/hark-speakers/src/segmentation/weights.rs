@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hark_whisper::weights::OnnxWeights;
+use hark_weights::onnx::OnnxModel;
+use hark_weights::{FileError, WeightsFile};
 
 use crate::SpeakersError;
 
@@ -72,25 +73,20 @@ impl Weights {
     /// Reads the file in `folder`.
     pub(super) fn load(folder: &Path) -> Result<Self, SpeakersError> {
         let path = folder.join(FILE);
-        let bytes = std::fs::read(&path).map_err(|source| SpeakersError::Unreadable {
-            path: path.clone(),
-            model: MODEL,
-            source,
-        })?;
-        OnnxWeights::read(&bytes)
-            .and_then(|file| Self::read(&file))
-            .map_err(|what| SpeakersError::malformed(&path, MODEL, what))
+        let read = || Self::read(&OnnxModel::read(&WeightsFile::open(&path)?)?);
+        read().map_err(|error| SpeakersError::of_file(error, &path, MODEL))
     }
 
-    fn read(file: &OnnxWeights) -> Result<Self, String> {
-        let norm = |name: &str, width: usize| -> Result<Norm, String> {
+    fn read(model: &OnnxModel) -> Result<Self, FileError> {
+        let file = &model.tensors;
+        let norm = |name: &str, width: usize| -> Result<Norm, FileError> {
             Ok(Norm {
                 gain: file.floats(&format!("{name}.weight"), &[width])?,
                 shift: file.floats(&format!("{name}.bias"), &[width])?,
             })
         };
-        let linear = |node: &str, inputs: usize, outputs: usize| -> Result<Linear, String> {
-            let weights = file.input(&format!("/{node}/MatMul"), 1)?;
+        let linear = |node: &str, inputs: usize, outputs: usize| -> Result<Linear, FileError> {
+            let weights = model.node_input(&format!("/{node}/MatMul"), 1)?;
             Ok(Linear {
                 weights: file.floats(weights, &[inputs, outputs])?,
                 bias: file.floats(&format!("{node}.bias"), &[outputs])?,
@@ -108,19 +104,20 @@ impl Weights {
                 norm("sincnet.norm1d.1", CHANNELS)?,
                 norm("sincnet.norm1d.2", CHANNELS)?,
             ],
-            layers: (0..LAYERS).map(|layer| directions(file, layer)).collect::<Result<_, _>>()?,
+            layers: (0..LAYERS).map(|layer| directions(model, layer)).collect::<Result<_, _>>()?,
             linears: [linear("linear.0", 2 * UNITS, WIDTH)?, linear("linear.1", WIDTH, WIDTH)?],
             classifier: linear("classifier", WIDTH, super::CLASSES)?,
         })
     }
 }
 
-fn directions(file: &OnnxWeights, layer: usize) -> Result<[Direction; 2], String> {
+fn directions(model: &OnnxModel, layer: usize) -> Result<[Direction; 2], FileError> {
+    let file = &model.tensors;
     let node = if layer == 0 { "/lstm/LSTM".to_owned() } else { format!("/lstm/LSTM_{layer}") };
     let inputs = if layer == 0 { CHANNELS } else { 2 * UNITS };
-    let input = file.floats(file.input(&node, 1)?, &[2, 4 * UNITS, inputs])?;
-    let recurrent = file.floats(file.input(&node, 2)?, &[2, 4 * UNITS, UNITS])?;
-    let biases = file.floats(file.input(&node, 3)?, &[2, 8 * UNITS])?;
+    let input = file.floats(model.node_input(&node, 1)?, &[2, 4 * UNITS, inputs])?;
+    let recurrent = file.floats(model.node_input(&node, 2)?, &[2, 4 * UNITS, UNITS])?;
+    let biases = file.floats(model.node_input(&node, 3)?, &[2, 8 * UNITS])?;
     Ok([0, 1].map(|way| {
         let half = |all: &[f32]| all[way * all.len() / 2..(way + 1) * all.len() / 2].to_vec();
         let biases = half(&biases);

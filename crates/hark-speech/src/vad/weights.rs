@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use hark_weights::FileError;
+
 use super::VadError;
 use super::fourier::Fourier;
 use super::kernels::{BINS, LINE, Panels, UNITS};
@@ -34,9 +36,12 @@ pub(super) struct Weights {
 
 impl Weights {
     pub(super) fn load(path: &Path) -> Result<Self, VadError> {
-        let bytes = std::fs::read(path).map_err(|source| VadError::Unreadable { path: path.to_path_buf(), source })?;
         let malformed = |what| VadError::Malformed { path: path.to_path_buf(), what };
-        Tensors::parse(&bytes).and_then(|tensors| Weights::pack(&tensors)).map_err(malformed)
+        let tensors = Tensors::open(path).map_err(|error| match error {
+            FileError::Read { source, .. } => VadError::Unreadable { path: path.to_path_buf(), source },
+            other => malformed(other.what()),
+        })?;
+        Weights::pack(&tensors).map_err(malformed)
     }
 
     fn pack(file: &Tensors) -> Result<Self, String> {

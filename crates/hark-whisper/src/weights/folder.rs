@@ -4,10 +4,13 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use hark_weights::ggml::{self, GgmlModel};
+use hark_weights::{FileError, Tensors, WeightsFile, safetensors};
 use serde::Deserialize;
 
-use super::file::WeightsFile;
-use super::{Found, WeightsError, ct2, ggml, onnx, safetensors};
+use super::names::from_hugging_face;
+use super::source::Source;
+use super::{Format, Found, WeightsError, ct2, onnx};
 
 /// Facts of generation found in `config.json` and `generation_config.json`.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -22,11 +25,11 @@ pub(super) struct Facts {
 }
 
 /// JSON companions larger than this are no configuration.
-const MOST_CONFIG_BYTES: u64 = 16 << 20;
+const MAX_CONFIG_BYTES: u64 = 16 << 20;
 
 /// Finds the weights at a path and reads their tables.
 pub(super) fn find(path: &Path) -> Result<Found, WeightsError> {
-    let metadata = fs::metadata(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
+    let metadata = fs::metadata(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
     if metadata.is_file() {
         return open_file(path);
     }
@@ -41,7 +44,7 @@ pub(super) fn find(path: &Path) -> Result<Found, WeightsError> {
             return onnx::open(&encoder, &decoder, read_facts(path)?);
         }
     }
-    let entries = fs::read_dir(path).map_err(|source| WeightsError::Read { path: path.to_owned(), source })?;
+    let entries = fs::read_dir(path).map_err(|source| FileError::Read { path: path.to_owned(), source })?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     for file in files {
@@ -56,10 +59,10 @@ fn open_file(path: &Path) -> Result<Found, WeightsError> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     if name.ends_with(".safetensors.index.json") {
-        return safetensors::open_sharded(path, read_facts(folder)?);
+        return Ok(hugging_face(safetensors::read_sharded(path)?, read_facts(folder)?));
     }
     if name.ends_with(".safetensors") {
-        return safetensors::open(path, read_facts(folder)?);
+        return Ok(hugging_face(safetensors::read(&WeightsFile::open(path)?)?, read_facts(folder)?));
     }
     if name.ends_with(".onnx") {
         let Some((encoder, decoder)) = onnx_pair(folder) else {
@@ -71,9 +74,44 @@ fn open_file(path: &Path) -> Result<Found, WeightsError> {
         return onnx::open(&encoder, &decoder, read_facts(configuration)?);
     }
     if starts_with(path, &ggml::MAGIC) {
-        return ggml::open(path);
+        return whisper_cpp(path);
     }
     ct2::open(path, read_facts(folder)?)
+}
+
+/// Safetensors under Hugging Face's names; tensors of other types, which a fine-tune may add, are not needed.
+fn hugging_face(tensors: Tensors, facts: Facts) -> Found {
+    Found {
+        format: Format::Safetensors,
+        file: tensors.path().to_owned(),
+        tensors: tensors
+            .iter()
+            .filter(|tensor| !tensor.dtype().is_integer())
+            .map(|tensor| (from_hugging_face(tensor.name()), Source::Stored(tensor.clone())))
+            .collect(),
+        audio_heads: facts.encoder_attention_heads,
+        text_heads: facts.decoder_attention_heads,
+        vocabulary: None,
+        facts,
+    }
+}
+
+/// whisper.cpp's file, whose names are OpenAI's.
+fn whisper_cpp(path: &Path) -> Result<Found, WeightsError> {
+    let model = GgmlModel::read(&WeightsFile::open(path)?)?;
+    Ok(Found {
+        format: Format::Ggml,
+        file: path.to_owned(),
+        tensors: model
+            .tensors
+            .iter()
+            .map(|tensor| (tensor.name().to_owned(), Source::Stored(tensor.clone())))
+            .collect(),
+        audio_heads: Some(model.sizes[3]),
+        text_heads: Some(model.sizes[7]),
+        vocabulary: Some(model.vocabulary),
+        facts: Facts::default(),
+    })
 }
 
 /// The encoder and decoder graphs of a folder, the quantized ones first as they are what registries carry.
@@ -115,10 +153,10 @@ fn read_facts(folder: &Path) -> Result<Facts, WeightsError> {
 }
 
 /// A JSON companion's bytes, bounded.
-pub(super) fn read_small(path: &Path) -> Result<Vec<u8>, WeightsError> {
+fn read_small(path: &Path) -> Result<Vec<u8>, WeightsError> {
     let file = WeightsFile::open(path)?;
-    if file.bytes().len() as u64 > MOST_CONFIG_BYTES {
-        return Err(file.damaged("it is too large for a configuration"));
+    if file.bytes().len() as u64 > MAX_CONFIG_BYTES {
+        return Err(file.damaged("it is too large for a configuration").into());
     }
     Ok(file.bytes().to_vec())
 }

@@ -1,33 +1,29 @@
 //! One in-memory view of a Whisper checkpoint, whatever file it came from.
 //!
-//! In come CTranslate2, Hugging Face safetensors, ggml or quantized ONNX files, memory-mapped; out go
+//! In come CTranslate2, Hugging Face safetensors, ggml or quantized ONNX files, read by `hark-weights`; out go
 //! tensors in `f32` under OpenAI's names and shapes, the vocabulary and the facts of generation. How the
 //! tensors are packed for a kernel, and where files are downloaded from, is none of its business.
 //!
-//! Files may be hostile: every length is checked against the file before anything is allocated.
+//! Files may be hostile: the sizes of the network are bounded before anything is made of them.
 
 mod alignment;
 mod ct2;
 mod error;
-mod file;
 mod folder;
-mod ggml;
 mod names;
 mod onnx;
-mod protobuf;
-mod safetensors;
-mod tensor;
+mod source;
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use hark_weights::FileError;
 
 pub use crate::tokenizer::Vocabulary;
 pub use error::WeightsError;
-use file::WeightsFile;
 pub use names::canonical_tensors;
-pub use onnx::OnnxWeights;
-use tensor::Tensor;
+use source::Source;
 
 /// The sizes of a Whisper network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,16 +81,17 @@ pub struct Checkpoint {
     pub suppress_tokens: Option<Vec<u32>>,
     /// Tokens the checkpoint's files say never to sample first, where they say so.
     pub begin_suppress_tokens: Option<Vec<u32>>,
-    tensors: HashMap<String, Tensor>,
-    files: Vec<WeightsFile>,
+    tensors: HashMap<String, Source>,
+    /// The weights file, the first of several, for errors.
+    file: PathBuf,
     generator: Option<Generator>,
 }
 
 /// What a format's reader found, before it is checked against the shape of a Whisper network.
 struct Found {
     format: Format,
-    files: Vec<WeightsFile>,
-    tensors: HashMap<String, Tensor>,
+    file: PathBuf,
+    tensors: HashMap<String, Source>,
     audio_heads: Option<usize>,
     text_heads: Option<usize>,
     vocabulary: Option<Vec<Vec<u8>>>,
@@ -115,7 +112,7 @@ impl Checkpoint {
         generator: impl Fn(&str, &[usize]) -> Vec<f32> + Send + Sync + 'static,
     ) -> Self {
         let tensors =
-            canonical_tensors(&dims).into_iter().map(|(name, shape)| (name, Tensor::without_data(shape))).collect();
+            canonical_tensors(&dims).into_iter().map(|(name, shape)| (name, Source::Generated { shape })).collect();
         Self {
             dims,
             format: Format::Generated,
@@ -124,7 +121,7 @@ impl Checkpoint {
             suppress_tokens: None,
             begin_suppress_tokens: None,
             tensors,
-            files: Vec::new(),
+            file: "the model".into(),
             generator: Some(Box::new(generator)),
         }
     }
@@ -136,25 +133,24 @@ impl Checkpoint {
 
     /// The shape of a tensor.
     pub fn shape(&self, name: &str) -> Result<Vec<usize>, WeightsError> {
-        Ok(self.find(name)?.shape.clone())
+        Ok(self.find(name)?.shape().to_vec())
     }
 
     /// A whole tensor, dequantized, row-major.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let tensor = self.find(name)?;
         let values = match &self.generator {
-            Some(generator) => generator(name, &tensor.shape),
+            Some(generator) => generator(name, tensor.shape()),
             None => {
-                let mut values = vec![0.0; tensor.len()];
-                tensor.read(&self.files, 0..tensor.rows(), &mut values);
+                let mut values = vec![0.0; tensor.shape().iter().product()];
+                tensor.read(0..tensor.shape()[0], &mut values);
                 values
             }
         };
-        // Rounded to bytes, what is no number would become one; counted without a branch, so that it takes whole vectors.
-        let odd = values.iter().fold(0u32, |odd, value| odd + u32::from(!value.is_finite()));
-        if odd > 0 {
-            let path = self.files.first().map_or(Path::new("the model"), |file| &file.path);
-            return Err(WeightsError::damaged(path, format!("{name} has numbers that are not finite")));
+        // Quantized to int8, a NaN would become a number; counted without a branch, so that the loop vectorizes.
+        let not_finite = values.iter().fold(0u32, |count, value| count + u32::from(!value.is_finite()));
+        if not_finite > 0 {
+            return Err(WeightsError::damaged(&self.file, format!("{name} has numbers that are not finite")));
         }
         Ok(values)
     }
@@ -166,28 +162,27 @@ impl Checkpoint {
     pub fn rows(&self, name: &str, rows: Range<usize>, out: &mut [f32]) -> Result<(), WeightsError> {
         let tensor = self.find(name)?;
         let columns = tensor.columns();
-        assert!(rows.start <= rows.end && rows.end <= tensor.rows(), "rows outside {name}");
-        assert_eq!(out.len(), rows.len() * columns, "room for rows of {name}");
+        assert!(rows.start <= rows.end && rows.end <= tensor.shape()[0], "rows outside {name}");
+        assert_eq!(out.len(), rows.len() * columns, "length of rows of {name}");
         match &self.generator {
             Some(generator) => {
-                let all = generator(name, &tensor.shape);
+                let all = generator(name, tensor.shape());
                 out.copy_from_slice(&all[rows.start * columns..rows.end * columns]);
             }
-            None => tensor.read(&self.files, rows, out),
+            None => tensor.read(rows, out),
         }
         Ok(())
     }
 
     /// The error that this checkpoint is sound, but not of a kind that can be run.
     pub(crate) fn unsupported(&self, what: impl Into<String>) -> WeightsError {
-        WeightsError::unsupported(self.files.first().map_or(Path::new("the model"), |file| &file.path), what)
+        FileError::unsupported(&self.file, what).into()
     }
 
-    fn find(&self, name: &str) -> Result<&Tensor, WeightsError> {
-        self.tensors.get(name).ok_or_else(|| WeightsError::MissingTensor {
-            path: self.files.first().map(|f| f.path.clone()).unwrap_or_default(),
-            name: name.to_owned(),
-        })
+    fn find(&self, name: &str) -> Result<&Source, WeightsError> {
+        self.tensors
+            .get(name)
+            .ok_or_else(|| WeightsError::MissingTensor { path: self.file.clone(), name: name.to_owned() })
     }
 
     /// Checks that every tensor of the network is there in its shape, and fills in the published facts.
@@ -198,13 +193,10 @@ impl Checkpoint {
 
         let mut tensors = HashMap::new();
         for (name, shape) in canonical_tensors(&dims) {
-            let Some(mut tensor) = found.tensors.remove(&name) else {
+            let Some(tensor) = found.tensors.remove(&name) else {
                 return Err(WeightsError::MissingTensor { path: path.to_owned(), name });
             };
-            tensor.take_shape(&shape).map_err(|had| {
-                WeightsError::damaged(path, format!("{name} has shape {had:?} where {shape:?} is needed"))
-            })?;
-            tensors.insert(name, tensor);
+            tensors.insert(name, tensor.reshaped(&shape)?);
         }
 
         let vocabulary = match found.vocabulary {
@@ -232,7 +224,7 @@ impl Checkpoint {
             suppress_tokens: found.facts.suppress_tokens.map(in_vocabulary),
             begin_suppress_tokens: found.facts.begin_suppress_tokens.map(in_vocabulary),
             tensors,
-            files: found.files,
+            file: found.file,
             generator: None,
         })
     }

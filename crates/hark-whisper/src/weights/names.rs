@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use super::Dims;
-use super::tensor::Tensor;
+use super::source::Source;
 
 /// Bounds no Whisper comes near: they keep a hostile header from asking for a huge network.
-const MOST_LAYERS: usize = 256;
-const WIDEST: usize = 1 << 14;
-const LONGEST: usize = 1 << 16;
-const MOST_TOKENS: usize = 1 << 20;
+const MAX_LAYERS: usize = 256;
+const MAX_WIDTH: usize = 1 << 14;
+const MAX_POSITIONS: usize = 1 << 16;
+const MAX_TOKENS: usize = 1 << 20;
 
 /// Every tensor of a network of these sizes: OpenAI's name and shape.
 pub fn canonical_tensors(dims: &Dims) -> Vec<(String, Vec<usize>)> {
@@ -89,27 +89,24 @@ pub(super) fn from_hugging_face(name: &str) -> String {
 }
 
 /// Adds the encoder's fixed positions when the files leave them out.
-pub(super) fn add_missing_positions(tensors: &mut HashMap<String, Tensor>) {
+pub(super) fn add_missing_positions(tensors: &mut HashMap<String, Source>) {
     let name = "encoder.positional_embedding";
-    let width = tensors.get("encoder.conv1.weight").map(|t| t.rows());
+    let width = tensors.get("encoder.conv1.weight").and_then(|t| t.shape().first().copied());
     if let (false, Some(width)) = (tensors.contains_key(name), width)
-        && width <= WIDEST
+        && width <= MAX_WIDTH
     {
-        tensors.insert(name.into(), Tensor::sinusoids([1500, width]));
+        tensors.insert(name.into(), Source::Sinusoids { shape: [1500, width] });
     }
 }
 
 /// Reads the network's sizes off its tensors; heads are 64 wide unless the files say otherwise, as in every Whisper.
 pub(super) fn measure(
-    tensors: &HashMap<String, Tensor>,
+    tensors: &HashMap<String, Source>,
     audio_heads: Option<usize>,
     text_heads: Option<usize>,
 ) -> Result<Dims, String> {
     let shape = |name: &str| -> Result<&[usize], String> {
-        tensors
-            .get(name)
-            .map(|tensor| &tensor.shape[..])
-            .ok_or_else(|| format!("it has no {name}, so it is not a Whisper model"))
+        tensors.get(name).map(Source::shape).ok_or_else(|| format!("it has no {name}, so it is not a Whisper model"))
     };
     let matrix = |name: &str| -> Result<(usize, usize), String> {
         match shape(name)? {
@@ -118,7 +115,7 @@ pub(super) fn measure(
         }
     };
     let layers = |side: &str| {
-        (0..=MOST_LAYERS).take_while(|i| tensors.contains_key(&format!("{side}.blocks.{i}.attn_ln.weight"))).count()
+        (0..=MAX_LAYERS).take_while(|i| tensors.contains_key(&format!("{side}.blocks.{i}.attn_ln.weight"))).count()
     };
     let &[n_audio_state, n_mels, 3] = shape("encoder.conv1.weight")? else {
         return Err("encoder.conv1.weight is no convolution of width 3".into());
@@ -139,16 +136,16 @@ pub(super) fn measure(
         n_vocab,
     };
     for (what, value, most) in [
-        ("mel channels", dims.n_mels, WIDEST),
-        ("audio positions", dims.n_audio_ctx, LONGEST),
-        ("encoder width", dims.n_audio_state, WIDEST),
+        ("mel channels", dims.n_mels, MAX_WIDTH),
+        ("audio positions", dims.n_audio_ctx, MAX_POSITIONS),
+        ("encoder width", dims.n_audio_state, MAX_WIDTH),
         ("encoder heads", dims.n_audio_head, dims.n_audio_state),
-        ("encoder layers", dims.n_audio_layer, MOST_LAYERS),
-        ("text positions", dims.n_text_ctx, LONGEST),
-        ("decoder width", dims.n_text_state, WIDEST),
+        ("encoder layers", dims.n_audio_layer, MAX_LAYERS),
+        ("text positions", dims.n_text_ctx, MAX_POSITIONS),
+        ("decoder width", dims.n_text_state, MAX_WIDTH),
         ("decoder heads", dims.n_text_head, dims.n_text_state),
-        ("decoder layers", dims.n_text_layer, MOST_LAYERS),
-        ("tokens", dims.n_vocab, MOST_TOKENS),
+        ("decoder layers", dims.n_text_layer, MAX_LAYERS),
+        ("tokens", dims.n_vocab, MAX_TOKENS),
     ] {
         if value == 0 || value > most {
             return Err(format!("{value} {what} is impossible"));

@@ -2,7 +2,7 @@
 
 /// One field of a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Field<'a> {
+pub(crate) enum Field<'a> {
     /// A variable-length integer.
     Number(u64),
     /// Text, bytes, a packed list or a message inside this one.
@@ -14,14 +14,14 @@ pub(super) enum Field<'a> {
 }
 
 /// The fields of a message in their order; ends early with an error when the bytes make no sense.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     rest: &'a [u8],
     broken: bool,
 }
 
 /// The message's bytes are not protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken;
+pub(crate) struct Broken;
 
 impl<'a> Fields<'a> {
     pub fn new(message: &'a [u8]) -> Self {
@@ -74,7 +74,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// The integers of a repeated field, which may come one by one or packed.
-pub(super) fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Broken> {
+pub(crate) fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Broken> {
     match field {
         Field::Number(value) => into.push(value),
         Field::Bytes(mut packed) => {
@@ -88,7 +88,7 @@ pub(super) fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Brok
 }
 
 /// The floats of a repeated field, which may come one by one or packed.
-pub(super) fn floats(field: Field<'_>, into: &mut Vec<f32>) -> Result<(), Broken> {
+pub(crate) fn floats(field: Field<'_>, into: &mut Vec<f32>) -> Result<(), Broken> {
     match field {
         Field::Four(bytes) => into.push(f32::from_le_bytes(bytes)),
         Field::Bytes(packed) => {
