@@ -10,7 +10,7 @@ use std::{
 };
 
 use hark_media::Source;
-use hark_speech::{Isa, Lane, LoadOptions, Transcriber};
+use hark_speech::{Compute, Isa, Lane, LoadOptions, Transcriber};
 
 use super::{
     BenchError,
@@ -78,8 +78,7 @@ fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
     let vad = systems::installed(VAD_MODEL)?;
     let beam = args.beam.map_or(hark_speech::Request::default().beam, |beam| beam as usize);
     let options = LoadOptions {
-        threads: args.threads,
-        isa: args.isa,
+        compute: Some(Compute::from_options(args.threads, args.isa)),
         // Caches are made for the widest beam: no wider than this run needs.
         widest_beam: beam,
         ..LoadOptions::new(systems::installed(&args.model)?, vad)

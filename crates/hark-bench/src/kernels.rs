@@ -12,9 +12,10 @@ use std::time::Instant;
 use clap::Args;
 use hark_compute::bandwidth::Reading;
 use hark_compute::buffer::Buffer;
-use hark_compute::kernels::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock};
+use hark_compute::kernels::int8::{INT8_DEPTH, INT8_TILE, Int8Block};
 use hark_compute::kernels::{BLOCK, Block, DEPTH, TILE};
-use hark_compute::linear::{Linear, Rows, apply};
+use hark_compute::linear::{Linear, Rows, matmul, store_bf16};
+use hark_compute::view::MatMut;
 use hark_models::ModelStore;
 use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
@@ -149,15 +150,15 @@ fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f6
     /// Bytes of an activation row, and of a column's weights.
     const BYTES_IN_CACHE: usize = 512;
     const REPEATS: usize = 400;
-    let mut sums: Vec<Buffer<f32>> = (0..compute.team.members()).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();
+    let mut sums: Vec<Buffer<f32>> = (0..compute.threads()).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();
     let places: Vec<usize> = sums.iter_mut().map(|sums| sums.as_mut_ptr() as usize).collect();
     let (mut rows, mut panels) =
         (Buffer::<u16>::zeroed(BLOCK * BYTES_IN_CACHE / 2), Buffer::<u16>::zeroed(BLOCK * BYTES_IN_CACHE / 2));
     rows.iter_mut().chain(panels.iter_mut()).enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
     let right = &panels[panels.len() / 2..];
-    let units = Buffer::<f32>::zeroed(BLOCK);
-    let starts = Buffer::<i32>::zeroed(BLOCK);
-    let halves = |sums: *mut f32| Block {
+    let scales = Buffer::<f32>::zeroed(BLOCK);
+    let offsets = Buffer::<i32>::zeroed(BLOCK);
+    let bf16 = |sums: *mut f32| Block {
         a: rows.as_ptr(),
         a_stride: BYTES_IN_CACHE / 2,
         left: panels.as_ptr(),
@@ -168,30 +169,30 @@ fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f6
         rows: BLOCK,
         accumulate: false,
     };
-    let bytes = |sums: *mut f32| ByteBlock {
+    let int8 = |sums: *mut f32| Int8Block {
         a: rows.as_ptr().cast(),
         a_stride: BYTES_IN_CACHE,
         left: panels.as_ptr().cast(),
         right: right.as_ptr().cast(),
         sums: sums.cast(),
-        depth: BYTES_IN_CACHE / BYTE_DEPTH,
+        depth: BYTES_IN_CACHE / INT8_DEPTH,
         rows: BLOCK,
-        starts: starts.as_ptr(),
+        offsets: offsets.as_ptr(),
         is_first: true,
         is_last: true,
-        row_units: units.as_ptr(),
-        column_units: units.as_ptr(),
+        row_scales: scales.as_ptr(),
+        column_scales: scales.as_ptr(),
     };
-    const { assert!(TILE * 2 == BYTE_TILE, "tiles of both kinds are as large") };
+    const { assert!(TILE * 2 == INT8_TILE, "tiles of both kinds are as large") };
     let seconds = best(rounds, || {
-        compute.each(compute.team.members(), |piece, _| {
+        compute.parallel_for(compute.threads(), |piece, _| {
             let sums = places[piece] as *mut f32;
             for _ in 0..REPEATS {
                 // SAFETY: the buffers have the stated shapes, and each piece has its own sums.
                 unsafe {
                     match weights {
-                        Weights::Bf16 => (compute.kernels.block)(&halves(sums)),
-                        Weights::Int8 => (compute.bytes.block)(&bytes(sums)),
+                        Weights::Bf16 => (compute.kernels.block)(&bf16(sums)),
+                        Weights::Int8 => (compute.int8.block)(&int8(sums)),
                     }
                 }
             }
@@ -201,7 +202,7 @@ fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f6
         Weights::Bf16 => BYTES_IN_CACHE / 2,
         Weights::Int8 => BYTES_IN_CACHE,
     };
-    ((2 * BLOCK * BLOCK * depth * REPEATS * compute.team.members()) as f64, seconds)
+    ((2 * BLOCK * BLOCK * depth * REPEATS * compute.threads()) as f64, seconds)
 }
 
 /// Seconds of one linear layer of that shape, and the bytes of its weights.
@@ -211,15 +212,12 @@ fn linear(compute: &Compute, rows: usize, inputs: usize, outputs: usize, args: &
     let stride = inputs + 32;
     let mut input = Buffer::<u16>::zeroed((rows + 2 * BLOCK) * stride);
     input.iter_mut().enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
-    let mut out = Buffer::<u16>::zeroed((rows + BLOCK) * layer.columns());
-    let (to, columns, finish) = (out.shared(), layer.columns(), compute.kernels.finish_bf16);
+    let columns = layer.columns();
+    let mut out = Buffer::<u16>::zeroed(rows * columns);
     let view = Rows::new(&input, stride, rows);
-    let seconds = best(args.rounds, || {
-        apply(compute, view, &layer, &|done, row, column| {
-            // SAFETY: every block is finished once and lands in its own part of `out`.
-            unsafe { finish(done, to.at(row * columns + column), columns) };
-        });
-    });
+    // SAFETY: a product gives every block once.
+    let store = unsafe { store_bf16(compute, MatMut::new(&mut out, rows, columns, columns), false) };
+    let seconds = best(args.rounds, || matmul(compute, view, &layer, &store));
     (seconds, layer.bytes() as f64)
 }
 
@@ -235,9 +233,8 @@ fn whole_network(
     const BEAM: usize = 5;
     let dims = checkpoint.dims;
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let (threads, isa) = (compute.team.members(), compute.kernels.isa);
-    let options = CpuOptions { threads, isa, weights: args.weights, slots: SLOTS, rows: BEAM, memories: 0 };
-    let mut backend = CpuBackend::load(checkpoint, tokens, options).map_err(failed)?;
+    let options = CpuOptions { weights: args.weights, slots: SLOTS, rows: BEAM, encoder_caches: 0 };
+    let mut backend = CpuBackend::load(checkpoint, tokens, compute, options).map_err(failed)?;
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
 
     let (frames, width, layers) = (dims.n_audio_ctx as f64, dims.n_audio_state as f64, dims.n_audio_layer as f64);

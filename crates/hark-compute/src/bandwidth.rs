@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::Compute;
 use crate::buffer::Buffer;
 
-/// A buffer that is larger than most caches, to be read from one end to the other by all members.
+/// A buffer that is larger than most caches, to be read from one end to the other by all threads.
 pub struct Reading(Buffer<f32>);
 
 impl Reading {
@@ -26,7 +26,7 @@ impl Reading {
     pub fn read(&self, compute: &Compute) -> f64 {
         const PIECE: usize = 1 << 20;
         let start = Instant::now();
-        compute.each(self.0.len() / PIECE, |piece, _| {
+        compute.parallel_for(self.0.len() / PIECE, |piece, _| {
             let mut lanes = [0f32; 64];
             for line in self.0[piece * PIECE..(piece + 1) * PIECE].chunks_exact(64) {
                 for lane in 0..64 {

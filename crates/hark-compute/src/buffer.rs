@@ -92,7 +92,7 @@ impl<T: Plain> Buffer<T> {
         unsafe { std::ptr::write_bytes(self.start, 0, self.len) };
     }
 
-    /// A pointer that several members may write through, each to its own part.
+    /// A pointer that several threads may write through, each to its own part.
     pub fn shared(&mut self) -> SharedMut<T> {
         SharedMut(self.start)
     }
@@ -156,7 +156,7 @@ impl<T: Plain> Drop for Buffer<T> {
     }
 }
 
-/// A pointer that crosses to the members of a team; whoever writes through it keeps to its own part.
+/// A pointer that crosses to other threads; whoever writes through it keeps to its own part.
 pub struct SharedMut<T>(*mut T);
 
 impl<T> Clone for SharedMut<T> {
@@ -173,7 +173,7 @@ unsafe impl<T: Send> Send for SharedMut<T> {}
 unsafe impl<T: Send> Sync for SharedMut<T> {}
 
 impl<T> SharedMut<T> {
-    /// Wraps the start of an array that the team's members share.
+    /// Wraps the start of an array that threads share.
     pub fn new(start: *mut T) -> Self {
         SharedMut(start)
     }

@@ -1,34 +1,135 @@
-//! What every layer needs to run: threads and kernels.
+//! What every layer needs to run: threads and the kernels of an instruction set.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
 
 use crate::Isa;
+use crate::buffer::SharedMut;
 use crate::kernels::Kernels;
-use crate::kernels::bytes::ByteKernels;
-use crate::team::Team;
+use crate::kernels::int8::Int8Kernels;
+use crate::ops::Ops;
+use crate::pool::ThreadPool;
 
-/// What every layer needs to run: a team and the kernels it uses.
+/// Threads and kernels; clones share the threads.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Compute {
-    /// The threads.
-    pub team: Team,
-    /// The arithmetic.
+    /// The threads, shared by all models of a process.
+    pub pool: Arc<ThreadPool>,
+    /// bf16 products and attention.
     pub kernels: &'static Kernels,
-    /// The arithmetic of layers kept in bytes.
-    pub bytes: &'static ByteKernels,
+    /// int8 products.
+    pub int8: &'static Int8Kernels,
+    /// What happens between products.
+    pub ops: &'static Ops,
 }
 
 impl Compute {
-    /// A team of `threads` that uses the kernels of `isa`.
+    /// The kernels of `isa` on a pool of its own.
+    ///
+    /// # Panics
+    /// When this machine does not have that instruction set.
     pub fn new(threads: usize, isa: Isa) -> Self {
-        Compute { kernels: Kernels::of(isa), bytes: ByteKernels::of(isa), team: Team::new(threads) }
+        Self::on(Arc::new(ThreadPool::new(threads)), isa)
     }
 
-    /// Shares `pieces` out among prepared members.
-    pub fn each(&self, pieces: usize, work: impl Fn(usize, usize) + Sync) {
+    /// So many threads (all cores when not given) and those kernels (the machine's best when not given).
+    ///
+    /// # Panics
+    /// As [`Compute::new`].
+    pub fn from_options(threads: Option<usize>, isa: Option<Isa>) -> Self {
+        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        Self::new(threads, isa.unwrap_or_else(Isa::best))
+    }
+
+    /// The kernels of `isa` on a pool that others use as well.
+    ///
+    /// # Panics
+    /// When this machine does not have that instruction set.
+    pub fn on(pool: Arc<ThreadPool>, isa: Isa) -> Self {
+        Compute { pool, kernels: Kernels::of(isa), int8: Int8Kernels::of(isa), ops: Ops::of(isa) }
+    }
+
+    /// Threads that work on a region, its caller included.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// The instruction set that was chosen.
+    pub fn isa(&self) -> Isa {
+        self.kernels.isa
+    }
+
+    /// Calls `work` once for every index below `count`, shared out among the threads.
+    pub fn parallel_for(&self, count: usize, work: impl Fn(usize, &Worker) + Sync) {
         let prepare = self.kernels.prepare;
-        self.team.each(pieces, |piece, member| {
+        self.pool.parallel_for(count, |index, thread| {
             // SAFETY: the instruction set was checked when the kernels were chosen.
             unsafe { prepare() };
-            work(piece, member);
+            work(index, &Worker { compute: self, thread, own: PhantomData });
         });
+    }
+
+    /// As [`Compute::parallel_for`], each thread with its own of `workspaces`.
+    ///
+    /// # Panics
+    /// When there are fewer workspaces than threads.
+    pub fn parallel_for_with<W: Send>(
+        &self,
+        workspaces: &mut [W],
+        count: usize,
+        work: impl Fn(usize, &mut W, &Worker) + Sync,
+    ) {
+        assert!(workspaces.len() >= self.threads(), "a workspace for each thread");
+        let workspaces = SharedMut::new(workspaces.as_mut_ptr());
+        self.parallel_for(count, |index, worker| {
+            // SAFETY: a thread's number is its own while a region runs, and there are as many workspaces.
+            let workspace = unsafe { &mut *workspaces.at(worker.thread) };
+            work(index, workspace, worker);
+        });
+    }
+
+    /// Calls `work(index, chunk, worker)` for every `length` elements of `data`, the last chunk being what is left.
+    pub fn parallel_chunks<T: Send>(
+        &self,
+        data: &mut [T],
+        length: usize,
+        work: impl Fn(usize, &mut [T], &Worker) + Sync,
+    ) {
+        let (all, start) = (data.len(), SharedMut::new(data.as_mut_ptr()));
+        self.parallel_for(all.div_ceil(length), |index, worker| {
+            let first = index * length;
+            // SAFETY: chunks of different indices do not overlap, and every index is one piece.
+            let chunk = unsafe { std::slice::from_raw_parts_mut(start.at(first), length.min(all - first)) };
+            work(index, chunk, worker);
+        });
+    }
+}
+
+/// A thread that runs a piece: it has been prepared for the kernels of its [`Compute`].
+///
+/// Kernels that need that (tiles have shapes, which belong to a thread) ask for a worker, which only
+/// [`Compute::parallel_for`] makes and no other thread can have.
+pub struct Worker<'a> {
+    compute: &'a Compute,
+    thread: usize,
+    /// Neither sent nor shared.
+    own: PhantomData<*const ()>,
+}
+
+impl Worker<'_> {
+    /// Its number, below [`Compute::threads`]: no other thread of the region has it.
+    pub fn thread(&self) -> usize {
+        self.thread
+    }
+
+    /// The kernels that it was prepared for.
+    pub fn kernels(&self) -> &'static Kernels {
+        self.compute.kernels
+    }
+
+    /// What it computes with. A region inside a piece is allowed.
+    pub fn compute(&self) -> &Compute {
+        self.compute
     }
 }

@@ -5,15 +5,15 @@ use std::str::FromStr;
 /// A family of kernels, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// AMX tiles of bf16 and bytes for the products, AVX-512 for the rest (Sapphire Rapids and later).
+    /// AMX tiles of bf16 and int8 for the products, AVX-512 for the rest (Sapphire Rapids and later).
     Amx,
-    /// AVX-512 with bf16, and dot products of bytes (Cooper Lake, Zen 4 and later).
+    /// AVX-512 with bf16, and int8 dot products (Cooper Lake, Zen 4 and later).
     Avx512Bf16,
-    /// AVX-512 with dot products of bytes (Cascade Lake, Ice Lake and later).
+    /// AVX-512 with int8 dot products (Cascade Lake, Ice Lake and later).
     Avx512Vnni,
     /// AVX-512 with neither (Skylake-X and later).
     Avx512,
-    /// AVX2 and FMA with dot products of bytes (Alder Lake, Zen 5 and later).
+    /// AVX2 and FMA with int8 dot products (Alder Lake, Zen 5 and later).
     AvxVnni,
     /// AVX2 and FMA (Haswell, Zen and later).
     Avx2,
@@ -83,7 +83,7 @@ impl FromStr for Isa {
     }
 }
 
-/// Asks the kernel for the AMX tile state; true when the processor has AMX bf16 and bytes and the kernel agreed.
+/// Asks the kernel for the AMX tile state; true when the processor has AMX bf16 and int8 and the kernel agreed.
 ///
 /// Linux gives tile registers only to processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, component 18).
 /// The permission belongs to the process, so asking again is harmless.

@@ -1,22 +1,27 @@
 //! CPU compute for every model of the program.
 //!
-//! In: weights as float32 matrices, activations as float32, bf16 or int8 rows. Out: products, attention and
-//! normalized rows, by the kernels of the best instruction set that the machine has, on a pool of threads.
-//! None of its business: what a network looks like, files of weights, audio, text.
+//! In: weights as float32 matrices, activations as float32, bf16 or int8 rows. Out: products, attention, convolutions,
+//! recurrent cells and normalized rows, by the kernels of the best instruction set that the machine has, on one pool of
+//! threads. None of its business: what a network looks like, files of weights, audio formats, text.
 //!
-//! Every kernel has a plain twin in portable Rust, which tests compare it with on random shapes.
+//! Every kernel has a plain twin in portable Rust, which tests compare it with on random shapes. Functions that take raw
+//! pointers are `unsafe`; all others take views that borrow and check their shapes once a call.
 
 pub mod attention;
 pub mod bandwidth;
 pub mod buffer;
-pub mod cache;
 mod compute;
+pub mod gemm;
 pub mod isa;
 pub mod kernels;
 pub mod linear;
-pub mod team;
+pub mod norm;
+pub mod ops;
+mod pool;
+pub mod vector;
+pub mod view;
 
-pub use compute::Compute;
+pub use compute::{Compute, Worker};
 pub use isa::Isa;
 pub use linear::Weights;
-pub use team::Team;
+pub use pool::ThreadPool;

@@ -14,7 +14,6 @@ mod error;
 mod faststart;
 mod ffmpeg;
 mod input;
-mod kernel;
 mod mp4;
 mod report;
 mod resample;

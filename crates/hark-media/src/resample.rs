@@ -11,7 +11,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::SAMPLE_RATE;
-use crate::kernel::{Kernel, LANES};
+use hark_compute::vector::{LINE, Vectors};
 
 /// The lowest and highest input rates: below, a few bytes would blow up to minutes; above, no recorder works.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 2_000..=768_000;
@@ -47,7 +47,7 @@ impl Table {
         let width = std::f64::consts::TAU * TRANSITION * nyquist / f64::from(rate);
         // Kaiser's estimate of the length for this attenuation and transition width.
         let length = (ATTENUATION_DB - 7.95) / (2.285 * width) + 1.0;
-        let taps = (length.ceil() as usize).next_multiple_of(LANES);
+        let taps = (length.ceil() as usize).next_multiple_of(LINE);
         let interpolated = phases as usize * taps > MAX_TABLE;
         let grid = if interpolated { COARSE_PHASES } else { phases } as usize;
         let half = taps / 2;
@@ -104,7 +104,7 @@ pub struct Resampler {
     phase: u64,
     taken: u64,
     given: u64,
-    kernel: Kernel,
+    vectors: Vectors,
 }
 
 impl Resampler {
@@ -114,7 +114,7 @@ impl Resampler {
         let table = (rate != SAMPLE_RATE).then(|| Table::shared(rate));
         // The first output lies at input 0: its earlier taps meet the silence before the recording.
         let before = table.as_ref().map_or(0, |table| table.taps / 2 - 1);
-        Resampler { table, input: vec![0.0; before], skip: 0, phase: 0, taken: 0, given: 0, kernel: Kernel::best() }
+        Resampler { table, input: vec![0.0; before], skip: 0, phase: 0, taken: 0, given: 0, vectors: Vectors::best() }
     }
 
     /// Takes `samples` in and appends the output they complete.
@@ -156,7 +156,7 @@ impl Resampler {
             let (mut phase, mut from) = (self.phase, at);
             for i in 0..period {
                 let row = &table.coefficients[phase as usize * taps..][..taps];
-                let samples = self.kernel.dots::<PERIODS>(&self.input[from..], stride, row);
+                let samples = self.vectors.dots::<PERIODS>(&self.input[from..], stride, row);
                 for (later, sample) in samples.into_iter().enumerate() {
                     out[base + later * period + i] = sample;
                 }
@@ -177,12 +177,12 @@ impl Resampler {
                 let row = place as usize;
                 let share = (place - row as f64) as f32;
                 let rows = &table.coefficients[row * taps..(row + 2) * taps];
-                let [near] = self.kernel.dots::<1>(input, 0, &rows[..taps]);
-                let [far] = self.kernel.dots::<1>(input, 0, &rows[taps..]);
+                let [near] = self.vectors.dots::<1>(input, 0, &rows[..taps]);
+                let [far] = self.vectors.dots::<1>(input, 0, &rows[taps..]);
                 near + share * (far - near)
             } else {
                 let row = self.phase as usize * taps;
-                let [sample] = self.kernel.dots::<1>(input, 0, &table.coefficients[row..row + taps]);
+                let [sample] = self.vectors.dots::<1>(input, 0, &table.coefficients[row..row + taps]);
                 sample
             };
             out.push(sample);

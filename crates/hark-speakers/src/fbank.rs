@@ -6,10 +6,9 @@
 
 use std::sync::Arc;
 
+use hark_compute::ops::Ops;
 use realfft::num_complex::Complex32;
 use realfft::{RealFftPlanner, RealToComplex};
-
-use crate::lanes::Lanes;
 
 /// Numbers of a frame.
 pub(crate) const BINS: usize = 80;
@@ -30,14 +29,14 @@ pub(crate) fn frames_in(samples: usize) -> usize {
 /// The transform and its tables, shared by any number of threads.
 pub(crate) struct FilterBank {
     fourier: Arc<dyn RealToComplex<f32>>,
-    lanes: &'static Lanes,
+    ops: &'static Ops,
     window: Vec<f32>,
     /// For each bin the first point it weighs and its weights.
     triangles: Vec<(usize, Vec<f32>)>,
 }
 
 /// Where one thread transforms.
-pub(crate) struct Room {
+pub(crate) struct Workspace {
     wave: Vec<f32>,
     spectrum: Vec<Complex32>,
     scratch: Vec<Complex32>,
@@ -45,7 +44,7 @@ pub(crate) struct Room {
 }
 
 impl FilterBank {
-    pub(crate) fn new(lanes: &'static Lanes) -> Self {
+    pub(crate) fn new(ops: &'static Ops) -> Self {
         let mel = |frequency: f64| 1127.0 * (1.0 + frequency / 700.0).ln();
         let (low, high) = (mel(LOWEST), mel(HIGHEST));
         let spacing = (high - low) / (BINS + 1) as f64;
@@ -61,14 +60,14 @@ impl FilterBank {
         let hann = |index: usize| 0.5 - 0.5 * (std::f64::consts::TAU * index as f64 / (FRAME - 1) as f64).cos();
         FilterBank {
             fourier: RealFftPlanner::new().plan_fft_forward(POINTS),
-            lanes,
+            ops,
             window: (0..FRAME).map(|index| hann(index).powf(0.85) as f32).collect(),
             triangles: (0..BINS).map(triangle).collect(),
         }
     }
 
-    pub(crate) fn room(&self) -> Room {
-        Room {
+    pub(crate) fn workspace(&self) -> Workspace {
+        Workspace {
             wave: self.fourier.make_input_vec(),
             spectrum: self.fourier.make_output_vec(),
             scratch: self.fourier.make_scratch_vec(),
@@ -77,7 +76,7 @@ impl FilterBank {
     }
 
     /// One frame from its 400 samples.
-    pub(crate) fn frame(&self, room: &mut Room, samples: &[f32], out: &mut [f32; BINS]) {
+    pub(crate) fn frame(&self, workspace: &mut Workspace, samples: &[f32], out: &mut [f32; BINS]) {
         let samples: &[f32; FRAME] = samples.first_chunk().expect("a whole frame");
         let mut sums = [0f32; 16];
         for lanes in samples.as_chunks::<16>().0 {
@@ -86,22 +85,23 @@ impl FilterBank {
             }
         }
         let mean = sums.iter().sum::<f32>() / FRAME as f32;
-        room.wave[0] = (samples[0] - mean) * (1.0 - EMPHASIS) * self.window[0];
+        workspace.wave[0] = (samples[0] - mean) * (1.0 - EMPHASIS) * self.window[0];
         for index in 1..FRAME {
             let x = (samples[index] - mean) - EMPHASIS * (samples[index - 1] - mean);
-            room.wave[index] = x * self.window[index];
+            workspace.wave[index] = x * self.window[index];
         }
-        room.wave[FRAME..].fill(0.0);
+        workspace.wave[FRAME..].fill(0.0);
         self.fourier
-            .process_with_scratch(&mut room.wave, &mut room.spectrum, &mut room.scratch)
+            .process_with_scratch(&mut workspace.wave, &mut workspace.spectrum, &mut workspace.scratch)
             .expect("the buffers have the transform's lengths");
-        for (power, point) in room.power.iter_mut().zip(&room.spectrum) {
+        for (power, point) in workspace.power.iter_mut().zip(&workspace.spectrum) {
             *power = point.re * point.re + point.im * point.im;
         }
         for (out, (first, weights)) in out.iter_mut().zip(&self.triangles) {
-            let energy: f32 = weights.iter().zip(&room.power[*first..]).map(|(weight, power)| weight * power).sum();
+            let energy: f32 =
+                weights.iter().zip(&workspace.power[*first..]).map(|(weight, power)| weight * power).sum();
             *out = energy.max(f32::EPSILON);
         }
-        (self.lanes.logarithms)(out);
+        self.ops.ln(out);
     }
 }

@@ -5,15 +5,12 @@
 //! sound into a vector that stands close to others of the same voice. None of its business: containers, words, the
 //! names of people, and who asked.
 
-mod bank;
 pub mod cluster;
 mod diarizer;
 pub mod embedding;
 mod error;
 mod fbank;
 mod frames;
-mod lanes;
-mod panels;
 mod pieces;
 pub mod segmentation;
 mod turns;

@@ -6,12 +6,16 @@
 use std::path::PathBuf;
 
 use hark_media::{Options, Source};
-use hark_speech::{Voiceprint, Voices};
+use hark_speech::{Compute, Voiceprint, Voices};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).map(PathBuf::from);
     let models = arguments.next().ok_or("usage: likeness MODELS FILE…")?;
-    let voices = Voices::load(&models.join("pyannote-segmentation-3"), &models.join("campplus-zh-en"), None, None)?;
+    let voices = Voices::load(
+        &models.join("pyannote-segmentation-3"),
+        &models.join("campplus-zh-en"),
+        &Compute::from_options(None, None),
+    )?;
     let mut prints: Vec<(String, Voiceprint)> = Vec::new();
     for path in arguments {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -28,6 +28,6 @@ pub use voices::{Speakers, Voices};
 
 pub use hark_speakers::EMBEDDING_WIDTH;
 
+pub use hark_compute::{Compute, Isa};
 pub use hark_whisper::backend::BackendError;
-pub use hark_whisper::cpu::Isa;
 pub use hark_whisper::decode::{Spent, Task};

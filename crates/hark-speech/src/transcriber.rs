@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
+use hark_compute::Compute;
 use hark_media::{AudioStream, CancelToken, SAMPLE_RATE, Source};
 use hark_transcript::{Lane, TranscriptionResult};
 use hark_whisper::backend::{Backend, BackendError, MemoryUse, TokenMap};
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{CpuBackend, CpuOptions, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Language, Outcome, Spent, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
@@ -34,10 +35,8 @@ pub struct LoadOptions {
     pub vad: PathBuf,
     /// What tells voices apart; without it no request may ask for speakers.
     pub voices: Option<Voices>,
-    /// Threads that compute; all cores when not given.
-    pub threads: Option<usize>,
-    /// Kernels to use; the machine's best when not given.
-    pub isa: Option<Isa>,
+    /// Threads and kernels, which other models may share; all cores and the machine's best kernels when not given.
+    pub compute: Option<Compute>,
     /// How the linear layers are kept; in bytes when not given.
     pub weights: Option<Weights>,
     /// Windows decoded at once; as many as the workspace holds when not given.
@@ -67,8 +66,7 @@ impl LoadOptions {
             model_dir: model_dir.into(),
             vad: vad.into(),
             voices: None,
-            threads: None,
-            isa: None,
+            compute: None,
             weights: None,
             slots: None,
             workspace: DEFAULT_WORKSPACE,
@@ -311,14 +309,13 @@ pub fn load_on_cpu(
     tokens: TokenMap,
     options: &LoadOptions,
 ) -> Result<Box<dyn Backend>, SpeechError> {
-    let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let (isa, weights) = (options.isa.unwrap_or_else(Isa::best), options.weights.unwrap_or_default());
-    let rows = options.widest_beam.max(1);
-    let mut cpu = CpuOptions::within(&checkpoint.dims, threads, isa, weights, rows, options.workspace);
+    let compute = options.compute.clone().unwrap_or_else(|| Compute::from_options(None, None));
+    let (weights, rows) = (options.weights.unwrap_or_default(), options.widest_beam.max(1));
+    let mut cpu = CpuOptions::within(&checkpoint.dims, weights, rows, options.workspace);
     if let Some(slots) = options.slots {
         cpu.slots = slots.max(FEWEST_SLOTS);
     }
-    let loaded = CpuBackend::load(checkpoint, tokens, cpu);
+    let loaded = CpuBackend::load(checkpoint, tokens, &compute, cpu);
     let backend = loaded.map_err(|source| SpeechError::Model { dir: options.model_dir.clone(), source })?;
     Ok(Box::new(backend))
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use hark_speakers::cluster::Voice;
-use hark_speakers::{CLASSES, Compute, Diarization, Diarizer, Embedder, Isa, Networks, Segmenter};
+use hark_speakers::{CLASSES, Compute, Diarization, Diarizer, Embedder, Networks, Segmenter};
 
 use crate::SpeechError;
 
@@ -28,16 +28,9 @@ pub enum Speakers {
 pub struct Voices(Arc<Mutex<(Segmenter, Embedder)>>);
 
 impl Voices {
-    /// Loads both networks from their folders, to run on so many threads (all cores when not given).
-    pub fn load(
-        segmentation: &Path,
-        embedding: &Path,
-        threads: Option<usize>,
-        isa: Option<Isa>,
-    ) -> Result<Self, SpeechError> {
-        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        let compute = Arc::new(Compute::new(threads, isa.unwrap_or_else(Isa::best)));
-        let networks = (Segmenter::load(segmentation, &compute)?, Embedder::load(embedding, &compute)?);
+    /// Loads both networks from their folders, to run on threads and kernels that other models share.
+    pub fn load(segmentation: &Path, embedding: &Path, compute: &Compute) -> Result<Self, SpeechError> {
+        let networks = (Segmenter::load(segmentation, compute)?, Embedder::load(embedding, compute)?);
         Ok(Voices(Arc::new(Mutex::new(networks))))
     }
 

@@ -11,7 +11,7 @@ use hark_transcript::Lane;
 use hark_whisper::backend::{
     Admission, AlignmentRequest, AlignmentScores, Answer, Backend, Entry, MemoryUse, TokenMap,
 };
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Language, Outcome};
 use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
@@ -123,8 +123,9 @@ fn engine(faults: &Arc<Faults>) -> Engine<Faulty> {
     let checkpoint = Checkpoint::generated(DIMS, Vocabulary::bytes_only(DIMS.n_vocab), numbers);
     let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
     let tokens = TokenMap { end: tokenizer.eot, first_time: tokenizer.timestamp_begin, ..TokenMap::default() };
-    let options = CpuOptions { threads: 1, isa: Isa::Portable, weights: Weights::Int8, slots: 4, rows: 2, memories: 1 };
-    let backend = CpuBackend::load(&checkpoint, tokens, options).expect("a small Whisper");
+    let compute = Compute::new(1, Isa::Portable);
+    let options = CpuOptions { weights: Weights::Int8, slots: 4, rows: 2, encoder_caches: 1 };
+    let backend = CpuBackend::load(&checkpoint, tokens, &compute, options).expect("a small Whisper");
     Engine::new(Faulty { backend, faults: Arc::clone(faults), poisoned: Vec::new(), held: 0 }, tokenizer)
 }
 

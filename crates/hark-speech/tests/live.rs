@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession, LiveText};
-use hark_speech::{LoadOptions, Transcriber, Voices};
+use hark_speech::{Compute, LoadOptions, Transcriber, Voices};
 
 /// What is said: two utterances with a pause between them.
 const FIRST: &str = "The quick brown fox jumps over the lazy dog, and the dog does not wake up.";
@@ -20,8 +20,10 @@ fn transcriber() -> &'static Transcriber {
         let models = models();
         let mut options = LoadOptions::new(models.join("whisper-base"), models.join("silero-vad"));
         let (turns, voices) = (models.join("pyannote-segmentation-3"), models.join("campplus-zh-en"));
-        let voices = Voices::load(&turns, &voices, None, None);
+        let compute = Compute::from_options(None, None);
+        let voices = Voices::load(&turns, &voices, &compute);
         options.voices = Some(voices.expect("`./hark test` installs the models that tests need"));
+        options.compute = Some(compute);
         Transcriber::load(&options).expect("`./hark test` installs the models that tests need")
     })
 }

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use hark_media::Source;
-use hark_speech::{LoadOptions, Request, Transcriber};
+use hark_speech::{Compute, LoadOptions, Request, Transcriber};
 
 fn models() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -31,7 +31,7 @@ fn recording() -> Vec<u8> {
 #[test]
 fn progress_is_the_share_of_sound_that_is_done_and_moves_while_windows_are_decoded_together() {
     let mut options = LoadOptions::new(models().join("whisper-tiny"), models().join("silero-vad"));
-    options.threads = Some(2);
+    options.compute = Some(Compute::from_options(Some(2), None));
     let transcriber = Transcriber::load(&options).expect("`./hark test` installs the models that tests need");
     let request = Request { language: Some("en".into()), ..Request::default() };
     let begun = std::time::Instant::now();

@@ -24,9 +24,11 @@ fn main() {
     let dims = shapes::dims_of(args.next().as_deref().unwrap_or("base"));
 
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = CpuOptions { threads, isa, weights: Weights::Int8, slots: windows, rows: beam, memories: 0 };
+    let compute = Compute::new(threads, isa);
+    let options = CpuOptions { weights: Weights::Int8, slots: windows, rows: beam, encoder_caches: 0 };
     let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let mut backend = CpuBackend::load(&shapes::generated(dims), tokens, options).expect("all tensors are generated");
+    let mut backend =
+        CpuBackend::load(&shapes::generated(dims), tokens, &compute, options).expect("all tensors are generated");
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
     for slot in 0..windows {
         backend.encode(&[Admission::once(slot, &mel)]).expect("a window is encoded");
@@ -42,7 +44,6 @@ fn main() {
     };
     (0..position).for_each(&mut step);
 
-    let compute = Compute::new(threads, isa);
     let reading = Reading::new();
     let weights = dims.n_text_layer * 14 * dims.n_text_state * dims.n_text_state + dims.n_vocab * dims.n_text_state;
     let bytes = (weights + windows * 2 * dims.n_text_layer * dims.n_audio_ctx * dims.n_text_state) as f64;

@@ -32,13 +32,13 @@ struct Round {
 }
 
 /// Operations a second of bf16 products on all threads at once, operands in the first-level cache.
-fn ceiling(compute: &Compute, room: &mut [Buffer<f32>], rows: &Buffer<u16>, panels: &Buffer<u16>) -> f64 {
+fn ceiling(compute: &Compute, workspace: &mut [Buffer<f32>], rows: &Buffer<u16>, panels: &Buffer<u16>) -> f64 {
     const TILES: usize = 8;
     const REPEATS: usize = 600;
-    let places: Vec<usize> = room.iter_mut().map(|sums| sums.as_mut_ptr() as usize).collect();
+    let places: Vec<usize> = workspace.iter_mut().map(|sums| sums.as_mut_ptr() as usize).collect();
     // Threads wait for each other, so that all run at the same time, and look at their own watch.
     let (awake, slowest) = (AtomicUsize::new(0), AtomicU64::new(0));
-    compute.each(places.len(), |piece, _| {
+    compute.parallel_for(places.len(), |piece, _| {
         let block = Block {
             a: rows.as_ptr(),
             a_stride: TILES * DEPTH + 32,
@@ -93,22 +93,23 @@ fn main() {
     // The decoder is not timed here.
     let dims = Dims { n_text_layer: 1, ..shapes::dims_of(args.next().as_deref().unwrap_or("base")) };
 
-    let options = CpuOptions { threads, isa, weights, slots: 1, rows: 1, memories: 0 };
-    let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
-    let mut backend = CpuBackend::load(&shapes::generated(dims), tokens, options).expect("all tensors are generated");
-    let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
     let compute = Compute::new(threads, isa);
-    let mut room: Vec<Buffer<f32>> = (0..threads).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();
+    let options = CpuOptions { weights, slots: 1, rows: 1, encoder_caches: 0 };
+    let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
+    let mut backend =
+        CpuBackend::load(&shapes::generated(dims), tokens, &compute, options).expect("all tensors are generated");
+    let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
+    let mut workspace: Vec<Buffer<f32>> = (0..threads).map(|_| Buffer::zeroed(BLOCK * BLOCK)).collect();
     let (mut rows, mut panels) = (Buffer::<u16>::zeroed(BLOCK * 288), Buffer::<u16>::zeroed(BLOCK * 256));
     rows.iter_mut().chain(panels.iter_mut()).enumerate().for_each(|(index, x)| *x = 0x3c00 | (index % 509) as u16);
 
     let done: Vec<Round> = (0..rounds)
         .map(|_| {
-            let before = ceiling(&compute, &mut room, &rows, &panels);
+            let before = ceiling(&compute, &mut workspace, &rows, &panels);
             let start = Instant::now();
             let parts = backend.time_encoder(&mel).map(|part| part.as_secs_f64() / threads as f64);
             let whole = start.elapsed();
-            let after = ceiling(&compute, &mut room, &rows, &panels);
+            let after = ceiling(&compute, &mut workspace, &rows, &panels);
             Round { whole, parts, ceiling: before.min(after) }
         })
         .collect();

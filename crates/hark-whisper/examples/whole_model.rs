@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hark_whisper::backend::TokenMap;
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
 use hark_whisper::tokenizer::Tokenizer;
 
@@ -49,8 +49,9 @@ fn main() {
         languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
         ..TokenMap::default()
     };
-    let options = CpuOptions { threads, isa, weights, slots, rows: BEAM, memories: 0 };
-    let backend = CpuBackend::load(&checkpoint, map, options).expect("all tensors are generated");
+    let compute = Compute::new(threads, isa);
+    let options = CpuOptions { weights, slots, rows: BEAM, encoder_caches: 0 };
+    let backend = CpuBackend::load(&checkpoint, map, &compute, options).expect("all tensors are generated");
     let mut engine = Engine::new(backend, tokenizer);
     println!(
         "{shape}, {} kernels, {} weights, {threads} threads, {slots} slots: loaded in {:.1} s, {} MB",

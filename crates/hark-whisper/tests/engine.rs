@@ -10,7 +10,7 @@ use hark_whisper::backend::{
     Admission, Again, AlignmentRequest, AlignmentScores, Answer, Ask, Backend, BackendError, Entry, MemoryUse, Rules,
     TokenMap,
 };
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
 use hark_whisper::reference::ReferenceModel;
@@ -55,8 +55,9 @@ fn backend(isa: Isa, weights: Weights, rows: usize) -> CpuBackend {
         first_time: truth.tokenizer.timestamp_begin,
         ..TokenMap::default()
     };
-    let options = CpuOptions { threads: 2, isa, weights, slots: 2, rows, memories: 2 };
-    CpuBackend::load(&truth.checkpoint, tokens, options).expect("all tensors are there")
+    let compute = Compute::new(2, isa);
+    let options = CpuOptions { weights, slots: 2, rows, encoder_caches: 2 };
+    CpuBackend::load(&truth.checkpoint, tokens, &compute, options).expect("all tensors are there")
 }
 
 /// Every instruction set of this machine with every way to keep weights.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hark_whisper::backend::{
     Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
 };
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
 use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
@@ -42,8 +42,9 @@ fn backend(dims: Dims) -> (CpuBackend, Arc<Tokenizer>) {
         languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
         ..TokenMap::default()
     };
-    let options = CpuOptions { threads: 1, isa: Isa::Portable, weights: Weights::Int8, slots: 2, rows: 2, memories: 1 };
-    (CpuBackend::load(&checkpoint, tokens, options).expect("a small Whisper"), tokenizer)
+    let compute = Compute::new(1, Isa::Portable);
+    let options = CpuOptions { weights: Weights::Int8, slots: 2, rows: 2, encoder_caches: 1 };
+    (CpuBackend::load(&checkpoint, tokens, &compute, options).expect("a small Whisper"), tokenizer)
 }
 
 fn job(id: u64, options: DecodeOptions) -> Job {
@@ -236,7 +237,9 @@ fn weights_that_are_no_numbers_are_refused() {
         values
     };
     let checkpoint = Checkpoint::generated(DIMS, Vocabulary::bytes_only(DIMS.n_vocab), poisoned);
-    let options = CpuOptions { threads: 1, isa: Isa::Portable, weights: Weights::Int8, slots: 2, rows: 2, memories: 1 };
-    let error = CpuBackend::load(&checkpoint, TokenMap::default(), options).map(drop).expect_err("it is damaged");
+    let compute = Compute::new(1, Isa::Portable);
+    let options = CpuOptions { weights: Weights::Int8, slots: 2, rows: 2, encoder_caches: 1 };
+    let error =
+        CpuBackend::load(&checkpoint, TokenMap::default(), &compute, options).map(drop).expect_err("it is damaged");
     assert!(error.to_string().contains("decoder.blocks.0.mlp.0.weight"), "{error}");
 }

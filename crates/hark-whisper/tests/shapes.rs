@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use hark_compute::kernels::math::from_bf16;
 use hark_whisper::backend::{Admission, Again, AlignmentRequest, Answer, Ask, Backend, Entry, Rules, TokenMap};
-use hark_whisper::cpu::{CpuBackend, CpuOptions, Isa, Weights};
+use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
 use hark_whisper::mel::WINDOW_FRAMES;
 use hark_whisper::reference::ReferenceModel;
@@ -164,8 +164,9 @@ impl Truth {
             languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
             ..TokenMap::default()
         };
-        let options = CpuOptions { threads: 2, isa, weights, slots: 3, rows: 5, memories: 2 };
-        CpuBackend::load(&self.checkpoint, tokens, options).expect("all tensors are generated")
+        let compute = Compute::new(2, isa);
+        let options = CpuOptions { weights, slots: 3, rows: 5, encoder_caches: 2 };
+        CpuBackend::load(&self.checkpoint, tokens, &compute, options).expect("all tensors are generated")
     }
 
     /// Start, the last language, the task, no timestamps.

@@ -3,7 +3,6 @@
 use std::{
     io::{BufRead, Write},
     path::Path,
-    sync::Arc,
     time::Instant,
 };
 
@@ -72,8 +71,7 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
         system: "hark".to_owned(),
         error: error.to_string(),
     };
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let compute = Arc::new(Compute::new(threads, isa));
+    let compute = Compute::from_options(args.threads, Some(isa));
     let [segmentation, embedding] = SPEAKER_MODELS;
     let networks = (
         Segmenter::load(&systems::installed(segmentation)?, &compute).map_err(failed)?,
@@ -81,8 +79,7 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
     );
     let speech = |model: &str, voices: Option<Voices>| {
         let options = LoadOptions {
-            threads: Some(threads),
-            isa: args.isa,
+            compute: Some(compute.clone()),
             voices,
             ..LoadOptions::new(systems::installed(model)?, systems::installed(VAD_MODEL)?)
         };
@@ -92,7 +89,7 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
     let live = match &args.live {
         Some(model) => {
             let (segmentation, embedding) = (systems::installed(segmentation)?, systems::installed(embedding)?);
-            let voices = Voices::load(&segmentation, &embedding, Some(threads), args.isa);
+            let voices = Voices::load(&segmentation, &embedding, &compute);
             Some(speech(model, Some(voices.map_err(|error| speech_failed(&error))?))?)
         }
         None => None,

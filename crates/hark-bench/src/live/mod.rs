@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hark_media::Source;
-use hark_speech::{LoadOptions, Spent, Transcriber};
+use hark_speech::{Compute, LoadOptions, Spent, Transcriber};
 use serde::Serialize;
 
 use super::BenchError;
@@ -110,8 +110,10 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
         return Err(BenchError::NoAudio { place: args.audio.clone() });
     }
     let model = systems::installed(&args.model)?;
-    let options =
-        LoadOptions { threads: args.threads, ..LoadOptions::new(model.clone(), systems::installed(VAD_MODEL)?) };
+    let options = LoadOptions {
+        compute: Some(Compute::from_options(args.threads, None)),
+        ..LoadOptions::new(model.clone(), systems::installed(VAD_MODEL)?)
+    };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
     let backend = transcriber.backend_name().to_owned();
     let most = args.streams.iter().chain(&args.peer_streams).copied().max().unwrap_or(1);

@@ -8,24 +8,27 @@
 use std::arch::asm;
 
 use super::avx512;
-use super::{Block, FramesKernel, Isa, Kernels};
+use super::{Block, Isa, Kernels, SelfAttentionKernel};
 
 /// The AMX set.
 pub static KERNELS: Kernels = Kernels {
     isa: Isa::Amx,
     prepare: load_tile_shapes,
     block,
-    finish_bf16: avx512::finish_bf16_native,
-    finish_add: avx512::KERNELS_BF16.finish_add,
-    turn_keys: avx512::KERNELS_BF16.turn_keys,
-    pair_values: avx512::KERNELS_BF16.pair_values,
+    epilogue_bf16: avx512::epilogue_bf16_native,
+    epilogue_add: avx512::KERNELS_BF16.epilogue_add,
+    transpose_keys: avx512::KERNELS_BF16.transpose_keys,
+    interleave_values: avx512::KERNELS_BF16.interleave_values,
     layer_norm: avx512::KERNELS_BF16.layer_norm,
     softmax_block: avx512::softmax_block_native,
     scale_to_bf16: avx512::scale_to_bf16_native,
-    attend_rounded: Some(super::vnni::attend_rounded),
-    attend_frames: Some(FramesKernel { attend: super::amx_attention::attend, pairs: &super::amx_attention::PAIRS }),
-    widen: avx512::widen_native,
-    attend_past: avx512::KERNELS_BF16.attend_past,
+    attend_int8: Some(super::vnni::attend_int8),
+    self_attention: Some(SelfAttentionKernel {
+        attend: super::amx_attention::attend,
+        pairs: &super::amx_attention::PAIRS,
+    }),
+    int8_to_bf16: avx512::int8_to_bf16_native,
+    causal_attention: avx512::KERNELS_BF16.causal_attention,
     log_sum: avx512::KERNELS_BF16.log_sum,
 };
 

@@ -15,12 +15,12 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::{BLOCK, FramesAttention, HEAD, PANEL, SCORE_UNIT, TILE};
+use super::{BLOCK, HEAD, PANEL, SCORE_SCALE, SelfAttention, TILE};
 
-/// See [`super::FramesKernel::pairs`]: `vpackssdw` takes four frames from one panel and four from the other by turns.
+/// See [`super::SelfAttentionKernel::pairs`]: `vpackssdw` takes four frames from one panel and four from the other by turns.
 pub(super) const PAIRS: [usize; 16] = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
 
-/// Totals of a row's weights that need no second look. Weights are powers of two, not divided by the highest of their
+/// Totals of a row's weights that need no second pass. Weights are powers of two, not divided by the highest of their
 /// row; as long as the total is far from what bf16 can hold, that changes nothing.
 const TOTALS: std::ops::Range<f32> = 1e-18..1e30;
 
@@ -29,12 +29,12 @@ const SUMS: usize = 256;
 
 /// What the work of one block needs at hand.
 #[repr(C, align(4096))]
-struct Room {
+struct Workspace {
     /// Scores of three pairs: for 16 rows and 16 more, the tiles of both panels.
     scores: [[f32; 4 * SUMS]; 3],
     /// Weights of three pairs, 32 rows of 32.
     weights: [[u16; BLOCK * 32]; 3],
-    /// For both halves of the dimensions a block of 2 × 2 tiles.
+    /// For both bf16_numbers of the dimensions a block of 2 × 2 tiles.
     sums: [[f32; 4 * SUMS]; 2],
     /// The sums of each row's weights, in 16 lanes.
     totals: [[f32; 16]; BLOCK],
@@ -50,24 +50,24 @@ static ZEROS: Line = Line([0; 32]);
 
 /// What a weight's mantissa is less than its exponent's fraction, in 128ths: `f - (2^f - 1)`.
 #[repr(C, align(64))]
-struct Bends([u8; 128]);
+struct MantissaCorrection([u8; 128]);
 
-static BENDS: Bends = {
+static MANTISSA_CORRECTION: MantissaCorrection = {
     // 2^(1/128), multiplied up: constant functions have no powers.
     const STEP: f64 = 1.005_429_900_903_173_3;
-    let mut bends = [0; 128];
+    let mut correction = [0; 128];
     let (mut power, mut index) = (1.0, 0);
     while index < 128 {
-        bends[index] = (index as f64 - (power - 1.0) * 128.0 + 0.5) as u8;
+        correction[index] = (index as f64 - (power - 1.0) * 128.0 + 0.5) as u8;
         power *= STEP;
         index += 1;
     }
-    Bends(bends)
+    MantissaCorrection(correction)
 };
 
 /// Constants of the exponentials.
 struct Numbers {
-    bends: [__m512i; 2],
+    correction: [__m512i; 2],
     /// The bits of bf16's one: exponent 127, mantissa 0.
     one: __m512i,
     zero: __m512i,
@@ -101,26 +101,26 @@ macro_rules! product {
     };
 }
 
-/// See [`super::Kernels::attend_frames`].
+/// See [`super::Kernels::self_attention`].
 ///
 /// # Safety
 /// The machine has AMX and this thread its tile shapes; the attention describes live memory of the stated shapes.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi,avx512bf16")]
-pub(super) unsafe fn attend(attention: &FramesAttention) {
-    let mut room = std::mem::MaybeUninit::<Room>::uninit();
-    let room = room.as_mut_ptr();
-    // SAFETY: the caller vouches for the shapes; `attend_with` writes what it reads of the room.
+pub(super) unsafe fn attend(attention: &SelfAttention) {
+    let mut workspace = std::mem::MaybeUninit::<Workspace>::uninit();
+    let workspace = workspace.as_mut_ptr();
+    // SAFETY: the caller vouches for the shapes; `attend_with` writes what it reads of the workspace.
     unsafe {
-        attend_with::<false>(attention, room);
-        let totals: [f32; BLOCK] = std::array::from_fn(|row| total(room, row));
+        attend_with::<false>(attention, workspace);
+        let totals: [f32; BLOCK] = std::array::from_fn(|row| total(workspace, row));
         if !totals[..attention.rows].iter().all(|total| TOTALS.contains(total)) {
-            find_tops(attention, room);
-            attend_with::<true>(attention, room);
+            find_tops(attention, workspace);
+            attend_with::<true>(attention, workspace);
         }
         for row in 0..attention.rows {
-            let factor = _mm512_set1_ps(1.0 / total(room, row));
+            let factor = _mm512_set1_ps(1.0 / total(workspace, row));
             for half in 0..2 {
-                let sums = (&raw const (*room).sums[half]).cast::<f32>().add(row / 16 * 2 * SUMS + row % 16 * 16);
+                let sums = (&raw const (*workspace).sums[half]).cast::<f32>().add(row / 16 * 2 * SUMS + row % 16 * 16);
                 let low = _mm512_mul_ps(_mm512_load_ps(sums), factor);
                 let high = _mm512_mul_ps(_mm512_load_ps(sums.add(SUMS)), factor);
                 let to = attention.out.add(row * attention.out_stride + half * 32);
@@ -135,37 +135,46 @@ pub(super) unsafe fn attend(attention: &FramesAttention) {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn total(room: *const Room, row: usize) -> f32 {
+unsafe fn total(workspace: *const Workspace, row: usize) -> f32 {
     // SAFETY: the caller has summed the row.
-    unsafe { _mm512_reduce_add_ps(_mm512_load_ps((&raw const (*room).totals[row]).cast())) }
+    unsafe { _mm512_reduce_add_ps(_mm512_load_ps((&raw const (*workspace).totals[row]).cast())) }
 }
 
 /// The weights of one row over one pair: `2^score`, or `2^(score - top)` if `TOPS`.
 ///
 /// A score is a base-2 exponent in 128ths. As a whole number plus 127 · 128 it has the bits of a bf16 whose exponent is right and
-/// whose mantissa is linear between two powers of two; a table bends the mantissa. That is 32 weights at a time and takes
-/// hardly any float arithmetic. The error is that of rounding the score to a 128th (0.27 % at most) beside that of bf16 itself.
+/// whose mantissa is linear between two powers of two; a table correction the mantissa. That is 32 weights at a time and takes
+/// hardly any float arithmetic. The error is that of quantized_rows the score to a 128th (0.27 % at most) beside that of bf16 itself.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bf16")]
-unsafe fn exponentiate<const TOPS: bool>(numbers: &Numbers, room: *mut Room, slot: usize, row: usize, mask: u32) {
-    // SAFETY: the caller vouches for the room, the slot and the row.
+unsafe fn exponentiate<const TOPS: bool>(
+    numbers: &Numbers,
+    workspace: *mut Workspace,
+    slot: usize,
+    row: usize,
+    mask: u32,
+) {
+    // SAFETY: the caller vouches for the workspace, the slot and the row.
     unsafe {
         let scores =
-            (&raw const (*room).scores).cast::<f32>().add(slot * 4 * SUMS + row / 16 * 2 * SUMS + row % 16 * 16);
+            (&raw const (*workspace).scores).cast::<f32>().add(slot * 4 * SUMS + row / 16 * 2 * SUMS + row % 16 * 16);
         let [low, high] = [0, SUMS].map(|panel| {
             let scores = _mm512_load_ps(scores.add(panel));
             match TOPS {
-                true => _mm512_cvtps_epi32(_mm512_sub_ps(scores, _mm512_set1_ps((*room).tops[row]))),
+                true => _mm512_cvtps_epi32(_mm512_sub_ps(scores, _mm512_set1_ps((*workspace).tops[row]))),
                 false => _mm512_cvtps_epi32(scores),
             }
         });
         let linear = _mm512_max_epi16(_mm512_adds_epi16(_mm512_packs_epi32(low, high), numbers.one), numbers.zero);
         // Bytes that hold mantissas are the even ones; the lookup uses their lower seven bits.
-        let bends = _mm512_permutex2var_epi8(numbers.bends[0], linear, numbers.bends[1]);
-        let weights = _mm512_sub_epi16(linear, _mm512_and_si512(bends, _mm512_set1_epi16(0xff)));
+        let correction = _mm512_permutex2var_epi8(numbers.correction[0], linear, numbers.correction[1]);
+        let weights = _mm512_sub_epi16(linear, _mm512_and_si512(correction, _mm512_set1_epi16(0xff)));
         let weights = if mask == !0 { weights } else { _mm512_maskz_mov_epi16(mask, weights) };
-        _mm512_store_si512((&raw mut (*room).weights).cast::<u16>().add((slot * BLOCK + row) * 32).cast(), weights);
-        let total = (&raw mut (*room).totals).cast::<f32>().add(row * 16);
+        _mm512_store_si512(
+            (&raw mut (*workspace).weights).cast::<u16>().add((slot * BLOCK + row) * 32).cast(),
+            weights,
+        );
+        let total = (&raw mut (*workspace).totals).cast::<f32>().add(row * 16);
         let (weights, ones) =
             (std::mem::transmute::<__m512i, __m512bh>(weights), std::mem::transmute::<__m512i, __m512bh>(numbers.one));
         _mm512_store_ps(total, _mm512_dpbf16_ps(_mm512_load_ps(total), weights, ones));
@@ -174,13 +183,13 @@ unsafe fn exponentiate<const TOPS: bool>(numbers: &Numbers, room: *mut Room, slo
 
 /// The highest score of every row.
 #[target_feature(enable = "avx512f")]
-unsafe fn find_tops(attention: &FramesAttention, room: *mut Room) {
-    // SAFETY: the caller vouches for the shapes; the room holds one pair's scores, here 32 rows of 32.
+unsafe fn find_tops(attention: &SelfAttention, workspace: *mut Workspace) {
+    // SAFETY: the caller vouches for the shapes; the workspace holds one pair's scores, here 32 rows of 32.
     unsafe {
-        (*room).tops = [f32::MIN; BLOCK];
+        (*workspace).tops = [f32::MIN; BLOCK];
         for frame in (0..attention.frames).step_by(BLOCK) {
             let keys = attention.keys.add(frame * HEAD);
-            let scores = (&raw mut (*room).scores[0]).cast::<f32>();
+            let scores = (&raw mut (*workspace).scores[0]).cast::<f32>();
             super::amx::block(&super::Block {
                 a: attention.query,
                 a_stride: attention.query_stride,
@@ -194,27 +203,31 @@ unsafe fn find_tops(attention: &FramesAttention, room: *mut Room) {
             });
             for row in 0..attention.rows {
                 for beside in 0..BLOCK.min(attention.frames - frame) {
-                    (*room).tops[row] = (*room).tops[row].max(*scores.add(row * BLOCK + beside));
+                    (*workspace).tops[row] = (*workspace).tops[row].max(*scores.add(row * BLOCK + beside));
                 }
             }
         }
     }
 }
 
-/// All products and exponentials of a block; leaves the room's `sums` and `totals`.
+/// All products and exponentials of a block; leaves the workspace's `sums` and `totals`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bf16")]
-unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut Room) {
-    // SAFETY: the caller vouches for the shapes. Tiles of scores, weights and sums lie inside the room.
+unsafe fn attend_with<const TOPS: bool>(attention: &SelfAttention, workspace: *mut Workspace) {
+    // SAFETY: the caller vouches for the shapes. Tiles of scores, weights and sums lie inside the workspace.
     unsafe {
         let numbers = Numbers {
-            bends: [_mm512_load_si512(BENDS.0.as_ptr().cast()), _mm512_load_si512(BENDS.0[64..].as_ptr().cast())],
+            correction: [
+                _mm512_load_si512(MANTISSA_CORRECTION.0.as_ptr().cast()),
+                _mm512_load_si512(MANTISSA_CORRECTION.0[64..].as_ptr().cast()),
+            ],
             one: _mm512_set1_epi16(127 * 128),
             zero: _mm512_setzero_si512(),
         };
-        (*room).totals = [[0.0; 16]; BLOCK];
+        (*workspace).totals = [[0.0; 16]; BLOCK];
         let (query, query_bytes) = (attention.query, attention.query_stride * 2);
-        let (scores, weights) = ((&raw mut (*room).scores).cast::<f32>(), (&raw mut (*room).weights).cast::<u16>());
-        let sums = (&raw mut (*room).sums).cast::<f32>();
+        let (scores, weights) =
+            ((&raw mut (*workspace).scores).cast::<f32>(), (&raw mut (*workspace).weights).cast::<u16>());
+        let sums = (&raw mut (*workspace).sums).cast::<f32>();
         let padded = attention.frames.next_multiple_of(BLOCK);
         let values = |half: usize, pair: usize| attention.values.add(half * 2 * PANEL * padded + pair * TILE);
         let pairs = padded / BLOCK;
@@ -227,8 +240,8 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
         macro_rules! two_rows {
             ($wanted:expr, $slot:expr, $row:expr) => {
                 if $wanted {
-                    exponentiate::<TOPS>(&numbers, room, $slot, $row, !0);
-                    exponentiate::<TOPS>(&numbers, room, $slot, $row + 1, !0);
+                    exponentiate::<TOPS>(&numbers, workspace, $slot, $row, !0);
+                    exponentiate::<TOPS>(&numbers, workspace, $slot, $row + 1, !0);
                 }
             };
         }
@@ -301,7 +314,7 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                 two_rows!(is_before_open, slot_before, row);
             }
             if summed == 2 && first - 1 == last {
-                (0..BLOCK).for_each(|row| exponentiate::<TOPS>(&numbers, room, slot_before, row, mask));
+                (0..BLOCK).for_each(|row| exponentiate::<TOPS>(&numbers, workspace, slot_before, row, mask));
             }
 
             let is_open = scored > 0 && first != last;
@@ -408,11 +421,11 @@ unsafe fn attend_with<const TOPS: bool>(attention: &FramesAttention, room: *mut 
                 }
             }
             if scored > 0 && first == last {
-                (0..BLOCK).for_each(|row| exponentiate::<TOPS>(&numbers, room, slot, row, mask));
+                (0..BLOCK).for_each(|row| exponentiate::<TOPS>(&numbers, workspace, slot, row, mask));
             }
         }
         store_second_half!();
     }
 }
 
-const _: () = assert!(SCORE_UNIT == 128.0, "bf16 has seven bits of mantissa");
+const _: () = assert!(SCORE_SCALE == 128.0, "bf16 has seven bits of mantissa");

@@ -1,22 +1,22 @@
-//! Products of bytes on AMX tiles: the shapes of [`super::amx`], with 64 instead of 32 `k` in a tile.
+//! int8 products on AMX tiles: the shapes of [`super::amx`], with 64 instead of 32 `k` in a tile.
 //!
 //! `tdpbusd` does 16×16×64 multiply-adds in the 16 cycles that `tdpbf16ps` takes for half as many.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use super::bytes::{BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteChunk, ByteKernels};
-use super::bytes_avx512::{round_row, worth};
-use super::{BLOCK, Finish, PANEL};
+use super::int8::{INT8_DEPTH, INT8_TILE, Int8Block, Int8Chunk, Int8Kernels};
+use super::int8_avx512::{dequantize, quantize_row};
+use super::{BLOCK, BlockEpilogue, PANEL};
 
-/// AMX tiles of bytes.
-pub static KERNELS: ByteKernels = ByteKernels { block, chunk: Some(chunk), round_row };
+/// The int8 kernels on AMX tiles.
+pub static KERNELS: Int8Kernels = Int8Kernels { block, chunk: Some(chunk), quantize_row };
 
 /// Bytes from one row of sums to the next.
 const SUMS_BYTES: usize = 32 * 4;
 
 #[target_feature(enable = "avx512f")]
-unsafe fn block(block: &ByteBlock) {
+unsafe fn block(block: &Int8Block) {
     // SAFETY: the caller vouches for the shapes and has given this thread its tile shapes.
     unsafe {
         if block.rows <= 16 {
@@ -28,7 +28,7 @@ unsafe fn block(block: &ByteBlock) {
             for row in 0..block.rows {
                 for half in 0..2 {
                     let place = block.sums.add(row * 32 + half * PANEL);
-                    let done = worth(block, row, half, _mm512_loadu_si512(place.cast()));
+                    let done = dequantize(block, row, half, _mm512_loadu_si512(place.cast()));
                     _mm512_storeu_si512(place.cast(), done);
                 }
             }
@@ -39,9 +39,9 @@ unsafe fn block(block: &ByteBlock) {
 /// Where the sums of the first 16 rows begin, where those of the next 16 do, and how many bytes one row lies behind the
 /// other: in the first part of the depth all rows begin with the same line.
 #[inline(always)]
-unsafe fn beginnings(block: &ByteBlock) -> (*const i32, *const i32, usize) {
+unsafe fn initial_sums(block: &Int8Block) -> (*const i32, *const i32, usize) {
     match block.is_first {
-        true => (block.starts, block.starts, 0),
+        true => (block.offsets, block.offsets, 0),
         // SAFETY: the sums have 32 rows of 32.
         false => unsafe { (block.sums.cast_const(), block.sums.cast_const().add(16 * 32), SUMS_BYTES) },
     }
@@ -49,10 +49,10 @@ unsafe fn beginnings(block: &ByteBlock) -> (*const i32, *const i32, usize) {
 
 /// 32 rows × 32 columns.
 #[inline(always)]
-unsafe fn full_block(block: &ByteBlock) {
+unsafe fn full_block(block: &Int8Block) {
     // SAFETY: as in `block`; rows 16 to 31 exist because buffers are padded to a multiple of 16 rows.
     unsafe {
-        let (from0, from1, from_bytes) = beginnings(block);
+        let (from0, from1, from_bytes) = initial_sums(block);
         asm!(
             "tileloadd tmm0, [{from0} + {from_bytes}*1]",
             "tileloadd tmm1, [{from0} + {from_bytes}*1 + 64]",
@@ -98,10 +98,10 @@ unsafe fn full_block(block: &ByteBlock) {
 
 /// 16 rows × 32 columns.
 #[inline(always)]
-unsafe fn half_block(block: &ByteBlock) {
+unsafe fn half_block(block: &Int8Block) {
     // SAFETY: as in `block`; rows up to 15 exist because buffers are padded to a multiple of 16 rows.
     unsafe {
-        let (from, _, from_bytes) = beginnings(block);
+        let (from, _, from_bytes) = initial_sums(block);
         asm!(
             "tileloadd tmm0, [{from} + {from_bytes}*1]",
             "tileloadd tmm1, [{from} + {from_bytes}*1 + 64]",
@@ -142,33 +142,33 @@ const PART: usize = 16;
 const ROW_BLOCKS: usize = 6;
 
 #[repr(C, align(64))]
-struct Room(std::mem::MaybeUninit<[i32; ROW_BLOCKS * SUMS]>);
+struct Workspace(std::mem::MaybeUninit<[i32; ROW_BLOCKS * SUMS]>);
 
-/// A block whose sums have been made and not yet finished.
+/// A block whose sums have been made and whose epilogue has not run yet.
 #[derive(Clone, Copy)]
-struct Done {
+struct MadeBlock {
     sums: *mut i32,
     row: usize,
     block: usize,
     is_last: bool,
-    /// Rows that have been finished.
+    /// Rows whose epilogue has run.
     finished: usize,
 }
 
-/// See [`ByteKernels::chunk`].
+/// See [`Int8Kernels::chunk`].
 ///
-/// Sums are finished beside the products of the next block, a few rows at each step along `k`: tiles and vectors are
+/// Epilogues run beside the products of the next block, a few rows at each step along `k`: tiles and vectors are
 /// different parts of a core. A block's sums are stored when the next one's first operands have been loaded, since
 /// loads wait for stores before them and stores for their products.
 #[target_feature(enable = "avx512f")]
-unsafe fn chunk(chunk: &ByteChunk) {
-    let mut room = Room(std::mem::MaybeUninit::uninit());
-    let room = room.0.as_mut_ptr().cast::<i32>();
+unsafe fn chunk(chunk: &Int8Chunk) {
+    let mut workspace = Workspace(std::mem::MaybeUninit::uninit());
+    let workspace = workspace.0.as_mut_ptr().cast::<i32>();
     let row_blocks = chunk.rows.div_ceil(BLOCK);
     let is_whole = chunk.depth <= PART;
     // With one part, two slots are enough: what is finished and what is being made.
-    assert!(is_whole || row_blocks <= ROW_BLOCKS, "room for the sums of all rows");
-    let (mut pending, mut finishing): (Option<Done>, Option<Done>) = (None, None);
+    assert!(is_whole || row_blocks <= ROW_BLOCKS, "workspace for the sums of all rows");
+    let (mut pending, mut in_epilogue): (Option<MadeBlock>, Option<MadeBlock>) = (None, None);
     let mut slot = 0;
     for block in chunk.blocks.clone() {
         for part in (0..chunk.depth).step_by(PART) {
@@ -179,53 +179,53 @@ unsafe fn chunk(chunk: &ByteChunk) {
                 slot = if is_whole { (slot + 1) % 2 } else { row_block };
                 // SAFETY: the caller vouches for the shapes and has given this thread its tile shapes.
                 unsafe {
-                    let sums = room.add(slot * SUMS);
-                    let mut a = chunk.a.add(row * chunk.a_stride + part * BYTE_DEPTH);
-                    let mut b = chunk.panels.add((block * 2 * chunk.depth + part) * BYTE_TILE);
-                    let (a_half, b_half) = (16 * chunk.a_stride, chunk.depth * BYTE_TILE);
+                    let sums = workspace.add(slot * SUMS);
+                    let mut a = chunk.a.add(row * chunk.a_stride + part * INT8_DEPTH);
+                    let mut b = chunk.panels.add((block * 2 * chunk.depth + part) * INT8_TILE);
+                    let (a_half, b_half) = (16 * chunk.a_stride, chunk.depth * INT8_TILE);
                     load_operands(a, a_half, chunk.a_stride, b, b_half);
                     // The last rows of the block before, while the products of this one's forerunner end.
-                    if let Some(mut done) = finishing.take() {
-                        finish_rows(chunk, &mut done, BLOCK);
+                    if let Some(mut done) = in_epilogue.take() {
+                        run_epilogue(chunk, &mut done, BLOCK);
                     }
                     if let Some(done) = pending.take() {
                         store_sums(done.sums);
-                        finishing = Some(done).filter(|done| done.is_last);
+                        in_epilogue = Some(done).filter(|done| done.is_last);
                     }
                     match part {
-                        0 => load_sums(chunk.starts.add(block * BLOCK), 0, 0),
+                        0 => load_sums(chunk.offsets.add(block * BLOCK), 0, 0),
                         _ => load_sums(sums, 16 * BLOCK, SUMS_BYTES),
                     }
                     multiply();
                     for _ in 1..depth {
-                        (a, b) = (a.add(BYTE_DEPTH), b.add(BYTE_TILE));
+                        (a, b) = (a.add(INT8_DEPTH), b.add(INT8_TILE));
                         load_operands(a, a_half, chunk.a_stride, b, b_half);
                         multiply();
-                        if let Some(done) = &mut finishing {
+                        if let Some(done) = &mut in_epilogue {
                             let rows = if chunk.by_rows { rows_a_step } else { BLOCK };
-                            finish_rows(chunk, done, rows);
+                            run_epilogue(chunk, done, rows);
                         }
                     }
-                    pending = Some(Done { sums, row, block, is_last: part + depth == chunk.depth, finished: 0 });
+                    pending = Some(MadeBlock { sums, row, block, is_last: part + depth == chunk.depth, finished: 0 });
                 }
             }
         }
     }
     // SAFETY: as above.
     unsafe {
-        if let Some(mut done) = finishing {
-            finish_rows(chunk, &mut done, BLOCK);
+        if let Some(mut done) = in_epilogue {
+            run_epilogue(chunk, &mut done, BLOCK);
         }
         if let Some(mut done) = pending {
             store_sums(done.sums);
-            finish_rows(chunk, &mut done, BLOCK);
+            run_epilogue(chunk, &mut done, BLOCK);
         }
     }
 }
 
 /// Finishes the next `count` rows of a block, or as many of them as are left.
 #[target_feature(enable = "avx512f")]
-unsafe fn finish_rows(chunk: &ByteChunk, done: &mut Done, count: usize) {
+unsafe fn run_epilogue(chunk: &Int8Chunk, done: &mut MadeBlock, count: usize) {
     let from = done.finished;
     let to = (from + count).min(chunk.rows - done.row).min(BLOCK);
     if from >= to {
@@ -237,17 +237,22 @@ unsafe fn finish_rows(chunk: &ByteChunk, done: &mut Done, count: usize) {
         let sums = done.sums.add(from * BLOCK);
         let first_column = done.block * BLOCK;
         let columns: [__m512; 2] =
-            std::array::from_fn(|half| _mm512_loadu_ps(chunk.column_units.add(first_column + half * PANEL)));
+            std::array::from_fn(|half| _mm512_loadu_ps(chunk.column_scales.add(first_column + half * PANEL)));
         for row in 0..to - from {
-            let row_unit = _mm512_set1_ps(*chunk.row_units.add(done.row + from + row));
+            let row_scale = _mm512_set1_ps(*chunk.row_scales.add(done.row + from + row));
             for half in 0..2 {
                 let place = sums.add(row * BLOCK + half * PANEL);
                 let sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(place.cast()));
-                _mm512_storeu_ps(place.cast(), _mm512_mul_ps(sum, _mm512_mul_ps(row_unit, columns[half])));
+                _mm512_storeu_ps(place.cast(), _mm512_mul_ps(sum, _mm512_mul_ps(row_scale, columns[half])));
             }
         }
-        let finish = Finish { sums: sums.cast(), rows: to - from, bias: chunk.bias.add(first_column), gelu: false };
-        (chunk.finish)(&finish, done.row + from, first_column);
+        let epilogue = BlockEpilogue {
+            sums: std::slice::from_raw_parts(sums.cast(), (to - from) * BLOCK),
+            rows: to - from,
+            bias: std::slice::from_raw_parts(chunk.bias.add(first_column), BLOCK),
+            gelu: false,
+        };
+        (chunk.epilogue)(&epilogue, done.row + from, first_column);
     }
 }
 
@@ -316,7 +321,7 @@ unsafe fn load_sums(from: *const i32, below: usize, stride: usize) {
 /// Tiles 0 to 3 to 32 rows of 32.
 #[inline(always)]
 unsafe fn store_sums(to: *mut i32) {
-    // SAFETY: the caller vouches for the room.
+    // SAFETY: the caller vouches for the workspace.
     unsafe {
         asm!(
             "tilestored [{sums} + {stride}*1], tmm0",

@@ -3,24 +3,24 @@
 use std::arch::x86_64::*;
 
 use super::portable::bodies;
-use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxBlock, TILE, math};
+use super::{Block, BlockEpilogue, CausalAttention, DEPTH, Isa, Kernels, PANEL, SoftmaxBlock, TILE, math};
 
 /// The AVX2 set.
 pub static KERNELS: Kernels = Kernels {
     isa: Isa::Avx2,
     prepare: super::nothing_to_prepare,
     block,
-    finish_bf16,
-    finish_add,
-    turn_keys,
-    pair_values,
+    epilogue_bf16,
+    epilogue_add,
+    transpose_keys,
+    interleave_values,
     layer_norm,
     softmax_block,
     scale_to_bf16,
-    attend_rounded: None,
-    attend_frames: None,
-    widen,
-    attend_past,
+    attend_int8: None,
+    self_attention: None,
+    int8_to_bf16,
+    causal_attention,
     log_sum,
 };
 

@@ -5,47 +5,49 @@ use std::f32::consts::LOG2_E;
 
 use super::math::{EXP2, GELU, GELU_LIMIT};
 use super::portable::bodies;
-use super::{Block, DEPTH, Finish, HEAD, Isa, Kernels, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock, TILE, math};
+use super::{
+    Block, BlockEpilogue, CausalAttention, DEPTH, HEAD, Isa, Kernels, MAX_EXPONENT, PANEL, SoftmaxBlock, TILE, math,
+};
 
 /// AVX-512 without bf16 instructions.
 pub static KERNELS: Kernels = Kernels {
     isa: Isa::Avx512,
     prepare: super::nothing_to_prepare,
     block,
-    finish_bf16,
-    finish_add,
-    turn_keys: turn_keys_native,
-    pair_values,
+    epilogue_bf16,
+    epilogue_add,
+    transpose_keys: transpose_keys_native,
+    interleave_values,
     layer_norm,
     softmax_block,
     scale_to_bf16,
-    attend_rounded: None,
-    attend_frames: None,
-    widen,
-    attend_past,
+    attend_int8: None,
+    self_attention: None,
+    int8_to_bf16,
+    causal_attention,
     log_sum: log_sum_native,
 };
 
 /// AVX-512 with VNNI but without bf16 instructions.
 pub static KERNELS_VNNI: Kernels =
-    Kernels { isa: Isa::Avx512Vnni, attend_rounded: Some(super::vnni::attend_rounded), ..KERNELS };
+    Kernels { isa: Isa::Avx512Vnni, attend_int8: Some(super::vnni::attend_int8), ..KERNELS };
 
 /// AVX-512 with bf16 instructions.
 pub static KERNELS_BF16: Kernels = Kernels {
     isa: Isa::Avx512Bf16,
     prepare: super::nothing_to_prepare,
     block: block_bf16,
-    finish_bf16: finish_bf16_native,
-    finish_add: finish_add_native,
-    turn_keys: turn_keys_native,
-    pair_values,
+    epilogue_bf16: epilogue_bf16_native,
+    epilogue_add: epilogue_add_native,
+    transpose_keys: transpose_keys_native,
+    interleave_values,
     layer_norm: layer_norm_native,
     softmax_block: softmax_block_native,
     scale_to_bf16: scale_to_bf16_native,
-    attend_rounded: Some(super::vnni::attend_rounded),
-    attend_frames: None,
-    widen: widen_native,
-    attend_past: attend_past_native,
+    attend_int8: Some(super::vnni::attend_int8),
+    self_attention: None,
+    int8_to_bf16: int8_to_bf16_native,
+    causal_attention: causal_attention_native,
     log_sum: log_sum_native,
 };
 
@@ -226,15 +228,15 @@ fn pack(low: __m512, high: __m512) -> __m512i {
 }
 
 #[target_feature(enable = "avx512f,avx512bf16")]
-pub(super) unsafe fn finish_bf16_native(finish: &Finish, out: *mut u16, stride: usize) {
+pub(super) unsafe fn epilogue_bf16_native(epilogue: &BlockEpilogue, out: *mut u16, stride: usize) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
-        let bias = [_mm512_loadu_ps(finish.bias), _mm512_loadu_ps(finish.bias.add(16))];
-        for row in 0..finish.rows {
-            let sums = finish.sums.add(row * 32);
+        let bias = [_mm512_loadu_ps(epilogue.bias.as_ptr()), _mm512_loadu_ps(epilogue.bias.as_ptr().add(16))];
+        for row in 0..epilogue.rows {
+            let sums = epilogue.sums.as_ptr().add(row * 32);
             let mut low = _mm512_add_ps(_mm512_loadu_ps(sums), bias[0]);
             let mut high = _mm512_add_ps(_mm512_loadu_ps(sums.add(16)), bias[1]);
-            if finish.gelu {
+            if epilogue.gelu {
                 low = gelu(low);
                 high = gelu(high);
             }
@@ -244,15 +246,15 @@ pub(super) unsafe fn finish_bf16_native(finish: &Finish, out: *mut u16, stride: 
 }
 
 #[target_feature(enable = "avx512f")]
-unsafe fn finish_add_native(finish: &Finish, out: *mut f32, stride: usize) {
+unsafe fn epilogue_add_native(epilogue: &BlockEpilogue, out: *mut f32, stride: usize) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
         for half in 0..2 {
-            let bias = _mm512_loadu_ps(finish.bias.add(half * 16));
-            for row in 0..finish.rows {
+            let bias = _mm512_loadu_ps(epilogue.bias.as_ptr().add(half * 16));
+            for row in 0..epilogue.rows {
                 let to = out.add(row * stride + half * 16);
-                let mut value = _mm512_add_ps(_mm512_loadu_ps(finish.sums.add(row * 32 + half * 16)), bias);
-                if finish.gelu {
+                let mut value = _mm512_add_ps(_mm512_loadu_ps(epilogue.sums.as_ptr().add(row * 32 + half * 16)), bias);
+                if epilogue.gelu {
                     value = gelu(value);
                 }
                 _mm512_storeu_ps(to, _mm512_add_ps(_mm512_loadu_ps(to), value));
@@ -263,7 +265,7 @@ unsafe fn finish_add_native(finish: &Finish, out: *mut f32, stride: usize) {
 
 /// Pairs of elements are 32 bits each, so a tile is a square of them turned over: first within 128 bits, then those.
 #[target_feature(enable = "avx512f")]
-unsafe fn turn_keys_native(frames: *const u16, out: *mut u16) {
+unsafe fn transpose_keys_native(frames: *const u16, out: *mut u16) {
     // SAFETY: the caller vouches for 16 lines of 64 bytes on both sides.
     unsafe {
         let rows: [__m512i; 16] = std::array::from_fn(|row| _mm512_loadu_si512(frames.add(row * 32).cast()));
@@ -344,7 +346,7 @@ pub(super) unsafe fn scale_to_bf16_native(input: *const f32, factor: f32, n: usi
     }
 }
 
-/// `2^f` on [0, 1] to within 7.5e-5, relative: a thirtieth of what rounding to bf16 does afterwards.
+/// `2^f` on [0, 1] to within 7.5e-5, relative: a thirtieth of what quantized_rows to bf16 does afterwards.
 const EXP2_ROUGH: [f32; 4] = [0.999_925_2, 0.695_833_56, 0.226_067_16, 0.078_024_52];
 
 /// 2^x of 16 values that will be rounded to bf16: half the work of [`exp2`].
@@ -392,7 +394,7 @@ pub(super) unsafe fn softmax_block_native(block: &mut SoftmaxBlock) {
                     _mm512_storeu_si512(weights.add(index).cast(), pack(low, high));
                     index += 32;
                 }
-                let limit = _mm512_set1_ps(block.reference[row] + MOST_EXPONENT / block.scale);
+                let limit = _mm512_set1_ps(block.reference[row] + MAX_EXPONENT / block.scale);
                 if _mm512_cmp_ps_mask::<_CMP_GT_OQ>(top, limit) == 0 {
                     _mm512_storeu_ps(block.sums[row].as_mut_ptr(), _mm512_add_ps(sums[0], sums[1]));
                     break;
@@ -405,7 +407,7 @@ pub(super) unsafe fn softmax_block_native(block: &mut SoftmaxBlock) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn widen_native(numbers: *const i8, n: usize, out: *mut u16) {
+pub(super) unsafe fn int8_to_bf16_native(numbers: *const i8, n: usize, out: *mut u16) {
     let mut index = 0;
     while index < n {
         // SAFETY: the caller vouches for `n`, a multiple of 32.
@@ -426,7 +428,7 @@ pub(super) unsafe fn widen_native(numbers: *const i8, n: usize, out: *mut u16) {
 /// The dot product of a head is two `vdpbf16ps`; sixteen positions are summed across their lanes together, because one
 /// by one those sums would cost more than the products.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub(super) unsafe fn attend_past_native(attention: &mut PastAttention) {
+pub(super) unsafe fn causal_attention_native(attention: &mut CausalAttention) {
     let positions = attention.past.len();
     let scale = _mm512_set1_ps(attention.scale);
     for head in 0..attention.heads {
@@ -504,7 +506,7 @@ fn sum_each(rows: [__m512; 16]) -> __m512 {
         *four = quad(pair(rows[base], rows[base + 1]), pair(rows[base + 2], rows[base + 3]));
     }
     // Each of `fours` holds, in every 128-bit quarter, partial sums of its four rows.
-    let halves =
+    let bf16_numbers =
         |a: __m512, b: __m512| _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
-    halves(halves(fours[0], fours[1]), halves(fours[2], fours[3]))
+    bf16_numbers(bf16_numbers(fours[0], fours[1]), bf16_numbers(fours[2], fours[3]))
 }

@@ -30,7 +30,7 @@ pub const GELU: [f32; 10] = [
     -2.369_453_6e-12,
 ];
 
-/// `x·Φ(x)`, the exact (erf) GELU to within 2e-5 of x, far below bf16's rounding.
+/// `x·Φ(x)`, the exact (erf) GELU to within 2e-5 of x, far below bf16's quantized_rows.
 #[inline(always)]
 pub fn gelu(x: f32) -> f32 {
     let clamped = x.clamp(-GELU_LIMIT, GELU_LIMIT);
@@ -68,24 +68,24 @@ pub fn exp2(x: f32) -> f32 {
 /// Whisper's layer norm epsilon.
 pub const EPSILON: f32 = 1e-5;
 
-use super::{BLOCK, DEPTH, Finish, HEAD, MOST_EXPONENT, PANEL, PastAttention, SoftmaxBlock};
+use super::{BLOCK, BlockEpilogue, CausalAttention, DEPTH, HEAD, MAX_EXPONENT, PANEL, SoftmaxBlock};
 
 /// Lanes of partial sums: enough for one AVX-512 register twice over, so that reductions vectorize.
 const LANES: usize = 32;
 
-/// Body of [`super::Kernels::finish_bf16`].
+/// Body of [`super::Kernels::epilogue_bf16`].
 ///
 /// # Safety
-/// `finish` and `out` must describe live memory of the stated shapes.
+/// `epilogue` and `out` must describe live memory of the stated shapes.
 #[inline(always)]
-pub unsafe fn finish_bf16(finish: &Finish, out: *mut u16, stride: usize) {
+pub unsafe fn epilogue_bf16(epilogue: &BlockEpilogue, out: *mut u16, stride: usize) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
-        let bias = &*finish.bias.cast::<[f32; 32]>();
-        for row in 0..finish.rows {
-            let sums = &*finish.sums.add(row * 32).cast::<[f32; 32]>();
+        let bias = &*epilogue.bias.as_ptr().cast::<[f32; 32]>();
+        for row in 0..epilogue.rows {
+            let sums = &*epilogue.sums.as_ptr().add(row * 32).cast::<[f32; 32]>();
             let out = &mut *out.add(row * stride).cast::<[u16; 32]>();
-            if finish.gelu {
+            if epilogue.gelu {
                 for column in 0..32 {
                     out[column] = to_bf16(gelu(sums[column] + bias[column]));
                 }
@@ -98,19 +98,19 @@ pub unsafe fn finish_bf16(finish: &Finish, out: *mut u16, stride: usize) {
     }
 }
 
-/// Body of [`super::Kernels::finish_add`].
+/// Body of [`super::Kernels::epilogue_add`].
 ///
 /// # Safety
-/// `finish` and `out` must describe live memory of the stated shapes.
+/// `epilogue` and `out` must describe live memory of the stated shapes.
 #[inline(always)]
-pub unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
+pub unsafe fn epilogue_add(epilogue: &BlockEpilogue, out: *mut f32, stride: usize) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
-        let bias = &*finish.bias.cast::<[f32; 32]>();
-        for row in 0..finish.rows {
-            let sums = &*finish.sums.add(row * 32).cast::<[f32; 32]>();
+        let bias = &*epilogue.bias.as_ptr().cast::<[f32; 32]>();
+        for row in 0..epilogue.rows {
+            let sums = &*epilogue.sums.as_ptr().add(row * 32).cast::<[f32; 32]>();
             let out = &mut *out.add(row * stride).cast::<[f32; 32]>();
-            if finish.gelu {
+            if epilogue.gelu {
                 for column in 0..32 {
                     out[column] += gelu(sums[column] + bias[column]);
                 }
@@ -123,12 +123,12 @@ pub unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
     }
 }
 
-/// Body of [`super::Kernels::turn_keys`].
+/// Body of [`super::Kernels::transpose_keys`].
 ///
 /// # Safety
 /// Both sides are 512 elements.
 #[inline(always)]
-pub unsafe fn turn_keys(frames: *const u16, out: *mut u16) {
+pub unsafe fn transpose_keys(frames: *const u16, out: *mut u16) {
     // SAFETY: the caller vouches for the lengths; both are pairs of 16 bits.
     let (frames, out) = unsafe {
         (&*frames.cast::<[[[u16; 2]; DEPTH / 2]; PANEL]>(), &mut *out.cast::<[[[u16; 2]; PANEL]; DEPTH / 2]>())
@@ -140,12 +140,12 @@ pub unsafe fn turn_keys(frames: *const u16, out: *mut u16) {
     }
 }
 
-/// Body of [`super::Kernels::pair_values`].
+/// Body of [`super::Kernels::interleave_values`].
 ///
 /// # Safety
 /// `frames` reaches 31 · 32 + 16 elements, `out` 512.
 #[inline(always)]
-pub unsafe fn pair_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
+pub unsafe fn interleave_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
     for (line, pair) in pairs.iter().enumerate() {
         // SAFETY: the caller vouches for the lengths.
         unsafe {
@@ -236,7 +236,7 @@ pub fn refer(block: &mut SoftmaxBlock, row: usize, top: f32) {
     if block.is_first {
         block.reference[row] = top;
         block.sums[row] = [0.0; 16];
-    } else if (top - block.reference[row]) * block.scale > MOST_EXPONENT {
+    } else if (top - block.reference[row]) * block.scale > MAX_EXPONENT {
         let rescale = exp2((block.reference[row] - top) * block.scale);
         block.sums[row].iter_mut().for_each(|sum| *sum *= rescale);
         block.rescale[row] = rescale;
@@ -257,12 +257,12 @@ pub unsafe fn scale_to_bf16(input: *const f32, factor: f32, n: usize, out: *mut 
     }
 }
 
-/// Body of [`super::Kernels::widen`].
+/// Body of [`super::Kernels::int8_to_bf16`].
 ///
 /// # Safety
 /// The pointers must reach `n` elements.
 #[inline(always)]
-pub unsafe fn widen(numbers: *const i8, n: usize, out: *mut u16) {
+pub unsafe fn int8_to_bf16(numbers: *const i8, n: usize, out: *mut u16) {
     // SAFETY: the caller vouches for the lengths.
     let (numbers, out) = unsafe { (std::slice::from_raw_parts(numbers, n), std::slice::from_raw_parts_mut(out, n)) };
     for index in 0..n {
@@ -270,12 +270,12 @@ pub unsafe fn widen(numbers: *const i8, n: usize, out: *mut u16) {
     }
 }
 
-/// Body of [`super::Kernels::attend_past`].
+/// Body of [`super::Kernels::causal_attention`].
 ///
 /// # Safety
 /// All pointers must reach `heads * 64` elements; `weights` holds `heads * past.len()`.
 #[inline(always)]
-pub unsafe fn attend_past(attention: &mut PastAttention) {
+pub unsafe fn causal_attention(attention: &mut CausalAttention) {
     let positions = attention.past.len();
     for head in 0..attention.heads {
         // SAFETY: the caller vouches for the lengths.

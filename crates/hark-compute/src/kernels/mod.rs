@@ -1,8 +1,8 @@
 //! The kernels: small pieces of arithmetic, one set for each instruction set, chosen at run time.
 //!
 //! Products take activations as bf16 rows and weights as packed bf16 panels, and accumulate in float32, on every
-//! machine: so the numbers differ between machines only by the order of additions. Layers kept in bytes have kernels of
-//! their own: see [`bytes`].
+//! machine: so the numbers differ between machines only by the order of additions. int8 layers have kernels of their own:
+//! see [`int8`].
 //!
 //! **Panel layout** (what AMX wants, and what the others read just as well). A matrix that multiplies from the
 //! right, `b[k][n]`, is cut into panels of 16 columns; a panel is a sequence of tiles of 32 `k`; a tile is
@@ -21,13 +21,13 @@ mod amx_int8;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod int8;
+#[cfg(target_arch = "x86_64")]
+mod int8_avx2;
+#[cfg(target_arch = "x86_64")]
+mod int8_avx512;
 #[cfg(test)]
-mod byte_tests;
-pub mod bytes;
-#[cfg(target_arch = "x86_64")]
-mod bytes_avx2;
-#[cfg(target_arch = "x86_64")]
-mod bytes_avx512;
+mod int8_tests;
 pub mod math;
 pub mod portable;
 #[cfg(test)]
@@ -69,15 +69,15 @@ pub struct Block {
     pub accumulate: bool,
 }
 
-/// What the linear layers do with a finished block of float32 sums, 32 columns wide.
+/// The epilogue of a block of float32 sums, 32 columns wide.
 #[derive(Clone, Copy)]
-pub struct Finish {
+pub struct BlockEpilogue<'a> {
     /// The sums, `rows` rows of 32.
-    pub sums: *const f32,
+    pub sums: &'a [f32],
     /// Rows that matter.
     pub rows: usize,
     /// 32 biases.
-    pub bias: *const f32,
+    pub bias: &'a [f32],
     /// Whether GELU is applied after the bias.
     pub gelu: bool,
 }
@@ -92,28 +92,28 @@ pub struct Kernels {
     /// A product block.
     pub block: unsafe fn(&Block),
     /// Bias, GELU, and bf16 out: `out[r*stride + c]`.
-    pub finish_bf16: unsafe fn(&Finish, out: *mut u16, stride: usize),
+    pub epilogue_bf16: unsafe fn(&BlockEpilogue, out: *mut u16, stride: usize),
     /// Bias, GELU, and added to float32 `out[r*stride + c]`.
-    pub finish_add: unsafe fn(&Finish, out: *mut f32, stride: usize),
+    pub epilogue_add: unsafe fn(&BlockEpilogue, out: *mut f32, stride: usize),
     /// A tile of keys from 16 frames of 32 elements: `(frames, out)`.
-    pub turn_keys: unsafe fn(*const u16, *mut u16),
+    pub transpose_keys: unsafe fn(*const u16, *mut u16),
     /// A tile of values from 32 frames, 32 elements apart, of which 16 are taken: `(frames, pairs, out)`. Line by line, the
     /// tile holds the pairs of frames that `pairs` names.
-    pub pair_values: unsafe fn(*const u16, &[usize; DEPTH / 2], *mut u16),
+    pub interleave_values: unsafe fn(*const u16, &[usize; DEPTH / 2], *mut u16),
     /// Layer norm of one float32 row to bf16: `(row, gain, bias, width, out)`.
     pub layer_norm: unsafe fn(*const f32, *const f32, *const f32, usize, *mut u16),
     /// The exponentials of a block of scores: see [`SoftmaxBlock`].
     pub softmax_block: unsafe fn(&mut SoftmaxBlock),
     /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
-    /// Attention of at most [`FEW_ROWS`] rows over a window rounded to 8 bits, where the set has a way of its own.
-    pub attend_rounded: Option<unsafe fn(&mut RoundedAttention)>,
+    /// Attention of at most [`MAX_INT8_ROWS`] rows over int8 keys and values, where the set has a way of its own.
+    pub attend_int8: Option<unsafe fn(&mut Int8Attention)>,
     /// The encoder's attention, where the set has a way of its own.
-    pub attend_frames: Option<FramesKernel>,
+    pub self_attention: Option<SelfAttentionKernel>,
     /// Whole numbers as bf16, exactly: `(numbers, how many, out)`, a multiple of 32.
-    pub widen: unsafe fn(*const i8, usize, *mut u16),
-    /// Attention of one row over its own past: see [`PastAttention`].
-    pub attend_past: unsafe fn(&mut PastAttention),
+    pub int8_to_bf16: unsafe fn(*const i8, usize, *mut u16),
+    /// Attention of one row over its own past: see [`CausalAttention`].
+    pub causal_attention: unsafe fn(&mut CausalAttention),
     /// `(max, sum of exp(x - max))` of a float32 row.
     pub log_sum: unsafe fn(*const f32, usize) -> (f32, f32),
 }
@@ -150,10 +150,10 @@ pub struct SoftmaxBlock {
 }
 
 /// A weight may grow to 2 to this power before its row's reference is moved.
-pub const MOST_EXPONENT: f32 = 40.0;
+pub const MAX_EXPONENT: f32 = 40.0;
 
 /// Attention of one decoder row over the positions before it, all heads, each of 64 elements.
-pub struct PastAttention<'a> {
+pub struct CausalAttention<'a> {
     /// The query row, bf16, `heads * 64`.
     pub query: *const u16,
     /// For every position its key row; the value row lies `value_offset` elements behind it.
@@ -164,34 +164,34 @@ pub struct PastAttention<'a> {
     pub heads: usize,
     /// Scores are multiplied by this (1/sqrt(64), times log2 e).
     pub scale: f32,
-    /// Room for `heads * past.len()` weights.
+    /// Workspace for `heads * past.len()` weights.
     pub weights: &'a mut [f32],
     /// Where the bf16 result row goes.
     pub out: *mut u16,
 }
 
-/// Hears the raw scores of a row.
+/// Called with the raw scores of a row.
 pub type RowTap<'a> = &'a mut dyn FnMut(usize, &[f32]);
 
-/// Most rows of a [`RoundedAttention`].
-pub const FEW_ROWS: usize = 8;
+/// Most rows of a [`Int8Attention`].
+pub const MAX_INT8_ROWS: usize = 8;
 
-/// Attention of a few rows of one head over a window rounded to 8 bits (see [`super::cache`]).
-pub struct RoundedAttention<'a> {
+/// Attention of a few rows of one head over int8 keys and values (see [`crate::attention::Int8KeyValues`]).
+pub struct Int8Attention<'a> {
     /// The query rows, bf16, 64 elements each.
     pub query: *const u16,
     /// Elements between query rows.
     pub query_stride: usize,
-    /// Rows, 1 to [`FEW_ROWS`].
+    /// Rows, 1 to [`MAX_INT8_ROWS`].
     pub rows: usize,
     /// All keys of the head.
     pub keys: &'a [i8],
     /// All values of the head.
     pub values: &'a [i8],
-    /// What a unit of each key element is worth.
-    pub key_units: &'a [f32],
-    /// What a unit of each value element is worth.
-    pub value_units: &'a [f32],
+    /// The scale of each key element.
+    pub key_scales: &'a [f32],
+    /// The scale of each value element.
+    pub value_scales: &'a [f32],
     /// Frames that count; keys and values are padded.
     pub frames: usize,
     /// Scores are multiplied by this (1/sqrt(64), times log2 e).
@@ -200,24 +200,24 @@ pub struct RoundedAttention<'a> {
     pub out: *mut u16,
     /// Elements between result rows.
     pub out_stride: usize,
-    /// Hears `(row, scores)`.
+    /// Called with `(row, scores)`.
     pub tap: Option<RowTap<'a>>,
 }
 
 /// The encoder's queries are multiplied by this many times the base-2 exponent that a score stands for.
-pub const SCORE_UNIT: f32 = 128.0;
+pub const SCORE_SCALE: f32 = 128.0;
 
 /// A set's own way through the encoder's attention.
 #[derive(Clone, Copy)]
-pub struct FramesKernel {
+pub struct SelfAttentionKernel {
     /// Attends.
-    pub attend: unsafe fn(&FramesAttention),
+    pub attend: unsafe fn(&SelfAttention),
     /// Which pair of frames each line of a tile of values holds.
     pub pairs: &'static [usize; DEPTH / 2],
 }
 
 /// Attention of up to 32 query rows of one head over all frames of the encoder's window.
-pub struct FramesAttention {
+pub struct SelfAttention {
     /// The query rows, bf16, 64 elements each; 32 can be read.
     pub query: *const u16,
     /// Elements between query rows.

@@ -1,23 +1,23 @@
 //! Plain Rust kernels: for machines without vectors, and the twin that the fast ones are compared with.
 
-use super::{Block, DEPTH, Finish, Isa, Kernels, PANEL, PastAttention, SoftmaxBlock, math};
+use super::{Block, BlockEpilogue, CausalAttention, DEPTH, Isa, Kernels, PANEL, SoftmaxBlock, math};
 
 /// The portable set.
 pub static KERNELS: Kernels = Kernels {
     isa: Isa::Portable,
     prepare: super::nothing_to_prepare,
     block,
-    finish_bf16,
-    finish_add,
-    turn_keys,
-    pair_values,
+    epilogue_bf16,
+    epilogue_add,
+    transpose_keys,
+    interleave_values,
     layer_norm,
     softmax_block,
     scale_to_bf16,
-    attend_rounded: None,
-    attend_frames: None,
-    widen,
-    attend_past,
+    attend_int8: None,
+    self_attention: None,
+    int8_to_bf16,
+    causal_attention,
     log_sum,
 };
 
@@ -58,24 +58,24 @@ pub unsafe fn block(block: &Block) {
 macro_rules! bodies {
     ($(#[$attribute:meta])*) => {
         $(#[$attribute])*
-        unsafe fn finish_bf16(finish: &Finish, out: *mut u16, stride: usize) {
+        unsafe fn epilogue_bf16(epilogue: &BlockEpilogue, out: *mut u16, stride: usize) {
             // SAFETY: same contract as the body.
-            unsafe { math::finish_bf16(finish, out, stride) }
+            unsafe { math::epilogue_bf16(epilogue, out, stride) }
         }
         $(#[$attribute])*
-        unsafe fn finish_add(finish: &Finish, out: *mut f32, stride: usize) {
+        unsafe fn epilogue_add(epilogue: &BlockEpilogue, out: *mut f32, stride: usize) {
             // SAFETY: same contract as the body.
-            unsafe { math::finish_add(finish, out, stride) }
+            unsafe { math::epilogue_add(epilogue, out, stride) }
         }
         $(#[$attribute])*
-        unsafe fn turn_keys(frames: *const u16, out: *mut u16) {
+        unsafe fn transpose_keys(frames: *const u16, out: *mut u16) {
             // SAFETY: same contract as the body.
-            unsafe { math::turn_keys(frames, out) }
+            unsafe { math::transpose_keys(frames, out) }
         }
         $(#[$attribute])*
-        unsafe fn pair_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
+        unsafe fn interleave_values(frames: *const u16, pairs: &[usize; DEPTH / 2], out: *mut u16) {
             // SAFETY: same contract as the body.
-            unsafe { math::pair_values(frames, pairs, out) }
+            unsafe { math::interleave_values(frames, pairs, out) }
         }
         $(#[$attribute])*
         unsafe fn layer_norm(row: *const f32, gain: *const f32, bias: *const f32, width: usize, out: *mut u16) {
@@ -93,14 +93,14 @@ macro_rules! bodies {
             unsafe { math::scale_to_bf16(input, factor, n, out) }
         }
         $(#[$attribute])*
-        unsafe fn widen(numbers: *const i8, n: usize, out: *mut u16) {
+        unsafe fn int8_to_bf16(numbers: *const i8, n: usize, out: *mut u16) {
             // SAFETY: same contract as the body.
-            unsafe { math::widen(numbers, n, out) }
+            unsafe { math::int8_to_bf16(numbers, n, out) }
         }
         $(#[$attribute])*
-        unsafe fn attend_past(attention: &mut PastAttention) {
+        unsafe fn causal_attention(attention: &mut CausalAttention) {
             // SAFETY: same contract as the body.
-            unsafe { math::attend_past(attention) }
+            unsafe { math::causal_attention(attention) }
         }
         $(#[$attribute])*
         unsafe fn log_sum(row: *const f32, n: usize) -> (f32, f32) {

@@ -23,7 +23,7 @@ impl Numbers {
         buffer
     }
 
-    fn halves(&mut self, len: usize, scale: f32) -> Buffer<u16> {
+    fn bf16_numbers(&mut self, len: usize, scale: f32) -> Buffer<u16> {
         let mut buffer = Buffer::zeroed(len);
         buffer.iter_mut().for_each(|x| *x = to_bf16(self.next() * scale));
         buffer
@@ -51,8 +51,8 @@ fn product_blocks_agree() {
     for round in 0..40 {
         let (rows, depth) = (1 + numbers.below(32), 1 + numbers.below(20));
         let stride = depth * DEPTH + 32 * numbers.below(3);
-        let a = numbers.halves(32 * stride + 64, 1.0);
-        let b = numbers.halves(2 * depth * TILE, 1.0);
+        let a = numbers.bf16_numbers(32 * stride + 64, 1.0);
+        let b = numbers.bf16_numbers(2 * depth * TILE, 1.0);
         let start = numbers.floats(32 * 48, 1.0);
         let run = |set: &Kernels| {
             let mut c = Buffer::zeroed(start.len());
@@ -90,8 +90,8 @@ fn product_blocks_agree() {
 fn the_plain_block_is_a_matrix_product() {
     let mut numbers = Numbers(2);
     let (rows, depth) = (5, 3);
-    let a = numbers.halves(32 * depth * DEPTH, 1.0);
-    let b = numbers.halves(2 * depth * TILE, 1.0);
+    let a = numbers.bf16_numbers(32 * depth * DEPTH, 1.0);
+    let b = numbers.bf16_numbers(2 * depth * TILE, 1.0);
     let mut c = Buffer::zeroed(32 * 32);
     // SAFETY: the buffers have the stated shapes.
     unsafe {
@@ -121,32 +121,32 @@ fn the_plain_block_is_a_matrix_product() {
 }
 
 #[test]
-fn finishes_agree() {
+fn epilogues_agree() {
     let mut numbers = Numbers(3);
     for round in 0..20 {
         let rows = 1 + numbers.below(32);
         let sums = numbers.floats(32 * 32, 6.0);
         let bias = numbers.floats(32, 1.0);
         let before = numbers.floats(32 * 40, 1.0);
-        let finish = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: round % 2 == 0 };
+        let epilogue = BlockEpilogue { sums: &sums, rows, bias: &bias, gelu: round % 2 == 0 };
         let run = |set: &Kernels| {
-            let (mut halves, mut floats) = (Buffer::<u16>::zeroed(32 * 40), Buffer::zeroed(32 * 40));
+            let (mut bf16_numbers, mut floats) = (Buffer::<u16>::zeroed(32 * 40), Buffer::zeroed(32 * 40));
             floats.copy_from_slice(&before);
             // SAFETY: the buffers have the stated shapes.
             unsafe {
-                (set.finish_bf16)(&finish, halves.as_mut_ptr(), 40);
-                (set.finish_add)(&finish, floats.as_mut_ptr(), 40);
+                (set.epilogue_bf16)(&epilogue, bf16_numbers.as_mut_ptr(), 40);
+                (set.epilogue_add)(&epilogue, floats.as_mut_ptr(), 40);
             }
-            (halves, floats)
+            (bf16_numbers, floats)
         };
         let expected = run(&portable::KERNELS);
         for set in fast_sets() {
             let got = run(set);
             for index in 0..rows * 40 {
                 let tolerance = 2e-4 + expected.1[index].abs() * 1e-5;
-                assert_close("finish_add", set.isa, got.1[index], expected.1[index], tolerance);
+                assert_close("epilogue_add", set.isa, got.1[index], expected.1[index], tolerance);
                 let (half, plain) = (from_bf16(got.0[index]), from_bf16(expected.0[index]));
-                assert_close("finish_bf16", set.isa, half, plain, 2e-4 + plain.abs() / 128.0);
+                assert_close("epilogue_bf16", set.isa, half, plain, 2e-4 + plain.abs() / 128.0);
             }
         }
     }
@@ -155,14 +155,14 @@ fn finishes_agree() {
 #[test]
 fn tiles_of_keys_and_values_agree() {
     let mut numbers = Numbers(11);
-    let frames = numbers.halves(32 * 32, 1.0);
+    let frames = numbers.bf16_numbers(32 * 32, 1.0);
     let pairs: [usize; 16] = std::array::from_fn(|line| (line * 5 + 3) % 16);
     let run = |set: &Kernels| {
         let mut tiles = [[0u16; TILE]; 2];
         // SAFETY: 32 frames of 32 elements, and two tiles.
         unsafe {
-            (set.turn_keys)(frames.as_ptr(), tiles[0].as_mut_ptr());
-            (set.pair_values)(frames.as_ptr(), &pairs, tiles[1].as_mut_ptr());
+            (set.transpose_keys)(frames.as_ptr(), tiles[0].as_mut_ptr());
+            (set.interleave_values)(frames.as_ptr(), &pairs, tiles[1].as_mut_ptr());
         }
         tiles
     };
@@ -265,19 +265,19 @@ fn softmax_blocks_agree_and_sum_to_one_over_chunks() {
 }
 
 #[test]
-fn attention_over_the_past_agrees() {
+fn causal_attention_agrees() {
     let mut numbers = Numbers(6);
     for _ in 0..10 {
         let (heads, positions) = (1 + numbers.below(20), 1 + numbers.below(448));
         let width = heads * HEAD;
-        let query = numbers.halves(width, 2.0);
-        let cache = numbers.halves(positions * 2 * width, 2.0);
+        let query = numbers.bf16_numbers(width, 2.0);
+        let cache = numbers.bf16_numbers(positions * 2 * width, 2.0);
         let past: Vec<*const u16> = (0..positions).map(|position| cache[position * 2 * width..].as_ptr()).collect();
         let run = |set: &Kernels| {
             let (mut out, mut weights) = (Buffer::<u16>::zeroed(width), vec![0.0; heads * positions]);
             // SAFETY: every row of the cache holds a key and a value of `width` elements.
             unsafe {
-                (set.attend_past)(&mut PastAttention {
+                (set.causal_attention)(&mut CausalAttention {
                     query: query.as_ptr(),
                     past: &past,
                     value_offset: width,
@@ -292,7 +292,7 @@ fn attention_over_the_past_agrees() {
         let expected = run(&portable::KERNELS);
         for set in fast_sets() {
             for (got, expected) in run(set).into_iter().zip(&expected) {
-                assert_close("attend_past", set.isa, got, *expected, 0.01 + expected.abs() / 64.0);
+                assert_close("causal_attention", set.isa, got, *expected, 0.01 + expected.abs() / 64.0);
             }
         }
     }
@@ -322,19 +322,19 @@ fn log_sums_agree_with_double_precision() {
 }
 
 #[test]
-fn attention_over_a_rounded_window_follows_the_definition() {
+fn int8_attention_follows_the_definition() {
     let mut numbers = Numbers(8);
-    for rows in 1..=FEW_ROWS {
+    for rows in 1..=MAX_INT8_ROWS {
         let (frames, padded) = (1500 - 7 * rows, 1504);
         let mut whole = |len: usize| -> Vec<i8> { (0..len).map(|_| (numbers.next() * 127.0) as i8).collect() };
         let (keys, values) = (whole(padded * HEAD), whole(padded * HEAD));
-        let (key_units, value_units) = (numbers.floats(HEAD, 0.01), numbers.floats(HEAD, 0.01));
-        let query = numbers.halves(rows * HEAD, 3.0);
+        let (key_scales, value_scales) = (numbers.floats(HEAD, 0.01), numbers.floats(HEAD, 0.01));
+        let query = numbers.bf16_numbers(rows * HEAD, 3.0);
         let expected: Vec<[f64; HEAD]> = (0..rows)
             .map(|row| {
                 let element = |frame: usize, element: usize| {
                     let place = element / 32 * 512 + element % 32 / 2 * 32 + frame % PANEL * 2 + element % 2;
-                    f64::from(keys[frame / PANEL * PANEL * HEAD + place]) * f64::from(key_units[element])
+                    f64::from(keys[frame / PANEL * PANEL * HEAD + place]) * f64::from(key_scales[element])
                 };
                 let score = |frame: usize| -> f64 {
                     (0..HEAD).map(|e| f64::from(from_bf16(query[row * HEAD + e])) * element(frame, e)).sum::<f64>()
@@ -344,26 +344,26 @@ fn attention_over_a_rounded_window_follows_the_definition() {
                 std::array::from_fn(|e| {
                     let value = |frame: usize| {
                         let line = e / PANEL * PANEL * padded + frame / 2 * 2 * PANEL;
-                        f64::from(values[line + e % PANEL * 2 + frame % 2]) * f64::from(value_units[e])
+                        f64::from(values[line + e % PANEL * 2 + frame % 2]) * f64::from(value_scales[e])
                     };
                     powers.iter().enumerate().map(|(frame, power)| power / total * value(frame)).sum()
                 })
             })
             .collect();
         for set in fast_sets() {
-            let Some(attend_rounded) = set.attend_rounded else { continue };
+            let Some(attend_int8) = set.attend_int8 else { continue };
             let mut out = Buffer::<u16>::zeroed(rows * HEAD);
             let mut heard = 0;
             // SAFETY: keys, values, queries and output have the stated shapes.
             unsafe {
-                attend_rounded(&mut RoundedAttention {
+                attend_int8(&mut Int8Attention {
                     query: query.as_ptr(),
                     query_stride: HEAD,
                     rows,
                     keys: &keys,
                     values: &values,
-                    key_units: &key_units,
-                    value_units: &value_units,
+                    key_scales: &key_scales,
+                    value_scales: &value_scales,
                     frames,
                     scale: 0.18,
                     out: out.as_mut_ptr(),
@@ -374,7 +374,7 @@ fn attention_over_a_rounded_window_follows_the_definition() {
             assert_eq!(heard, rows * frames);
             for (got, expected) in out.iter().zip(expected.iter().flatten()) {
                 let expected = *expected as f32;
-                assert_close("attend_rounded", set.isa, from_bf16(*got), expected, 0.003 + expected.abs() / 64.0);
+                assert_close("attend_int8", set.isa, from_bf16(*got), expected, 0.003 + expected.abs() / 64.0);
             }
         }
     }
@@ -389,11 +389,11 @@ fn whole_numbers_widen_exactly_and_scaled_rows_agree() {
         let (mut widened, mut scaled) = (Buffer::<u16>::zeroed(256), Buffer::<u16>::zeroed(HEAD));
         // SAFETY: both sides of each call have the stated lengths.
         unsafe {
-            (set.widen)(whole.as_ptr(), whole.len(), widened.as_mut_ptr());
+            (set.int8_to_bf16)(whole.as_ptr(), whole.len(), widened.as_mut_ptr());
             (set.scale_to_bf16)(row.as_ptr(), 0.3, HEAD, scaled.as_mut_ptr());
         }
         for (got, expected) in widened.iter().zip(&whole) {
-            assert_eq!(from_bf16(*got), f32::from(*expected), "widen on {}", set.isa.name());
+            assert_eq!(from_bf16(*got), f32::from(*expected), "int8_to_bf16 on {}", set.isa.name());
         }
         for (got, x) in scaled.iter().zip(row.iter()) {
             assert_eq!(*got, to_bf16(x * 0.3), "scale_to_bf16 on {}", set.isa.name());

@@ -1,4 +1,4 @@
-//! Attention of a few rows over a window rounded to 8 bits, in whole numbers.
+//! Attention of a few rows over int8 keys and values, in whole numbers.
 //!
 //! A decoding step has one to five rows for each window. Tiles would be mostly empty, so here the keys and values go
 //! straight from memory, widened to 16 bits on the way, into `vpdpwssd`: two products and their sum in each of 16 lanes.
@@ -10,18 +10,18 @@ use std::arch::x86_64::*;
 
 use super::avx512::exp2;
 use super::math::from_bf16;
-use super::{FEW_ROWS, HEAD, PANEL, RoundedAttention};
+use super::{HEAD, Int8Attention, MAX_INT8_ROWS, PANEL};
 
 /// Most frames of a window, padded.
-const MOST_FRAMES: usize = 1504;
+const MAX_FRAMES: usize = 1504;
 /// Frames whose products are summed in whole numbers: 128 · 32767 · 127 stays below 2^31.
 const CHUNK: usize = 128;
 /// The largest 16-bit number.
 const LARGEST: f32 = 32_767.0;
 
-/// See [`super::Kernels::attend_rounded`].
+/// See [`super::Kernels::attend_int8`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub unsafe fn attend_rounded(attention: &mut RoundedAttention) {
+pub unsafe fn attend_int8(attention: &mut Int8Attention) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
         match attention.rows {
@@ -33,18 +33,18 @@ pub unsafe fn attend_rounded(attention: &mut RoundedAttention) {
             6 => attend::<6>(attention),
             7 => attend::<7>(attention),
             8 => attend::<8>(attention),
-            rows => unreachable!("{rows} rows are more than {FEW_ROWS}"),
+            rows => unreachable!("{rows} rows are more than {MAX_INT8_ROWS}"),
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
+unsafe fn attend<const ROWS: usize>(attention: &mut Int8Attention) {
     let padded = attention.keys.len() / HEAD;
-    assert!(padded <= MOST_FRAMES && attention.values.len() == attention.keys.len());
-    let mut scores = [[0f32; MOST_FRAMES]; ROWS];
-    let (queries, units) = round_queries::<ROWS>(attention);
+    assert!(padded <= MAX_FRAMES && attention.values.len() == attention.keys.len());
+    let mut scores = [[0f32; MAX_FRAMES]; ROWS];
+    let (queries, scales) = round_queries::<ROWS>(attention);
     for (panel, keys) in attention.keys.chunks_exact(PANEL * HEAD).enumerate() {
         let mut sums = [_mm512_setzero_si512(); ROWS];
         for pair in 0..HEAD / 2 {
@@ -59,12 +59,12 @@ unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
             }
         }
         for row in 0..ROWS {
-            let exact = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row]), _mm512_set1_ps(units[row]));
+            let exact = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[row]), _mm512_set1_ps(scales[row]));
             // SAFETY: the scores have room for all panels.
             unsafe { _mm512_storeu_ps(scores[row].as_mut_ptr().add(panel * PANEL), exact) };
         }
     }
-    let mut weights = [[0i16; MOST_FRAMES]; ROWS];
+    let mut weights = [[0i16; MAX_FRAMES]; ROWS];
     let mut totals = [0f32; ROWS];
     for row in 0..ROWS {
         if let Some(tap) = &mut attention.tap {
@@ -94,10 +94,10 @@ unsafe fn attend<const ROWS: usize>(attention: &mut RoundedAttention) {
             }
         }
         for row in 0..ROWS {
-            // SAFETY: a head has 64 units and the output row 64 elements.
+            // SAFETY: a head has 64 scales and the output row 64 elements.
             unsafe {
-                let units = _mm512_loadu_ps(attention.value_units.as_ptr().add(panel * PANEL));
-                let factor = _mm512_mul_ps(units, _mm512_set1_ps(1.0 / (LARGEST * totals[row])));
+                let scales = _mm512_loadu_ps(attention.value_scales.as_ptr().add(panel * PANEL));
+                let factor = _mm512_mul_ps(scales, _mm512_set1_ps(1.0 / (LARGEST * totals[row])));
                 let out = attention.out.add(row * attention.out_stride + panel * PANEL);
                 _mm256_storeu_si256(out.cast(), round_to_bf16(_mm512_mul_ps(sums[row], factor)));
             }
@@ -115,32 +115,32 @@ fn round_to_bf16(x: __m512) -> __m256i {
     _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
 }
 
-/// Queries times the units of the keys, rounded to 16 bits, in pairs; and what one unit of a row's scores is worth.
+/// Queries times the scales of the keys, rounded to 16 bits, in pairs; and the scale of each row's scores.
 #[inline]
-fn round_queries<const ROWS: usize>(attention: &RoundedAttention) -> ([[i32; HEAD / 2]; ROWS], [f32; ROWS]) {
+fn round_queries<const ROWS: usize>(attention: &Int8Attention) -> ([[i32; HEAD / 2]; ROWS], [f32; ROWS]) {
     let mut pairs = [[0i32; HEAD / 2]; ROWS];
-    let mut units = [0f32; ROWS];
+    let mut scales = [0f32; ROWS];
     for row in 0..ROWS {
         let mut exact = [0f32; HEAD];
         for (element, exact) in exact.iter_mut().enumerate() {
-            // SAFETY: the caller of `attend_rounded` vouches for `rows` rows of 64 elements.
+            // SAFETY: the caller of `attend_int8` vouches for `rows` rows of 64 elements.
             let query = unsafe { *attention.query.add(row * attention.query_stride + element) };
-            *exact = from_bf16(query) * attention.key_units[element];
+            *exact = from_bf16(query) * attention.key_scales[element];
         }
         let largest = exact.iter().fold(f32::MIN_POSITIVE, |a, b| a.max(b.abs()));
-        units[row] = largest / LARGEST;
+        scales[row] = largest / LARGEST;
         for (pair, out) in pairs[row].iter_mut().enumerate() {
             let rounded = |x: f32| (x * (LARGEST / largest)).round() as i32;
             *out = rounded(exact[2 * pair + 1]) << 16 | rounded(exact[2 * pair]) & 0xffff;
         }
     }
-    (pairs, units)
+    (pairs, scales)
 }
 
 /// Softmax weights as 16-bit numbers, the likeliest frame being the largest; returns the sum of the unrounded ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn weigh(scores: &[f32], scale: f32, weights: &mut [i16; MOST_FRAMES]) -> f32 {
+fn weigh(scores: &[f32], scale: f32, weights: &mut [i16; MAX_FRAMES]) -> f32 {
     let mut top = _mm512_set1_ps(f32::MIN);
     for chunk in scores.chunks_exact(16) {
         // SAFETY: 16 floats.

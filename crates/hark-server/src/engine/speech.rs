@@ -13,7 +13,7 @@ use hark_models::{Aliases, Catalogue, Kind, ModelStore, SPEAKER_MODELS, VAD_MODE
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::vad::SileroVad;
 use hark_speech::{
-    BackendLoader, CancelToken, EngineState, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber,
+    BackendLoader, CancelToken, Compute, EngineState, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber,
     Voiceprint, Voices,
 };
 use hark_store::{Capabilities, Need};
@@ -104,6 +104,8 @@ const VOICES: &str = "speakers";
 /// Whisper checkpoints behind [`Engine`].
 pub struct SpeechEngine {
     options: SpeechOptions,
+    /// The threads and kernels of all models.
+    compute: Compute,
     installed: InstalledModels,
     loaded: Arc<Loaded<Model>>,
     /// How often the engine of each model was loaded again.
@@ -117,6 +119,7 @@ impl SpeechEngine {
             installed: InstalledModels::watch(options.models.clone()),
             loaded: Loaded::new(options.loaded, options.memory_budget.0, MEMORY_PATIENCE),
             restarts: Mutex::default(),
+            compute: Compute::from_options(options.threads, options.isa),
             options,
         }
     }
@@ -175,7 +178,7 @@ impl SpeechEngine {
         // Workspaces of all threads are about as large as the weights.
         let bytes = 2 * (one + other);
         let stay = self.get(Wanted { name: VOICES, bytes, is_counted: false }, || {
-            let voices = Voices::load(&segmentation, &embedding, self.options.threads, self.options.isa)?;
+            let voices = Voices::load(&segmentation, &embedding, &self.compute)?;
             Ok(Model::Voices(voices, bytes))
         })?;
         let voices = match &*stay {
@@ -205,8 +208,7 @@ impl SpeechEngine {
             options.voices = Some(voices);
             needs.push(stay);
         }
-        options.threads = self.options.threads;
-        options.isa = self.options.isa;
+        options.compute = Some(self.compute.clone());
         options.backend = self.options.backend.clone();
         options.workspace = workspace;
         options.restarts = self.restarts_of(checkpoint);
@@ -372,9 +374,7 @@ impl Engine for SpeechEngine {
         if self.installed().is_empty() || !self.installed.has(VAD_MODEL) {
             return None;
         }
-        let threads =
-            self.options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-        Some(format!("cpu ({}, {threads} threads)", self.options.isa.unwrap_or_else(Isa::best).name()))
+        Some(format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads()))
     }
     fn reports(&self) -> Vec<EngineReport> {
         let there = self.loaded.all();

@@ -4,17 +4,19 @@
 //! pieces stand one below the other with two empty steps between, which serve as the zeros around each piece; a layer
 //! is then one product over all rows. A piece of 1.5 s costs 0.45 G multiply-adds.
 
-use hark_compute::Compute;
+use hark_compute::Worker;
 use hark_compute::buffer::Buffer;
+use hark_compute::gemm::PackedBf16;
 use hark_compute::kernels::BLOCK;
+use hark_compute::linear::Rows;
+use hark_compute::ops::{Epilogue, Ops};
+use hark_compute::view::{MatMut, MatRef};
 
 use super::EMBEDDING_WIDTH;
 use super::head::{LINES, WIDTH};
 use super::weights::{
     BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, Norm, PLANES, SEGMENT, Tensors, folded,
 };
-use crate::lanes::{Finish, Lanes, Scaled};
-use crate::panels::Panels;
 
 /// Empty steps between pieces, as far as the widest layer sees.
 const GAP: usize = 2;
@@ -25,7 +27,7 @@ const STRIDE: usize = 1024 + 32;
 
 /// The packed layers.
 pub(super) struct Dense {
-    first: Panels,
+    first: PackedBf16,
     first_bias: Vec<f32>,
     blocks: Vec<Block>,
     out: Norm,
@@ -36,7 +38,7 @@ pub(super) struct Dense {
 
 struct Block {
     /// Steps between the taps of its layers.
-    apart: usize,
+    dilation: usize,
     layers: Vec<Layer>,
     transit: Linear,
 }
@@ -44,24 +46,24 @@ struct Block {
 struct Layer {
     inside: Linear,
     /// One for each of the three taps.
-    local: [Panels; 3],
+    local: [PackedBf16; 3],
     /// `[INSIDE][CONTEXT]` and `[CONTEXT][GROWTH]`.
     context: [Vec<f32>; 2],
     context_bias: [Vec<f32>; 2],
 }
 
-/// A product of scaled rows without what is negative.
+/// A product of rows that go through a norm and ReLU first.
 struct Linear {
     norm: Norm,
-    weights: Panels,
+    weights: PackedBf16,
     bias: Vec<f32>,
-    /// Whether what is negative in the result is cut as well.
-    cut: bool,
+    /// Whether the result goes through ReLU as well.
+    relu: bool,
     inputs: usize,
 }
 
 /// Where one thread works on a group of pieces.
-pub(super) struct Room {
+pub(super) struct Workspace {
     /// Steps of a piece before and after the first layer.
     steps: usize,
     halved: usize,
@@ -79,8 +81,8 @@ pub(super) struct Room {
     masks: Buffer<f32>,
 }
 
-impl Room {
-    /// Room for up to `pieces` of `steps` frames each.
+impl Workspace {
+    /// A workspace for up to `pieces` of `steps` frames each.
     pub(super) fn new(steps: usize, pieces: usize) -> Self {
         let halved = steps.div_ceil(2);
         let rows = pieces * (halved + GAP);
@@ -92,7 +94,7 @@ impl Room {
                 _ => (pieces * segments) as u32,
             })
             .collect();
-        Room {
+        Workspace {
             steps,
             halved,
             pieces,
@@ -106,7 +108,7 @@ impl Room {
         }
     }
 
-    /// Whether this is room for `pieces` of `steps` frames.
+    /// Whether this is a workspace for `pieces` of `steps` frames.
     pub(super) fn is_for(&self, steps: usize, pieces: usize) -> bool {
         self.steps == steps && self.pieces >= pieces
     }
@@ -116,10 +118,10 @@ impl Room {
         self.halved + GAP
     }
 
-    /// Where the head's output of a piece begins.
-    pub(super) fn input_of(&mut self, piece: usize) -> *mut u16 {
+    /// Where the head's output of a piece goes.
+    pub(super) fn input_of(&mut self, piece: usize) -> &mut [u16] {
         let at = (GAP + piece * 2 * self.period()) * WIDTH;
-        self.input[at..].as_mut_ptr()
+        &mut self.input[at..]
     }
 }
 
@@ -130,7 +132,7 @@ impl Dense {
         let first_bias = norm.shift;
         let mut blocks = Vec::new();
         let mut width = FIRST;
-        for (number, (layers, apart)) in BLOCKS.into_iter().enumerate() {
+        for (number, (layers, dilation)) in BLOCKS.into_iter().enumerate() {
             let name = format!("xvector.block{}", number + 1);
             let layer =
                 |index: usize| Layer::pack(tensors, &format!("{name}.tdnnd{}", index + 1), width + index * GROWTH);
@@ -140,18 +142,18 @@ impl Dense {
             let weights = tensors.get(&format!("{name}.linear.weight"), &[width / 2, width, 1])?;
             let transit = Linear {
                 norm: Norm::read(tensors, &format!("{name}.nonlinear.batchnorm"), width)?,
-                weights: Panels::pack(width / 2, width, |output, input| weights[output * width + input]),
+                weights: PackedBf16::pack(width / 2, width, |output, input| weights[output * width + input]),
                 bias: vec![0.0; width / 2],
-                cut: false,
+                relu: false,
                 inputs: width,
             };
-            blocks.push(Block { apart, layers, transit });
+            blocks.push(Block { dilation, layers, transit });
             width /= 2;
         }
         let norm = Norm::read_plain(tensors, "xvector.dense.nonlinear.batchnorm", EMBEDDING_WIDTH)?;
         let last = folded(tensors, "xvector.dense.linear", &[EMBEDDING_WIDTH, 2 * LAST, 1], &norm)?;
         Ok(Dense {
-            first: Panels::pack(FIRST, FIRST_TAPS * WIDTH, |output, input| {
+            first: PackedBf16::pack(FIRST, FIRST_TAPS * WIDTH, |output, input| {
                 // The file's channels are `[channel][line]`, the head's output `[line][channel]`.
                 let (tap, line, channel) = (input / WIDTH, input % WIDTH / PLANES, input % PLANES);
                 first[(output * WIDTH + channel * LINES + line) * FIRST_TAPS + tap]
@@ -164,47 +166,32 @@ impl Dense {
         })
     }
 
-    /// Runs `pieces` pieces whose head has been put in the room; one vector each, not yet of length 1.
-    pub(super) fn run(
-        &self,
-        compute: &Compute,
-        lanes: &Lanes,
-        room: &mut Room,
-        pieces: usize,
-    ) -> Vec<[f32; EMBEDDING_WIDTH]> {
-        assert!(pieces <= room.pieces, "room for the pieces");
-        let rows = pieces * room.period();
-        let work = Work { compute, lanes, rows };
-        work.first(self, room);
+    /// Runs `pieces` pieces whose head has been put in the workspace; one vector each, not yet of length 1.
+    pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, pieces: usize) -> Vec<[f32; EMBEDDING_WIDTH]> {
+        assert!(pieces <= workspace.pieces, "room for the pieces");
+        let ops = worker.compute().ops;
+        let pass = Pass { worker, ops, rows: pieces * workspace.period() };
+        pass.first(self, workspace);
         let mut now = 0;
         for block in &self.blocks {
             let mut width = block.layers[0].inside.inputs;
             for layer in &block.layers {
-                work.layer(layer, block.apart, room, pieces, now, width);
+                pass.layer(layer, block.dilation, workspace, pieces, now, width);
                 width += GROWTH;
             }
-            work.transit(&block.transit, room, now);
+            pass.transit(&block.transit, workspace, now);
             now = 1 - now;
         }
-        (0..pieces).map(|piece| self.pool(lanes, room, piece, now)).collect()
+        (0..pieces).map(|piece| self.pool(ops, workspace, piece, now)).collect()
     }
 
     /// Mean and deviation of each channel over a piece, and the last layer.
-    fn pool(&self, lanes: &Lanes, room: &Room, piece: usize, now: usize) -> [f32; EMBEDDING_WIDTH] {
+    fn pool(&self, ops: &Ops, workspace: &Workspace, piece: usize, now: usize) -> [f32; EMBEDDING_WIDTH] {
         let (mut sums, mut squares) = ([0f32; LAST], [0f32; LAST]);
-        let scaled = Scaled {
-            rows: room.channels[now][piece * room.period() * STRIDE..].as_ptr(),
-            stride: STRIDE,
-            count: room.halved,
-            width: LAST,
-            gain: self.out.gain.as_ptr(),
-            shift: self.out.shift.as_ptr(),
-            out: std::ptr::null_mut(),
-            out_stride: 0,
-        };
-        // SAFETY: the piece's rows lie in the room; the sums have its width.
-        unsafe { (lanes.moments)(&scaled, sums.as_mut_ptr(), squares.as_mut_ptr()) };
-        let count = room.halved as f32;
+        let rows = &workspace.channels[now][piece * workspace.period() * STRIDE..];
+        let rows = MatRef::new(rows, workspace.halved, LAST, STRIDE);
+        ops.moments(rows, &self.out.gain, &self.out.shift, &mut sums, &mut squares);
+        let count = workspace.halved as f32;
         let mut statistics = [0f32; 2 * LAST];
         for channel in 0..LAST {
             let mean = sums[channel] / count;
@@ -214,7 +201,7 @@ impl Dense {
         }
         let mut out = [0f32; EMBEDDING_WIDTH];
         out.copy_from_slice(&self.last_bias);
-        (lanes.apply)(&self.last, &statistics, &mut out);
+        ops.gemv(&self.last, &statistics, &mut out);
         out
     }
 }
@@ -229,15 +216,16 @@ impl Layer {
         let norm = Norm::read(tensors, &part("nonlinear2.batchnorm"), INSIDE)?;
         let inside = folded(tensors, &part("linear1"), &[INSIDE, inputs, 1], &norm)?;
         let local = tensors.get(&part("cam_layer.linear_local.weight"), &[GROWTH, INSIDE, 3])?;
-        let tap = |tap: usize| Panels::pack(GROWTH, INSIDE, |output, input| local[(output * INSIDE + input) * 3 + tap]);
+        let tap =
+            |tap: usize| PackedBf16::pack(GROWTH, INSIDE, |output, input| local[(output * INSIDE + input) * 3 + tap]);
         let one = tensors.get(&part("cam_layer.linear1.weight"), &[CONTEXT, INSIDE, 1])?;
         let two = tensors.get(&part("cam_layer.linear2.weight"), &[GROWTH, CONTEXT, 1])?;
         Ok(Layer {
             inside: Linear {
                 norm: Norm::read(tensors, &part("nonlinear1.batchnorm"), inputs)?,
-                weights: Panels::pack(INSIDE, inputs, |output, input| inside[output * inputs + input]),
+                weights: PackedBf16::pack(INSIDE, inputs, |output, input| inside[output * inputs + input]),
                 bias: norm.shift,
-                cut: true,
+                relu: true,
                 inputs,
             },
             local: [tap(0), tap(1), tap(2)],
@@ -250,38 +238,30 @@ impl Layer {
     }
 }
 
-struct Work<'a> {
-    compute: &'a Compute,
-    lanes: &'a Lanes,
+/// All rows on their way through the layers.
+struct Pass<'a> {
+    worker: &'a Worker<'a>,
+    ops: &'a Ops,
     rows: usize,
 }
 
-impl Work<'_> {
+impl Pass<'_> {
     /// Five taps over the head's steps, every second of them.
-    fn first(&self, dense: &Dense, room: &mut Room) {
+    fn first(&self, dense: &Dense, workspace: &mut Workspace) {
         for first in (0..self.rows).step_by(ROWS) {
             let count = ROWS.min(self.rows - first);
+            let input = Rows::new(&workspace.input[first * 2 * WIDTH..], 2 * WIDTH, count);
             for block in 0..dense.first.blocks() {
-                // SAFETY: the room has two input rows for each row and more beyond the last.
-                unsafe {
-                    let a = room.input[first * 2 * WIDTH..].as_ptr();
-                    let sums = room.sums.as_mut_ptr();
-                    dense.first.multiply(self.compute.kernels, a, 2 * WIDTH, count, block, sums, BLOCK, false);
-                    (self.lanes.finish)(&Finish {
-                        sums,
-                        rows: count,
-                        bias: dense.first_bias[block * BLOCK..].as_ptr(),
-                        other: std::ptr::null(),
-                        cut: true,
-                        out: room.channels[0][first * STRIDE + block * BLOCK..].as_mut_ptr(),
-                        stride: STRIDE,
-                    });
-                }
+                dense.first.multiply(self.worker, input, block, &mut workspace.sums, BLOCK, false);
+                let (sums, bias) = (&workspace.sums, &dense.first_bias[block * BLOCK..]);
+                let out = &mut workspace.channels[0][first * STRIDE + block * BLOCK..];
+                let out = MatMut::new(out, count, BLOCK, STRIDE);
+                self.ops.epilogue(&Epilogue { sums, bias, residual: None, relu: true }, out);
             }
         }
     }
 
-    /// Scales the rows of `from`, cuts what is negative, multiplies, and puts the result in `out`.
+    /// Norm and ReLU of the rows of `from`, the product, and its epilogue into `out`.
     fn linear(
         &self,
         layer: &Linear,
@@ -295,46 +275,36 @@ impl Work<'_> {
         let width = layer.inputs + BLOCK;
         for first in (0..self.rows).step_by(ROWS) {
             let count = ROWS.min(self.rows - first);
-            // SAFETY: the room has these rows, and `scaled` and `sums` have ROWS rows of the widest layer.
-            unsafe {
-                (self.lanes.scale)(&Scaled {
-                    rows: from[first * STRIDE..].as_ptr(),
-                    stride: STRIDE,
-                    count,
-                    width: layer.inputs,
-                    gain: layer.norm.gain.as_ptr(),
-                    shift: layer.norm.shift.as_ptr(),
-                    out: scaled.as_mut_ptr(),
-                    out_stride: width,
-                });
-                for block in 0..layer.weights.blocks() {
-                    let sums = sums.as_mut_ptr();
-                    let kernels = self.compute.kernels;
-                    layer.weights.multiply(kernels, scaled.as_ptr(), width, count, block, sums, BLOCK, false);
-                    (self.lanes.finish)(&Finish {
-                        sums,
-                        rows: count,
-                        bias: layer.bias[block * BLOCK..].as_ptr(),
-                        other: std::ptr::null(),
-                        cut: layer.cut,
-                        out: out[first * stride + block * BLOCK..].as_mut_ptr(),
-                        stride,
-                    });
-                }
+            let rows = MatRef::new(&from[first * STRIDE..], count, layer.inputs, STRIDE);
+            let Norm { gain, shift } = &layer.norm;
+            self.ops.scale_relu(rows, gain, shift, MatMut::new(scaled, count, layer.inputs, width));
+            for block in 0..layer.weights.blocks() {
+                layer.weights.multiply(self.worker, Rows::new(scaled, width, count), block, sums, BLOCK, false);
+                let out = MatMut::new(&mut out[first * stride + block * BLOCK..], count, BLOCK, stride);
+                let bias = &layer.bias[block * BLOCK..];
+                self.ops.epilogue(&Epilogue { sums, bias, residual: None, relu: layer.relu }, out);
             }
         }
     }
 
-    fn transit(&self, layer: &Linear, room: &mut Room, now: usize) {
-        let Room { channels: [one, other], scaled, sums, .. } = room;
+    fn transit(&self, layer: &Linear, workspace: &mut Workspace, now: usize) {
+        let Workspace { channels: [one, other], scaled, sums, .. } = workspace;
         let (from, to) = if now == 0 { (&*one, other) } else { (&*other, one) };
         self.linear(layer, from, scaled, sums, to, STRIDE);
     }
 
     /// A dense layer: it reads the first `width` channels and writes the 32 behind them.
-    fn layer(&self, layer: &Layer, apart: usize, room: &mut Room, pieces: usize, now: usize, width: usize) {
-        let period = room.period();
-        let Room { channels, inside, scaled, sums, masks, which, halved, pieces: most, .. } = room;
+    fn layer(
+        &self,
+        layer: &Layer,
+        dilation: usize,
+        workspace: &mut Workspace,
+        pieces: usize,
+        now: usize,
+        width: usize,
+    ) {
+        let period = workspace.period();
+        let Workspace { channels, inside, scaled, sums, masks, which, halved, pieces: most, .. } = workspace;
         let channels = &mut channels[now];
         self.linear(&layer.inside, channels, scaled, sums, &mut inside[GAP * INSIDE..], INSIDE);
         // The empty steps behind each piece are the zeros around it.
@@ -348,16 +318,12 @@ impl Work<'_> {
         }
         for first in (0..self.rows).step_by(BLOCK) {
             let count = BLOCK.min(self.rows - first);
-            let sums = sums.as_mut_ptr();
-            // SAFETY: the room has these rows, two of zeros before and two behind; every row has its mask.
-            unsafe {
-                for (tap, weights) in layer.local.iter().enumerate() {
-                    let a = inside[(GAP + first + tap * apart - apart) * INSIDE..].as_ptr();
-                    weights.multiply(self.compute.kernels, a, INSIDE, count, 0, sums, BLOCK, tap > 0);
-                }
-                let out = channels[first * STRIDE + width..].as_mut_ptr();
-                (self.lanes.mask)(sums, count, masks.as_ptr(), which[first..].as_ptr(), out, STRIDE);
+            for (tap, weights) in layer.local.iter().enumerate() {
+                let input = &inside[(GAP + first + tap * dilation - dilation) * INSIDE..];
+                weights.multiply(self.worker, Rows::new(input, INSIDE, count), 0, sums, BLOCK, tap > 0);
             }
+            let out = MatMut::new(&mut channels[first * STRIDE + width..], count, BLOCK, STRIDE);
+            self.ops.mask(sums, masks.as_chunks::<BLOCK>().0, &which[first..], out);
         }
     }
 
@@ -368,9 +334,8 @@ impl Work<'_> {
         let mut whole = [0f32; INSIDE];
         for (segment, mean) in means.iter_mut().enumerate() {
             let count = SEGMENT.min(steps - segment * SEGMENT);
-            let rows = inside[(GAP + row + segment * SEGMENT) * INSIDE..].as_ptr();
-            // SAFETY: the piece's rows lie in the room.
-            unsafe { (self.lanes.add_up)(rows, INSIDE, count, INSIDE, mean.as_mut_ptr()) };
+            let rows = &inside[(GAP + row + segment * SEGMENT) * INSIDE..];
+            self.ops.column_sums(MatRef::new(rows, count, INSIDE, INSIDE), mean);
             for (whole, mean) in whole.iter_mut().zip(mean) {
                 *whole += *mean / steps as f32;
                 *mean /= count as f32;
@@ -380,10 +345,10 @@ impl Work<'_> {
             mean.iter_mut().zip(&whole).for_each(|(mean, whole)| *mean += whole);
             let mut context = [0f32; CONTEXT];
             context.copy_from_slice(&layer.context_bias[0]);
-            (self.lanes.apply)(&layer.context[0], mean, &mut context);
+            self.ops.gemv(&layer.context[0], mean, &mut context);
             context.iter_mut().for_each(|x| *x = x.max(0.0));
             mask.copy_from_slice(&layer.context_bias[1]);
-            (self.lanes.apply)(&layer.context[1], &context, mask);
+            self.ops.gemv(&layer.context[1], &context, mask);
             mask.iter_mut().for_each(|x| *x = 1.0 / (1.0 + (-*x).exp()));
         }
     }

@@ -4,15 +4,17 @@
 //! 32 numbers and three neighbours in time are three tiles in a row: a convolution is three products, one for each
 //! line of frequency that it sees. A piece of 1.5 s costs 0.36 G multiply-adds.
 
-use hark_compute::Compute;
+use hark_compute::Worker;
 use hark_compute::buffer::Buffer;
+use hark_compute::gemm::PackedBf16;
 use hark_compute::kernels::BLOCK;
 use hark_compute::kernels::math::to_bf16;
+use hark_compute::linear::Rows;
+use hark_compute::ops::Epilogue;
+use hark_compute::view::{MatMut, MatRef};
 
 use super::weights::{Norm, PLANES, Tensors, folded};
 use crate::fbank::BINS;
-use crate::lanes::{Finish, Lanes};
-use crate::panels::Panels;
 
 /// Lines of frequency that go out.
 pub(super) const LINES: usize = BINS / 8;
@@ -25,27 +27,27 @@ const BEYOND: usize = 2 * BLOCK;
 
 /// The packed front.
 pub(super) struct Head {
-    first: Panels,
+    first: PackedBf16,
     first_bias: Vec<f32>,
-    blocks: [Residual; 4],
+    blocks: [ResidualBlock; 4],
     last: Convolution,
 }
 
 /// A convolution of 3 × 3.
 struct Convolution {
     /// One for each line of frequency that is seen: `[channel out][3 steps × 32 channels]`.
-    lines: [Panels; 3],
+    lines: [PackedBf16; 3],
     bias: Vec<f32>,
 }
 
-/// Two convolutions and a way around them.
-struct Residual {
+/// Two convolutions and a shortcut around them.
+struct ResidualBlock {
     /// Lines from one output to the next.
-    step: usize,
-    one: Convolution,
-    two: Convolution,
-    /// Where the way around is a layer itself; its shift is in `two`'s bias.
-    around: Option<Panels>,
+    stride: usize,
+    first: Convolution,
+    second: Convolution,
+    /// Where the shortcut is a layer itself; its shift is in the second convolution's bias.
+    shortcut: Option<PackedBf16>,
 }
 
 /// 32 channels for each place of some lines, with a border of zeros all around.
@@ -54,18 +56,18 @@ struct Plane {
 }
 
 /// Where one thread works on one piece.
-pub(super) struct Room {
+pub(super) struct Workspace {
     steps: usize,
     input: Buffer<u16>,
     /// Planes of 80, three of 40, three of 20 lines: borders are never written, so they stay zero.
     planes: [Plane; 7],
 }
 
-impl Room {
-    /// Room for pieces of `steps` frames.
+impl Workspace {
+    /// Workspace for pieces of `steps` frames.
     pub(super) fn new(steps: usize) -> Self {
         let plane = |lines| Plane { data: Buffer::zeroed(((lines + 2) * (steps + 2) + BEYOND) * PLANES) };
-        Room {
+        Workspace {
             steps,
             input: Buffer::zeroed((BINS * (steps + 2) + BEYOND) * PLACE),
             planes: [BINS, BINS / 2, BINS / 2, BINS / 2, BINS / 4, BINS / 4, BINS / 4].map(plane),
@@ -91,53 +93,40 @@ impl Head {
         let first = folded(tensors, "head.conv1", &[PLANES, 1, 3, 3], &norm)?;
         Ok(Head {
             // `[line][step]` in the file, `[step][line]` in memory.
-            first: Panels::pack(PLANES, 3 * PLACE, |output, input| match (input % PLACE, input / PLACE) {
+            first: PackedBf16::pack(PLANES, 3 * PLACE, |output, input| match (input % PLACE, input / PLACE) {
                 (3, _) => 0.0,
                 (line, step) => first[output * 9 + line * 3 + step],
             }),
             first_bias: norm.shift,
             blocks: [
-                Residual::pack(tensors, "head.layer1.0", 2)?,
-                Residual::pack(tensors, "head.layer1.1", 1)?,
-                Residual::pack(tensors, "head.layer2.0", 2)?,
-                Residual::pack(tensors, "head.layer2.1", 1)?,
+                ResidualBlock::pack(tensors, "head.layer1.0", 2)?,
+                ResidualBlock::pack(tensors, "head.layer1.1", 1)?,
+                ResidualBlock::pack(tensors, "head.layer2.0", 2)?,
+                ResidualBlock::pack(tensors, "head.layer2.1", 1)?,
             ],
             last: Convolution::pack(tensors, "head.conv2", "head.bn2")?,
         })
     }
 
     /// Runs one piece: `features` has [`BINS`] numbers a frame without their mean; `out` gets [`WIDTH`] numbers a frame.
-    ///
-    /// # Safety
-    /// `out` must reach that far, and nobody else writes there. The calling thread is prepared.
-    pub(super) unsafe fn run(
-        &self,
-        compute: &Compute,
-        lanes: &Lanes,
-        room: &mut Room,
-        features: &[[f32; BINS]],
-        out: *mut u16,
-    ) {
-        let steps = room.steps;
-        assert_eq!(features.len(), steps, "a piece of the room's length");
-        room.take_in(features);
-        let work = Work { compute, lanes, steps };
-        let [whole, half, half_inside, half_out, quarter, quarter_inside, quarter_out] = &mut room.planes;
-        // SAFETY: the planes have been made for these lines and steps; the caller vouches for `out`.
-        unsafe {
-            work.first(&self.first, &self.first_bias, &room.input, whole);
-            let [first, second, third, fourth] = &self.blocks;
-            work.residual(first, whole, half_inside, half, BINS / 2);
-            work.residual(second, half, half_inside, half_out, BINS / 2);
-            work.residual(third, half_out, quarter_inside, quarter, BINS / 4);
-            work.residual(fourth, quarter, quarter_inside, quarter_out, BINS / 4);
-            let target = Target { start: out, line: PLANES, step: WIDTH };
-            work.convolve(&self.last, quarter_out, 2, None, LINES, target);
-        }
+    pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, features: &[[f32; BINS]], out: &mut [u16]) {
+        let steps = workspace.steps;
+        assert_eq!(features.len(), steps, "a piece of the workspace's length");
+        workspace.take_in(features);
+        let pass = Pass { worker, steps };
+        let [whole, half, half_inside, half_out, quarter, quarter_inside, quarter_out] = &mut workspace.planes;
+        pass.first(&self.first, &self.first_bias, &workspace.input, whole);
+        let [first, second, third, fourth] = &self.blocks;
+        pass.residual(first, whole, half_inside, half, BINS / 2);
+        pass.residual(second, half, half_inside, half_out, BINS / 2);
+        pass.residual(third, half_out, quarter_inside, quarter, BINS / 4);
+        pass.residual(fourth, quarter, quarter_inside, quarter_out, BINS / 4);
+        let target = Target { data: out, line: PLANES, step: WIDTH };
+        pass.convolve(&self.last, quarter_out, 2, None, LINES, target);
     }
 }
 
-impl Room {
+impl Workspace {
     fn take_in(&mut self, features: &[[f32; BINS]]) {
         let width = self.steps + 2;
         for (step, frame) in features.iter().enumerate() {
@@ -155,7 +144,7 @@ impl Convolution {
         let norm = Norm::read(tensors, norm, PLANES)?;
         let weights = folded(tensors, name, &[PLANES, PLANES, 3, 3], &norm)?;
         let of_line = |line: usize| {
-            Panels::pack(PLANES, 3 * PLANES, |output, input| {
+            PackedBf16::pack(PLANES, 3 * PLANES, |output, input| {
                 let (step, channel) = (input / PLANES, input % PLANES);
                 weights[((output * PLANES + channel) * 3 + line) * 3 + step]
             })
@@ -164,147 +153,123 @@ impl Convolution {
     }
 }
 
-impl Residual {
-    fn pack(tensors: &Tensors, name: &str, step: usize) -> Result<Self, String> {
+impl ResidualBlock {
+    fn pack(tensors: &Tensors, name: &str, stride: usize) -> Result<Self, String> {
         let part = |part: &str| format!("{name}.{part}");
-        let one = Convolution::pack(tensors, &part("conv1"), &part("bn1"))?;
-        let mut two = Convolution::pack(tensors, &part("conv2"), &part("bn2"))?;
-        let around = if step == 1 {
+        let first = Convolution::pack(tensors, &part("conv1"), &part("bn1"))?;
+        let mut second = Convolution::pack(tensors, &part("conv2"), &part("bn2"))?;
+        let shortcut = if stride == 1 {
             None
         } else {
             let norm = Norm::read(tensors, &part("shortcut.1"), PLANES)?;
             let weights = folded(tensors, &part("shortcut.0"), &[PLANES, PLANES, 1, 1], &norm)?;
-            two.bias.iter_mut().zip(&norm.shift).for_each(|(bias, shift)| *bias += shift);
-            Some(Panels::pack(PLANES, PLANES, |output, input| weights[output * PLANES + input]))
+            second.bias.iter_mut().zip(&norm.shift).for_each(|(bias, shift)| *bias += shift);
+            Some(PackedBf16::pack(PLANES, PLANES, |output, input| weights[output * PLANES + input]))
         };
-        Ok(Residual { step, one, two, around })
+        Ok(ResidualBlock { stride, first, second, shortcut })
     }
 }
 
 /// What is added to a convolution's sums.
-struct Around<'a> {
+struct Shortcut<'a> {
     from: &'a Plane,
-    step: usize,
-    layer: Option<&'a Panels>,
+    stride: usize,
+    layer: Option<&'a PackedBf16>,
 }
 
 /// Where finished lines go.
-struct Target {
-    /// The first line's first step.
-    start: *mut u16,
+struct Target<'a> {
+    /// From the first line's first step on.
+    data: &'a mut [u16],
     /// Numbers from one line to the next, and from one step to the next.
     line: usize,
     step: usize,
 }
 
-impl Target {
-    fn plane(plane: &mut Plane, steps: usize) -> Self {
-        let start = plane.data[place(steps, 1, 1)..].as_mut_ptr();
-        Target { start, line: (steps + 2) * PLANES, step: PLANES }
+impl<'a> Target<'a> {
+    fn plane(plane: &'a mut Plane, steps: usize) -> Self {
+        Target { data: &mut plane.data[place(steps, 1, 1)..], line: (steps + 2) * PLANES, step: PLANES }
     }
 }
 
-struct Work<'a> {
-    compute: &'a Compute,
-    lanes: &'a Lanes,
+/// One piece on its way through the layers.
+struct Pass<'a> {
+    worker: &'a Worker<'a>,
     steps: usize,
 }
 
-impl Work<'_> {
+impl Pass<'_> {
     /// The first convolution, from one channel to 32.
-    ///
-    /// # Safety
-    /// As [`Head::run`].
-    unsafe fn first(&self, weights: &Panels, bias: &[f32], input: &Buffer<u16>, out: &mut Plane) {
+    fn first(&self, weights: &PackedBf16, bias: &[f32], input: &Buffer<u16>, out: &mut Plane) {
         let width = self.steps + 2;
-        let target = Target::plane(out, self.steps);
+        let mut target = Target::plane(out, self.steps);
         let mut sums = Sums([0.0; BLOCK * BLOCK]);
-        let sums = sums.0.as_mut_ptr();
         for line in 0..BINS {
             for step in (0..self.steps).step_by(BLOCK) {
                 let rows = BLOCK.min(self.steps - step);
-                // SAFETY: the input has room beyond its last place for a whole block of rows.
-                unsafe {
-                    // The neighbour before a step stands where the step's own number would without a border.
-                    let a = input[(line * width + step) * PLACE..].as_ptr();
-                    weights.multiply(self.compute.kernels, a, PLACE, rows, 0, sums, BLOCK, false);
-                    self.finish(sums, rows, bias, std::ptr::null(), &target, line, step);
-                }
+                // The neighbour before a step stands where the step's own number would without a border.
+                let input = Rows::new(&input[(line * width + step) * PLACE..], PLACE, rows);
+                weights.multiply(self.worker, input, 0, &mut sums.0, BLOCK, false);
+                self.store(&sums.0, rows, bias, None, &mut target, line, step);
             }
         }
     }
 
-    /// Two convolutions and the way around them.
-    ///
-    /// # Safety
-    /// As [`Head::run`].
-    unsafe fn residual(&self, block: &Residual, from: &Plane, inside: &mut Plane, to: &mut Plane, lines: usize) {
-        let around = Around { from, step: block.step, layer: block.around.as_ref() };
-        // SAFETY: same contract.
-        unsafe {
-            self.convolve(&block.one, from, block.step, None, lines, Target::plane(inside, self.steps));
-            self.convolve(&block.two, inside, 1, Some(around), lines, Target::plane(to, self.steps));
-        }
+    /// Two convolutions and the shortcut around them.
+    fn residual(&self, block: &ResidualBlock, from: &Plane, inside: &mut Plane, to: &mut Plane, lines: usize) {
+        let shortcut = Shortcut { from, stride: block.stride, layer: block.shortcut.as_ref() };
+        self.convolve(&block.first, from, block.stride, None, lines, Target::plane(inside, self.steps));
+        self.convolve(&block.second, inside, 1, Some(shortcut), lines, Target::plane(to, self.steps));
     }
 
-    /// A convolution over `lines` output lines, `step` input lines apart.
-    ///
-    /// # Safety
-    /// As [`Head::run`]; the planes have as many lines as that takes.
-    unsafe fn convolve(
+    /// A convolution over `lines` output lines, `stride` input lines apart.
+    fn convolve(
         &self,
         layer: &Convolution,
         from: &Plane,
-        step: usize,
-        around: Option<Around>,
+        stride: usize,
+        shortcut: Option<Shortcut>,
         lines: usize,
-        target: Target,
+        mut target: Target,
     ) {
-        let kernels = self.compute.kernels;
         let mut sums = Sums([0.0; BLOCK * BLOCK]);
-        let sums = sums.0.as_mut_ptr();
         for line in 0..lines {
             for first in (0..self.steps).step_by(BLOCK) {
                 let rows = BLOCK.min(self.steps - first);
-                // SAFETY: planes have a border of one and room beyond their last place for a whole block of rows.
-                unsafe {
-                    for (near, weights) in layer.lines.iter().enumerate() {
-                        let a = from.data[place(self.steps, line * step + near, first)..].as_ptr();
-                        weights.multiply(kernels, a, PLANES, rows, 0, sums, BLOCK, near > 0);
-                    }
-                    let mut other = std::ptr::null();
-                    if let Some(around) = &around {
-                        let a = around.from.data[place(self.steps, line * around.step + 1, first + 1)..].as_ptr();
-                        match around.layer {
-                            Some(weights) => weights.multiply(kernels, a, PLANES, rows, 0, sums, BLOCK, true),
-                            None => other = a,
-                        }
-                    }
-                    self.finish(sums, rows, &layer.bias, other, &target, line, first);
+                for (near, weights) in layer.lines.iter().enumerate() {
+                    let input = &from.data[place(self.steps, line * stride + near, first)..];
+                    weights.multiply(self.worker, Rows::new(input, PLANES, rows), 0, &mut sums.0, BLOCK, near > 0);
                 }
+                let mut residual = None;
+                if let Some(shortcut) = &shortcut {
+                    let at = place(self.steps, line * shortcut.stride + 1, first + 1);
+                    let input = &shortcut.from.data[at..];
+                    match shortcut.layer {
+                        Some(weights) => {
+                            let input = Rows::new(input, PLANES, rows);
+                            weights.multiply(self.worker, input, 0, &mut sums.0, BLOCK, true);
+                        }
+                        None => residual = Some(MatRef::new(input, rows, PLANES, PLANES)),
+                    }
+                }
+                self.store(&sums.0, rows, &layer.bias, residual, &mut target, line, first);
             }
         }
     }
 
-    /// Bias, the way around, nothing below zero.
-    ///
-    /// # Safety
-    /// `target` must reach the line and its steps.
-    unsafe fn finish(
+    /// Bias, residual, ReLU.
+    fn store(
         &self,
-        sums: *const f32,
+        sums: &[f32],
         rows: usize,
         bias: &[f32],
-        other: *const u16,
-        target: &Target,
+        residual: Option<MatRef<u16>>,
+        target: &mut Target,
         line: usize,
         first: usize,
     ) {
-        let bias = bias.as_ptr();
-        // SAFETY: the caller vouches for the target.
-        unsafe {
-            let out = target.start.add(line * target.line + first * target.step);
-            (self.lanes.finish)(&Finish { sums, rows, bias, other, cut: true, out, stride: target.step });
-        }
+        let data = &mut target.data[line * target.line + first * target.step..];
+        let out = MatMut::new(data, rows, PLANES, target.step);
+        self.worker.compute().ops.epilogue(&Epilogue { sums, bias, residual, relu: true }, out);
     }
 }

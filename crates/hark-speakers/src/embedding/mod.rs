@@ -11,14 +11,12 @@ mod weights;
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 
 use hark_compute::Compute;
 use hark_compute::buffer::SharedMut;
 
 use crate::SpeakersError;
 use crate::fbank::{self, BINS, FilterBank, STEP, frames_in};
-use crate::lanes::Lanes;
 use dense::Dense;
 use head::Head;
 
@@ -35,19 +33,18 @@ type Frame = [f32; BINS];
 
 /// The embedding network.
 pub struct Embedder {
-    compute: Arc<Compute>,
-    lanes: &'static Lanes,
+    compute: Compute,
     bank: FilterBank,
     head: Head,
     dense: Dense,
-    /// Where each member of the team works.
-    rooms: Vec<Room>,
+    /// Where each thread works.
+    workspaces: Vec<Workspace>,
 }
 
-struct Room {
-    bank: fbank::Room,
-    head: head::Room,
-    dense: dense::Room,
+struct Workspace {
+    bank: fbank::Workspace,
+    head: head::Workspace,
+    dense: dense::Workspace,
     features: Vec<Frame>,
 }
 
@@ -56,18 +53,17 @@ impl Embedder {
     pub const WIDTH: usize = EMBEDDING_WIDTH;
 
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
-    pub fn load(folder: &Path, compute: &Arc<Compute>) -> Result<Self, SpeakersError> {
+    pub fn load(folder: &Path, compute: &Compute) -> Result<Self, SpeakersError> {
         let (head, dense) = weights::load(folder, |tensors| Ok((Head::pack(tensors)?, Dense::pack(tensors)?)))?;
-        let lanes = Lanes::of(compute.kernels.isa);
-        let bank = FilterBank::new(lanes);
-        let room = |_| Room {
-            bank: bank.room(),
-            head: head::Room::new(0),
-            dense: dense::Room::new(0, 0),
+        let bank = FilterBank::new(compute.ops);
+        let workspace = |_| Workspace {
+            bank: bank.workspace(),
+            head: head::Workspace::new(0),
+            dense: dense::Workspace::new(0, 0),
             features: Vec::new(),
         };
-        let rooms = (0..compute.team.members()).map(room).collect();
-        Ok(Embedder { compute: Arc::clone(compute), lanes, bank, head, dense, rooms })
+        let workspaces = (0..compute.threads()).map(workspace).collect();
+        Ok(Embedder { compute: compute.clone(), bank, head, dense, workspaces })
     }
 
     /// One vector of length 1 for each piece of sound, best of 1.5 s and no less than 0.5 s.
@@ -76,7 +72,7 @@ impl Embedder {
     pub fn embed(&mut self, pieces: &[&[f32]]) -> Vec<[f32; EMBEDDING_WIDTH]> {
         let steps: Vec<usize> = pieces.iter().map(|piece| frames_in(piece.len().max(SHORTEST_PIECE))).collect();
         let bank = &self.bank;
-        let features = |index: usize, room: &mut fbank::Room, out: &mut Vec<Frame>| {
+        let features = |index: usize, workspace: &mut fbank::Workspace, out: &mut Vec<Frame>| {
             let short;
             let piece = if pieces[index].len() < SHORTEST_PIECE {
                 short = [pieces[index], &vec![0.0; SHORTEST_PIECE - pieces[index].len()][..]].concat();
@@ -86,10 +82,10 @@ impl Embedder {
             };
             out.resize(steps[index], [0.0; BINS]);
             for (frame, out) in out.iter_mut().enumerate() {
-                bank.frame(room, &piece[frame * STEP..], out);
+                bank.frame(workspace, &piece[frame * STEP..], out);
             }
         };
-        run(&self.compute, self.lanes, &self.head, &self.dense, &mut self.rooms, &steps, features)
+        run(&self.compute, &self.head, &self.dense, &mut self.workspaces, &steps, features)
     }
 
     /// The same for parts of one sound, which may overlap: what they share is transformed once.
@@ -118,62 +114,57 @@ impl Embedder {
         spans.iter().for_each(|span| needed[frames_of(span)].fill(true));
         let mut frames = vec![[0f32; BINS]; needed.len()];
         let places = SharedMut::new(frames.as_mut_ptr());
-        let rooms = SharedMut::new(self.rooms.as_mut_ptr());
+        let bank = &self.bank;
         const AT_ONCE: usize = 64;
-        self.compute.each(needed.len().div_ceil(AT_ONCE), |piece, member| {
+        self.compute.parallel_for_with(&mut self.workspaces, needed.len().div_ceil(AT_ONCE), |piece, workspace, _| {
             for frame in piece * AT_ONCE..needed.len().min((piece + 1) * AT_ONCE) {
                 if needed[frame] {
-                    // SAFETY: every frame and every member's room is used by one thread alone.
-                    let (room, out) = unsafe { (&mut *rooms.at(member), &mut *places.at(frame)) };
-                    self.bank.frame(&mut room.bank, &samples[first + frame * STEP..], out);
+                    // SAFETY: every frame belongs to one piece.
+                    let out = unsafe { &mut *places.at(frame) };
+                    bank.frame(&mut workspace.bank, &samples[first + frame * STEP..], out);
                 }
             }
         });
         let steps: Vec<usize> = spans.iter().map(|span| frames_in(span.len())).collect();
-        let features = |index: usize, _: &mut fbank::Room, out: &mut Vec<Frame>| {
+        let features = |index: usize, _: &mut fbank::Workspace, out: &mut Vec<Frame>| {
             out.clear();
             out.extend_from_slice(&frames[frames_of(&spans[index])]);
         };
-        run(&self.compute, self.lanes, &self.head, &self.dense, &mut self.rooms, &steps, features)
+        run(&self.compute, &self.head, &self.dense, &mut self.workspaces, &steps, features)
     }
 }
 
 /// Runs pieces of `steps` frames each, groups of the same length together.
 fn run(
     compute: &Compute,
-    lanes: &Lanes,
     head: &Head,
     dense: &Dense,
-    rooms: &mut [Room],
+    workspaces: &mut [Workspace],
     steps: &[usize],
-    features: impl Fn(usize, &mut fbank::Room, &mut Vec<Frame>) + Sync,
+    features: impl Fn(usize, &mut fbank::Workspace, &mut Vec<Frame>) + Sync,
 ) -> Vec<[f32; EMBEDDING_WIDTH]> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     order.sort_by_key(|&index| steps[index]);
-    let most = steps.len().div_ceil(compute.team.members()).clamp(1, GROUP);
+    let most = steps.len().div_ceil(compute.threads()).clamp(1, GROUP);
     let groups: Vec<&[usize]> =
         order.chunk_by(|&a, &b| steps[a] == steps[b]).flat_map(|same| same.chunks(most)).collect();
     let mut embeddings = vec![[0f32; EMBEDDING_WIDTH]; steps.len()];
     let places = SharedMut::new(embeddings.as_mut_ptr());
-    let rooms = SharedMut::new(rooms.as_mut_ptr());
-    compute.each(groups.len(), |group, member| {
+    compute.parallel_for_with(workspaces, groups.len(), |group, workspace, worker| {
         let group = groups[group];
         let steps = steps[group[0]];
-        // SAFETY: every member has a room of its own.
-        let room = unsafe { &mut *rooms.at(member) };
-        if room.head.steps() != steps {
-            room.head = head::Room::new(steps);
+        if workspace.head.steps() != steps {
+            workspace.head = head::Workspace::new(steps);
         }
-        if !room.dense.is_for(steps, group.len()) {
-            room.dense = dense::Room::new(steps, most);
+        if !workspace.dense.is_for(steps, group.len()) {
+            workspace.dense = dense::Workspace::new(steps, most);
         }
         for (place, &index) in group.iter().enumerate() {
-            features(index, &mut room.bank, &mut room.features);
-            take_mean(&mut room.features);
-            // SAFETY: the room is made for pieces of this length, and for as many.
-            unsafe { head.run(compute, lanes, &mut room.head, &room.features, room.dense.input_of(place)) };
+            features(index, &mut workspace.bank, &mut workspace.features);
+            take_mean(&mut workspace.features);
+            head.run(worker, &mut workspace.head, &workspace.features, workspace.dense.input_of(place));
         }
-        let found = dense.run(compute, lanes, &mut room.dense, group.len());
+        let found = dense.run(worker, &mut workspace.dense, group.len());
         for (&index, embedding) in group.iter().zip(found) {
             // SAFETY: every piece stands in one group.
             unsafe { *places.at(index) = of_length_one(embedding) };
@@ -202,6 +193,6 @@ fn of_length_one(mut embedding: [f32; EMBEDDING_WIDTH]) -> [f32; EMBEDDING_WIDTH
 
 impl std::fmt::Debug for Embedder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Embedder").field("isa", &self.compute.kernels.isa).finish_non_exhaustive()
+        f.debug_struct("Embedder").field("isa", &self.compute.isa()).finish_non_exhaustive()
     }
 }

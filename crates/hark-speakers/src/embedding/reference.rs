@@ -8,7 +8,7 @@ use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, L
 use super::{EMBEDDING_WIDTH, of_length_one, take_mean};
 use crate::SpeakersError;
 use crate::fbank::{BINS, FilterBank, STEP, frames_in};
-use crate::lanes::Lanes;
+use hark_compute::ops::Ops;
 
 /// The network as it stands in the file.
 pub struct ReferenceEmbedder {
@@ -34,11 +34,11 @@ impl ReferenceEmbedder {
 
     /// What [`super::Embedder::embed`] answers for one piece of at least 0.1 s.
     pub fn embed(&self, samples: &[f32]) -> [f32; EMBEDDING_WIDTH] {
-        let bank = FilterBank::new(Lanes::of(Isa::Portable));
-        let mut room = bank.room();
+        let bank = FilterBank::new(Ops::of(Isa::Portable));
+        let mut workspace = bank.workspace();
         let mut frames = vec![[0f32; BINS]; frames_in(samples.len())];
         for (index, frame) in frames.iter_mut().enumerate() {
-            bank.frame(&mut room, &samples[index * STEP..], frame);
+            bank.frame(&mut workspace, &samples[index * STEP..], frame);
         }
         take_mean(&mut frames);
         let plane = (0..BINS).map(|bin| frames.iter().map(|frame| frame[bin]).collect()).collect();

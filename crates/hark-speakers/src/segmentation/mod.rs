@@ -9,16 +9,16 @@ pub mod reference;
 mod weights;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use hark_compute::Compute;
 use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::gemm::PackedBf16;
 use hark_compute::kernels::BLOCK;
+use hark_compute::linear::Rows;
+use hark_compute::view::MatMut;
 
 use crate::SpeakersError;
-use crate::lanes::Lanes;
-use crate::panels::Panels;
-use front::{FRAME_WIDTH, Front, Room};
+use front::{FRAME_WIDTH, Front, Workspace};
 use recurrent::{Layer, OUT};
 use weights::{LAYERS, UNITS, WIDTH, Weights};
 
@@ -45,40 +45,38 @@ pub fn frame_middle(frame: usize) -> usize {
 
 /// The segmentation network.
 pub struct Segmenter {
-    compute: Arc<Compute>,
-    lanes: &'static Lanes,
+    compute: Compute,
     front: Front,
     layers: Vec<Layer>,
-    linears: [(Panels, Vec<f32>); 2],
-    classifier: (Panels, Vec<f32>),
+    linears: [(PackedBf16, Vec<f32>); 2],
+    classifier: (PackedBf16, Vec<f32>),
     /// What goes into a layer and what comes out, by turns: `[frame][window][number]`.
     frames: Buffer<u16>,
     states: [Buffer<u16>; 2],
-    /// Where each member of the team works on a window's front.
-    rooms: Vec<Room>,
+    /// Where each thread works on a window's front.
+    workspaces: Vec<Workspace>,
 }
 
 impl Segmenter {
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
-    pub fn load(folder: &Path, compute: &Arc<Compute>) -> Result<Self, SpeakersError> {
+    pub fn load(folder: &Path, compute: &Compute) -> Result<Self, SpeakersError> {
         let weights = Weights::load(folder)?;
         let linear = |linear: &weights::Linear, inputs: usize, outputs: usize| {
             let mut bias = linear.bias.clone();
             bias.resize(outputs.next_multiple_of(BLOCK), 0.0);
-            (Panels::pack(outputs, inputs, |output, input| linear.weights[input * outputs + output]), bias)
+            (PackedBf16::pack(outputs, inputs, |output, input| linear.weights[input * outputs + output]), bias)
         };
-        let front = Front::pack(&weights, compute.kernels.isa);
-        let rooms = (0..compute.team.members()).map(|_| Room::new(&front)).collect();
+        let front = Front::pack(&weights, compute.isa());
+        let workspaces = (0..compute.threads()).map(|_| Workspace::new(&front)).collect();
         Ok(Segmenter {
-            compute: Arc::clone(compute),
-            lanes: Lanes::of(compute.kernels.isa),
+            compute: compute.clone(),
             front,
             layers: weights.layers.iter().map(Layer::pack).collect(),
             linears: [linear(&weights.linears[0], 2 * UNITS, WIDTH), linear(&weights.linears[1], WIDTH, WIDTH)],
             classifier: linear(&weights.classifier, WIDTH, CLASSES),
             frames: Buffer::zeroed(0),
             states: [Buffer::zeroed(0), Buffer::zeroed(0)],
-            rooms,
+            workspaces,
         })
     }
 
@@ -87,23 +85,21 @@ impl Segmenter {
     /// A window has at most [`WINDOW_SAMPLES`]; a shorter one is followed by silence. Windows given together run
     /// together: thirty-two are much quicker than thirty-two times one.
     pub fn segment(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
-        let batch = BATCH * self.compute.team.members().div_ceil(2);
+        let batch = BATCH * self.compute.threads().div_ceil(2);
         windows.chunks(batch).flat_map(|windows| self.segment_batch(windows)).collect()
     }
 
     fn segment_batch(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
         // Whole tiles of rows; the recurrent layers read 32 at a time.
         let rows = windows.len().next_multiple_of(16);
-        self.make_room(FRAMES_PER_WINDOW * rows + BLOCK);
-        let Segmenter { compute, lanes, front, layers, frames, states, rooms, .. } = self;
-        let (out, rooms) = (frames.shared(), SharedMut::new(rooms.as_mut_ptr()));
-        compute.each(windows.len(), |window, member| {
-            // SAFETY: every window writes its own row of each frame, inside the room made above; every member has a
-            // room of its own.
-            unsafe {
-                let out = out.at(window * FRAME_WIDTH);
-                front.run(compute, lanes, &mut *rooms.at(member), windows[window], out, rows * FRAME_WIDTH);
-            }
+        self.reserve(FRAMES_PER_WINDOW * rows + BLOCK);
+        let Segmenter { compute, front, layers, frames, states, workspaces, .. } = self;
+        let out = frames.shared();
+        compute.parallel_for_with(workspaces, windows.len(), |window, workspace, worker| {
+            let (at, stride) = (out.at(window * FRAME_WIDTH), rows * FRAME_WIDTH);
+            // SAFETY: every window writes its own row of each frame, inside the memory reserved above.
+            let out = unsafe { MatMut::from_raw(at, FRAMES_PER_WINDOW, FRAME_WIDTH, stride) };
+            front.run(worker, workspace, windows[window], out);
         });
         let [one, other] = states;
         debug_assert_eq!(LAYERS, layers.len());
@@ -113,12 +109,12 @@ impl Segmenter {
                 odd if odd % 2 == 1 => (&*one, OUT, &mut *other),
                 _ => (&*other, OUT, &mut *one),
             };
-            layer.run(compute, lanes, rows, input, width, out);
+            layer.run(compute, rows, input, width, out);
         }
         self.classify(rows, windows.len())
     }
 
-    fn make_room(&mut self, rows: usize) {
+    fn reserve(&mut self, rows: usize) {
         if self.frames.len() < rows * FRAME_WIDTH {
             self.frames = Buffer::zeroed(rows * FRAME_WIDTH);
             self.states = [Buffer::zeroed(rows * OUT), Buffer::zeroed(rows * OUT)];
@@ -131,37 +127,30 @@ impl Segmenter {
         let places: Vec<_> = scores.iter_mut().map(|window| SharedMut::new(window.as_mut_ptr())).collect();
         // Four layers by turns end in the second buffer.
         let states = &self.states[1];
-        let Segmenter { compute, lanes, linears, classifier, .. } = self;
+        let Segmenter { compute, linears: [linear, last_linear], classifier, .. } = self;
         let all = FRAMES_PER_WINDOW * rows;
-        compute.each(all.div_ceil(CHUNK), |piece, _| {
+        compute.parallel_for(all.div_ceil(CHUNK), |piece, worker| {
             let mut sums = Sums([0.0; BLOCK * BLOCK]);
-            let mut bent = [[0u16; BLOCK * WIDTH]; 2];
-            let sums = sums.0.as_mut_ptr();
+            let sums = &mut sums.0;
+            let (mut hidden, mut last_hidden) = ([0u16; BLOCK * WIDTH], [0u16; BLOCK * WIDTH]);
+            let activate = |layer: &(PackedBf16, Vec<f32>), input: Rows, sums: &mut [f32], out: &mut [u16]| {
+                for block in 0..layer.0.blocks() {
+                    layer.0.multiply(worker, input, block, sums, BLOCK, false);
+                    let out = MatMut::new(&mut out[block * BLOCK..], input.count(), BLOCK, WIDTH);
+                    worker.compute().ops.leaky_relu(sums, &layer.1[block * BLOCK..], out);
+                }
+            };
             for first in (piece * CHUNK..all.min((piece + 1) * CHUNK)).step_by(BLOCK) {
                 let count = BLOCK.min(all - first);
-                let [one, other] = &mut bent;
-                let inputs = [states[first * OUT..].as_ptr(), one.as_ptr(), other.as_ptr()];
-                let outs = [one.as_mut_ptr(), other.as_mut_ptr()];
-                // SAFETY: 32 rows of states lie behind `first` (the room is that much larger), and 32 rows in `bent`.
-                unsafe {
-                    for (number, (panels, bias)) in linears.iter().enumerate() {
-                        let stride = [OUT, WIDTH][number];
-                        for block in 0..panels.blocks() {
-                            panels.multiply(compute.kernels, inputs[number], stride, count, block, sums, BLOCK, false);
-                            let bias = bias[block * BLOCK..].as_ptr();
-                            (lanes.bend)(sums, count, bias, outs[number].add(block * BLOCK), WIDTH);
-                        }
-                    }
-                    classifier.0.multiply(compute.kernels, inputs[2], WIDTH, count, 0, sums, BLOCK, false);
-                }
-                for row in 0..count {
+                activate(linear, Rows::new(&states[first * OUT..], OUT, count), sums, &mut hidden);
+                activate(last_linear, Rows::new(&hidden, WIDTH, count), sums, &mut last_hidden);
+                classifier.0.multiply(worker, Rows::new(&last_hidden, WIDTH, count), 0, sums, BLOCK, false);
+                for (row, sums) in sums.as_chunks::<BLOCK>().0.iter().enumerate().take(count) {
                     let (frame, window) = ((first + row) / rows, (first + row) % rows);
                     if window < windows {
-                        // SAFETY: `count` rows of sums were written; every row of `all` has one place of its own.
-                        unsafe {
-                            let sums = &*sums.add(row * BLOCK).cast::<[f32; CLASSES]>();
-                            *places[window].at(frame) = log_probabilities(sums, &classifier.1);
-                        }
+                        let scores = log_probabilities(&sums[..CLASSES], &classifier.1);
+                        // SAFETY: every row of `all` has one place of its own.
+                        unsafe { *places[window].at(frame) = scores };
                     }
                 }
             }
@@ -170,13 +159,13 @@ impl Segmenter {
     }
 }
 
-/// Rows that a member classifies at a time.
+/// Rows that a thread classifies at a time.
 const CHUNK: usize = 16 * BLOCK;
 
 #[repr(C, align(64))]
 struct Sums([f32; BLOCK * BLOCK]);
 
-fn log_probabilities(sums: &[f32; CLASSES], bias: &[f32]) -> [f32; CLASSES] {
+fn log_probabilities(sums: &[f32], bias: &[f32]) -> [f32; CLASSES] {
     let scores: [f32; CLASSES] = std::array::from_fn(|class| sums[class] + bias[class]);
     let top = scores.iter().copied().fold(f32::MIN, f32::max);
     let total: f32 = scores.iter().map(|score| (score - top).exp()).sum();
@@ -185,6 +174,6 @@ fn log_probabilities(sums: &[f32; CLASSES], bias: &[f32]) -> [f32; CLASSES] {
 
 impl std::fmt::Debug for Segmenter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Segmenter").field("isa", &self.compute.kernels.isa).finish_non_exhaustive()
+        f.debug_struct("Segmenter").field("isa", &self.compute.isa()).finish_non_exhaustive()
     }
 }

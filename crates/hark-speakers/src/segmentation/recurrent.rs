@@ -5,77 +5,71 @@
 //! through the first-level cache only: nothing is written to memory but the outputs, which are the next layer's input
 //! and the next step's state at once.
 
-use hark_compute::Compute;
 use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::gemm::PackedBf16;
 use hark_compute::kernels::BLOCK;
+use hark_compute::linear::Rows;
+use hark_compute::ops::{LSTM_GATES, LSTM_UNITS};
+use hark_compute::view::MatMut;
+use hark_compute::{Compute, Worker};
 
 use super::FRAMES_PER_WINDOW;
 use super::weights::{Direction, UNITS};
-use crate::lanes::{Cells, GROUP, Lanes};
-use crate::panels::Panels;
 
 /// Numbers that a layer puts out for a frame: forward units, then backward ones.
 pub(super) const OUT: usize = 2 * UNITS;
 /// Groups of units.
-const GROUPS: usize = UNITS / GROUP;
+const GROUPS: usize = UNITS / LSTM_UNITS;
 
 /// One layer, packed.
 pub(super) struct Layer {
-    ways: [Way; 2],
+    directions: [PackedDirection; 2],
 }
 
-struct Way {
+struct PackedDirection {
     /// Columns: for each group of 16 units their gates i, f, g, o.
-    input: Panels,
-    recurrent: Panels,
+    input: PackedBf16,
+    recurrent: PackedBf16,
     bias: Vec<f32>,
 }
 
 impl Layer {
     pub(super) fn pack(directions: &[Direction; 2]) -> Self {
-        Layer { ways: [Way::pack(&directions[0]), Way::pack(&directions[1])] }
+        Layer { directions: [PackedDirection::pack(&directions[0]), PackedDirection::pack(&directions[1])] }
     }
 
     /// Runs the layer over `rows` windows, a multiple of 16: `input` is `[frame][rows][width]`, `out` `[frame][rows][OUT]`.
-    pub(super) fn run(
-        &self,
-        compute: &Compute,
-        lanes: &Lanes,
-        rows: usize,
-        input: &Buffer<u16>,
-        width: usize,
-        out: &mut Buffer<u16>,
-    ) {
+    pub(super) fn run(&self, compute: &Compute, rows: usize, input: &Buffer<u16>, width: usize, out: &mut Buffer<u16>) {
         assert!(rows.is_multiple_of(16), "whole tiles of rows");
         assert!(input.len() >= FRAMES_PER_WINDOW * rows * width && out.len() >= FRAMES_PER_WINDOW * rows * OUT);
-        // Two directions keep two members busy; more members share the windows out in smaller groups.
-        let group = if compute.team.members() > 2 * rows.div_ceil(BLOCK) { 16 } else { BLOCK };
-        let out = out.shared();
-        compute.each(2 * rows.div_ceil(group), |piece, _| {
+        // Two directions keep two threads busy; more threads share the windows out in smaller groups.
+        let group = if compute.threads() > 2 * rows.div_ceil(BLOCK) { 16 } else { BLOCK };
+        let (reach, out) = (out.len(), out.shared());
+        compute.parallel_for(2 * rows.div_ceil(group), |piece, worker| {
             let first = piece / 2 * group;
-            let step = Pass { compute, lanes, rows, input, width, out, first, count: group.min(rows - first) };
-            step.run(&self.ways[piece % 2], piece % 2 == 1);
+            let pass = Pass { rows, input, width, out, reach, first, count: group.min(rows - first) };
+            pass.run(worker, &self.directions[piece % 2], piece % 2 == 1);
         });
     }
 }
 
-impl Way {
+impl PackedDirection {
     fn pack(direction: &Direction) -> Self {
         // σ(x) = 1 / (1 + 2^(-x log2 e)), tanh(x) = 2 σ(2x) - 1: the factors go into the weights.
         let one = -std::f32::consts::LOG2_E;
         // The file's order of gates is i, o, f, g.
         let gates = [(0, one), (2, one), (3, 2.0 * one), (1, one)];
         let place = |column: usize| {
-            let (gate, factor) = gates[column / GROUP % 4];
-            (gate * UNITS + column / (4 * GROUP) * GROUP + column % GROUP, factor)
+            let (gate, factor) = gates[column / LSTM_UNITS % 4];
+            (gate * UNITS + column / LSTM_GATES * LSTM_UNITS + column % LSTM_UNITS, factor)
         };
         let pack = |weights: &[f32], inputs: usize| {
-            Panels::pack(4 * UNITS, inputs, |column, input| {
+            PackedBf16::pack(4 * UNITS, inputs, |column, input| {
                 let (row, factor) = place(column);
                 weights[row * inputs + input] * factor
             })
         };
-        Way {
+        PackedDirection {
             input: pack(&direction.input, direction.inputs),
             recurrent: pack(&direction.recurrent, UNITS),
             bias: (0..4 * UNITS)
@@ -90,52 +84,48 @@ impl Way {
 
 /// One direction of one group of windows.
 struct Pass<'a> {
-    compute: &'a Compute,
-    lanes: &'a Lanes,
     rows: usize,
     input: &'a Buffer<u16>,
     width: usize,
     out: SharedMut<u16>,
+    /// Elements of `out`.
+    reach: usize,
     first: usize,
     count: usize,
 }
 
 #[repr(C, align(64))]
-struct Sums([f32; BLOCK * 4 * GROUP]);
+struct Sums([f32; BLOCK * LSTM_GATES]);
 
 impl Pass<'_> {
-    fn run(&self, way: &Way, backward: bool) {
-        let mut cells = Buffer::<f32>::zeroed(GROUPS * BLOCK * GROUP);
-        let mut sums = Sums([0.0; BLOCK * 4 * GROUP]);
-        let sums = sums.0.as_mut_ptr();
+    fn run(&self, worker: &Worker, direction: &PackedDirection, backward: bool) {
+        let mut cells = Buffer::<f32>::zeroed(GROUPS * BLOCK * LSTM_UNITS);
+        let mut sums = Sums([0.0; BLOCK * LSTM_GATES]);
         let half = if backward { UNITS } else { 0 };
-        let kernels = self.compute.kernels;
         let place = |frame: usize| (frame * self.rows + self.first) * OUT + half;
         for step in 0..FRAMES_PER_WINDOW {
             let frame = if backward { FRAMES_PER_WINDOW - 1 - step } else { step };
             let before = if backward { frame + 1 } else { frame.wrapping_sub(1) };
-            let input = self.input[(frame * self.rows + self.first) * self.width..].as_ptr();
+            let input = Rows::new(&self.input[(frame * self.rows + self.first) * self.width..], self.width, self.count);
+            let state = (step > 0).then(|| {
+                let place = place(before);
+                // SAFETY: `Layer::run` has checked the length; this call wrote these rows and columns a step before, and
+                // nobody else writes them.
+                unsafe { Rows::from_raw(self.out.at(place), self.reach - place, OUT, self.count) }
+            });
             for group in 0..GROUPS {
-                // SAFETY: `run` of the layer has checked the buffers' lengths; this direction of these windows is
-                // written by this call alone, and what it reads of `out` it wrote a step before.
-                unsafe {
-                    for part in 0..2 {
-                        let (block, sums) = (group * 2 + part, sums.add(part * BLOCK));
-                        way.input.multiply(kernels, input, self.width, self.count, block, sums, 4 * GROUP, false);
-                        if step > 0 {
-                            let state = self.out.at(place(before));
-                            way.recurrent.multiply(kernels, state, OUT, self.count, block, sums, 4 * GROUP, true);
-                        }
+                for part in 0..2 {
+                    let (block, sums) = (group * 2 + part, &mut sums.0[part * BLOCK..]);
+                    direction.input.multiply(worker, input, block, sums, LSTM_GATES, false);
+                    if let Some(state) = state {
+                        direction.recurrent.multiply(worker, state, block, sums, LSTM_GATES, true);
                     }
-                    (self.lanes.cells)(&Cells {
-                        sums,
-                        rows: self.count,
-                        bias: way.bias[group * 4 * GROUP..].as_ptr(),
-                        cells: cells.as_mut_ptr().add(group * BLOCK * GROUP),
-                        out: self.out.at(place(frame) + group * GROUP),
-                        out_stride: OUT,
-                    });
                 }
+                let to = self.out.at(place(frame) + group * LSTM_UNITS);
+                // SAFETY: `Layer::run` has checked the length; this direction of these windows is this call's alone.
+                let to = unsafe { MatMut::from_raw(to, self.count, LSTM_UNITS, OUT) };
+                let cells = &mut cells[group * BLOCK * LSTM_UNITS..];
+                worker.compute().ops.lstm_step(&sums.0, &direction.bias[group * LSTM_GATES..], cells, to);
             }
         }
     }

@@ -32,9 +32,9 @@ impl ReferenceSegmenter {
                 weights.filters.chunks_exact(FILTER_TAPS).map(|filter| dot(filter, seen).abs()).collect()
             })
             .collect();
-        let mut steps = bend(normalize(largest_of_three(&filtered), &weights.norms[0]));
+        let mut steps = leaky_relu(normalize(largest_of_three(&filtered), &weights.norms[0]));
         for (convolution, norm) in weights.convolutions.iter().zip(&weights.norms[1..]) {
-            steps = bend(normalize(largest_of_three(&convolve(&steps, convolution)), norm));
+            steps = leaky_relu(normalize(largest_of_three(&convolve(&steps, convolution)), norm));
         }
         for [forward, backward] in &weights.layers {
             let ahead = recur(forward, steps.iter());
@@ -42,7 +42,7 @@ impl ReferenceSegmenter {
             steps = ahead.into_iter().zip(back.into_iter().rev()).map(|(a, b)| [a, b].concat()).collect();
         }
         for linear in &weights.linears {
-            steps = bend(steps.iter().map(|step| apply(linear, step)).collect());
+            steps = leaky_relu(steps.iter().map(|step| apply(linear, step)).collect());
         }
         let scores = steps.iter().map(|step| apply(&weights.classifier, step));
         scores
@@ -78,7 +78,7 @@ fn normalize(mut steps: Steps, norm: &Norm) -> Steps {
     steps
 }
 
-fn bend(mut steps: Steps) -> Steps {
+fn leaky_relu(mut steps: Steps) -> Steps {
     steps.iter_mut().flatten().for_each(|x| *x = if *x < 0.0 { *x * 0.01 } else { *x });
     steps
 }

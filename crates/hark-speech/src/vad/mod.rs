@@ -7,17 +7,17 @@
 //! recurrent cell of 128 units and one output. Only the recurrent product depends on the chunk before, so
 //! all else runs over up to 48 chunks at once; a live stream runs one chunk at a time through the same weights.
 
-mod fourier;
-mod kernels;
-mod lanes;
 mod tensors;
 mod weights;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kernels::{Aligned, BINS, CHUNK, CONTEXT, FRAMES, Kernels, LINE, Left, UNITS};
-use weights::{Convolution, Weights};
+use hark_compute::buffer::Buffer;
+use hark_compute::vector::stft::{BINS, CHUNK, CONTEXT, FRAMES};
+use hark_compute::vector::{LINE, Left, Vectors};
+
+use weights::{Convolution, UNITS, Weights};
 
 /// Samples behind each probability: 32 ms at 16 kHz.
 pub const SAMPLES_PER_PROBABILITY: usize = CHUNK;
@@ -52,7 +52,7 @@ const FILES: [&str; 2] = ["silero_vad_16k_sequence.onnx", "silero_vad_16k.safete
 /// The weights of the voice-activity network, shared by any number of streams.
 pub struct SileroVad {
     weights: Weights,
-    kernels: Kernels,
+    vectors: Vectors,
 }
 
 impl SileroVad {
@@ -61,24 +61,24 @@ impl SileroVad {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, VadError> {
         let path = path.as_ref();
         let in_folder = FILES.map(|name| path.join(name)).into_iter().find(|file| file.is_file());
-        Ok(SileroVad { weights: Weights::load(in_folder.as_deref().unwrap_or(path))?, kernels: Kernels::detect() })
+        Ok(SileroVad { weights: Weights::load(in_folder.as_deref().unwrap_or(path))?, vectors: Vectors::best() })
     }
 
     /// Which kernels run: `avx512`, `avx2` or `portable`.
     pub fn kernels(&self) -> &'static str {
-        self.kernels.name
+        self.vectors.name()
     }
 
     /// The names of all kernel sets this CPU can run, slowest first.
     pub fn available_kernels() -> Vec<&'static str> {
-        Kernels::available().iter().map(|set| set.name).collect()
+        Vectors::available().iter().map(Vectors::name).collect()
     }
 
     /// Switches to the named kernels (for comparisons); false when this CPU can't run them.
     pub fn use_kernels(&mut self, name: &str) -> bool {
-        let found = Kernels::available().into_iter().find(|set| set.name == name);
+        let found = Vectors::available().into_iter().find(|set| set.name() == name);
         if let Some(set) = found {
-            self.kernels = set;
+            self.vectors = set;
         }
         found.is_some()
     }
@@ -86,7 +86,7 @@ impl SileroVad {
 
 impl std::fmt::Debug for SileroVad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SileroVad").field("kernels", &self.kernels.name).finish_non_exhaustive()
+        f.debug_struct("SileroVad").field("kernels", &self.vectors.name()).finish_non_exhaustive()
     }
 }
 
@@ -102,11 +102,24 @@ pub struct VadStream {
 }
 
 /// Activations between the layers, `[frame][channel][chunk]`; grown to the widest batch seen.
-#[derive(Default)]
 struct Scratch {
-    spectrum: Aligned,
-    layers: [Aligned; 4],
-    gates: Aligned,
+    spectrum: Buffer<f32>,
+    layers: [Buffer<f32>; 4],
+    gates: Buffer<f32>,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        let empty = |_: usize| Buffer::zeroed(0);
+        Scratch { spectrum: empty(0), layers: std::array::from_fn(empty), gates: empty(0) }
+    }
+}
+
+/// Grows a buffer to at least `len`; never shrinks it. What it held is lost.
+fn reserve(buffer: &mut Buffer<f32>, len: usize) {
+    if buffer.len() < len {
+        *buffer = Buffer::zeroed(len);
+    }
 }
 
 impl VadStream {
@@ -178,10 +191,10 @@ impl VadStream {
         } else {
             self.gates_of_batch(&gains[..chunks]);
         }
-        let SileroVad { weights, kernels } = &*self.model;
+        let SileroVad { weights, vectors } = &*self.model;
         for sums in self.scratch.gates.chunks_exact_mut(4 * UNITS).take(chunks) {
-            kernels.accumulate(&weights.recurrent, 0, &self.hidden, sums);
-            kernels.cell(sums, &weights.gate_bias, &mut self.cell, &mut self.hidden);
+            vectors.gemv(&weights.recurrent, 0, &self.hidden, sums);
+            vectors.lstm_step(sums, &weights.gate_bias, &mut self.cell, &mut self.hidden);
             let score: f32 = self.hidden.iter().zip(&weights.output).map(|(h, w)| h.max(0.0) * w).sum();
             probabilities.push(1.0 / (1.0 + (-score - weights.output_bias).exp()));
         }
@@ -189,55 +202,49 @@ impl VadStream {
 
     /// All that does not depend on the chunk before, as products over the batch.
     fn gates_of_batch(&mut self, gains: &[f32]) {
-        let SileroVad { weights, kernels } = &*self.model;
+        let SileroVad { weights, vectors } = &*self.model;
         let Scratch { spectrum, layers, gates } = &mut self.scratch;
         let stride = gains.len().next_multiple_of(LINE);
-        spectrum.reserve(FRAMES * BINS * stride);
-        kernels.spectrum(&weights.fourier, &self.pending, gains, stride, spectrum);
+        reserve(spectrum, FRAMES * BINS * stride);
+        vectors.spectrum(&weights.stft, &self.pending, gains, stride, spectrum);
         let mut before: &[f32] = spectrum;
         for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
             let Convolution { channels, weights, bias } = convolution;
-            layer.reserve(taps.len() * weights.rows * stride);
-            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows * stride)) {
-                let left = Left {
-                    data: &weights.data[tap * channels * LINE..],
-                    panel: weights.depth * LINE,
-                    step: LINE,
-                    rows: weights.rows,
-                    depth: count * channels,
-                };
-                kernels.product(left, &before[frame * channels * stride..], stride, stride, Some(bias), out);
+            reserve(layer, taps.len() * weights.rows() * stride);
+            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows() * stride)) {
+                let left = weights.columns(tap * channels, count * channels);
+                vectors.gemm(left, &before[frame * channels * stride..], stride, stride, Some(bias), out);
             }
             before = layer;
         }
         // Here the chunks are the rows: gates come out chunk by chunk, as the recurrent loop reads them.
-        gates.reserve(stride * 4 * UNITS);
+        reserve(gates, stride * 4 * UNITS);
         let left = Left { data: before, panel: LINE, step: stride, rows: stride, depth: UNITS };
-        kernels.product(left, &weights.input.data, 4 * UNITS, 4 * UNITS, None, gates);
+        vectors.gemm(left, weights.input.data(), 4 * UNITS, 4 * UNITS, None, gates);
     }
 
     /// The same for one chunk, as products of a matrix and a vector: each weight is read once.
     fn gates_of_one(&mut self, gain: f32) {
-        let SileroVad { weights, kernels } = &*self.model;
+        let SileroVad { weights, vectors } = &*self.model;
         let Scratch { spectrum, layers, gates } = &mut self.scratch;
-        spectrum.reserve(BINS * LINE);
-        kernels.spectrum_of_one(&weights.fourier, &self.pending, gain, spectrum);
+        reserve(spectrum, BINS * LINE);
+        vectors.spectrum_of_one(&weights.stft, &self.pending, gain, spectrum);
         let column: [f32; FRAMES * BINS] = std::array::from_fn(|row| spectrum[row % BINS * LINE + row / BINS]);
         let mut before: &[f32] = &column;
         for ((convolution, taps), layer) in weights.convolutions.iter().zip(TAPS).zip(layers) {
             let Convolution { channels, weights, bias } = convolution;
-            layer.reserve(taps.len() * weights.rows);
-            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows)) {
+            reserve(layer, taps.len() * weights.rows());
+            for (&(tap, frame, count), out) in taps.iter().zip(layer.chunks_exact_mut(weights.rows())) {
                 out.copy_from_slice(bias);
                 let x = &before[frame * channels..(frame + count) * channels];
-                kernels.accumulate(weights, tap * channels, x, out);
+                vectors.gemv(weights, tap * channels, x, out);
                 out.iter_mut().for_each(|y| *y = y.max(0.0));
             }
             before = layer;
         }
-        gates.reserve(4 * UNITS);
+        reserve(gates, 4 * UNITS);
         gates[..4 * UNITS].fill(0.0);
-        kernels.accumulate(&weights.input, 0, &before[..UNITS], gates);
+        vectors.gemv(&weights.input, 0, &before[..UNITS], gates);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use hark_weights::onnx::OnnxModel;
 use hark_weights::{Dtype, FileError, WeightsFile, safetensors};
 
-use super::kernels::UNITS;
+use super::weights::UNITS;
 
 /// Tensors of 32-bit floats by name.
 pub(super) struct Tensors {

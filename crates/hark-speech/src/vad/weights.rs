@@ -6,29 +6,32 @@
 
 use std::path::Path;
 
+use hark_compute::vector::stft::BINS;
+use hark_compute::vector::{LINE, PackedF32, Stft};
 use hark_weights::FileError;
 
 use super::VadError;
-use super::fourier::Fourier;
-use super::kernels::{BINS, LINE, Panels, UNITS};
 use super::tensors::Tensors;
+
+/// Units of the recurrent cell; it has four gates of as many.
+pub(super) const UNITS: usize = 128;
 
 /// A convolution of three taps over frames, its depth ordered `(tap, channel)` so that neighbouring frames
 /// of the input are one run of rows.
 pub(super) struct Convolution {
     pub(super) channels: usize,
-    pub(super) weights: Panels,
+    pub(super) weights: PackedF32,
     pub(super) bias: Vec<f32>,
 }
 
 /// Every part of the network, in the layout the kernels read.
 pub(super) struct Weights {
-    pub(super) fourier: Fourier,
+    pub(super) stft: Stft,
     pub(super) convolutions: [Convolution; 4],
     /// 512 gate rows in one panel: as `[depth][row]` it is also the right side of a product.
-    pub(super) input: Panels,
-    /// Panels of 128 rows: eight vectors side by side, one stream of reads per step.
-    pub(super) recurrent: Panels,
+    pub(super) input: PackedF32,
+    /// PackedF32 of 128 rows: eight vectors side by side, one stream of reads per step.
+    pub(super) recurrent: PackedF32,
     pub(super) gate_bias: Vec<f32>,
     pub(super) output: Vec<f32>,
     pub(super) output_bias: f32,
@@ -50,7 +53,7 @@ impl Weights {
             let weights = file.floats(&format!("conv{n}.weight"), outputs * channels * 3)?;
             Ok(Convolution {
                 channels,
-                weights: Panels::pack(outputs, 3 * channels, LINE, |row, k| {
+                weights: PackedF32::pack(outputs, 3 * channels, LINE, |row, k| {
                     weights[row * 3 * channels + (k % channels) * 3 + k / channels]
                 }),
                 bias: file.floats(&format!("conv{n}.bias"), outputs)?,
@@ -61,15 +64,15 @@ impl Weights {
         let input_bias = file.floats("lstm_cell.bias_ih", 4 * UNITS)?;
         let recurrent_bias = file.floats("lstm_cell.bias_hh", 4 * UNITS)?;
         Ok(Weights {
-            fourier: Fourier::new(window_of(&basis)?),
+            stft: Stft::new(window_of(&basis)?),
             convolutions: [
                 convolution(1, 128, BINS)?,
                 convolution(2, 64, 128)?,
                 convolution(3, 64, 64)?,
                 convolution(4, 128, 64)?,
             ],
-            input: Panels::pack(4 * UNITS, UNITS, 4 * UNITS, |row, k| input[row * UNITS + k]),
-            recurrent: Panels::pack(4 * UNITS, UNITS, 128, |row, k| recurrent[row * UNITS + k]),
+            input: PackedF32::pack(4 * UNITS, UNITS, 4 * UNITS, |row, k| input[row * UNITS + k]),
+            recurrent: PackedF32::pack(4 * UNITS, UNITS, 128, |row, k| recurrent[row * UNITS + k]),
             gate_bias: input_bias.iter().zip(&recurrent_bias).map(|(a, b)| a + b).collect(),
             output: file.floats("final_conv.weight", UNITS)?,
             output_bias: file.floats("final_conv.bias", 1)?[0],

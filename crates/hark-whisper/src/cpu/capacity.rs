@@ -1,41 +1,41 @@
 //! How many windows a checkpoint decodes at once on this machine, and what they take.
 
-use super::encoder::Memory;
+use super::encoder::EncoderCache;
 use crate::weights::Dims;
-use hark_compute::cache::FrameCache;
+use hark_compute::attention::Int8KeyValues;
 
 /// The more windows a step takes, the fewer times the weights are read; beyond this it gains little. Two of the slots are
 /// kept free for clips.
-const MOST_SLOTS: usize = 34;
+const MAX_SLOTS: usize = 34;
 /// Two slots that are kept free for clips, and one for everything else.
-pub const FEWEST_SLOTS: usize = 3;
-/// Windows that live sessions look at again and again are remembered, as many as fit this share of the workspace.
-const REMEMBERED_SHARE: f64 = 0.3;
+pub const MIN_SLOTS: usize = 3;
+/// Windows that live sessions encode again and again keep their caches, as many as fit this share of the workspace.
+const ENCODER_CACHE_SHARE: f64 = 0.3;
 /// Most of them that are of use.
-const MOST_MEMORIES: usize = 32;
+const MAX_ENCODER_CACHES: usize = 32;
 
 /// Bytes of a slot in use: one a number for the window's keys and values, two for those of every token of every hypothesis;
 /// a text without a prompt is at most half of the context.
 pub fn slot_bytes(dims: &Dims, rows: usize) -> u64 {
     let texts = rows * dims.n_text_ctx / 2 * 2 * dims.n_text_layer * dims.n_text_state * 2;
-    FrameCache::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx) + texts as u64
+    Int8KeyValues::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx) + texts as u64
 }
 
-/// Bytes of a window that is remembered: two a number in the encoder, one in the decoder.
-pub fn memory_bytes(dims: &Dims) -> u64 {
-    Memory::bytes(dims) + FrameCache::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx)
+/// Bytes of a window whose caches are kept: two a number in the encoder, one in the decoder.
+pub fn encoder_cache_bytes(dims: &Dims) -> u64 {
+    EncoderCache::bytes(dims) + Int8KeyValues::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx)
 }
 
 /// How many windows are decoded at once, `rows` hypotheses each, with `workspace` bytes for them.
 pub fn slots(dims: &Dims, rows: usize, workspace: u64) -> usize {
-    let fit = (workspace as f64 * (1.0 - REMEMBERED_SHARE)) as u64 / slot_bytes(dims, rows).max(1);
-    (fit as usize).clamp(FEWEST_SLOTS, MOST_SLOTS)
+    let fit = (workspace as f64 * (1.0 - ENCODER_CACHE_SHARE)) as u64 / slot_bytes(dims, rows).max(1);
+    (fit as usize).clamp(MIN_SLOTS, MAX_SLOTS)
 }
 
-/// How many live windows are remembered between two looks.
-pub fn memories(dims: &Dims, workspace: u64) -> usize {
-    let fit = (workspace as f64 * REMEMBERED_SHARE) as u64 / memory_bytes(dims).max(1);
-    (fit as usize).clamp(1, MOST_MEMORIES)
+/// How many live windows keep their encoder cache between two passes.
+pub fn encoder_caches(dims: &Dims, workspace: u64) -> usize {
+    let fit = (workspace as f64 * ENCODER_CACHE_SHARE) as u64 / encoder_cache_bytes(dims).max(1);
+    (fit as usize).clamp(1, MAX_ENCODER_CACHES)
 }
 
 #[cfg(test)]
@@ -66,15 +66,15 @@ mod tests {
         assert_eq!([medium, large].map(|dims| slots(&dims, 5, workspace)), [14, 8]);
         for dims in [base, small, medium, large, turbo] {
             let taken = slots(&dims, 5, workspace) as u64 * slot_bytes(&dims, 5)
-                + memories(&dims, workspace) as u64 * memory_bytes(&dims);
+                + encoder_caches(&dims, workspace) as u64 * encoder_cache_bytes(&dims);
             assert!(taken <= workspace, "{dims:?} takes {taken}");
         }
         // A wider beam takes more; however large the model or small the machine, a clip finds its place beside a file.
         assert!(slots(&large, 10, workspace) < slots(&large, 5, workspace));
-        assert_eq!(slots(&dims(1 << 14, 32, 256), 5, workspace), FEWEST_SLOTS);
-        assert_eq!((slots(&small, 5, 0), memories(&small, 0)), (FEWEST_SLOTS, 1));
+        assert_eq!(slots(&dims(1 << 14, 32, 256), 5, workspace), MIN_SLOTS);
+        assert_eq!((slots(&small, 5, 0), encoder_caches(&small, 0)), (MIN_SLOTS, 1));
         assert_eq!(slots(&small, 5, 400 << 20), 4);
         // A live window of large-v3 is 370 MB.
-        assert_eq!([base, medium, large, turbo].map(|dims| memories(&dims, workspace)), [32, 5, 3, 4]);
+        assert_eq!([base, medium, large, turbo].map(|dims| encoder_caches(&dims, workspace)), [32, 5, 3, 4]);
     }
 }

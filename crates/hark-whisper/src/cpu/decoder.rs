@@ -1,18 +1,19 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
-use std::marker::PhantomData;
+use hark_compute::Compute;
+use hark_compute::attention::{IN_ORDER, Int8KeyValues, KeyValues, SCALE, ScoreTap, cross_attention};
+use hark_compute::buffer::{Buffer, SharedMut};
+use hark_compute::kernels::{BLOCK, HEAD, Int8Attention, MAX_INT8_ROWS};
+use hark_compute::linear::{Linear, RUN, Rows, add_residual, matmul, matmul_in_runs, store_bf16};
+use hark_compute::norm::LayerNorm;
+use hark_compute::view::MatMut;
 
 use super::CpuOptions;
-use super::encoder::{LayerNorm, add_to, all_finite, load_linear, load_stacked, store_bf16};
+use super::encoder::{all_finite, load_linear, load_norm, load_stacked};
+use super::kv_cache::{KvCache, KvWriter, causal_attention};
 use crate::backend::{AlignmentRequest, AlignmentScores, Answer, Ask, BackendError, Entry, TokenMap};
 use crate::pick::{self, Best, Total};
 use crate::weights::{Checkpoint, WeightsError};
-use hark_compute::Compute;
-use hark_compute::attention::{IN_ORDER, KeyValues, SCALE, ScoreTap, attend_block};
-use hark_compute::buffer::{Buffer, SharedMut};
-use hark_compute::cache::FrameCache;
-use hark_compute::kernels::{BLOCK, FEW_ROWS, Finish, HEAD, PastAttention, RoundedAttention};
-use hark_compute::linear::{Linear, RUN, Rows, apply, apply_in_runs};
 
 /// Most positions and heads of any Whisper, for arrays on the stack.
 pub const MAX_POSITIONS: usize = 448;
@@ -31,7 +32,7 @@ struct Layer {
     down: Linear,
 }
 
-/// The decoder's weights, the windows it looks at, and the past of its rows.
+/// The decoder's weights, the windows it attends to, and the KV cache of its rows.
 pub struct Decoder {
     width: usize,
     heads: usize,
@@ -45,84 +46,30 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// Windows' keys and values: one for each slot, then those of the memories. They take their room when they are first
+    /// Windows' keys and values: one for each slot, then those of the memories. They take their workspace when they are first
     /// used: with large-v3 that is 123 MB each.
-    windows: Vec<Option<FrameCache>>,
-    /// Which of them each slot looks at.
+    windows: Vec<Option<Int8KeyValues>>,
+    /// Which of them each slot attends to.
     window_of: Vec<usize>,
-    /// Where a layer's keys and values are computed before they are rounded.
+    /// Where a layer's keys and values are computed before they are quantized.
     projected: KeyValues,
     rows_a_slot: usize,
-    past: Past,
-    room: Room,
-}
-
-/// Self-attention keys and values of all rows: `[slot][position][layer][row of the slot][key, value][width]`, and behind
-/// the slots those of the row that alignment runs on.
-///
-/// Slots and positions come first so that memory is touched only for slots in use, and only as far as their longest row
-/// reaches. A row's past is a list of which row wrote each position, so following another hypothesis copies a list of
-/// numbers and no keys.
-struct Past {
-    cache: Buffer<u16>,
-    rows_a_slot: usize,
-    positions: usize,
-    layers: usize,
-    width: usize,
-    /// By row, counted over all slots; the last one is alignment's.
-    lineage: Vec<Vec<u16>>,
-}
-
-impl Past {
-    fn new(slots: usize, rows_a_slot: usize, positions: usize, layers: usize, width: usize) -> Self {
-        let rows = slots * rows_a_slot + 1;
-        let cache = Buffer::zeroed(rows * positions * layers * 2 * width);
-        Past { cache, rows_a_slot, positions, layers, width, lineage: vec![Vec::new(); rows] }
-    }
-
-    /// The row that belongs to no slot.
-    fn spare_row(&self) -> usize {
-        self.lineage.len() - 1
-    }
-
-    fn offset(&self, position: usize, layer: usize, row: usize) -> usize {
-        let first = row / self.rows_a_slot * self.rows_a_slot;
-        let beside = if row == self.spare_row() { 1 } else { self.rows_a_slot };
-        let place = first * self.positions * self.layers + (position * self.layers + layer) * beside;
-        (place + row - first) * 2 * self.width
-    }
-
-    /// Lets every entry's row follow its parent and own its position.
-    fn follow(&mut self, entries: &[Step]) {
-        let inherited: Vec<(usize, Vec<u16>)> = entries
-            .iter()
-            .filter(|step| step.parent != step.row)
-            .map(|step| (step.row, self.lineage[step.parent][..step.position].to_vec()))
-            .collect();
-        for (row, lineage) in inherited {
-            self.lineage[row] = lineage;
-        }
-        for step in entries {
-            let lineage = &mut self.lineage[step.row];
-            assert!(lineage.len() >= step.position, "a row grows by one position at a time");
-            lineage.truncate(step.position);
-            lineage.push(step.row as u16);
-        }
-    }
+    kv_cache: KvCache,
+    workspace: Workspace,
 }
 
 /// An [`Entry`] with its rows counted over all slots.
 #[derive(Clone, Copy)]
-struct Step {
-    slot: usize,
-    row: usize,
-    parent: usize,
-    position: usize,
-    token: u32,
+pub(super) struct Step {
+    pub(super) slot: usize,
+    pub(super) row: usize,
+    pub(super) parent: usize,
+    pub(super) position: usize,
+    pub(super) token: u32,
 }
 
 /// Where the layers put what they compute; grows with the largest batch.
-struct Room {
+struct Workspace {
     rows: usize,
     stream: Buffer<f32>,
     normed: Buffer<u16>,
@@ -133,10 +80,10 @@ struct Room {
     scores: Buffer<f32>,
 }
 
-impl Room {
+impl Workspace {
     fn new(rows: usize, width: usize) -> Self {
         let padded = rows.next_multiple_of(BLOCK) + BLOCK;
-        Room {
+        Workspace {
             rows,
             stream: Buffer::zeroed(padded * width),
             normed: Buffer::zeroed(padded * width),
@@ -150,9 +97,9 @@ impl Room {
 }
 
 impl Decoder {
-    /// Packs the decoder's weights and makes room for its windows and their rows.
+    /// Packs the decoder's weights and makes workspace for its windows and their rows.
     pub fn load(checkpoint: &Checkpoint, tokens: TokenMap, options: CpuOptions) -> Result<Self, WeightsError> {
-        let CpuOptions { slots, rows: rows_a_slot, weights, memories, .. } = options;
+        let CpuOptions { slots, rows: rows_a_slot, weights, encoder_caches, .. } = options;
         let dims = checkpoint.dims;
         let width = dims.n_text_state;
         let layers = (0..dims.n_text_layer)
@@ -160,14 +107,14 @@ impl Decoder {
                 let name = |part: &str| format!("decoder.blocks.{index}.{part}");
                 let linear = |part: &str| load_linear(checkpoint, &name(part), weights);
                 Ok(Layer {
-                    norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
+                    norm: load_norm(checkpoint, &name("attn_ln"))?,
                     query_key_value: load_stacked(
                         checkpoint,
                         &[(&name("attn.query"), 1.0), (&name("attn.key"), 1.0), (&name("attn.value"), 1.0)],
                         weights,
                     )?,
                     out: linear("attn.out")?,
-                    cross_norm: LayerNorm::load(checkpoint, &name("cross_attn_ln"))?,
+                    cross_norm: load_norm(checkpoint, &name("cross_attn_ln"))?,
                     cross_query: linear("cross_attn.query")?,
                     cross_key_value: load_stacked(
                         checkpoint,
@@ -175,7 +122,7 @@ impl Decoder {
                         weights,
                     )?,
                     cross_out: linear("cross_attn.out")?,
-                    mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
+                    mlp_norm: load_norm(checkpoint, &name("mlp_ln"))?,
                     up: linear("mlp.0")?,
                     down: linear("mlp.2")?,
                 })
@@ -189,15 +136,15 @@ impl Decoder {
             positions: dims.n_text_ctx,
             embedding: load_linear(checkpoint, "decoder.token_embedding", weights)?,
             position_embedding: checkpoint.tensor("decoder.positional_embedding")?,
-            last_norm: LayerNorm::load(checkpoint, "decoder.ln")?,
+            last_norm: load_norm(checkpoint, "decoder.ln")?,
             alignment_heads: checkpoint.alignment_heads.clone(),
             tokens,
-            windows: (0..slots + memories).map(|_| None).collect(),
+            windows: (0..slots + encoder_caches).map(|_| None).collect(),
             window_of: (0..slots).collect(),
             projected: KeyValues::new(dims.n_text_head, dims.n_audio_ctx),
             rows_a_slot,
-            past: Past::new(slots, rows_a_slot, dims.n_text_ctx, layers.len(), width),
-            room: Room::new(BLOCK, width),
+            kv_cache: KvCache::new(slots, rows_a_slot, dims.n_text_ctx, layers.len(), width),
+            workspace: Workspace::new(BLOCK, width),
             layers,
         })
     }
@@ -209,17 +156,17 @@ impl Decoder {
         Ok(())
     }
 
-    /// Projects encoder states into the keys and values of a memory, all of them or those from a row on, and lets the slot
-    /// look at it.
-    pub fn admit_again(
+    /// Projects encoder states into the keys and values of a cached window, all of them or those from a row on, and lets the
+    /// slot attend to it.
+    pub fn admit_cached(
         &mut self,
         compute: &Compute,
         slot: usize,
-        memory: usize,
+        cache: usize,
         states: Rows,
         first: Option<usize>,
     ) -> Result<(), BackendError> {
-        let window = self.window_of.len() + memory;
+        let window = self.window_of.len() + cache;
         self.project(compute, window, states, first)?;
         self.window_of[slot] = window;
         Ok(())
@@ -236,16 +183,16 @@ impl Decoder {
         let first = part.unwrap_or(0);
         let (heads, frames, layers) = (self.heads, self.frames, self.layers.len());
         if self.windows[window].is_none() {
-            self.windows[window] = FrameCache::new(layers * heads, frames);
+            self.windows[window] = Int8KeyValues::new(layers * heads, frames);
         }
         let Some(cache) = &mut self.windows[window] else {
-            let bytes = FrameCache::bytes(layers * heads, frames);
+            let bytes = Int8KeyValues::bytes(layers * heads, frames);
             return Err(BackendError::OutOfMemory(format!("a window's keys and values need {bytes} bytes")));
         };
         for (index, layer) in self.layers.iter().enumerate() {
             let (keys, values) = self.projected.writers(compute, &IN_ORDER);
             // SAFETY: each block of the product is finished once.
-            apply(compute, states, &layer.cross_key_value, &|done, row, column| unsafe {
+            matmul(compute, states, &layer.cross_key_value, &|done, row, column| unsafe {
                 match column / width {
                     0 => keys.write(done, first + row, column),
                     _ => values.write(done, first + row, column - width),
@@ -277,9 +224,9 @@ impl Decoder {
         self.windows.iter_mut().for_each(|window| *window = None);
         (0..self.window_of.len()).for_each(|slot| self.window_of[slot] = slot);
         self.projected.clear();
-        self.past.cache.clear();
-        self.past.lineage.iter_mut().for_each(|lineage| *lineage = Vec::new());
-        self.room = Room::new(BLOCK, self.width);
+        self.kv_cache.cache.clear();
+        self.kv_cache.lineage.iter_mut().for_each(|lineage| *lineage = Vec::new());
+        self.workspace = Workspace::new(BLOCK, self.width);
     }
 
     /// Checks what would otherwise be a panic, or two writers of one place: entries come from outside.
@@ -325,19 +272,19 @@ impl Decoder {
             return Ok(Vec::new());
         }
         let width = self.width;
-        self.last_norm.apply(compute, &self.room.stream, entries.len(), &mut self.room.normed, width);
+        self.last_norm.apply(compute, &self.workspace.stream, entries.len(), &mut self.workspace.normed, width);
         for (to, &from) in asking.iter().enumerate() {
-            let row = &self.room.normed[from * width..(from + 1) * width];
-            self.room.asking[to * width..(to + 1) * width].copy_from_slice(row);
+            let row = &self.workspace.normed[from * width..(from + 1) * width];
+            self.workspace.asking[to * width..(to + 1) * width].copy_from_slice(row);
         }
-        if !all_finite(&self.room.asking[..asking.len() * width]) {
+        if !all_finite(&self.workspace.asking[..asking.len() * width]) {
             return Err(BackendError::Fault("the decoder's states are not finite".to_owned()));
         }
         let asks: Vec<&Ask> = asking.iter().filter_map(|&index| entries[index].ask.as_ref()).collect();
         Ok(self.answer(compute, &asks))
     }
 
-    /// Answers `asks` from the states in `room.asking`.
+    /// Answers `asks` from the states in `workspace.asking`.
     ///
     /// Most questions are answered run by run of tokens while the scores are still near; only the others have their scores
     /// written down whole.
@@ -353,11 +300,11 @@ impl Decoder {
                 })
             })
             .collect();
-        if self.room.scores.len() < written * columns {
-            self.room.scores = Buffer::zeroed(written * columns);
+        if self.workspace.scores.len() < written * columns {
+            self.workspace.scores = Buffer::zeroed(written * columns);
         }
-        let rows = Rows::new(&self.room.asking, self.width, asks.len());
-        let scores = self.room.scores.shared();
+        let rows = Rows::new(&self.workspace.asking, self.width, asks.len());
+        let scores = self.workspace.scores.shared();
         let log_sum = |scores: &[f32]| {
             // SAFETY: a slice has its length.
             unsafe { (compute.kernels.log_sum)(scores.as_ptr(), scores.len()) }
@@ -366,21 +313,21 @@ impl Decoder {
         let runs = columns.div_ceil(RUN);
         let mut totals = vec![[Total::NOTHING; 2]; asks.len() * runs];
         let mut best: Vec<[Best; 2]> =
-            (0..compute.team.members()).flat_map(|_| asks.iter().map(|ask| Best::pair(ask.best))).collect();
+            (0..compute.threads()).flat_map(|_| asks.iter().map(|ask| Best::pair(ask.best))).collect();
         let (totals_out, best_out) = (SharedMut::new(totals.as_mut_ptr()), SharedMut::new(best.as_mut_ptr()));
-        apply_in_runs(compute, rows, &self.embedding, &|mut run| {
-            let (index, member) = (run.columns.start / RUN, run.member);
+        matmul_in_runs(compute, rows, &self.embedding, &|mut run| {
+            let (index, thread) = (run.columns.start / RUN, run.thread);
             let known = run.columns.start..run.columns.end.min(vocabulary);
             let stretch = pick::Stretch::new(tokens, known.clone());
             for row in run.rows.clone() {
                 let here = &mut run.row(row)[..known.len()];
-                // SAFETY: these columns of a row, their total, and a member's best of a row belong to this piece alone.
+                // SAFETY: these columns of a row, their total, and a thread's best of a row belong to this piece alone.
                 unsafe {
                     if let Some(place) = place_of[row] {
                         let to = scores.at(place * columns + known.start);
                         std::ptr::copy_nonoverlapping(here.as_ptr(), to, here.len());
                     } else {
-                        let best = &mut *best_out.at(member * asks.len() + row);
+                        let best = &mut *best_out.at(thread * asks.len() + row);
                         *totals_out.at(row * runs + index) = stretch.look(here, asks[row], best, &log_sum);
                     }
                 }
@@ -388,7 +335,7 @@ impl Decoder {
         });
         let mut answers = vec![Answer::default(); asks.len()];
         let out = SharedMut::new(answers.as_mut_ptr());
-        compute.each(asks.len(), |row, _| {
+        compute.parallel_for(asks.len(), |row, _| {
             let answer = if let Some(place) = place_of[row] {
                 // SAFETY: a row's scores belong to this piece alone.
                 let scores = unsafe { std::slice::from_raw_parts_mut(scores.at(place * columns), vocabulary) };
@@ -406,7 +353,7 @@ impl Decoder {
     /// Scores of the alignment heads for the request's tokens from its first on.
     pub fn align(&mut self, compute: &Compute, request: &AlignmentRequest) -> Result<AlignmentScores, BackendError> {
         let &AlignmentRequest { slot, tokens, first, frames } = request;
-        let row = self.past.spare_row();
+        let row = self.kv_cache.spare_row();
         let is_known = |token: &u32| (*token as usize) < self.vocabulary;
         let window = self.window_of.get(slot).and_then(|&window| self.windows[window].as_ref());
         if window.is_none() || frames > self.frames || !tokens.iter().all(is_known) {
@@ -418,7 +365,7 @@ impl Decoder {
             .take(self.positions)
             .map(|(position, &token)| Step { slot, row, parent: row, position, token })
             .collect();
-        self.past.lineage[row].clear();
+        self.kv_cache.lineage[row].clear();
         let rows = steps.len().saturating_sub(first);
         let heads = self.alignment_heads.len();
         let mut captured = AlignmentScores { heads, rows, frames, scores: vec![0.0; heads * rows * frames] };
@@ -430,39 +377,55 @@ impl Decoder {
         Ok(captured)
     }
 
-    /// Runs all layers; the residual stream ends up in `room.stream`.
+    /// Runs all layers; the residual stream ends up in `workspace.stream`.
     fn forward(&mut self, compute: &Compute, steps: &[Step], mut capture: Option<(usize, &mut AlignmentScores)>) {
         let (width, count) = (self.width, steps.len());
-        if self.room.rows < count {
-            self.room =
-                Room { scores: std::mem::replace(&mut self.room.scores, Buffer::zeroed(0)), ..Room::new(count, width) };
+        if self.workspace.rows < count {
+            self.workspace = Workspace {
+                scores: std::mem::replace(&mut self.workspace.scores, Buffer::zeroed(0)),
+                ..Workspace::new(count, width)
+            };
         }
-        self.past.follow(steps);
+        self.kv_cache.follow(steps);
         self.embed(steps);
         let groups = groups(steps);
         for index in 0..self.layers.len() {
             let layer = &self.layers[index];
-            let room = &mut self.room;
-            layer.norm.apply(compute, &room.stream, count, &mut room.normed, width);
-            let remember = Remember::new(compute, &mut self.past, steps, index);
-            // SAFETY: every row of the step has a row in the room and a place of its own in the past; each block of a product is
+            let workspace = &mut self.workspace;
+            layer.norm.apply(compute, &workspace.stream, count, &mut workspace.normed, width);
+            let kv_writer = KvWriter::new(compute, &mut self.kv_cache, steps, index);
+            // SAFETY: every row of the step has a row in the workspace and a place of its own in the past; each block of a product is
             // finished once.
             unsafe {
-                let query = store_bf16(compute, room.query.shared(), width, false);
-                let normed = Rows::new(&room.normed, width, count);
-                apply(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
+                let query = store_bf16(compute, MatMut::new(&mut workspace.query, count, width, width), false);
+                let normed = Rows::new(&workspace.normed, width, count);
+                matmul(compute, normed, &layer.query_key_value, &|done, row, column| match column / width {
                     0 => query(done, row, column),
-                    _ => remember.write(done, row, column - width),
+                    _ => kv_writer.write(done, row, column - width),
                 });
             }
-            attend_past(compute, &self.past, steps, index, &room.query, &mut room.attended, self.heads);
+            causal_attention(
+                compute,
+                &self.kv_cache,
+                steps,
+                index,
+                &workspace.query,
+                &mut workspace.attended,
+                self.heads,
+            );
             // SAFETY: as above.
             unsafe {
-                let attended = Rows::new(&room.attended, width, count);
-                apply(compute, attended, &layer.out, &add_to(compute, room.stream.shared(), width, false));
-                layer.cross_norm.apply(compute, &room.stream, count, &mut room.normed, width);
-                let (normed, query) = (Rows::new(&room.normed, width, count), room.query.shared());
-                apply(compute, normed, &layer.cross_query, &store_bf16(compute, query, width, false));
+                let attended = Rows::new(&workspace.attended, width, count);
+                matmul(
+                    compute,
+                    attended,
+                    &layer.out,
+                    &add_residual(compute, MatMut::new(&mut workspace.stream, count, width, width), false),
+                );
+                layer.cross_norm.apply(compute, &workspace.stream, count, &mut workspace.normed, width);
+                let normed = Rows::new(&workspace.normed, width, count);
+                let query = MatMut::new(&mut workspace.query, count, width, width);
+                matmul(compute, normed, &layer.cross_query, &store_bf16(compute, query, false));
             }
             let taps: Vec<(usize, usize)> = self
                 .alignment_heads
@@ -478,16 +441,23 @@ impl Decoder {
                 &taps,
                 capture.as_mut().map(|(first, scores)| (*first, &mut **scores)),
             );
-            let (layer, room) = (&self.layers[index], &mut self.room);
+            let (layer, workspace) = (&self.layers[index], &mut self.workspace);
             // SAFETY: as above; the hidden rows are four times as wide.
             unsafe {
-                let attended = Rows::new(&room.attended, width, count);
-                apply(compute, attended, &layer.cross_out, &add_to(compute, room.stream.shared(), width, false));
-                layer.mlp_norm.apply(compute, &room.stream, count, &mut room.normed, width);
-                let (normed, hidden) = (Rows::new(&room.normed, width, count), room.hidden.shared());
-                apply(compute, normed, &layer.up, &store_bf16(compute, hidden, 4 * width, true));
-                let hidden = Rows::new(&room.hidden, 4 * width, count);
-                apply(compute, hidden, &layer.down, &add_to(compute, room.stream.shared(), width, false));
+                let attended = Rows::new(&workspace.attended, width, count);
+                matmul(
+                    compute,
+                    attended,
+                    &layer.cross_out,
+                    &add_residual(compute, MatMut::new(&mut workspace.stream, count, width, width), false),
+                );
+                layer.mlp_norm.apply(compute, &workspace.stream, count, &mut workspace.normed, width);
+                let normed = Rows::new(&workspace.normed, width, count);
+                let hidden = MatMut::new(&mut workspace.hidden, count, 4 * width, 4 * width);
+                matmul(compute, normed, &layer.up, &store_bf16(compute, hidden, true));
+                let hidden = Rows::new(&workspace.hidden, 4 * width, count);
+                let stream = MatMut::new(&mut workspace.stream, count, width, width);
+                matmul(compute, hidden, &layer.down, &add_residual(compute, stream, false));
             }
         }
     }
@@ -495,7 +465,7 @@ impl Decoder {
     /// Token and position embeddings into the residual stream.
     fn embed(&mut self, steps: &[Step]) {
         let width = self.width;
-        for (step, out) in steps.iter().zip(self.room.stream.chunks_exact_mut(width)) {
+        for (step, out) in steps.iter().zip(self.workspace.stream.chunks_exact_mut(width)) {
             let position = &self.position_embedding[step.position * width..];
             for (k, out) in out.iter_mut().enumerate() {
                 *out = self.embedding.weight(step.token as usize, k) + position[k];
@@ -503,7 +473,7 @@ impl Decoder {
         }
     }
 
-    /// Every row looks at its window; rows of one window share the reading of its keys and values.
+    /// Cross-attention: every row attends to its window; rows of one window share the reading of its keys and values.
     fn attend_windows(
         &mut self,
         compute: &Compute,
@@ -513,12 +483,12 @@ impl Decoder {
         capture: Option<(usize, &mut AlignmentScores)>,
     ) {
         let (width, heads) = (self.width, self.heads);
-        let query = Rows::new(&self.room.query, width, 0);
-        let out = self.room.attended.shared();
+        let query = Rows::new(&self.workspace.query, width, 0);
+        let out = self.workspace.attended.shared();
         let (windows, window_of) = (&self.windows, &self.window_of);
         let captured = capture
             .map(|(first, scores)| (first, scores.rows, scores.frames, SharedMut::new(scores.scores.as_mut_ptr())));
-        compute.each(groups.len() * heads, |piece, _| {
+        compute.parallel_for(groups.len() * heads, |piece, worker| {
             let (group, head) = (&groups[piece / heads], piece % heads);
             let block = query.part(group.first, group.count, head * HEAD);
             let tap_of_head = taps.iter().find(|&&(_, tapped)| tapped == head).map(|&(tap, _)| tap);
@@ -536,19 +506,19 @@ impl Decoder {
             let cache = windows[window_of[group.slot]].as_ref().expect("entries were checked to have windows");
             let place = layer * heads + head;
             let to = out.at(group.first * width + head * HEAD);
-            if let Some(attend_rounded) = compute.kernels.attend_rounded.filter(|_| group.count <= FEW_ROWS) {
+            if let Some(attend_int8) = compute.kernels.attend_int8.filter(|_| group.count <= MAX_INT8_ROWS) {
                 let (keys, values) = cache.head(place);
                 let mut copy_row = |row: usize, scores: &[f32]| copy(row, 0, scores);
                 // SAFETY: the group's rows and this head's columns belong to this piece alone.
                 unsafe {
-                    attend_rounded(&mut RoundedAttention {
+                    attend_int8(&mut Int8Attention {
                         query: block.at(0, 0),
                         query_stride: width,
                         rows: group.count,
                         keys,
                         values,
-                        key_units: cache.key_units(place),
-                        value_units: cache.value_units(place),
+                        key_scales: cache.key_scales(place),
+                        value_scales: cache.value_scales(place),
                         frames: cache.frames,
                         scale: SCALE,
                         out: to,
@@ -559,8 +529,9 @@ impl Decoder {
                 return;
             }
             let tap: Option<ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
-            // SAFETY: the group's rows and this head's columns belong to this piece alone; buffers are padded.
-            unsafe { attend_block(compute, block, cache, place, to, width, tap) };
+            // SAFETY: the group's rows and this head's columns belong to this piece alone.
+            let to = unsafe { MatMut::from_raw(to, group.count, HEAD, width) };
+            cross_attention(worker, block, cache, place, to, tap);
         });
     }
 }
@@ -581,95 +552,4 @@ fn groups(steps: &[Step]) -> Vec<Group> {
         }
     }
     groups
-}
-
-/// Writes new keys and values (columns `0..width` and `width..2*width`) into the rows' past.
-struct Remember<'a> {
-    places: Vec<usize>,
-    cache: SharedMut<u16>,
-    finish_bf16: unsafe fn(&Finish, *mut u16, usize),
-    owner: PhantomData<&'a mut Past>,
-}
-
-impl<'a> Remember<'a> {
-    fn new(compute: &Compute, past: &'a mut Past, steps: &[Step], layer: usize) -> Self {
-        let places: Vec<usize> = steps.iter().map(|step| past.offset(step.position, layer, step.row)).collect();
-        let a_place = 2 * past.width;
-        assert!(places.iter().all(|place| place + a_place <= past.cache.len()), "every step has its place");
-        Remember { places, cache: past.cache.shared(), finish_bf16: compute.kernels.finish_bf16, owner: PhantomData }
-    }
-
-    /// Writes a finished block: steps `row..`, columns `column..`.
-    ///
-    /// # Safety
-    /// The block lies within the columns; each step has its own place, and each block is finished once.
-    unsafe fn write(&self, done: &Finish, row: usize, column: usize) {
-        let mut block = [[0u16; BLOCK]; BLOCK];
-        // SAFETY: the block has 32 rows of 32; the caller vouches for the places.
-        unsafe {
-            (self.finish_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
-            for line in 0..done.rows {
-                let to = self.cache.at(self.places[row + line] + column);
-                std::ptr::copy_nonoverlapping(block[line].as_ptr(), to, BLOCK);
-            }
-        }
-    }
-}
-
-/// Self-attention: every row looks at its own past.
-fn attend_past(
-    compute: &Compute,
-    past: &Past,
-    steps: &[Step],
-    layer: usize,
-    query: &[u16],
-    out: &mut Buffer<u16>,
-    heads: usize,
-) {
-    let width = past.width;
-    let out = out.shared();
-    compute.each(steps.len(), |index, _| {
-        let step = &steps[index];
-        let mut rows = [std::ptr::null::<u16>(); MAX_POSITIONS];
-        let mut weights = [0f32; MAX_HEADS * MAX_POSITIONS];
-        let positions = step.position + 1;
-        for (position, &row) in past.lineage[step.row][..positions].iter().enumerate() {
-            rows[position] = past.cache[past.offset(position, layer, usize::from(row))..].as_ptr();
-        }
-        // SAFETY: the rows of the cache hold a key and a value of `width`; the output row belongs to this piece.
-        unsafe {
-            (compute.kernels.attend_past)(&mut PastAttention {
-                query: query[index * width..].as_ptr(),
-                past: &rows[..positions],
-                value_offset: width,
-                heads,
-                scale: SCALE,
-                weights: &mut weights[..heads * positions],
-                out: out.at(index * width),
-            });
-        }
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_has_a_place_of_its_own_and_slots_lie_apart() {
-        let (slots, rows_a_slot, positions, layers, width) = (3, 5, 7, 4, 64);
-        let past = Past::new(slots, rows_a_slot, positions, layers, width);
-        let mut taken = vec![false; past.cache.len() / (2 * width)];
-        for row in 0..=past.spare_row() {
-            for position in 0..positions {
-                for layer in 0..layers {
-                    let place = past.offset(position, layer, row) / (2 * width);
-                    assert!(!std::mem::replace(&mut taken[place], true), "row {row} writes over another");
-                    let a_slot = rows_a_slot * positions * layers;
-                    assert_eq!(place / a_slot, row / rows_a_slot, "a slot's rows lie together");
-                }
-            }
-        }
-        assert!(taken.iter().all(|taken| *taken), "no room is left over");
-    }
 }

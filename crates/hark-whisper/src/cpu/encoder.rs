@@ -2,69 +2,26 @@
 
 use std::ops::Range;
 
+use hark_compute::Compute;
+use hark_compute::attention::{KeyValues, QUERY_SCALE, frame_pairs, round_to_bf16, self_attention};
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::{BLOCK, BlockEpilogue};
+use hark_compute::linear::{CHUNK, Linear, Rows, Weights, add_residual, matmul, matmul_chunk, store_bf16};
+use hark_compute::norm::LayerNorm;
+use hark_compute::view::{MatMut, MatRef};
+
 use super::times::{Part, Times};
 use crate::weights::{Checkpoint, Dims, WeightsError};
-use hark_compute::Compute;
-use hark_compute::attention::{KeyValues, QUERY_SCALE, attend_frames, frame_pairs, round_to_bf16};
-use hark_compute::buffer::{Buffer, SharedMut};
-use hark_compute::kernels::{BLOCK, Finish};
-use hark_compute::linear::{CHUNK, Linear, Rows, Weights, apply, apply_chunk};
 
 /// Mel frames of a window.
 pub const MEL_FRAMES: usize = 3000;
 /// bf16 elements of a cache line.
 const LINE: usize = 32;
-/// Rows that one member norms at a time.
-const NORM_ROWS: usize = 64;
 
-/// Gain and bias of a layer norm.
-pub struct LayerNorm {
-    gain: Buffer<f32>,
-    bias: Buffer<f32>,
-}
-
-impl LayerNorm {
-    /// Reads `name.weight` and `name.bias`.
-    pub fn load(checkpoint: &Checkpoint, name: &str) -> Result<Self, WeightsError> {
-        let read = |part: &str| -> Result<Buffer<f32>, WeightsError> {
-            let values = checkpoint.tensor(&format!("{name}.{part}"))?;
-            let mut buffer = Buffer::zeroed(values.len());
-            buffer.copy_from_slice(&values);
-            Ok(buffer)
-        };
-        Ok(LayerNorm { gain: read("weight")?, bias: read("bias")? })
-    }
-
-    /// Norms `rows` rows of float32 into bf16 rows that begin `stride` elements apart.
-    pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut Buffer<u16>, stride: usize) {
-        let width = self.gain.len();
-        assert!(
-            width <= stride && input.len() >= rows * width && out.len() >= rows * stride,
-            "both sides hold the rows"
-        );
-        let (input, out) = (SharedMut::new(input.as_ptr().cast_mut()), out.shared());
-        compute.each(rows.div_ceil(NORM_ROWS), |piece, _| {
-            let first = piece * NORM_ROWS;
-            let count = NORM_ROWS.min(rows - first);
-            // SAFETY: both sides hold the rows, and these belong to this piece alone.
-            unsafe { self.apply_rows(compute, input.at(first * width), count, out.at(first * stride), stride) };
-        });
-    }
-
-    /// The calling member's own norm of `rows` rows.
-    ///
-    /// # Safety
-    /// Both sides hold the rows, and nobody else writes them.
-    unsafe fn apply_rows(&self, compute: &Compute, input: *const f32, rows: usize, out: *mut u16, stride: usize) {
-        let width = self.gain.len();
-        for row in 0..rows {
-            // SAFETY: the caller vouches for the rows.
-            unsafe {
-                let (from, to) = (input.add(row * width), out.add(row * stride));
-                (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to);
-            }
-        }
-    }
+/// Reads the gain `name.weight` and the bias `name.bias` of a layer norm.
+pub fn load_norm(checkpoint: &Checkpoint, name: &str) -> Result<LayerNorm, WeightsError> {
+    let (gain, bias) = (checkpoint.tensor(&format!("{name}.weight"))?, checkpoint.tensor(&format!("{name}.bias"))?);
+    Ok(LayerNorm::new(&gain, &bias))
 }
 
 /// Reads `name.weight [outputs][inputs]` and its bias, where it has one.
@@ -106,37 +63,6 @@ fn load_convolution(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Resul
     Ok(Linear::pack(&unrolled, outputs, 3 * channels, Some(&bias), kept))
 }
 
-/// A finish that writes bf16 rows, after GELU where `gelu` says so.
-///
-/// # Safety
-/// While the finish is used, `out` holds all rows and columns of the product, `stride` apart; every block is finished once,
-/// and nobody else uses its part of `out`.
-pub unsafe fn store_bf16(
-    compute: &Compute,
-    out: SharedMut<u16>,
-    stride: usize,
-    gelu: bool,
-) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-    let finish = compute.kernels.finish_bf16;
-    // SAFETY: the caller vouches for `out`.
-    move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
-}
-
-/// A finish that adds to float32 rows: the residual stream.
-///
-/// # Safety
-/// As for [`store_bf16`].
-pub unsafe fn add_to(
-    compute: &Compute,
-    out: SharedMut<f32>,
-    stride: usize,
-    gelu: bool,
-) -> impl Fn(&Finish, usize, usize) + Sync + use<> {
-    let finish = compute.kernels.finish_add;
-    // SAFETY: the caller vouches for `out`.
-    move |done, row, column| unsafe { finish(&Finish { gelu, ..*done }, out.at(row * stride + column), stride) }
-}
-
 /// Whether no bf16 number is infinite or none at all.
 pub fn all_finite(numbers: &[u16]) -> bool {
     // All bits of the exponent set; counted without a branch, so that it takes whole vectors.
@@ -152,7 +78,7 @@ struct Layer {
     down: Linear,
 }
 
-/// The encoder's weights and the room it works in.
+/// The encoder's weights and the workspace it works in.
 pub struct Encoder {
     width: usize,
     /// Elements from one bf16 row to the next: a cache line more than the width. Rows that lie a power of two apart
@@ -177,40 +103,40 @@ pub struct Encoder {
     /// One that all layers use in turn.
     key_values: Vec<KeyValues>,
     attended: Buffer<u16>,
-    /// A chunk of rows for each member.
+    /// A chunk of rows for each thread.
     hidden: Buffer<u16>,
-    members: usize,
-    /// What the members spent where.
+    threads: usize,
+    /// What the threads spent where.
     pub times: Times,
 }
 
-/// Every layer's keys and values of a window, so that a part of it can be encoded again.
+/// Every layer's keys and values of a window, so that a part of it can be encoded anew.
 #[derive(Default)]
-pub struct Memory(Vec<KeyValues>);
+pub struct EncoderCache(Vec<KeyValues>);
 
-impl Memory {
-    /// Bytes of a network's memory of a window.
+impl EncoderCache {
+    /// Bytes of a network's cache of a window.
     pub fn bytes(dims: &Dims) -> u64 {
         (dims.n_audio_layer * 2 * KeyValues::padded_frames(dims.n_audio_ctx) * dims.n_audio_state * 2) as u64
     }
 }
 
 impl Encoder {
-    /// Packs the encoder's weights; a team of `members` will run it.
-    pub fn load(checkpoint: &Checkpoint, weights: Weights, members: usize) -> Result<Self, WeightsError> {
+    /// Packs the encoder's weights; so many threads will run it.
+    pub fn load(checkpoint: &Checkpoint, weights: Weights, threads: usize) -> Result<Self, WeightsError> {
         let Dims { n_mels, n_audio_ctx, n_audio_state: width, n_audio_head, n_audio_layer, .. } = checkpoint.dims;
         let layers = (0..n_audio_layer)
             .map(|index| {
                 let name = |part: &str| format!("encoder.blocks.{index}.{part}");
                 Ok(Layer {
-                    attention_norm: LayerNorm::load(checkpoint, &name("attn_ln"))?,
+                    attention_norm: load_norm(checkpoint, &name("attn_ln"))?,
                     query_key_value: load_stacked(
                         checkpoint,
                         &[(&name("attn.query"), QUERY_SCALE), (&name("attn.key"), 1.0), (&name("attn.value"), 1.0)],
                         weights,
                     )?,
                     out: load_linear(checkpoint, &name("attn.out"), weights)?,
-                    mlp_norm: LayerNorm::load(checkpoint, &name("mlp_ln"))?,
+                    mlp_norm: load_norm(checkpoint, &name("mlp_ln"))?,
                     up: load_linear(checkpoint, &name("mlp.0"), weights)?,
                     down: load_linear(checkpoint, &name("mlp.2"), weights)?,
                 })
@@ -231,7 +157,7 @@ impl Encoder {
             ],
             positions: checkpoint.tensor("encoder.positional_embedding")?,
             layers,
-            last_norm: LayerNorm::load(checkpoint, "encoder.ln_post")?,
+            last_norm: load_norm(checkpoint, "encoder.ln_post")?,
             // The products read whole blocks of rows and whole tiles, so each buffer ends in a few spare rows.
             mel: Buffer::zeroed((MEL_FRAMES + 2 * BLOCK) * n_mels),
             convolved: Buffer::zeroed((MEL_FRAMES + 3 * BLOCK) * width),
@@ -240,8 +166,8 @@ impl Encoder {
             query: Buffer::zeroed(rows * stride),
             key_values: vec![KeyValues::new(n_audio_head, n_audio_ctx)],
             attended: Buffer::zeroed(rows * stride),
-            hidden: Buffer::zeroed(members * CHUNK * hidden_stride),
-            members,
+            hidden: Buffer::zeroed(threads * CHUNK * hidden_stride),
+            threads,
             times: Times::default(),
         })
     }
@@ -254,19 +180,19 @@ impl Encoder {
         self.rows(0..self.frames)
     }
 
-    /// Encodes one window and keeps every layer's keys and values in `memory`, or only the rows `fresh` of a window whose
-    /// other rows `memory` knows: they are looked at as they were. Returns the states of these rows.
+    /// Encodes one window and keeps every layer's keys and values in `cache`, or only the rows `fresh` of a window whose
+    /// other rows `cache` knows: they are looked at as they were. Returns the states of these rows.
     ///
     /// `fresh` begins and ends at whole blocks, or at the window's end.
-    pub fn encode_again(
+    pub fn encode_cached(
         &mut self,
         compute: &Compute,
         mel: &[f32],
         fresh: Range<usize>,
-        memory: &mut Memory,
+        cache: &mut EncoderCache,
     ) -> Rows<'_> {
-        memory.0.resize_with(self.layers.len(), || KeyValues::new(self.heads, self.frames));
-        self.encode_rows(compute, mel, fresh.clone(), &mut memory.0);
+        cache.0.resize_with(self.layers.len(), || KeyValues::new(self.heads, self.frames));
+        self.encode_rows(compute, mel, fresh.clone(), &mut cache.0);
         self.rows(fresh)
     }
 
@@ -291,9 +217,9 @@ impl Encoder {
 
     /// Bytes of everything that it works in.
     pub fn workspace_bytes(&self) -> u64 {
-        let halves = [&self.mel, &self.convolved, &self.normed, &self.query, &self.attended, &self.hidden];
+        let bf16 = [&self.mel, &self.convolved, &self.normed, &self.query, &self.attended, &self.hidden];
         let key_values: u64 = self.key_values.iter().map(KeyValues::bytes).sum();
-        halves.map(Buffer::bytes).iter().sum::<u64>() + self.stream.bytes() + key_values
+        bf16.map(Buffer::bytes).iter().sum::<u64>() + self.stream.bytes() + key_values
     }
 
     /// Gives back the memory that it works in until the next window.
@@ -328,20 +254,20 @@ impl Encoder {
         round_to_bf16(&mel[seen.start * mels..seen.end * mels], &mut self.mel[(seen.start + 1) * mels..]);
         // A row of the first convolution is three frames, which lie one after the other: frame r-1 starts at r.
         let rows = Rows::new(&self.mel[convolved.start * mels..], mels, convolved.len());
-        let out =
-            SharedMut::new(self.convolved[(convolved.start + 1) * width..][..convolved.len() * width].as_mut_ptr());
-        // SAFETY: the slice above holds a row for each of the view.
-        let store = unsafe { store_bf16(compute, out, width, true) };
-        apply(compute, rows, &self.convolutions[0], &store);
+        let out = &mut self.convolved[(convolved.start + 1) * width..][..convolved.len() * width];
+        // SAFETY: a product gives every block once.
+        unsafe {
+            let out = MatMut::new(out, convolved.len(), width, width);
+            matmul(compute, rows, &self.convolutions[0], &store_bf16(compute, out, true));
+        }
         // The second has stride two.
         let places = fresh.start * width..fresh.end * width;
         self.stream[places.clone()].copy_from_slice(&self.positions[places.clone()]);
         let rows = Rows::new(&self.convolved[2 * fresh.start * width..], 2 * width, fresh.len());
-        let out = SharedMut::new(self.stream[places].as_mut_ptr());
-        // SAFETY: the slice above holds a row for each of the view.
-        let add = unsafe { add_to(compute, out, width, true) };
-        apply(compute, rows, &self.convolutions[1], &add);
-        watch.lap_of(self.members, Part::Convolutions);
+        let out = MatMut::new(&mut self.stream[places], fresh.len(), width, width);
+        // SAFETY: a product gives every block once.
+        unsafe { matmul(compute, rows, &self.convolutions[1], &add_residual(compute, out, true)) };
+        watch.lap_of(self.threads, Part::Convolutions);
 
         let last = key_values.len() - 1;
         self.project(compute, None, &fresh, &mut key_values[0]);
@@ -349,8 +275,8 @@ impl Encoder {
             let queries = Rows::new(&self.query[fresh.start * stride..], stride, fresh.len());
             let out = &mut self.attended[fresh.start * stride..];
             let mut watch = self.times.watch();
-            attend_frames(compute, queries, &key_values[index.min(last)], self.heads, out, stride);
-            watch.lap_of(self.members, Part::Attention);
+            self_attention(compute, queries, &key_values[index.min(last)], self.heads, out, stride);
+            watch.lap_of(self.threads, Part::Attention);
             self.project(compute, Some(index), &fresh, &mut key_values[(index + 1).min(last)]);
         }
     }
@@ -358,7 +284,7 @@ impl Encoder {
     /// Everything between two attentions, a chunk of rows at a time: the output and the MLP of layer `after` (none
     /// before the first), then the norm, queries, keys and values of the next layer, or the last norm.
     ///
-    /// A chunk's part of the residual stream and what is made of it stay in its member's second-level cache; done
+    /// A chunk's part of the residual stream and what is made of it stay in its thread's second-level cache; done
     /// matrix by matrix for all rows they would go through memory ten times a layer.
     fn project(&mut self, compute: &Compute, after: Option<usize>, fresh: &Range<usize>, key_values: &mut KeyValues) {
         let (width, stride, hidden_stride) = (self.width, self.stride, self.hidden_stride);
@@ -370,34 +296,36 @@ impl Encoder {
         let (layers, last_norm, times) = (&self.layers, &self.last_norm, &self.times);
         let next = after.map_or(0, |layer| layer + 1);
         // Few rows are shared out evenly; many go in chunks as large as fit.
-        let chunk = fresh.len().div_ceil(self.members).next_multiple_of(BLOCK).min(CHUNK);
-        compute.each(fresh.len().div_ceil(chunk), |piece, member| {
+        let chunk = fresh.len().div_ceil(self.threads).next_multiple_of(BLOCK).min(CHUNK);
+        compute.parallel_for(fresh.len().div_ceil(chunk), |piece, worker| {
             let first = fresh.start + piece * chunk;
             let count = chunk.min(fresh.end - first);
-            let stream = SharedMut::new(stream.at(first * width));
-            let hidden = SharedMut::new(hidden.at(member * CHUNK * hidden_stride));
-            // SAFETY: the rows of this piece in the stream and the normed rows belong to it alone.
+            let stream = stream.at(first * width);
+            let hidden = hidden.at(worker.thread() * CHUNK * hidden_stride);
+            // SAFETY: the rows of this piece in the stream and the normed rows belong to it alone, and nothing else uses them
+            // during a norm.
             let norm = |norm: &LayerNorm| unsafe {
-                norm.apply_rows(compute, stream.at(0), count, normed.at(first * stride), stride);
+                let to = MatMut::from_raw(normed.at(first * stride), count, width, stride);
+                norm.apply_rows(compute, MatRef::from_raw(stream, count, width, width), to);
             };
             // SAFETY: as above; the buffer goes on for the rest of its length.
             let normed_rows =
                 unsafe { Rows::from_raw(normed.at(first * stride), reach - first * stride, stride, count) };
             let mut watch = times.watch();
             if let Some(layer) = after.map(|index| &layers[index]) {
-                // SAFETY: rows of the stream belong to one piece, `hidden` has a chunk of rows for each member, and a piece runs
-                // on a prepared member.
+                // SAFETY: rows of the stream belong to one piece, `hidden` has a chunk of rows for each thread, and a product
+                // gives every block once.
                 unsafe {
-                    let add = add_to(compute, stream, width, false);
-                    apply_chunk(compute, attended.part(first, count, 0), &layer.out, &add, true);
+                    let add = add_residual(compute, MatMut::from_raw(stream, count, width, width), false);
+                    matmul_chunk(worker, attended.part(first, count, 0), &layer.out, &add, true);
                     watch.lap(Part::Out);
                     norm(&layer.mlp_norm);
                     watch.lap(Part::Norm);
-                    let store = store_bf16(compute, hidden, hidden_stride, true);
-                    apply_chunk(compute, normed_rows, &layer.up, &store, true);
+                    let to = MatMut::from_raw(hidden, count, 4 * width, hidden_stride);
+                    matmul_chunk(worker, normed_rows, &layer.up, &store_bf16(compute, to, true), true);
                     watch.lap(Part::Up);
-                    let hidden_rows = Rows::from_raw(hidden.at(0), CHUNK * hidden_stride, hidden_stride, count);
-                    apply_chunk(compute, hidden_rows, &layer.down, &add, true);
+                    let hidden_rows = Rows::from_raw(hidden, CHUNK * hidden_stride, hidden_stride, count);
+                    matmul_chunk(worker, hidden_rows, &layer.down, &add, true);
                     watch.lap(Part::Down);
                 }
             }
@@ -409,17 +337,17 @@ impl Encoder {
             norm(&layer.attention_norm);
             watch.lap(Part::Norm);
             let projections = &layer.query_key_value;
-            // SAFETY: rows of the queries, keys and values belong to one piece, and each block is finished once; the member is
-            // prepared.
+            // SAFETY: rows of the queries, keys and values belong to one piece, and a product gives every block once.
             unsafe {
-                let query = store_bf16(compute, SharedMut::new(query.at(first * stride)), stride, false);
-                let shared_out = |done: &Finish, row: usize, column: usize| match column / width {
-                    0 => query(done, row, column),
-                    1 => keys.write(done, first + row, column - width),
-                    _ => values.write(done, first + row, column - 2 * width),
+                let to = MatMut::from_raw(query.at(first * stride), count, width, stride);
+                let query = store_bf16(compute, to, false);
+                let epilogue = |block: &BlockEpilogue, row: usize, column: usize| match column / width {
+                    0 => query(block, row, column),
+                    1 => keys.write(block, first + row, column - width),
+                    _ => values.write(block, first + row, column - 2 * width),
                 };
-                // Keys and values are turned block by block.
-                apply_chunk(compute, normed_rows, projections, &shared_out, false);
+                // Keys and values are transposed block by block.
+                matmul_chunk(worker, normed_rows, projections, &epilogue, false);
             }
             watch.lap(Part::QueryKeyValue);
         });

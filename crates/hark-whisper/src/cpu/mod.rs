@@ -3,6 +3,7 @@
 mod capacity;
 mod decoder;
 mod encoder;
+mod kv_cache;
 pub mod times;
 
 pub use hark_compute::{Compute, Isa, Weights};
@@ -15,31 +16,28 @@ use decoder::{MAX_HEADS, MAX_POSITIONS};
 use encoder::MEL_FRAMES;
 use hark_compute::kernels::{BLOCK, HEAD};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 use times::Part;
 
 /// How a [`CpuBackend`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuOptions {
-    /// Threads that compute.
-    pub threads: usize,
-    /// The kernels to use.
-    pub isa: Isa,
     /// How the linear layers are kept.
     pub weights: Weights,
     /// Windows decoded at once.
     pub slots: usize,
     /// Rows of a window: the widest beam.
     pub rows: usize,
-    /// Windows that can be encoded again in part: their keys and values are kept.
-    pub memories: usize,
+    /// Windows that can be encoded again in part: the encoder's keys and values of each are kept.
+    pub encoder_caches: usize,
 }
 
 impl CpuOptions {
-    /// As many slots and memories of windows as `workspace` bytes hold, within what is of use, for the widest beam of `rows`.
-    pub fn within(dims: &Dims, threads: usize, isa: Isa, weights: Weights, rows: usize, workspace: u64) -> Self {
-        let (slots, memories) = (capacity::slots(dims, rows, workspace), capacity::memories(dims, workspace));
-        CpuOptions { threads, isa, weights, slots, rows, memories }
+    /// As many slots and encoder caches as `workspace` bytes hold, within what is of use, for the widest beam of `rows`.
+    pub fn within(dims: &Dims, weights: Weights, rows: usize, workspace: u64) -> Self {
+        let encoder_caches = capacity::encoder_caches(dims, workspace);
+        CpuOptions { weights, slots: capacity::slots(dims, rows, workspace), rows, encoder_caches }
     }
 }
 
@@ -50,55 +48,60 @@ pub struct CpuBackend {
     compute: Compute,
     encoder: encoder::Encoder,
     decoder: decoder::Decoder,
-    memories: Vec<Remembered>,
+    encoder_caches: Vec<CachedWindow>,
     /// Slots that may hold windows: fewer than there are once memory was short.
     capacity: usize,
     /// Slots that hold windows.
     held: Vec<bool>,
-    /// Windows encoded so far that wanted to be remembered.
-    looks: u64,
+    /// Windows encoded so far that wanted a cache: the clock of its replacement.
+    clock: u64,
 }
 
 /// A window that may be encoded again.
 #[derive(Default)]
-struct Remembered {
+struct CachedWindow {
     key: Option<u64>,
-    /// The look that used it last.
+    /// The clock at its last use.
     used: u64,
-    /// The slot that looks at it.
+    /// The slot that uses it.
     slot: Option<usize>,
-    layers: encoder::Memory,
+    layers: encoder::EncoderCache,
 }
 
 impl CpuBackend {
-    /// Packs the weights of `checkpoint`.
-    pub fn load(checkpoint: &Checkpoint, tokens: TokenMap, options: CpuOptions) -> Result<Self, WeightsError> {
+    /// Packs the weights of `checkpoint`, to run on the threads and kernels of `compute`.
+    pub fn load(
+        checkpoint: &Checkpoint,
+        tokens: TokenMap,
+        compute: &Compute,
+        options: CpuOptions,
+    ) -> Result<Self, WeightsError> {
         fits(&checkpoint.dims).map_err(|what| checkpoint.unsupported(what))?;
         Ok(CpuBackend {
             dims: checkpoint.dims,
             options,
-            compute: Compute::new(options.threads, options.isa),
-            encoder: encoder::Encoder::load(checkpoint, options.weights, options.threads.max(1))?,
+            compute: compute.clone(),
+            encoder: encoder::Encoder::load(checkpoint, options.weights, compute.threads())?,
             decoder: decoder::Decoder::load(checkpoint, tokens, options)?,
-            memories: (0..options.memories).map(|_| Remembered::default()).collect(),
+            encoder_caches: (0..options.encoder_caches).map(|_| CachedWindow::default()).collect(),
             capacity: options.slots,
             held: vec![false; options.slots],
-            looks: 0,
+            clock: 0,
         })
     }
 
-    /// The memory of a window, or one that it can have: nobody's, or that of a window at which nobody looked for long.
-    /// With more windows than memories the later ones get none, lest all push each other out.
-    fn memory_of(&self, key: u64) -> Option<usize> {
-        let known = self.memories.iter().position(|memory| memory.key == Some(key));
-        if known.is_some_and(|index| self.memories[index].slot.is_some()) {
-            // Two looks at once: the second must not change what the first one reads.
+    /// The encoder cache of a window, or one that it can have: an empty one, or that of a window not used for long. With more
+    /// windows than caches the later ones get none, lest all evict each other.
+    fn cache_for(&self, key: u64) -> Option<usize> {
+        let known = self.encoder_caches.iter().position(|cache| cache.key == Some(key));
+        if known.is_some_and(|index| self.encoder_caches[index].slot.is_some()) {
+            // Encoded twice at once: the second pass must not change what the first one reads.
             return None;
         }
         known.or_else(|| {
-            let unused = self.memories.iter().enumerate().filter(|(_, memory)| memory.slot.is_none());
-            let (index, oldest) = unused.min_by_key(|(_, memory)| memory.used)?;
-            let is_free = oldest.key.is_none() || oldest.used + 4 * (self.memories.len() as u64) < self.looks;
+            let unused = self.encoder_caches.iter().enumerate().filter(|(_, cache)| cache.slot.is_none());
+            let (index, oldest) = unused.min_by_key(|(_, cache)| cache.used)?;
+            let is_free = oldest.key.is_none() || oldest.used + 4 * (self.encoder_caches.len() as u64) < self.clock;
             is_free.then_some(index)
         })
     }
@@ -106,10 +109,9 @@ impl CpuBackend {
     /// Computes with the kernels of `isa` from now on, for comparisons: the weights are packed alike for all of them. What
     /// was encoded before is forgotten.
     pub fn use_kernels(&mut self, isa: Isa) {
-        self.options.isa = isa;
-        self.compute = Compute::new(self.options.threads, isa);
+        self.compute = Compute::on(Arc::clone(&self.compute.pool), isa);
         // Kernels differ in the order in which they keep a window's values.
-        self.memories.iter_mut().for_each(|memory| *memory = Remembered::default());
+        self.encoder_caches.iter_mut().for_each(|cache| *cache = CachedWindow::default());
     }
 
     /// The encoder's states of one window, rounded to bf16, for comparison with a reference.
@@ -118,7 +120,7 @@ impl CpuBackend {
         self.encoder.states()
     }
 
-    /// Encodes one window and says what the members spent in each part, added up.
+    /// Encodes one window and says what the threads spent in each part, added up.
     pub fn time_encoder(&mut self, mel: &[f32]) -> [Duration; Part::ALL.len()] {
         self.encoder.times.take();
         self.encoder.encode(&self.compute, mel);
@@ -165,11 +167,11 @@ impl CpuBackend {
             return Err(BackendError::Fault("a window can't be encoded: no such slot, or not 3000 frames".to_owned()));
         }
         if let Some(again) = again {
-            self.looks += 1;
-            if let Some(index) = self.memory_of(again.key) {
-                let admitted = self.admit_again(slot, mel, again, index);
+            self.clock += 1;
+            if let Some(index) = self.cache_for(again.key) {
+                let admitted = self.admit_cached(slot, mel, again, index);
                 if admitted.is_err() {
-                    self.memories[index] = Remembered::default();
+                    self.encoder_caches[index] = CachedWindow::default();
                 }
                 return admitted;
             }
@@ -180,25 +182,25 @@ impl CpuBackend {
         self.decoder.admit(&self.compute, slot, self.encoder.rows(rows))
     }
 
-    /// Encodes a window, or what changed of it, with the memory of that index.
-    fn admit_again(&mut self, slot: usize, mel: &[f32], again: &Again, index: usize) -> Result<(), BackendError> {
+    /// Encodes a window, or what changed of it, with the encoder cache of that index.
+    fn admit_cached(&mut self, slot: usize, mel: &[f32], again: &Again, index: usize) -> Result<(), BackendError> {
         let frames = self.dims.n_audio_ctx;
-        let memory = &mut self.memories[index];
-        let is_known = memory.key == Some(again.key);
-        (memory.key, memory.used, memory.slot) = (Some(again.key), self.looks, Some(slot));
+        let cache = &mut self.encoder_caches[index];
+        let is_known = cache.key == Some(again.key);
+        (cache.key, cache.used, cache.slot) = (Some(again.key), self.clock, Some(slot));
         let part = again.changed.clone().filter(|_| is_known).map(|changed| {
             let end = changed.end.next_multiple_of(BLOCK);
             let end = if end >= frames { frames } else { end };
             (changed.start / BLOCK * BLOCK).min(end.saturating_sub(1) / BLOCK * BLOCK)..end
         });
         let rows = part.clone().unwrap_or(0..frames);
-        self.encoder.encode_again(&self.compute, mel, rows.clone(), &mut memory.layers);
+        self.encoder.encode_cached(&self.compute, mel, rows.clone(), &mut cache.layers);
         self.check_states(rows.clone())?;
         let states = self.encoder.rows(rows);
-        self.decoder.admit_again(&self.compute, slot, index, states, part.map(|part| part.start))
+        self.decoder.admit_cached(&self.compute, slot, index, states, part.map(|part| part.start))
     }
 
-    /// What was rounded to bytes is always a number: states that are none must not get there.
+    /// Quantized numbers are always finite: states that are not must be found before.
     fn check_states(&self, rows: Range<usize>) -> Result<(), BackendError> {
         match self.encoder.is_sound(rows) {
             true => Ok(()),
@@ -225,14 +227,14 @@ impl Backend for CpuBackend {
     }
 
     fn name(&self) -> String {
-        format!("cpu ({}, {} threads)", self.options.isa.name(), self.options.threads)
+        format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads())
     }
 
     fn memory(&self) -> MemoryUse {
         let fixed = self.encoder.weight_bytes() + self.encoder.workspace_bytes() + self.decoder.weight_bytes();
         let windows = self.options.slots as u64 * capacity::slot_bytes(&self.dims, self.options.rows);
-        let memories = self.options.memories as u64 * capacity::memory_bytes(&self.dims);
-        MemoryUse { fixed, most: fixed + windows + memories }
+        let caches = self.options.encoder_caches as u64 * capacity::encoder_cache_bytes(&self.dims);
+        MemoryUse { fixed, most: fixed + windows + caches }
     }
 
     fn health(&mut self) -> Result<(), BackendError> {
@@ -253,8 +255,8 @@ impl Backend for CpuBackend {
     }
 
     fn release(&mut self, slot: usize) -> Result<(), BackendError> {
-        for memory in self.memories.iter_mut().filter(|memory| memory.slot == Some(slot)) {
-            memory.slot = None;
+        for cache in self.encoder_caches.iter_mut().filter(|cache| cache.slot == Some(slot)) {
+            cache.slot = None;
         }
         if let Some(held) = self.held.get_mut(slot) {
             *held = false;
@@ -271,7 +273,7 @@ impl Backend for CpuBackend {
     }
 
     fn trim(&mut self) -> Result<(), BackendError> {
-        self.memories.iter_mut().for_each(|memory| *memory = Remembered::default());
+        self.encoder_caches.iter_mut().for_each(|cache| *cache = CachedWindow::default());
         self.encoder.trim();
         self.decoder.trim();
         self.capacity = self.options.slots;
@@ -302,8 +304,9 @@ mod tests {
             let zeros = |_: &str, shape: &[usize]| vec![0.0; shape.iter().product()];
             let checkpoint = Checkpoint::generated(dims, Vocabulary::bytes_only(dims.n_vocab), zeros);
             let weights = Weights::default();
-            let options = CpuOptions { threads: 1, isa: Isa::Portable, weights, slots: 1, rows: 1, memories: 0 };
-            CpuBackend::load(&checkpoint, TokenMap::default(), options).map(drop)
+            let options = CpuOptions { weights, slots: 1, rows: 1, encoder_caches: 0 };
+            let compute = Compute::new(1, Isa::Portable);
+            CpuBackend::load(&checkpoint, TokenMap::default(), &compute, options).map(drop)
         };
         load(dims).expect("a small Whisper");
         for (dims, what) in [

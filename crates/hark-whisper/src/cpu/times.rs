@@ -1,4 +1,4 @@
-//! Where time goes: what the members spent in each part of the encoder's work, added up.
+//! Where time goes: what the threads spent in each part of the encoder's work, added up.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A part of the encoder's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Both convolutions with their rounding.
+    /// Both convolutions with their quantized_rows.
     Convolutions,
     /// Layer norms.
     Norm,
@@ -28,23 +28,23 @@ impl Part {
         [Part::Convolutions, Part::Norm, Part::QueryKeyValue, Part::Attention, Part::Out, Part::Up, Part::Down];
 }
 
-/// Nanoseconds of all members, part by part.
+/// Nanoseconds of all threads, part by part.
 #[derive(Default)]
 pub struct Times([AtomicU64; Part::ALL.len()]);
 
 impl Times {
-    /// Starts a member's watch; some forty laps a layer cost nothing beside the work between them.
+    /// Starts a thread's watch; some forty laps a layer cost nothing beside the work between them.
     pub fn watch(&self) -> Watch<'_> {
         Watch { times: self, since: Instant::now() }
     }
 
-    /// What the members spent in each part since the last call, added up.
+    /// What the threads spent in each part since the last call, added up.
     pub fn take(&self) -> [Duration; Part::ALL.len()] {
         Part::ALL.map(|part| Duration::from_nanos(self.0[part as usize].swap(0, Ordering::Relaxed)))
     }
 }
 
-/// A member's own watch.
+/// A thread's own watch.
 pub struct Watch<'a> {
     times: &'a Times,
     since: Instant,
@@ -56,10 +56,10 @@ impl Watch<'_> {
         self.lap_of(1, part);
     }
 
-    /// The time since the last lap of `members`, who worked together, went into `part`.
-    pub fn lap_of(&mut self, members: usize, part: Part) {
+    /// The time since the last lap of `threads`, which worked together, went into `part`.
+    pub fn lap_of(&mut self, threads: usize, part: Part) {
         let now = Instant::now();
-        let nanos = (now - self.since).as_nanos() as u64 * members as u64;
+        let nanos = (now - self.since).as_nanos() as u64 * threads as u64;
         self.times.0[part as usize].fetch_add(nanos, Ordering::Relaxed);
         self.since = now;
     }

@@ -12,7 +12,7 @@ use hark_api::TranscriptionResult;
 use hark_export::{Fonts, Format, Metadata, Options};
 use hark_models::VAD_MODEL;
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
-use hark_speech::{LoadOptions, Transcriber};
+use hark_speech::{Compute, LoadOptions, Transcriber};
 
 use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
@@ -134,10 +134,11 @@ fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
     let library = ModelLibrary::open(config)?;
     let model = speech_model(&library, args.speech.model.as_deref(), config)?;
     let mut options = LoadOptions::new(model, installed(&library, VAD_MODEL)?);
-    options.threads = args.speech.threads.map(usize::from).or(config.threads);
+    let compute = Compute::from_options(args.speech.threads.map(usize::from).or(config.threads), None);
     if args.speakers {
-        options.voices = Some(voices(&library, options.threads, None)?);
+        options.voices = Some(voices(&library, &compute)?);
     }
+    options.compute = Some(compute);
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 

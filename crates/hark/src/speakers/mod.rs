@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use hark_api::{DateTime, Speaker, SpeakerList};
 use hark_media::Source;
 use hark_models::SPEAKER_MODELS;
-use hark_speech::{Voiceprint, Voices};
+use hark_speech::{Compute, Voiceprint, Voices};
 
 use crate::cli::{Common, SpeakersArgs, SpeakersCommand};
 use crate::config::Config;
@@ -106,7 +106,7 @@ fn run_remote(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
 fn compute_print(clips: &[PathBuf], config: &Config) -> Result<Voiceprint, CliError> {
     let library = ModelLibrary::open(config)?;
     let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&library, name));
-    let voices = Voices::load(&segmentation?, &embedding?, config.threads, None);
+    let voices = Voices::load(&segmentation?, &embedding?, &Compute::from_options(config.threads, None));
     let voices = voices.map_err(|error| CliError::Failed(error.to_string()))?;
     let wrong = |clip: &Path, why: String| CliError::Failed(format!("{}: {why}", clip.display()));
     let mut prints: Vec<Voiceprint> = Vec::new();

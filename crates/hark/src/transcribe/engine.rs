@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_models::{SPEAKER_MODELS, VAD_MODEL};
-use hark_speech::{Isa, LoadOptions, Request, Speakers, Transcriber, Voices};
+use hark_speech::{Compute, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
@@ -77,8 +77,7 @@ impl Local {
         let model = speech_model(&library, args.speech.model.as_deref(), config)?;
         let vad = installed(&library, VAD_MODEL)?;
         let mut options = LoadOptions::new(model, vad);
-        options.threads = args.speech.threads.map(usize::from).or(config.threads);
-        options.isa = args.isa;
+        let compute = Compute::from_options(args.speech.threads.map(usize::from).or(config.threads), args.isa);
         options.widest_beam = request.beam;
         request.speakers = args.speakers.unwrap_or_else(|| default_speakers(&library));
         if args.identify {
@@ -86,8 +85,9 @@ impl Local {
             request.speakers = args.speakers.unwrap_or(Speakers::Auto);
         }
         if request.speakers != Speakers::Off {
-            options.voices = Some(voices(&library, options.threads, options.isa)?);
+            options.voices = Some(voices(&library, &compute)?);
         }
+        options.compute = Some(compute);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!("engine: {}", transcriber.backend_name());
         Ok(Self { transcriber, request })
@@ -108,9 +108,9 @@ impl Local {
 }
 
 /// What tells voices apart, loaded.
-pub(crate) fn voices(library: &ModelLibrary, threads: Option<usize>, isa: Option<Isa>) -> Result<Voices, CliError> {
+pub(crate) fn voices(library: &ModelLibrary, compute: &Compute) -> Result<Voices, CliError> {
     let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(library, name));
-    Voices::load(&segmentation?, &embedding?, threads, isa).map_err(|error| CliError::Failed(error.to_string()))
+    Voices::load(&segmentation?, &embedding?, compute).map_err(|error| CliError::Failed(error.to_string()))
 }
 
 /// Speakers are told apart where the models for it are installed.

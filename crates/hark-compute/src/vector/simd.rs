@@ -1,14 +1,14 @@
 //! Vectors of `f32` under one name: AVX-512, AVX2 with FMA, and plain arrays.
 //!
-//! A kernel is written once over [`Lanes`] and compiled once per implementation; everything here is
+//! A kernel is written once over [`Simd`] and compiled once per implementation; everything here is
 //! `inline(always)`, so that the intrinsics take on the target features of the kernel that uses them.
 
-/// One width of vector and what the voice-activity kernels do with it.
+/// One width of vector and what kernels do with it.
 ///
 /// # Safety
 /// Every method asks that the CPU has the features the implementation names; `load` and `store` ask for
 /// `LANES` valid floats behind the pointer.
-pub(super) trait Lanes {
+pub(super) trait Simd {
     /// The vector type.
     type V: Copy;
     /// Floats in a vector; divides 16.
@@ -30,12 +30,14 @@ pub(super) trait Lanes {
     unsafe fn fnma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The nearest integer `n` of each lane and `2^n`, for |a| < 126.
     unsafe fn nearest_and_power(a: Self::V) -> (Self::V, Self::V);
+    /// The sum of all lanes.
+    unsafe fn sum(a: Self::V) -> f32;
 }
 
 /// Four floats in an array: what every CPU has (SSE2, NEON) once the compiler vectorizes it.
 pub(super) struct Portable;
 
-impl Lanes for Portable {
+impl Simd for Portable {
     type V = [f32; 4];
     const LANES: usize = 4;
 
@@ -99,6 +101,10 @@ impl Lanes for Portable {
         let power = shifted.map(|x| f32::from_bits(x.to_bits().wrapping_sub(MAGIC.to_bits()).wrapping_add(127) << 23));
         (n, power)
     }
+    #[inline(always)]
+    unsafe fn sum(a: [f32; 4]) -> f32 {
+        a.iter().sum()
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -106,7 +112,7 @@ pub(super) use x86::{Avx2, Avx512};
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::Lanes;
+    use super::Simd;
     use std::arch::x86_64::*;
 
     /// Sixteen floats; needs `avx512f`.
@@ -125,7 +131,7 @@ mod x86 {
         };
     }
 
-    impl Lanes for Avx512 {
+    impl Simd for Avx512 {
         type V = __m512;
         const LANES: usize = 16;
 
@@ -185,9 +191,13 @@ mod x86 {
                 (_mm512_cvtepi32_ps(n), _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23)))
             })
         }
+        #[inline(always)]
+        unsafe fn sum(a: __m512) -> f32 {
+            call!(_mm512_reduce_add_ps(a))
+        }
     }
 
-    impl Lanes for Avx2 {
+    impl Simd for Avx2 {
         type V = __m256;
         const LANES: usize = 8;
 
@@ -246,6 +256,12 @@ mod x86 {
                 let biased = _mm256_add_epi32(n, _mm256_set1_epi32(127));
                 (_mm256_cvtepi32_ps(n), _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23)))
             })
+        }
+        #[inline(always)]
+        unsafe fn sum(a: __m256) -> f32 {
+            let mut lanes = [0f32; 8];
+            call!(_mm256_storeu_ps(lanes.as_mut_ptr(), a));
+            lanes.iter().sum()
         }
     }
 }

@@ -1,4 +1,9 @@
+//! Every set against the definition.
+
+use super::stft::{BINS, CHUNK, CONTEXT, FRAMES};
 use super::*;
+
+const UNITS: usize = 128;
 
 /// A small generator (xorshift), so that inputs differ but runs repeat.
 struct Random(u64);
@@ -20,25 +25,30 @@ fn assert_near(what: &str, got: f32, want: f64, tolerance: f64) {
 }
 
 #[test]
-fn every_product_kernel_equals_the_plain_sum() {
+fn every_gemm_kernel_equals_the_plain_sum() {
     let mut random = Random(7);
-    for set in Kernels::available() {
+    for set in Vectors::available() {
         for (rows, depth, columns) in [(16, 1, 16), (32, 7, 32), (64, 129, 48), (128, 387, 64), (48, 33, 80)] {
             let matrix = random.floats(rows * depth);
-            let packed = Panels::pack(rows, depth, LINE, |r, k| matrix[r * depth + k]);
+            let packed = PackedF32::pack(rows, depth, LINE, |r, k| matrix[r * depth + k]);
             let stride = columns + 16;
             let right = random.floats(depth * stride);
             let bias = random.floats(rows);
-            let left = Left { data: &packed.data, panel: depth * LINE, step: LINE, rows, depth };
+            let left = packed.columns(0, depth);
             for bias in [None, Some(&bias[..])] {
                 let mut out = vec![f32::NAN; rows * stride];
-                set.product(left, &right, columns, stride, bias, &mut out);
+                set.gemm(left, &right, columns, stride, bias, &mut out);
                 for r in 0..rows {
                     for c in 0..columns {
                         let sum: f64 =
                             (0..depth).map(|k| matrix[r * depth + k] as f64 * right[k * stride + c] as f64).sum();
                         let want = bias.map_or(sum, |b| (sum + b[r] as f64).max(0.0));
-                        assert_near(&format!("{} {rows}x{depth}x{columns}", set.name), out[r * stride + c], want, 1e-4);
+                        assert_near(
+                            &format!("{} {rows}x{depth}x{columns}", set.name()),
+                            out[r * stride + c],
+                            want,
+                            1e-4,
+                        );
                     }
                 }
             }
@@ -47,21 +57,21 @@ fn every_product_kernel_equals_the_plain_sum() {
 }
 
 #[test]
-fn every_accumulate_kernel_equals_the_plain_sum() {
+fn every_gemv_kernel_equals_the_plain_sum() {
     let mut random = Random(8);
-    for set in Kernels::available() {
+    for set in Vectors::available() {
         for (rows, depth, width) in [(64, 5, 16), (128, 64, 16), (512, 128, 128), (512, 128, 512), (192, 31, 16)] {
             let matrix = random.floats(rows * depth);
-            let packed = Panels::pack(rows, depth, width, |r, k| matrix[r * depth + k]);
+            let packed = PackedF32::pack(rows, depth, width, |r, k| matrix[r * depth + k]);
             let first = depth / 3;
             let x = random.floats(depth - first - 1);
             let start = random.floats(rows);
             let mut out = start.clone();
-            set.accumulate(&packed, first, &x, &mut out);
+            set.gemv(&packed, first, &x, &mut out);
             for r in 0..rows {
                 let sum: f64 =
                     x.iter().enumerate().map(|(k, x)| matrix[r * depth + first + k] as f64 * *x as f64).sum();
-                assert_near(&format!("{} {rows}x{depth}/{width}", set.name), out[r], start[r] as f64 + sum, 1e-4);
+                assert_near(&format!("{} {rows}x{depth}/{width}", set.name()), out[r], start[r] as f64 + sum, 1e-4);
             }
         }
     }
@@ -71,15 +81,15 @@ fn every_accumulate_kernel_equals_the_plain_sum() {
 fn every_spectrum_kernel_equals_the_defining_sum() {
     let mut random = Random(9);
     let window: [f32; 256] = std::array::from_fn(|_| random.next());
-    let fourier = Fourier::new(window);
-    for set in Kernels::available() {
+    let stft = Stft::new(window);
+    for set in Vectors::available() {
         for (chunks, stride) in [(1, 16), (3, 16), (19, 32)] {
             let audio = random.floats(CONTEXT + chunks * CHUNK);
             let mut out = vec![f32::NAN; FRAMES * BINS * stride];
             let gains: Vec<f32> = random.floats(chunks).iter().map(|x| 1.5 + x).collect();
-            set.spectrum(&fourier, &audio, &gains, stride, &mut out);
+            set.spectrum(&stft, &audio, &gains, stride, &mut out);
             let mut of_first = vec![f32::NAN; BINS * LINE];
-            set.spectrum_of_one(&fourier, &audio, gains[0], &mut of_first);
+            set.spectrum_of_one(&stft, &audio, gains[0], &mut of_first);
             for chunk in 0..chunks {
                 let mut sound = audio[chunk * CHUNK..chunk * CHUNK + CONTEXT + CHUNK].to_vec();
                 let end = sound.len();
@@ -94,7 +104,7 @@ fn every_spectrum_kernel_equals_the_defining_sum() {
                             im -= x * angle.sin();
                         }
                         let got = out[(frame * BINS + bin) * stride + chunk];
-                        let what = format!("{} chunk {chunk} frame {frame} bin {bin}", set.name);
+                        let what = format!("{} chunk {chunk} frame {frame} bin {bin}", set.name());
                         assert_near(&what, got, re.hypot(im), 5e-5);
                         if chunk == 0 {
                             assert_near(&what, of_first[bin * LINE + frame], re.hypot(im), 5e-5);
@@ -107,22 +117,50 @@ fn every_spectrum_kernel_equals_the_defining_sum() {
 }
 
 #[test]
-fn every_cell_kernel_equals_the_textbook_cell() {
+fn every_lstm_kernel_equals_the_textbook_cell() {
     let mut random = Random(10);
-    for set in Kernels::available() {
+    for set in Vectors::available() {
         // From tame to far outside what a float's exponential can hold.
         for scale in [0.1, 3.0, 20.0, 1e4, f32::MAX] {
             let sums: Vec<f32> = random.floats(4 * UNITS).iter().map(|x| x * scale).collect();
             let bias = random.floats(4 * UNITS);
             let (mut cell, mut hidden) = (random.floats(UNITS), vec![0.0; UNITS]);
             let before = cell.clone();
-            set.cell(&sums, &bias, &mut cell, &mut hidden);
+            set.lstm_step(&sums, &bias, &mut cell, &mut hidden);
             let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
             for u in 0..UNITS {
                 let gate = |g: usize| (sums[g * UNITS + u] + bias[g * UNITS + u]) as f64;
                 let now = sigmoid(gate(1)) * before[u] as f64 + sigmoid(gate(0)) * gate(2).tanh();
-                assert_near(&format!("{} cell at {scale}", set.name), cell[u], now, 1e-6);
-                assert_near(&format!("{} hidden at {scale}", set.name), hidden[u], sigmoid(gate(3)) * now.tanh(), 1e-6);
+                assert_near(&format!("{} cell at {scale}", set.name()), cell[u], now, 1e-6);
+                assert_near(
+                    &format!("{} hidden at {scale}", set.name()),
+                    hidden[u],
+                    sigmoid(gate(3)) * now.tanh(),
+                    1e-6,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_dot_kernel_equals_the_plain_sum() {
+    let mut state = 7u32;
+    let mut random = |count: usize| -> Vec<f32> {
+        (0..count)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state as f32 / u32::MAX as f32 - 0.5
+            })
+            .collect()
+    };
+    for (length, stride) in [(16, 0), (16, 3), (432, 441), (480, 1), (3696, 24)] {
+        let (row, input) = (random(length), random(length + 7 * stride));
+        for set in Vectors::available() {
+            let sums = set.dots::<8>(&input, stride, &row);
+            for (n, got) in sums.into_iter().enumerate() {
+                let want = input[n * stride..].iter().zip(&row).map(|(a, b)| *a as f64 * *b as f64).sum::<f64>();
+                assert_near(&format!("{} {length} by {stride}", set.name()), got, want, 1e-4);
             }
         }
     }

@@ -1,40 +1,40 @@
-//! The windows that the decoder looks at, one byte a number.
+//! Keys and values quantized to int8: what cross-attention reads.
 //!
 //! A decoding step reads the keys and values of every live window, 19 MB each for whisper-base in bf16: more than all
 //! weights together, and the whole cost of a step. Kept as whole numbers of 8 bits with one scale for each element of
 //! a head, they are half that. The scale of a key element goes into the query and that of a value element into the
-//! result, and whole numbers up to 127 are exact in bf16, so the only loss is the rounding here.
+//! result, and whole numbers up to 127 are exact in bf16, so the only loss is the quantized_rows here.
 
 use std::ops::Range;
 
+use super::KeyValues;
 use crate::Compute;
-use crate::attention::KeyValues;
 use crate::buffer::Buffer;
 use crate::kernels::math::from_bf16;
 use crate::kernels::{HEAD, PANEL};
 
-/// Keys and values of one window, rounded to 8 bits: head after head of all layers, the keys of each and then its values
+/// The int8 keys and values of one window: head after head of all layers, the keys of each and then its values
 /// in the order of [`KeyValues`].
 ///
 /// All layers lie in one buffer, so that it is large enough for huge pages: the processor reads ahead only within a page.
-pub struct FrameCache {
+pub struct Int8KeyValues {
     numbers: Buffer<i8>,
-    /// For each head and element what one unit is worth.
-    key_units: Buffer<f32>,
-    value_units: Buffer<f32>,
+    /// One for each head and element.
+    key_scales: Buffer<f32>,
+    value_scales: Buffer<f32>,
     padded: usize,
     /// Frames that count.
     pub frames: usize,
 }
 
-impl FrameCache {
-    /// Room for `heads`, those of all layers; none where the system has no memory for it.
+impl Int8KeyValues {
+    /// Workspace for `heads`, those of all layers; none where the system has no memory for it.
     pub fn new(heads: usize, frames: usize) -> Option<Self> {
         let padded = KeyValues::padded_frames(frames);
-        Some(FrameCache {
+        Some(Int8KeyValues {
             numbers: Buffer::try_zeroed(heads * 2 * padded * HEAD)?,
-            key_units: Buffer::try_zeroed(heads * HEAD)?,
-            value_units: Buffer::try_zeroed(heads * HEAD)?,
+            key_scales: Buffer::try_zeroed(heads * HEAD)?,
+            value_scales: Buffer::try_zeroed(heads * HEAD)?,
             padded,
             frames,
         })
@@ -47,8 +47,8 @@ impl FrameCache {
 
     /// Checks that a layer of `from` fits from `first_head` on.
     fn check(&self, from: &KeyValues, first_head: usize, heads: usize) {
-        let room = self.key_units.len() / HEAD;
-        assert!(first_head.checked_add(heads).is_some_and(|end| end <= room), "room for the layer");
+        let workspace = self.key_scales.len() / HEAD;
+        assert!(first_head.checked_add(heads).is_some_and(|end| end <= workspace), "workspace for the layer");
         assert_eq!((from.padded(), from.heads() >= heads), (self.padded, true), "a layer of as many frames and heads");
     }
 
@@ -60,24 +60,24 @@ impl FrameCache {
         let key_element = |index: usize| index / 512 % 2 * 32 + index / 32 % 16 * 2 + index % 2;
         let value_element = move |index: usize| index / (PANEL * padded) * PANEL + index / 2 % PANEL;
         let numbers = self.numbers.shared();
-        let (key_units, value_units) = (self.key_units.shared(), self.value_units.shared());
-        compute.each(heads * 2, |piece, _| {
+        let (key_scales, value_scales) = (self.key_scales.shared(), self.value_scales.shared());
+        compute.parallel_for(heads * 2, |piece, _| {
             let (head, is_value) = (piece / 2, piece % 2 == 1);
             let to = first_head + head;
             // SAFETY: a head's keys, and its values, belong to one piece.
             unsafe {
                 if is_value {
-                    let (out, units) = (numbers.at((to * 2 + 1) * a_head), value_units.at(to * HEAD));
-                    round(from.values_of(head), Lines::Alike(PANEL * padded), out, units, value_element);
+                    let (out, scales) = (numbers.at((to * 2 + 1) * a_head), value_scales.at(to * HEAD));
+                    round(from.values_of(head), Lines::Alike(PANEL * padded), out, scales, value_element);
                 } else {
-                    let (out, units) = (numbers.at(to * 2 * a_head), key_units.at(to * HEAD));
-                    round(from.keys_of(head), Lines::Repeat(32), out, units, key_element);
+                    let (out, scales) = (numbers.at(to * 2 * a_head), key_scales.at(to * HEAD));
+                    round(from.keys_of(head), Lines::Repeat(32), out, scales, key_element);
                 }
             }
         });
     }
 
-    /// Rounds `rows` of a layer, whole blocks, as [`FrameCache::fill`] does but with the units that the cache has: what is larger than any number it was
+    /// Rounds `rows` of a layer, whole blocks, as [`Int8KeyValues::fill`] does but with the scales that the cache has: what is larger than any number it was
     /// filled with becomes the largest.
     pub fn refill(&mut self, compute: &Compute, from: &KeyValues, rows: Range<usize>, first_head: usize, heads: usize) {
         self.check(from, first_head, heads);
@@ -85,33 +85,33 @@ impl FrameCache {
         assert!(rows.start.is_multiple_of(2 * PANEL) && rows.start <= rows.end, "whole blocks of rows");
         let rows = rows.start..rows.end.next_multiple_of(2 * PANEL).min(padded);
         let numbers = self.numbers.shared();
-        let (key_units, value_units) = (&self.key_units, &self.value_units);
-        compute.each(heads, |head, _| {
+        let (key_scales, value_scales) = (&self.key_scales, &self.value_scales);
+        compute.parallel_for(heads, |head, _| {
             let to = first_head + head;
-            let (key_units, value_units) = (&key_units[to * HEAD..][..HEAD], &value_units[to * HEAD..][..HEAD]);
+            let (key_scales, value_scales) = (&key_scales[to * HEAD..][..HEAD], &value_scales[to * HEAD..][..HEAD]);
             let (keys, values) = (to * 2 * a_head, (to * 2 + 1) * a_head);
-            let inverse = |unit: f32| if unit > 0.0 { 1.0 / unit } else { 0.0 };
+            let inverse = |scale: f32| if scale > 0.0 { 1.0 / scale } else { 0.0 };
             let first = rows.start * HEAD;
             let source = &from.keys_of(head)[first..rows.end * HEAD];
             for (line, source) in source.chunks_exact(32).enumerate() {
                 // 32 lines are a panel: [half of the head][pair][frame][2].
                 let element = line % 32 / 16 * 32 + line % 16 * 2;
-                let inverse = [inverse(key_units[element]), inverse(key_units[element + 1])];
+                let inverse = [inverse(key_scales[element]), inverse(key_scales[element + 1])];
                 // SAFETY: a head's keys belong to one piece, and lie in the order of the source.
                 let out = unsafe { std::slice::from_raw_parts_mut(numbers.at(keys + first + line * 32), 32) };
                 for place in 0..32 {
-                    out[place] = rounded(source[place], inverse[place % 2]);
+                    out[place] = quantize(source[place], inverse[place % 2]);
                 }
             }
             for group in 0..HEAD / PANEL {
-                let inverse: [f32; 32] = std::array::from_fn(|place| inverse(value_units[group * PANEL + place / 2]));
+                let inverse: [f32; 32] = std::array::from_fn(|place| inverse(value_scales[group * PANEL + place / 2]));
                 let first = group * PANEL * padded + rows.start * PANEL;
                 let source = &from.values_of(head)[first..][..rows.len() * PANEL];
                 for (line, source) in source.chunks_exact(32).enumerate() {
                     // SAFETY: as for the keys.
                     let out = unsafe { std::slice::from_raw_parts_mut(numbers.at(values + first + line * 32), 32) };
                     for place in 0..32 {
-                        out[place] = rounded(source[place], inverse[place]);
+                        out[place] = quantize(source[place], inverse[place]);
                     }
                 }
             }
@@ -134,20 +134,20 @@ impl FrameCache {
         self.numbers[head * 2 * a_head..][..2 * a_head].split_at(a_head)
     }
 
-    /// What a unit of each key element of a head is worth.
-    pub fn key_units(&self, head: usize) -> &[f32] {
-        &self.key_units[head * HEAD..][..HEAD]
+    /// The scales of the key elements of a head.
+    pub fn key_scales(&self, head: usize) -> &[f32] {
+        &self.key_scales[head * HEAD..][..HEAD]
     }
 
-    /// What a unit of each value element of a head is worth.
-    pub fn value_units(&self, head: usize) -> &[f32] {
-        &self.value_units[head * HEAD..][..HEAD]
+    /// The scales of the value elements of a head.
+    pub fn value_scales(&self, head: usize) -> &[f32] {
+        &self.value_scales[head * HEAD..][..HEAD]
     }
 }
 
-/// The nearest whole number of units, at most 127 of them.
+/// The nearest whole number of scales, at most 127 of them.
 #[inline(always)]
-fn rounded(number: u16, inverse: f32) -> i8 {
+fn quantize(number: u16, inverse: f32) -> i8 {
     let scaled = (from_bf16(number) * inverse).clamp(-127.0, 127.0);
     // Adding 1.5·2²³ rounds to the nearest whole number and leaves it in the low bits.
     (scaled + 12_582_912.0).to_bits() as i8
@@ -167,11 +167,11 @@ enum Lines {
 /// `element` names the element of the head that a number belongs to.
 ///
 /// # Safety
-/// `out` reaches as many numbers as `from`, `units` reaches 64, and nobody else writes them.
-unsafe fn round(from: &[u16], lines: Lines, out: *mut i8, units: *mut f32, element: impl Fn(usize) -> usize) {
+/// `out` reaches as many numbers as `from`, `scales` reaches 64, and nobody else writes them.
+unsafe fn round(from: &[u16], lines: Lines, out: *mut i8, scales: *mut f32, element: impl Fn(usize) -> usize) {
     // SAFETY: the caller vouches for the lengths.
-    let (out, units) =
-        unsafe { (std::slice::from_raw_parts_mut(out, from.len()), std::slice::from_raw_parts_mut(units, HEAD)) };
+    let (out, scales) =
+        unsafe { (std::slice::from_raw_parts_mut(out, from.len()), std::slice::from_raw_parts_mut(scales, HEAD)) };
     let (kinds, numbers_a_kind) = match lines {
         Lines::Repeat(count) => (count, 32),
         Lines::Alike(numbers) => (from.len() / numbers, numbers),
@@ -195,14 +195,14 @@ unsafe fn round(from: &[u16], lines: Lines, out: *mut i8, units: *mut f32, eleme
             *most = most.max(size);
         }
     }
-    for (unit, most) in units.iter_mut().zip(most) {
-        *unit = most / 127.0;
+    for (scale, most) in scales.iter_mut().zip(most) {
+        *scale = most / 127.0;
     }
     let inverse: Vec<[f32; 32]> = (0..kinds)
         .map(|kind| {
             std::array::from_fn(|place| {
-                let unit = units[element(kind * numbers_a_kind + place)];
-                if unit > 0.0 { 1.0 / unit } else { 0.0 }
+                let scale = scales[element(kind * numbers_a_kind + place)];
+                if scale > 0.0 { 1.0 / scale } else { 0.0 }
             })
         })
         .collect();
@@ -225,19 +225,19 @@ mod tests {
         let compute = Compute::new(1, Isa::Portable);
         let refused = |heads: usize, frames: usize, first: usize, count: usize| {
             let from = KeyValues::new(heads, frames);
-            let mut cache = FrameCache::new(4, 64).expect("there is memory");
+            let mut cache = Int8KeyValues::new(4, 64).expect("there is memory");
             let fill = std::panic::AssertUnwindSafe(|| cache.fill(&compute, &from, first, count));
             std::panic::catch_unwind(fill).is_err()
         };
         assert!(!refused(2, 64, 2, 2));
-        assert!(refused(2, 64, 3, 2), "more heads than the cache has room for");
+        assert!(refused(2, 64, 3, 2), "more heads than the cache has workspace for");
         assert!(refused(1, 64, 0, 2), "more heads than the window has");
-        assert!(refused(2, 96, 0, 2), "more frames than the cache has room for");
+        assert!(refused(2, 96, 0, 2), "more frames than the cache has workspace for");
         assert!(refused(2, 32, 0, 2), "fewer frames than the cache has");
         assert!(refused(2, 64, usize::MAX, 2));
     }
     use crate::attention::IN_ORDER;
-    use crate::kernels::Finish;
+    use crate::kernels::BlockEpilogue;
     use crate::{Compute, Isa};
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
                 let rows = 32.min(frames - first);
                 let sums: Vec<f32> =
                     (0..rows * 32).map(|index| number(first + index / 32, column + index % 32)).collect();
-                let done = Finish { sums: sums.as_ptr(), rows, bias: bias.as_ptr(), gelu: false };
+                let done = BlockEpilogue { sums: &sums, rows, bias: &bias, gelu: false };
                 let (keys, values) = whole.writers(&compute, &IN_ORDER);
                 // SAFETY: blocks are written one after the other.
                 unsafe {
@@ -269,7 +269,7 @@ mod tests {
                 }
             }
         }
-        let mut cache = FrameCache::new(2 * heads, frames).expect("there is memory");
+        let mut cache = Int8KeyValues::new(2 * heads, frames).expect("there is memory");
         cache.fill(&compute, &whole, layer, heads);
         for head in layer..layer + heads {
             for element in 0..HEAD {
@@ -278,12 +278,12 @@ mod tests {
                     let exact = number(frame, column);
                     let panel = cache.keys(head, frame / PANEL * PANEL, PANEL);
                     let place = element / 32 * 512 + element % 32 / 2 * 32 + frame % PANEL * 2 + element % 2;
-                    let key = f32::from(panel[place]) * cache.key_units(head)[element];
-                    assert!((key - exact).abs() <= cache.key_units(head)[element] * 0.51 + 0.04, "{key} for {exact}");
+                    let key = f32::from(panel[place]) * cache.key_scales(head)[element];
+                    assert!((key - exact).abs() <= cache.key_scales(head)[element] * 0.51 + 0.04, "{key} for {exact}");
                     let pairs = cache.values(head, element / PANEL * PANEL, frame / 32 * 32, 32);
                     let value = f32::from(pairs[frame % 32 / 2 * 32 + element % PANEL * 2 + frame % 2])
-                        * cache.value_units(head)[element];
-                    assert!((value - exact).abs() <= cache.value_units(head)[element] * 0.51 + 0.04);
+                        * cache.value_scales(head)[element];
+                    assert!((value - exact).abs() <= cache.value_scales(head)[element] * 0.51 + 0.04);
                 }
             }
         }

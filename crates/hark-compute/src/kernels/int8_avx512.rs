@@ -1,8 +1,8 @@
-//! Products of bytes on AVX-512, with and without VNNI.
+//! int8 products on AVX-512, with and without VNNI.
 //!
 //! With VNNI, eight rows × 32 columns are 16 sums in registers. For every four `k` two lines of weights are loaded, four
 //! bytes of each row are spread to all lanes, and 16 `vpdpbusd` do 1,024 products in 8 cycles; the latency of 5 cycles on
-//! two units is covered by the 16 sums.
+//! two scales is covered by the 16 sums.
 //!
 //! Without, bytes are widened to 16 bits for `vpmaddwd`, which sums pairs: a sum is kept in two lanes until the end. Four
 //! rows × 32 columns are 16 sums; 32 instructions do 512 products.
@@ -10,19 +10,19 @@
 use std::arch::x86_64::*;
 
 use super::PANEL;
-use super::bytes::{ByteBlock, ByteKernels, LARGEST, ZERO, inverse_unit};
+use super::int8::{Int8Block, Int8Kernels, LARGEST, ZERO, inverse_scale};
 
 /// AVX-512 with VNNI.
-pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, chunk: None, round_row };
+pub static KERNELS_VNNI: Int8Kernels = Int8Kernels { block: block_vnni, chunk: None, quantize_row };
 
 /// AVX-512 without.
-pub static KERNELS: ByteKernels = ByteKernels { block, chunk: None, round_row };
+pub static KERNELS: Int8Kernels = Int8Kernels { block, chunk: None, quantize_row };
 
 /// Rows done together with VNNI.
 const ROWS: usize = 8;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn block_vnni(block: &ByteBlock) {
+unsafe fn block_vnni(block: &Int8Block) {
     let mut first = 0;
     // SAFETY: the caller vouches for the shapes.
     unsafe {
@@ -45,13 +45,13 @@ unsafe fn block_vnni(block: &ByteBlock) {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
+unsafe fn rows_of<const N: usize>(block: &Int8Block, first: usize) {
     // SAFETY: the caller vouches for the shapes; a panel's tiles, and their lines of 64 bytes, lie one after the other.
     unsafe {
         let out = block.sums.add(first * 32);
         let mut sums: [[__m512i; 2]; N] = std::array::from_fn(|row| {
             std::array::from_fn(|half| match block.is_first {
-                true => _mm512_loadu_si512(block.starts.add(half * PANEL).cast()),
+                true => _mm512_loadu_si512(block.offsets.add(half * PANEL).cast()),
                 false => _mm512_loadu_si512(out.add(row * 32 + half * PANEL).cast()),
             })
         });
@@ -68,7 +68,7 @@ unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
         for (row, sums) in sums.iter().enumerate() {
             for half in 0..2 {
                 let to = out.add(row * 32 + half * PANEL);
-                let done = if block.is_last { worth(block, first + row, half, sums[half]) } else { sums[half] };
+                let done = if block.is_last { dequantize(block, first + row, half, sums[half]) } else { sums[half] };
                 _mm512_storeu_si512(to.cast(), done);
             }
         }
@@ -79,7 +79,7 @@ unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
 const WIDE_ROWS: usize = 4;
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-unsafe fn block(block: &ByteBlock) {
+unsafe fn block(block: &Int8Block) {
     let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     let mut first = 0;
@@ -112,9 +112,9 @@ unsafe fn block(block: &ByteBlock) {
                         _mm512_permutex2var_epi32(left, even, right),
                         _mm512_permutex2var_epi32(left, odd, right),
                     );
-                    let before = if block.is_first { block.starts.add(half * PANEL) } else { to.cast_const() };
+                    let before = if block.is_first { block.offsets.add(half * PANEL) } else { to.cast_const() };
                     let sum = _mm512_add_epi32(_mm512_loadu_si512(before.cast()), pairs);
-                    let done = if block.is_last { worth(block, first + row, half, sum) } else { sum };
+                    let done = if block.is_last { dequantize(block, first + row, half, sum) } else { sum };
                     _mm512_storeu_si512(to.cast(), done);
                 }
             }
@@ -126,35 +126,35 @@ unsafe fn block(block: &ByteBlock) {
 /// Sixteen finished sums as float32 numbers.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) unsafe fn worth(block: &ByteBlock, row: usize, half: usize, sums: __m512i) -> __m512i {
+pub(super) unsafe fn dequantize(block: &Int8Block, row: usize, half: usize, sums: __m512i) -> __m512i {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
-        let columns = _mm512_loadu_ps(block.column_units.add(half * PANEL));
-        let units = _mm512_mul_ps(_mm512_set1_ps(*block.row_units.add(row)), columns);
-        _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), units))
+        let columns = _mm512_loadu_ps(block.column_scales.add(half * PANEL));
+        let scales = _mm512_mul_ps(_mm512_set1_ps(*block.row_scales.add(row)), columns);
+        _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scales))
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) unsafe fn round_row(row: *const u16, n: usize, out: *mut u8) -> f32 {
+pub(super) unsafe fn quantize_row(row: *const u16, n: usize, out: *mut u8) -> f32 {
     // SAFETY: the caller vouches for the lengths; masked lanes are neither read nor written.
     unsafe {
         let magnitude = _mm512_set1_epi16(0x7fff);
         let mut largest = _mm512_setzero_si512();
         for index in (0..n).step_by(32) {
-            let halves = _mm512_maskz_loadu_epi16(lanes(n - index), row.add(index).cast());
-            largest = _mm512_max_epu16(largest, _mm512_and_si512(halves, magnitude));
+            let bf16_numbers = _mm512_maskz_loadu_epi16(lanes(n - index), row.add(index).cast());
+            largest = _mm512_max_epu16(largest, _mm512_and_si512(bf16_numbers, magnitude));
         }
         // Of two neighbours the higher one's bits decide, whatever stands below them.
         let high = _mm512_and_si512(largest, _mm512_set1_epi32(0xffff_0000_u32 as i32));
         let both = _mm512_max_epu32(high, _mm512_slli_epi32::<16>(largest));
         let largest = f32::from_bits(_mm512_reduce_max_epu32(both));
-        let inverse = _mm512_set1_ps(inverse_unit(largest));
+        let inverse = _mm512_set1_ps(inverse_scale(largest));
         let zero = _mm512_set1_epi32(i32::from(ZERO));
         for index in (0..n).step_by(16) {
             let mask = lanes(n - index) as __mmask16;
-            let halves = _mm256_maskz_loadu_epi16(mask, row.add(index).cast());
-            let exact = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)));
+            let bf16_numbers = _mm256_maskz_loadu_epi16(mask, row.add(index).cast());
+            let exact = _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bf16_numbers)));
             let whole = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(exact, inverse)), zero);
             _mm_mask_storeu_epi8(out.add(index).cast(), mask, _mm512_cvtepi32_epi8(whole));
         }

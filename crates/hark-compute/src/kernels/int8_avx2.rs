@@ -1,4 +1,4 @@
-//! Products of bytes on 256-bit vectors, with and without AVX-VNNI.
+//! int8 products on 256-bit vectors, with and without AVX-VNNI.
 //!
 //! With AVX-VNNI, six rows × 16 columns are 12 sums in registers, enough to cover the latency of `vpdpbusd`.
 //!
@@ -8,25 +8,25 @@
 use std::arch::x86_64::*;
 
 use super::PANEL;
-use super::bytes::{self, BYTE_DEPTH, BYTE_TILE, ByteBlock, ByteKernels};
+use super::int8::{self, INT8_DEPTH, INT8_TILE, Int8Block, Int8Kernels};
 
 /// AVX2 with AVX-VNNI.
-pub static KERNELS_VNNI: ByteKernels = ByteKernels { block: block_vnni, chunk: None, round_row };
+pub static KERNELS_VNNI: Int8Kernels = Int8Kernels { block: block_vnni, chunk: None, quantize_row };
 
 /// AVX2.
-pub static KERNELS: ByteKernels = ByteKernels { block, chunk: None, round_row };
+pub static KERNELS: Int8Kernels = Int8Kernels { block, chunk: None, quantize_row };
 
 #[target_feature(enable = "avx2,fma")]
-unsafe fn round_row(row: *const u16, n: usize, out: *mut u8) -> f32 {
+unsafe fn quantize_row(row: *const u16, n: usize, out: *mut u8) -> f32 {
     // SAFETY: same contract as the body.
-    unsafe { bytes::round_row(row, n, out) }
+    unsafe { int8::quantize_row(row, n, out) }
 }
 
 /// Rows done together with AVX-VNNI.
 const ROWS: usize = 6;
 
 #[target_feature(enable = "avx2,fma,avxvnni")]
-unsafe fn block_vnni(block: &ByteBlock) {
+unsafe fn block_vnni(block: &Int8Block) {
     let mut first = 0;
     while first < block.rows {
         // SAFETY: the caller vouches for the shapes.
@@ -46,7 +46,7 @@ unsafe fn block_vnni(block: &ByteBlock) {
 
 #[inline]
 #[target_feature(enable = "avx2,fma,avxvnni")]
-unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
+unsafe fn rows_of<const N: usize>(block: &Int8Block, first: usize) {
     for (panel, column) in [(block.left, 0), (block.right, PANEL)] {
         // SAFETY: the caller vouches for the shapes; a panel's lines of 64 bytes lie one after the other.
         unsafe {
@@ -64,8 +64,8 @@ unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
             for (row, sums) in sums.iter().enumerate() {
                 for half in 0..2 {
                     let at = column + half * 8;
-                    let starts = _mm256_loadu_si256(block.starts.add(at).cast());
-                    store(block, first + row, at, starts, sums[half]);
+                    let offsets = _mm256_loadu_si256(block.offsets.add(at).cast());
+                    store(block, first + row, at, offsets, sums[half]);
                 }
             }
         }
@@ -76,12 +76,12 @@ unsafe fn rows_of<const N: usize>(block: &ByteBlock, first: usize) {
 const PLAIN_ROWS: usize = 4;
 
 #[target_feature(enable = "avx2,fma")]
-unsafe fn block(block: &ByteBlock) {
+unsafe fn block(block: &Int8Block) {
     let ones = _mm256_set1_epi16(1);
     let offset = _mm256_set1_epi8(-128);
     // The activations of one group of rows and one tile without their offset, and their magnitudes.
-    let mut signed = [[0i8; BYTE_DEPTH]; PLAIN_ROWS];
-    let mut sizes = [[0u8; BYTE_DEPTH]; PLAIN_ROWS];
+    let mut signed = [[0i8; INT8_DEPTH]; PLAIN_ROWS];
+    let mut sizes = [[0u8; INT8_DEPTH]; PLAIN_ROWS];
     let mut first = 0;
     while first < block.rows {
         let rows = PLAIN_ROWS.min(block.rows - first);
@@ -90,7 +90,7 @@ unsafe fn block(block: &ByteBlock) {
             let mut sums = [[[_mm256_setzero_si256(); 2]; PLAIN_ROWS]; 2];
             for tile in 0..block.depth {
                 for row in 0..PLAIN_ROWS {
-                    let from = (first + if row < rows { row } else { 0 }) * block.a_stride + tile * BYTE_DEPTH;
+                    let from = (first + if row < rows { row } else { 0 }) * block.a_stride + tile * INT8_DEPTH;
                     for half in [0, 32] {
                         let number = _mm256_loadu_si256(block.a.add(from + half).cast());
                         let number = _mm256_xor_si256(number, offset);
@@ -99,8 +99,8 @@ unsafe fn block(block: &ByteBlock) {
                     }
                 }
                 for (panel, sums) in [block.left, block.right].into_iter().zip(&mut sums) {
-                    let panel = panel.add(tile * BYTE_TILE);
-                    for line in 0..BYTE_DEPTH / 4 {
+                    let panel = panel.add(tile * INT8_TILE);
+                    for line in 0..INT8_DEPTH / 4 {
                         let weights: [__m256i; 2] =
                             std::array::from_fn(|half| _mm256_loadu_si256(panel.add(line * 64 + half * 32).cast()));
                         for row in 0..PLAIN_ROWS {
@@ -129,21 +129,21 @@ unsafe fn block(block: &ByteBlock) {
     }
 }
 
-/// Writes eight sums, which begin with `starts` in the first part of the depth and with what is there in later ones.
+/// Writes eight sums, which begin with `offsets` in the first part of the depth and with what is there in later ones.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn store(block: &ByteBlock, row: usize, column: usize, starts: __m256i, sums: __m256i) {
+unsafe fn store(block: &Int8Block, row: usize, column: usize, offsets: __m256i, sums: __m256i) {
     // SAFETY: the caller vouches for the shapes.
     unsafe {
         let to = block.sums.add(row * 32 + column);
-        let before = if block.is_first { starts } else { _mm256_loadu_si256(to.cast()) };
+        let before = if block.is_first { offsets } else { _mm256_loadu_si256(to.cast()) };
         let sum = _mm256_add_epi32(before, sums);
         if !block.is_last {
             _mm256_storeu_si256(to.cast(), sum);
             return;
         }
-        let row_unit = _mm256_set1_ps(*block.row_units.add(row));
-        let units = _mm256_mul_ps(row_unit, _mm256_loadu_ps(block.column_units.add(column)));
-        _mm256_storeu_ps(to.cast(), _mm256_mul_ps(_mm256_cvtepi32_ps(sum), units));
+        let row_scale = _mm256_set1_ps(*block.row_scales.add(row));
+        let scales = _mm256_mul_ps(row_scale, _mm256_loadu_ps(block.column_scales.add(column)));
+        _mm256_storeu_ps(to.cast(), _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scales));
     }
 }

@@ -1,0 +1,265 @@
+//! What happens between products: epilogues, norms, pooling, LSTM cells, by instruction set.
+//!
+//! A body is plain Rust and is the definition; the compiler turns it into vectors, once for each instruction set. The
+//! only difference between the sets is that vectors multiply and add in one rounding. Every method checks the shapes of
+//! its views once, never in a loop.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512_bf16;
+mod epilogue;
+mod lstm;
+mod math;
+mod norm;
+mod pooling;
+#[cfg(test)]
+mod tests;
+
+use crate::Isa;
+use crate::kernels::BLOCK;
+use crate::view::{MatMut, MatRef};
+
+pub use epilogue::Epilogue;
+pub use lstm::{LSTM_GATES, LSTM_UNITS};
+
+/// The functions of one instruction set; given out only where the machine has it.
+pub struct Ops {
+    lstm_step: unsafe fn(&lstm::Step),
+    max_pool: unsafe fn(*const f32, usize, *mut f32, usize, bool),
+    instance_norm: unsafe fn(&norm::Columns),
+    leaky_relu: unsafe fn(*const f32, usize, *const f32, *mut u16, usize),
+    epilogue: unsafe fn(&epilogue::Block),
+    scale_relu: unsafe fn(&norm::Scaled),
+    mask: unsafe fn(*const f32, usize, *const f32, *const u32, *mut u16, usize),
+    column_sums: unsafe fn(*const u16, usize, usize, usize, *mut f32),
+    moments: unsafe fn(&norm::Scaled, *mut f32, *mut f32),
+    gemv: unsafe fn(&[f32], &[f32], &mut [f32]),
+    ln: unsafe fn(&mut [f32]),
+}
+
+/// Compiles every body for the given features.
+macro_rules! set {
+    ($name:ident, $fused:literal, $(#[$attribute:meta])*) => {
+        mod $name {
+            use super::{Ops, epilogue, lstm, math, norm, pooling};
+
+            pub(super) static OPS: Ops = Ops {
+                lstm_step, max_pool, instance_norm, leaky_relu, epilogue, scale_relu, mask, column_sums, moments, gemv, ln,
+            };
+
+            $(#[$attribute])*
+            unsafe fn lstm_step(step: &lstm::Step) {
+                // SAFETY: same contract as the body.
+                unsafe { lstm::step::<$fused>(step) }
+            }
+            $(#[$attribute])*
+            unsafe fn max_pool(sums: *const f32, rows: usize, out: *mut f32, stride: usize, magnitudes: bool) {
+                // SAFETY: same contract as the body.
+                unsafe { pooling::max_pool(sums, rows, out, stride, magnitudes) }
+            }
+            $(#[$attribute])*
+            unsafe fn instance_norm(columns: &norm::Columns) {
+                // SAFETY: same contract as the body.
+                unsafe { norm::instance_norm::<$fused>(columns) }
+            }
+            $(#[$attribute])*
+            unsafe fn leaky_relu(sums: *const f32, rows: usize, bias: *const f32, out: *mut u16, stride: usize) {
+                // SAFETY: same contract as the body.
+                unsafe { epilogue::leaky_relu(sums, rows, bias, out, stride) }
+            }
+            $(#[$attribute])*
+            unsafe fn epilogue(block: &epilogue::Block) {
+                // SAFETY: same contract as the body.
+                unsafe { epilogue::apply(block) }
+            }
+            $(#[$attribute])*
+            unsafe fn scale_relu(scaled: &norm::Scaled) {
+                // SAFETY: same contract as the body.
+                unsafe { norm::scale_relu::<$fused>(scaled) }
+            }
+            $(#[$attribute])*
+            unsafe fn mask(
+                sums: *const f32,
+                rows: usize,
+                masks: *const f32,
+                which: *const u32,
+                out: *mut u16,
+                stride: usize,
+            ) {
+                // SAFETY: same contract as the body.
+                unsafe { epilogue::mask(sums, rows, masks, which, out, stride) }
+            }
+            $(#[$attribute])*
+            unsafe fn column_sums(rows: *const u16, stride: usize, count: usize, width: usize, sums: *mut f32) {
+                // SAFETY: same contract as the body.
+                unsafe { pooling::column_sums(rows, stride, count, width, sums) }
+            }
+            $(#[$attribute])*
+            unsafe fn moments(scaled: &norm::Scaled, sums: *mut f32, squares: *mut f32) {
+                // SAFETY: same contract as the body.
+                unsafe { norm::moments::<$fused>(scaled, sums, squares) }
+            }
+            $(#[$attribute])*
+            unsafe fn gemv(weights: &[f32], x: &[f32], out: &mut [f32]) {
+                math::gemv::<$fused>(weights, x, out)
+            }
+            $(#[$attribute])*
+            unsafe fn ln(numbers: &mut [f32]) {
+                math::ln::<$fused>(numbers)
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+set!(avx512, true, #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,fma")]);
+#[cfg(target_arch = "x86_64")]
+set!(avx2, true, #[target_feature(enable = "avx2,fma")]);
+set!(portable, false,);
+
+impl Ops {
+    /// The functions for `isa`.
+    ///
+    /// # Panics
+    /// When this machine does not have that instruction set.
+    pub fn of(isa: Isa) -> &'static Ops {
+        assert!(isa.is_available(), "this machine has no {}", isa.name());
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx | Isa::Avx512Bf16 => &avx512_bf16::OPS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni | Isa::Avx512 => &avx512::OPS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni | Isa::Avx2 => &avx2::OPS,
+            _ => &portable::OPS,
+        }
+    }
+
+    /// One step of [`LSTM_UNITS`] units over the rows of `out`, which gets the outputs as bf16.
+    ///
+    /// `sums` has for each row the [`LSTM_GATES`] of these units (i, f, g, o), to which `bias` is added; `cells` their
+    /// state. Gates come as exponents of two, the factor being in the weights: `-i`, `-f`, `-2g`, `-o`, each times log2 e.
+    pub fn lstm_step(&self, sums: &[f32], bias: &[f32], cells: &mut [f32], mut out: MatMut<u16>) {
+        let rows = out.rows();
+        assert!(sums.len() >= rows * LSTM_GATES && bias.len() >= LSTM_GATES, "the gates of every row");
+        assert!(cells.len() >= rows * LSTM_UNITS && out.width() >= LSTM_UNITS, "the state of every row");
+        let step = lstm::Step {
+            sums: sums.as_ptr(),
+            rows,
+            bias: bias.as_ptr(),
+            cells: cells.as_mut_ptr(),
+            out_stride: out.stride(),
+            out: out.as_mut_ptr(),
+        };
+        // SAFETY: the shapes were checked above; a set is given out only where its instructions are available.
+        unsafe { (self.lstm_step)(&step) }
+    }
+
+    /// The largest of every three rows of 32 sums, or of their magnitudes.
+    pub fn max_pool(&self, sums: &[f32], mut out: MatMut<f32>, magnitudes: bool) {
+        let (rows, stride) = (out.rows(), out.stride());
+        assert!(sums.len() >= 3 * rows * BLOCK && out.width() >= BLOCK, "three rows for each");
+        // SAFETY: as above.
+        unsafe { (self.max_pool)(sums.as_ptr(), rows, out.as_mut_ptr(), stride, magnitudes) }
+    }
+
+    /// Normalizes each column over all rows (mean 0, variance 1), then applies `gain`, `shift` and leaky ReLU.
+    ///
+    /// # Panics
+    /// When the matrix is neither 64 nor 80 columns wide.
+    pub fn instance_norm(&self, values: MatRef<f32>, gain: &[f32], shift: &[f32], mut out: MatMut<u16>) {
+        let columns = values.width();
+        assert!(out.rows() >= values.rows() && out.width() >= columns, "a place for every row");
+        assert!(gain.len() >= columns && shift.len() >= columns, "gain and shift of every column");
+        let columns = norm::Columns {
+            values: values.as_ptr(),
+            stride: values.stride(),
+            rows: values.rows(),
+            columns,
+            gain: gain.as_ptr(),
+            shift: shift.as_ptr(),
+            out_stride: out.stride(),
+            out: out.as_mut_ptr(),
+        };
+        // SAFETY: as above.
+        unsafe { (self.instance_norm)(&columns) }
+    }
+
+    /// Rows of 32 sums plus 32 biases through leaky ReLU, as bf16.
+    pub fn leaky_relu(&self, sums: &[f32], bias: &[f32], mut out: MatMut<u16>) {
+        let (rows, stride) = (out.rows(), out.stride());
+        assert!(sums.len() >= rows * BLOCK && bias.len() >= BLOCK && out.width() >= BLOCK, "a block of sums");
+        // SAFETY: as above.
+        unsafe { (self.leaky_relu)(sums.as_ptr(), rows, bias.as_ptr(), out.as_mut_ptr(), stride) }
+    }
+
+    /// Turns a block of sums into bf16 rows: see [`Epilogue`].
+    pub fn epilogue(&self, epilogue: &Epilogue, mut out: MatMut<u16>) {
+        let (rows, stride) = (out.rows(), out.stride());
+        let Epilogue { sums, bias, residual, relu } = *epilogue;
+        assert!(sums.len() >= rows * BLOCK && bias.len() >= BLOCK && out.width() >= BLOCK, "a block of sums");
+        let residual = residual.map(|residual| {
+            assert!(residual.rows() >= rows && residual.width() >= BLOCK, "a residual for every row");
+            (residual.as_ptr(), residual.stride())
+        });
+        let (residual, residual_stride) = residual.unwrap_or((std::ptr::null(), 0));
+        let block = epilogue::Block {
+            sums: sums.as_ptr(),
+            rows,
+            bias: bias.as_ptr(),
+            residual,
+            residual_stride,
+            relu,
+            out: out.as_mut_ptr(),
+            stride,
+        };
+        // SAFETY: as above.
+        unsafe { (self.epilogue)(&block) }
+    }
+
+    /// `max(x · gain + shift, 0)` by columns, a multiple of 32 of them.
+    pub fn scale_relu(&self, rows: MatRef<u16>, gain: &[f32], shift: &[f32], mut out: MatMut<u16>) {
+        assert!(out.rows() >= rows.rows() && out.width() >= rows.width(), "a place for every row");
+        let scaled = norm::Scaled::new(rows, gain, shift, out.as_mut_ptr(), out.stride());
+        // SAFETY: as above.
+        unsafe { (self.scale_relu)(&scaled) }
+    }
+
+    /// Adds the sums over all rows of what [`Ops::scale_relu`] gives to `sums`, and those of its squares to `squares`.
+    pub fn moments(&self, rows: MatRef<u16>, gain: &[f32], shift: &[f32], sums: &mut [f32], squares: &mut [f32]) {
+        assert!(sums.len() >= rows.width() && squares.len() >= rows.width(), "a place for every column");
+        let scaled = norm::Scaled::new(rows, gain, shift, std::ptr::null_mut(), 0);
+        // SAFETY: as above; this function does not write through the empty output.
+        unsafe { (self.moments)(&scaled, sums.as_mut_ptr(), squares.as_mut_ptr()) }
+    }
+
+    /// Multiplies each row of 32 sums by the row of `masks` that `which` names for it.
+    pub fn mask(&self, sums: &[f32], masks: &[[f32; BLOCK]], which: &[u32], mut out: MatMut<u16>) {
+        let (rows, stride) = (out.rows(), out.stride());
+        assert!(sums.len() >= rows * BLOCK && out.width() >= BLOCK, "a block of sums");
+        assert!(which[..rows].iter().all(|&mask| (mask as usize) < masks.len()), "every row has its mask");
+        // SAFETY: as above.
+        unsafe {
+            (self.mask)(sums.as_ptr(), rows, masks.as_ptr().cast(), which.as_ptr(), out.as_mut_ptr(), stride);
+        }
+    }
+
+    /// The sum of each column of bf16, a multiple of 16 of them.
+    pub fn column_sums(&self, rows: MatRef<u16>, sums: &mut [f32]) {
+        let width = rows.width();
+        assert!(width.is_multiple_of(LSTM_UNITS) && sums.len() >= width, "whole groups of columns");
+        // SAFETY: as above.
+        unsafe { (self.column_sums)(rows.as_ptr(), rows.stride(), rows.rows(), width, sums.as_mut_ptr()) }
+    }
+
+    /// `out[n] += x[k] · weights[k][n]`.
+    pub fn gemv(&self, weights: &[f32], x: &[f32], out: &mut [f32]) {
+        // SAFETY: a set is given out only where its instructions are available.
+        unsafe { (self.gemv)(weights, x, out) }
+    }
+
+    /// The natural logarithm of each number, none of which is below float32's smallest normal one.
+    pub fn ln(&self, numbers: &mut [f32]) {
+        // SAFETY: as above.
+        unsafe { (self.ln)(numbers) }
+    }
+}

@@ -1,0 +1,218 @@
+//! float32 kernels written once over vectors of any width: GEMM, GEMV, LSTM, STFT, dot products, filters.
+//!
+//! Everything stays float32, for small networks and filters whose precision matters more than the few microseconds
+//! that bf16 tiles would save.
+
+mod dot;
+mod filters;
+mod gemm;
+mod lstm;
+mod simd;
+pub mod stft;
+#[cfg(test)]
+mod tests;
+
+pub use filters::{FILTER_ROWS, Filters};
+pub use gemm::{Left, PackedF32};
+pub use stft::Stft;
+
+use crate::Isa;
+use simd::Portable;
+#[cfg(target_arch = "x86_64")]
+use simd::{Avx2, Avx512};
+use stft::{BINS, CHUNK, CONTEXT, FRAMES};
+
+/// Floats in a cache line: the granule of every matrix, and the widest vector.
+pub const LINE: usize = 16;
+
+/// Which vectors a set uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Width {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+/// The kernels for one width of vector; given out only where the machine has it.
+#[derive(Clone, Copy)]
+#[allow(clippy::type_complexity)]
+pub struct Vectors {
+    width: Width,
+    gemm: unsafe fn(Left, &[f32], usize, usize, Option<&[f32]>, &mut [f32]),
+    gemv: unsafe fn(&PackedF32, usize, &[f32], &mut [f32]),
+    spectrum: unsafe fn(&Stft, &[f32], &[f32], usize, &mut [f32]),
+    spectrum_of_one: unsafe fn(&Stft, &[f32], f32, &mut [f32]),
+    lstm_step: unsafe fn(&[f32], &[f32], &mut [f32], &mut [f32]),
+}
+
+impl Vectors {
+    /// The widest that this machine has.
+    pub fn best() -> Self {
+        Self::of(Isa::best())
+    }
+
+    /// Those of an instruction set.
+    ///
+    /// # Panics
+    /// When this machine does not have that instruction set.
+    pub fn of(isa: Isa) -> Self {
+        assert!(isa.is_available(), "this machine has no {}", isa.name());
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx | Isa::Avx512Bf16 | Isa::Avx512Vnni | Isa::Avx512 => avx512::VECTORS,
+            #[cfg(target_arch = "x86_64")]
+            Isa::AvxVnni | Isa::Avx2 => avx2::VECTORS,
+            _ => portable::VECTORS,
+        }
+    }
+
+    /// Every set that this machine can run, narrowest first.
+    pub fn available() -> Vec<Self> {
+        let sets = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter();
+        sets.filter(|isa| isa.is_available()).map(Self::of).collect()
+    }
+
+    /// Its name in reports.
+    pub fn name(&self) -> &'static str {
+        match self.width {
+            Width::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => "avx512",
+        }
+    }
+
+    /// `out[row][col] = Σ_k left[row][k] · right[k][col]`, over `columns` columns (a multiple of 16) of rows that lie
+    /// `stride` apart; with a bias per row, that is added and ReLU applied.
+    pub fn gemm(
+        &self,
+        left: Left,
+        right: &[f32],
+        columns: usize,
+        stride: usize,
+        bias: Option<&[f32]>,
+        out: &mut [f32],
+    ) {
+        assert!(left.rows.is_multiple_of(LINE) && columns.is_multiple_of(LINE) && columns <= stride);
+        assert!(left.rows > 0 && left.depth > 0 && left.step >= LINE && columns > 0);
+        assert!(left.data.len() >= (left.rows / LINE - 1) * left.panel + (left.depth - 1) * left.step + LINE);
+        assert!(right.len() >= (left.depth - 1) * stride + columns);
+        assert!(out.len() >= (left.rows - 1) * stride + columns);
+        assert!(bias.is_none_or(|b| b.len() >= left.rows));
+        // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
+        unsafe { (self.gemm)(left, right, columns, stride, bias, out) }
+    }
+
+    /// `out[row] += Σ_k weights[row][first + k] · x[k]` for all rows, a multiple of 64.
+    pub fn gemv(&self, weights: &PackedF32, first: usize, x: &[f32], out: &mut [f32]) {
+        assert!(weights.rows.is_multiple_of(4 * LINE) && out.len() >= weights.rows);
+        assert!(first + x.len() <= weights.depth && weights.data.len() >= weights.rows * weights.depth);
+        // SAFETY: as above; `width` divides `rows`, so every panel is whole.
+        unsafe { (self.gemv)(weights, first, x, out) }
+    }
+
+    /// Magnitudes `out[frame][bin][chunk]` of as many chunks as there are `gains`, each with its context made louder
+    /// by its gain; `audio` holds the context and then the chunks; `stride` (a multiple of 16) is the distance between
+    /// bins. Columns past the last chunk are filled, too.
+    pub fn spectrum(&self, stft: &Stft, audio: &[f32], gains: &[f32], stride: usize, out: &mut [f32]) {
+        let chunks = gains.len();
+        assert!(chunks > 0 && chunks <= stride && stride.is_multiple_of(LINE));
+        assert!(audio.len() >= CONTEXT + chunks * CHUNK && out.len() >= FRAMES * BINS * stride);
+        // SAFETY: as above.
+        unsafe { (self.spectrum)(stft, audio, gains, stride, out) }
+    }
+
+    /// Magnitudes `out[bin][frame]` of one chunk after its context, bins 16 apart.
+    pub fn spectrum_of_one(&self, stft: &Stft, audio: &[f32], gain: f32, out: &mut [f32]) {
+        assert!(audio.len() >= CONTEXT + CHUNK && out.len() >= BINS * LINE);
+        // SAFETY: as above.
+        unsafe { (self.spectrum_of_one)(stft, audio, gain, out) }
+    }
+
+    /// One LSTM step: sums of the gates (input, forget, new, output) and their bias in, `cell` and `hidden` replaced.
+    /// There are as many units as `cell` is long, a multiple of 16.
+    pub fn lstm_step(&self, sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
+        let units = cell.len();
+        assert!(units.is_multiple_of(LINE) && hidden.len() >= units, "whole vectors of units");
+        assert!(sums.len() >= 4 * units && bias.len() >= 4 * units, "four gates of each unit");
+        // SAFETY: as above.
+        unsafe { (self.lstm_step)(sums, bias, cell, hidden) }
+    }
+
+    /// The dot products of `row` with `N` stretches of `input`, which begin `stride` apart. The row's length is a
+    /// multiple of 16.
+    #[inline]
+    pub fn dots<const N: usize>(&self, input: &[f32], stride: usize, row: &[f32]) -> [f32; N] {
+        assert!(row.len().is_multiple_of(LINE), "whole vectors");
+        let mut inputs = [&input[..0]; N];
+        for (n, stretch) in inputs.iter_mut().enumerate() {
+            *stretch = &input[n * stride..][..row.len()];
+        }
+        // SAFETY: as above; every stretch is as long as the row, a multiple of the widest vector.
+        unsafe {
+            match self.width {
+                Width::Portable => dot::dots::<Portable, N>(inputs, row),
+                #[cfg(target_arch = "x86_64")]
+                Width::Avx2 => avx2::dots(inputs, row),
+                #[cfg(target_arch = "x86_64")]
+                Width::Avx512 => avx512::dots(inputs, row),
+            }
+        }
+    }
+}
+
+/// Compiles the generic kernels for one implementation of `Simd`, with tiles of `$rows` rows × 3 vectors:
+/// as many sums as its registers hold.
+macro_rules! kernel_set {
+    ($module:ident, $width:ident, $simd:ty, $rows:literal $(, $feature:literal)?) => {
+        mod $module {
+            use super::*;
+            pub(super) const VECTORS: Vectors =
+                Vectors { width: Width::$width, gemm, gemv, spectrum, spectrum_of_one, lstm_step };
+
+            // SAFETY (all): the safe methods of `Vectors` check the bounds, and `Vectors::of` the CPU.
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gemm(
+                left: Left, right: &[f32], columns: usize, stride: usize, bias: Option<&[f32]>, out: &mut [f32],
+            ) {
+                // SAFETY: see above.
+                unsafe { super::gemm::gemm::<$simd, $rows>(left, right, columns, stride, bias, out) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gemv(weights: &PackedF32, first: usize, x: &[f32], out: &mut [f32]) {
+                // SAFETY: see above.
+                unsafe { super::gemm::gemv::<$simd>(weights, first, x, out) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn spectrum(stft: &Stft, audio: &[f32], gains: &[f32], stride: usize, out: &mut [f32]) {
+                // SAFETY: see above.
+                unsafe { stft::spectrum::<$simd>(stft, audio, gains, stride, out) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn spectrum_of_one(stft: &Stft, audio: &[f32], gain: f32, out: &mut [f32]) {
+                // SAFETY: see above.
+                unsafe { stft::spectrum_of_one::<$simd>(stft, audio, gain, out) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn lstm_step(sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
+                // SAFETY: see above.
+                unsafe { lstm::step::<$simd>(sums, bias, cell, hidden) }
+            }
+            $(
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn dots<const N: usize>(inputs: [&[f32]; N], row: &[f32]) -> [f32; N] {
+                // SAFETY: see above.
+                unsafe { dot::dots::<$simd, N>(inputs, row) }
+            })?
+        }
+    };
+}
+
+kernel_set!(portable, Portable, Portable, 4);
+#[cfg(target_arch = "x86_64")]
+kernel_set!(avx2, Avx2, Avx2, 4, "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+kernel_set!(avx512, Avx512, Avx512, 8, "avx512f,avx2,fma");
