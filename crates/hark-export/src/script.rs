@@ -1,28 +1,11 @@
 //! What layout needs to know of writing systems: how wide a text is, and where it may break without a space.
 
+use hark_transcript::is_unspaced;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Columns `text` takes: two for a wide character, none for a combining mark.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
-}
-
-/// Whether `c` belongs to a script written without spaces between words. Korean is wide but spaced, so it is not here.
-pub(crate) fn is_unspaced(c: char) -> bool {
-    matches!(c,
-        '\u{0E00}'..='\u{0EFF}'     // Thai, Lao
-        | '\u{0F00}'..='\u{0FFF}'   // Tibetan
-        | '\u{1000}'..='\u{109F}'   // Myanmar
-        | '\u{1780}'..='\u{17FF}'   // Khmer
-        | '\u{2E80}'..='\u{2FDF}'   // radicals
-        | '\u{3001}'..='\u{312F}'   // CJK punctuation, kana, bopomofo
-        | '\u{31F0}'..='\u{31FF}'   // small katakana
-        | '\u{3400}'..='\u{4DBF}'   // Han
-        | '\u{4E00}'..='\u{9FFF}'
-        | '\u{F900}'..='\u{FAFF}'
-        | '\u{FF00}'..='\u{FF9F}'   // full-width forms and half-width kana
-        | '\u{20000}'..='\u{3FFFF}' // Han, supplementary planes
-    )
 }
 
 /// Whether `c` belongs to a script that office programs call complex: written from right to left, or with letters that

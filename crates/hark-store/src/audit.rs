@@ -80,12 +80,12 @@ impl NewAudit {
     }
 
     /// The same, done to this.
-    pub fn to(self, subject: impl Into<String>) -> NewAudit {
+    pub fn with_subject(self, subject: impl Into<String>) -> NewAudit {
         NewAudit { subject: subject.into(), ..self }
     }
 
     /// The same with more about it.
-    pub fn saying(self, detail: impl Into<String>) -> NewAudit {
+    pub fn with_detail(self, detail: impl Into<String>) -> NewAudit {
         NewAudit { detail: detail.into(), ..self }
     }
 }
@@ -160,7 +160,7 @@ pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()
 pub(crate) async fn write_act(tx: &mut Tx, entry: Option<&NewAudit>, subject: &str, now: Micros) -> Result<()> {
     match entry {
         None => Ok(()),
-        Some(entry) if entry.subject.is_empty() => write(tx, &entry.clone().to(subject), now).await,
+        Some(entry) if entry.subject.is_empty() => write(tx, &entry.clone().with_subject(subject), now).await,
         Some(entry) => write(tx, entry, now).await,
     }
 }
@@ -208,7 +208,7 @@ impl Audit<'_> {
         Ok(AuditPage { entries, total })
     }
 
-    /// Deletes entries older than `keep` and the addresses of those older than `keep_addresses`; gives how many entries went.
+    /// Deletes entries older than `keep` and the addresses of those older than `keep_addresses`; returns how many entries went.
     pub async fn expire(self, keep: Duration, keep_addresses: Duration) -> Result<u64> {
         let now = self.store.now();
         let sql = "UPDATE audit SET address = NULL WHERE address IS NOT NULL AND at < $1";

@@ -15,7 +15,7 @@ pub struct Chats<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Who speaks.
+/// Who wrote a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatRole {
     /// The person who asks.
@@ -34,7 +34,7 @@ impl ChatRole {
     }
 }
 
-/// One thing said in a conversation.
+/// A turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatTurn {
     /// Who said it.
@@ -50,7 +50,7 @@ fn place(session: &str, position: i64) -> Place {
 }
 
 impl Chats<'_> {
-    /// Begins a conversation about a transcript; gives its name, which can't be guessed.
+    /// Begins a conversation about a transcript; returns its name, which can't be guessed.
     pub async fn begin(self, account: AccountId, id: TranscriptId) -> Result<String> {
         let session = random::token::<16>()?;
         let mut tx = self.store.db().begin().await?;
@@ -118,7 +118,7 @@ impl Chats<'_> {
         tx.commit().await
     }
 
-    /// Counts a question of today if `limit` allows; gives how many were asked with it.
+    /// Counts a question of today if `limit` allows; returns how many were asked with it.
     pub async fn count_question(self, account: AccountId, limit: Option<i64>) -> Result<i64> {
         let mut tx = self.store.db().begin().await?;
         let row = tx

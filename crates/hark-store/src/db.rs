@@ -169,7 +169,7 @@ impl Db {
         Box::pin(async move { Ok(self.optional(sql, args).await?.ok_or(sqlx::Error::RowNotFound)?) })
     }
 
-    /// One statement that writes, as a transaction of its own; gives the number of rows it touched.
+    /// One statement that writes, as a transaction of its own; returns the number of rows it touched.
     pub(crate) fn execute<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, u64> {
         Box::pin(async move {
             let mut tx = self.begin().await?;

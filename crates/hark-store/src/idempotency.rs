@@ -1,4 +1,4 @@
-//! Requests that a client may repeat without harm.
+//! Idempotency keys: requests that a client may repeat.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct IdempotencyKey {
     pub keep: Duration,
 }
 
-/// An answer that is given again to a repeat.
+/// The response that a repeat gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
     /// The HTTP status.
@@ -43,7 +43,7 @@ pub struct StoredAnswer {
     pub body: Vec<u8>,
 }
 
-/// Whether a request came before.
+/// The state of a request by its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Idempotency {
     /// It is new: do it, then [`IdempotencyKeys::finish`] or [`IdempotencyKeys::abandon`].
@@ -204,12 +204,12 @@ pub(crate) async fn repeated_job(
 }
 
 /// Keeps the name of a request whose transcript is about to be deleted until it expires, so that a repeat is not charged again.
-pub(crate) async fn bury_job(tx: &mut Tx, transcript: TranscriptId) -> Result<()> {
+pub(crate) async fn tombstone(tx: &mut Tx, transcript: TranscriptId) -> Result<()> {
     let sql = "UPDATE idempotency SET transcript_id = NULL, status = $1 WHERE transcript_id = $2";
     tx.execute(sql, args![DELETED, transcript]).await.map(drop)
 }
 
-/// Notes that a request of this name made a job. The account must be locked.
+/// Records that a request of this name made a job. The account must be locked.
 pub(crate) async fn record_job(
     tx: &mut Tx,
     owner: &str,

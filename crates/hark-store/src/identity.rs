@@ -58,7 +58,7 @@ pub(crate) async fn stored(db: &Db) -> Result<Option<String>> {
     row.map(|row| row.get("value")).transpose()
 }
 
-/// Checks that database and recordings belong together; gives the id of the store, made when this is its first start.
+/// Checks that database and recordings belong together; returns the id of the store, made when this is its first start.
 pub(crate) async fn check(db: &Db, blobs: &Blobs, check: IdentityCheck) -> Result<String> {
     // The marker first: whoever makes an id writes it to the database before it stands beside the recordings, so a marker of this store is never
     // seen without its row.

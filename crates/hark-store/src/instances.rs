@@ -74,7 +74,7 @@ impl Instances<'_> {
             .collect()
     }
 
-    /// Notes what an instance is doing.
+    /// Records what an instance is doing.
     pub async fn set_status(self, account: AccountId, id: InstanceId, status: &str) -> Result<()> {
         let sql = "UPDATE cloud_instances SET status = $1 WHERE id = $2 AND account_id = $3";
         match self.store.db().execute(sql, args![status, id, account]).await? {

@@ -119,14 +119,14 @@ pub(crate) fn job_reference(job: JobId, retries: i64) -> String {
     if retries == 0 { format!("job:{job}") } else { format!("job:{job}.{retries}") }
 }
 
-/// Locks the account until the transaction ends and gives its balance. Every transaction that moves credits begins with it, so that two never wait
+/// Locks the account until the transaction ends and returns its balance. Every transaction that moves credits begins with it, so that two never wait
 /// for each other.
 pub(crate) async fn lock(tx: &mut Tx, account: AccountId) -> Result<i64> {
     let sql = format!("SELECT credits FROM accounts WHERE id = $1{}", tx.for_update());
     tx.optional(&sql, args![account]).await?.ok_or(Error::NotFound("account"))?.get("credits")
 }
 
-/// Posts an entry and moves the balance with it; gives the balance.
+/// Posts an entry and moves the balance with it; returns the balance.
 pub(crate) async fn post(
     tx: &mut Tx,
     account: AccountId,
@@ -206,7 +206,7 @@ pub(crate) async fn settle(
 }
 
 impl Ledger<'_> {
-    /// Gives an account credits; gives its balance.
+    /// Gives an account credits; returns its balance.
     pub async fn grant(self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
         if amount <= 0 {
             return Err(Error::Conflict("a grant is at least one credit"));
@@ -299,7 +299,7 @@ impl Ledger<'_> {
         Ok(settled)
     }
 
-    /// Releases holds of calls whose time is over; gives how many.
+    /// Releases holds of calls that have expired; returns how many.
     pub async fn release_expired(self) -> Result<u64> {
         let now = self.store.now();
         let late = self.store.db().all("SELECT reference FROM holds WHERE expires_at < $1", args![now]).await?;

@@ -55,7 +55,7 @@ pub use accounts::{Account, AccountChange, Accounts, EmailPreferences, NewAccoun
 pub use addresses::anonymous::{AnonymousLimit, AnonymousUse};
 pub use addresses::{AddressUse, Addresses};
 pub use audit::{Actor, Audit, AuditEntry, AuditPage, NewAudit};
-pub use backup::{BackupProgress, BackupReport, RestoreOptions, Restored, VerifiedBackup, restore, verify_backup};
+pub use backup::{BackupProgress, BackupReport, RestoreOptions, RestoreReport, VerifiedBackup, restore, verify_backup};
 pub use chats::{ChatRole, ChatTurn, Chats};
 pub use clock::{Clock, DAY, Micros, day_of};
 pub use error::{Error, Limit, Result};
@@ -71,28 +71,28 @@ pub use jobs::accept::{Accepted, NewJob, NewTask};
 pub use jobs::backoff::RetryPolicy;
 pub use jobs::lease::Lease;
 pub use jobs::needs::{Capabilities, Need};
-pub use jobs::queue::{AfterFault, BULK_PATIENCE, Claim, Job, TRANSCRIBE};
+pub use jobs::queue::{AfterFault, BULK_MAX_WAIT, Claim, Job, TRANSCRIBE};
 pub use jobs::retry::{JobFilter, JobSummary, RetryLimits};
 pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
 pub use ledger::{Entry, EntryKind, Ledger, Settled, Unbalanced};
-pub use live::{ContinuedLive, LiveAppend, LiveLease, LiveSessions, live_reference};
-pub use recordings::sweep::{Mismatch, Quarantined, SweepOptions, Swept};
+pub use live::{LiveAppend, LiveLease, LiveSessions, ResumedLive, live_reference};
+pub use recordings::sweep::{Mismatch, QuarantinedFile, SweepOptions, SweepReport};
 pub use recordings::sweep_lease::MaintenanceLease;
 pub use recordings::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Recordings, Upload};
-pub use sealing::seal_all::{Amount, SealedAll};
+pub use sealing::seal_all::{SealReport, UnsealedAmount};
 pub use sealing::{MasterKey, MasterKeys, Sealing};
 pub use transcripts::edit::{SegmentEdit, TranscriptEdit};
 pub use transcripts::{
-    Listed, NewTranscript, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage, Transcripts,
+    NewTranscript, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage, TranscriptSummary, Transcripts,
 };
-pub use voiceprints::{MOST_VOICEPRINTS, Voiceprint, Voiceprints};
+pub use voiceprints::{MAX_VOICEPRINTS, Voiceprint, Voiceprints};
 pub use webhooks::{WebhookDelivery, WebhookTarget, Webhooks};
 
 use db::Db;
-use notify::News;
+use notify::Notifier;
 use recordings::Blobs;
 use sealing::KeyCache;
-use sealing::keyless::Presence;
+use sealing::keyless::KeylessLock;
 
 /// Where a store lives and how it behaves.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Options {
     }
 }
 
-/// Something that others may wait for. Processes that share a PostgreSQL database hear of it if they asked to ([`Store::listen`]).
+/// A change that others may wait for. Processes that share a PostgreSQL database are notified of it after [`Store::listen`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// A job waits in the queue.
@@ -153,8 +153,8 @@ struct Inner {
     data_keys: KeyCache,
     clock: Clock,
     changes: broadcast::Sender<Change>,
-    news: Option<News>,
-    presence: Presence,
+    notifier: Option<Notifier>,
+    keyless: KeylessLock,
     anonymous: AccountId,
     id: String,
     seen_renewals: live::SeenRenewals,
@@ -176,9 +176,13 @@ impl fmt::Debug for Store {
 impl Store {
     /// Opens the store, creating or updating its tables.
     pub async fn open(options: Options) -> Result<Store> {
-        let db =
-            Db::connect(&options.database, options.connections, &sealing::keyless::name(&options.master_keys)).await?;
-        let presence = Presence::of(&options.database, &options.master_keys)?;
+        let db = Db::connect(
+            &options.database,
+            options.connections,
+            &sealing::keyless::application_name(&options.master_keys),
+        )
+        .await?;
+        let keyless = KeylessLock::take(&options.database, &options.master_keys)?;
         let checked_at_open = options.check_at_open && integrity::check_at_open(&db).await?;
         let blobs = Blobs::open(&options.blobs)?;
         if let Db::Postgres(_) = db {
@@ -187,19 +191,19 @@ impl Store {
         migrate::migrate(&db, options.clock.now()).await?;
         let id = identity::check(&db, &blobs, options.identity).await?;
         let anonymous = accounts::anonymous_account(&db, options.clock.now()).await?;
-        let news = match &db {
-            Db::Postgres(pool) => Some(News::start(pool)?),
+        let notifier = match &db {
+            Db::Postgres(pool) => Some(Notifier::start(pool)?),
             Db::Sqlite { .. } => None,
         };
         let store = Store(Arc::new(Inner {
             db,
-            news,
-            presence,
+            notifier,
+            keyless,
             blobs,
             master_keys: options.master_keys,
             data_keys: KeyCache::default(),
             clock: options.clock,
-            // A receiver that falls this far behind is told so and asks the store instead.
+            // A receiver that falls this far behind gets an error and queries the store instead.
             changes: broadcast::channel(1024).0,
             anonymous,
             id,
@@ -216,12 +220,12 @@ impl Store {
 
     /// Waits until everything is written and closes the connections.
     pub async fn close(&self) {
-        if let Some(news) = &self.0.news {
-            news.close().await;
+        if let Some(notifier) = &self.0.notifier {
+            notifier.close().await;
         }
         // Closing can't fail; what was committed is on disk already.
         let _ = self.0.db.close().await;
-        self.0.presence.leave();
+        self.0.keyless.release();
     }
 
     /// Whether the database answers.
@@ -229,14 +233,15 @@ impl Store {
         self.db().one("SELECT 1 AS one", &[]).await.map(drop)
     }
 
-    /// Hears what other processes change, too, over a connection of its own: [`Store::changes`] tells of it. They are heard until the store is closed or nobody asks for changes.
+    /// Receives the changes of other processes as well, over a connection of its own, and passes them to [`Store::changes`], until the store is closed or has no
+    /// subscriber left.
     pub async fn listen(&self) {
-        if let Some(news) = &self.0.news {
-            news.listen(self.0.changes.clone()).await;
+        if let Some(notifier) = &self.0.notifier {
+            notifier.listen(self.0.changes.clone()).await;
         }
     }
 
-    /// What happens in this process from now on, and in others after [`Store::listen`].
+    /// Subscribes to the changes of this process from now on, and of others after [`Store::listen`].
     pub fn changes(&self) -> broadcast::Receiver<Change> {
         self.0.changes.subscribe()
     }
@@ -304,11 +309,11 @@ impl Store {
         &self.0.master_keys
     }
 
-    fn tell(&self, change: Change) {
-        // Nobody may be listening, which is fine.
+    fn notify(&self, change: Change) {
+        // There may be no subscriber, which is fine.
         let _ = self.0.changes.send(change);
-        if let Some(news) = &self.0.news {
-            news.tell(change);
+        if let Some(notifier) = &self.0.notifier {
+            notifier.send(change);
         }
     }
 }
@@ -396,7 +401,7 @@ impl Store {
     }
 }
 
-/// Machines that share a database take its date; leases are measured by the database itself.
+/// Sets the clock by the database, which machines share; leases are measured by the database itself.
 async fn follow_database(db: &Db, clock: &Clock) -> Result<()> {
     let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
     clock.follow(db.one(sql, &[]).await?.get("now")?);

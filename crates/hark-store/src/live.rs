@@ -1,4 +1,4 @@
-//! Live sessions: a transcript that grows while somebody speaks, and its charge, minute by begun minute.
+//! Live sessions: a transcript that grows while somebody speaks, charged by the started minute.
 //!
 //! What a session settles is appended as it goes, so a crash loses seconds of it, not hours. The row in `live_sessions` is a lease: every write asks for its token
 //! and counts up its renewals. Maintenance completes a session whose count stood still for the grace time, measured by its own monotonic clock: no
@@ -44,7 +44,7 @@ pub struct LiveLease {
 
 /// A live session that somebody else had begun.
 #[derive(Debug, Clone)]
-pub struct ContinuedLive {
+pub struct ResumedLive {
     /// The right to go on with it; whoever had it before has lost it.
     pub lease: LiveLease,
     /// Seconds of sound that were heard.
@@ -77,7 +77,7 @@ impl SeenRenewals {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
     }
 
-    /// Notes the renewals of all sessions; gives those that have stood still for so long.
+    /// Records the renewals of all sessions; returns those that have not been renewed for so long.
     fn silent(&self, all: &[(TranscriptId, i64)], unchanged_for: Duration) -> Vec<(TranscriptId, i64)> {
         let mut seen = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = Instant::now();
@@ -101,7 +101,7 @@ fn minute_reference(session: &str, minute: i64) -> String {
     if minute == 1 { live_reference(session) } else { format!("{}:{minute}", live_reference(session)) }
 }
 
-/// Counts up the renewals of a session and gives its charged minutes; [`Error::LeaseLost`] when it is another's, over or deleted.
+/// Counts up the renewals of a session and returns its charged minutes; [`Error::LeaseLost`] when it is another's, over or deleted.
 async fn renew(tx: &mut Tx, lease: &LiveLease, heard: f64) -> Result<i64> {
     let row = tx
         .optional(
@@ -220,12 +220,12 @@ impl LiveSessions<'_> {
             _ => end_as_stored(&mut tx, &sealer, lease.account, id, &row, self.store.now()).await?,
         }
         tx.commit().await?;
-        self.store.tell(Change::Finished(id));
+        self.store.notify(Change::Finished(id));
         Ok(())
     }
 
-    /// Takes over a session of an account that goes on or whose process died; none where it is over.
-    pub async fn resume(self, account: AccountId, session: &str) -> Result<Option<ContinuedLive>> {
+    /// Resumes a running session, or one whose process died; none where it has ended.
+    pub async fn resume(self, account: AccountId, session: &str) -> Result<Option<ResumedLive>> {
         let sealer = self.store.sealer(account).await?;
         let token = random::token::<16>()?;
         let mut tx = self.store.db().begin().await?;
@@ -240,7 +240,7 @@ impl LiveSessions<'_> {
         let transcript = TranscriptId(row.get("transcript_id")?);
         let segments = segment::read(&mut tx, &sealer, transcript).await?;
         tx.commit().await?;
-        Ok(Some(ContinuedLive {
+        Ok(Some(ResumedLive {
             lease: LiveLease { transcript, account, session: session.to_owned(), token },
             heard_seconds: row.get("heard_seconds")?,
             charged_minutes: row.get("charged_minutes")?,
@@ -248,8 +248,8 @@ impl LiveSessions<'_> {
         }))
     }
 
-    /// Completes the sessions that nobody has written to for so long, as far as this process has watched, with what was settled. One without any words is
-    /// refunded. Gives how many.
+    /// Completes the sessions that were not renewed for so long, as far as this process has seen, with their settled text. One without any words is
+    /// refunded. Returns how many.
     pub async fn expire(self, unchanged_for: Duration) -> Result<u64> {
         let rows = match self.store.db().all("SELECT transcript_id, renewals FROM live_sessions", &[]).await {
             Ok(rows) => rows,
@@ -268,7 +268,7 @@ impl LiveSessions<'_> {
             if self.expire_one(id, renewals).await? {
                 expired += 1;
                 tracing::warn!(transcript = %id, "live.lease_expired");
-                self.store.tell(Change::Finished(id));
+                self.store.notify(Change::Finished(id));
             }
         }
         Ok(expired)
@@ -296,7 +296,7 @@ impl LiveSessions<'_> {
     }
 }
 
-/// Refuses to change the text of a session that goes on: its end writes all of it anew.
+/// Refuses to change the text of a running session: completing it rewrites the text.
 pub(crate) async fn check_over(tx: &mut Tx, id: TranscriptId) -> Result<()> {
     let found = tx.optional("SELECT session FROM live_sessions WHERE transcript_id = $1", args![id]).await?;
     match found {
@@ -331,7 +331,7 @@ async fn end_as_stored(
     end(tx, account, id, row.get("heard_seconds")?, &segments, now).await
 }
 
-/// Notes for which key and month a session counted minutes.
+/// Records for which key and month a session counted minutes.
 async fn count_minutes(tx: &mut Tx, id: TranscriptId, key: KeyId, month: i64, minutes: i64) -> Result<()> {
     tx.execute(
         "INSERT INTO live_minutes (transcript_id, key_id, month, minutes) VALUES ($1, $2, $3, $4)

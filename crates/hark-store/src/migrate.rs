@@ -67,6 +67,7 @@ async fn migrate_with(db: &Db, now: i64, steps: &[&str]) -> Result<()> {
         )
         .await?;
         tx.commit().await?;
+        tracing::info!(version = found + 1, "store.migrated");
     }
 }
 

@@ -1,7 +1,6 @@
-//! News between the processes that share a PostgreSQL database: what one changes the others hear at once, through its notifications.
+//! Notifications between processes that share a PostgreSQL database (`NOTIFY`): changes of one reach the others at once.
 //!
-//! A notification may be lost, with a connection or with a process; so nobody relies on one: whoever waits also looks by himself now and then. On SQLite
-//! there is one process that serves, and no news.
+//! A notification may be lost with a connection or a process, so nothing relies on it: whoever waits also polls. SQLite has one server process and needs none.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,101 +17,101 @@ use crate::{Change, random};
 
 /// The channel's name; a channel belongs to one database.
 const CHANNEL: &str = "hark_changes";
-/// Changes that wait to be told; what comes beyond is left to those who look by themselves.
-const WAITING: usize = 1024;
+/// Changes that may wait to be sent; beyond it they are dropped and left to polling.
+const QUEUE_LENGTH: usize = 1024;
 /// Changes in one notification: PostgreSQL takes less than 8,000 bytes.
-const AT_ONCE: usize = 200;
-/// Between two attempts to listen.
-const PAUSE: Duration = Duration::from_secs(5);
-/// How long a process that ends waits for its last news to go out.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const BATCH: usize = 200;
+/// Delay between two attempts to listen.
+const RECONNECT_DELAY: Duration = Duration::from_secs(5);
+/// How long a process that closes waits for its last notifications to be sent.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tells other processes what this one changes.
-pub(crate) struct News {
-    /// Tells this process's own news from those of others.
+/// Notifies other processes of the changes of this one.
+pub(crate) struct Notifier {
+    /// Identifies this process, so that it ignores its own notifications.
     name: String,
     pool: PgPool,
     outward: mpsc::Sender<Change>,
-    /// Changes that are not told yet.
-    untold: Arc<AtomicUsize>,
+    /// Changes that are not sent yet.
+    unsent: Arc<AtomicUsize>,
 }
 
-impl News {
-    /// Begins to tell.
+impl Notifier {
+    /// Starts the task that sends.
     pub(crate) fn start(pool: &PgPool) -> Result<Self> {
         let name = random::token::<8>()?;
-        let (outward, changes) = mpsc::channel(WAITING);
-        let untold = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(tell(pool.clone(), name.clone(), changes, Arc::clone(&untold)));
-        Ok(News { name, pool: pool.clone(), outward, untold })
+        let (outward, changes) = mpsc::channel(QUEUE_LENGTH);
+        let unsent = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(send(pool.clone(), name.clone(), changes, Arc::clone(&unsent)));
+        Ok(Notifier { name, pool: pool.clone(), outward, unsent })
     }
 
-    /// Tells others of a change, soon.
-    pub(crate) fn tell(&self, change: Change) {
-        self.untold.fetch_add(1, Ordering::SeqCst);
+    /// Queues a change to be sent.
+    pub(crate) fn send(&self, change: Change) {
+        self.unsent.fetch_add(1, Ordering::SeqCst);
         if self.outward.try_send(change).is_err() {
-            self.untold.fetch_sub(1, Ordering::SeqCst);
+            self.unsent.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Passes on what others tell for as long as somebody in this process listens; returns after the first attempt to.
+    /// Passes the changes of other processes on while this process has a subscriber; returns after the first attempt to listen.
     pub(crate) async fn listen(&self, to: broadcast::Sender<Change>) {
         let (tried, first) = oneshot::channel();
         tokio::spawn(listen(self.pool.clone(), self.name.clone(), to, tried));
         let _ = first.await;
     }
 
-    /// Lets the last news go out.
+    /// Waits until the last notifications are sent.
     pub(crate) async fn close(&self) {
-        let all_told = async {
-            while self.untold.load(Ordering::SeqCst) > 0 {
+        let flushed = async {
+            while self.unsent.load(Ordering::SeqCst) > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, all_told).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, flushed).await;
     }
 }
 
-async fn tell(pool: PgPool, name: String, mut changes: mpsc::Receiver<Change>, untold: Arc<AtomicUsize>) {
+async fn send(pool: PgPool, name: String, mut changes: mpsc::Receiver<Change>, unsent: Arc<AtomicUsize>) {
     loop {
         let mut batch = Vec::new();
-        if changes.recv_many(&mut batch, AT_ONCE).await == 0 {
+        if changes.recv_many(&mut batch, BATCH).await == 0 {
             return;
         }
-        let told = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(write(&name, &batch)).execute(&pool);
-        if let Err(error) = told.await {
-            tracing::debug!(%error, "other processes can't be told; they look by themselves");
+        let sent = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(write(&name, &batch)).execute(&pool);
+        if let Err(error) = sent.await {
+            tracing::debug!(%error, "notify.send_failed");
         }
-        untold.fetch_sub(batch.len(), Ordering::SeqCst);
+        unsent.fetch_sub(batch.len(), Ordering::SeqCst);
     }
 }
 
 async fn listen(pool: PgPool, name: String, to: broadcast::Sender<Change>, tried: oneshot::Sender<()>) {
     let mut tried = Some(tried);
     while to.receiver_count() > 0 && !pool.is_closed() {
-        let heard = async {
+        let received = async {
             let mut listener = open(&pool).await?;
             tried = None;
-            // Whatever happened before was missed: one look.
+            // Whatever happened before was missed: poll once.
             let _ = to.send(Change::Queued);
-            while let Some(heard) = listener.try_recv().await? {
-                for change in read(&name, heard.payload()) {
-                    // Nobody may be listening, which is fine.
+            while let Some(notification) = listener.try_recv().await? {
+                for change in read(&name, notification.payload()) {
+                    // There may be no subscriber, which is fine.
                     let _ = to.send(change);
                 }
             }
             Ok::<(), sqlx::Error>(())
         };
-        let heard = tokio::select! {
-            heard = heard => heard,
+        let received = tokio::select! {
+            received = received => received,
             () = pool.close_event() => return,
         };
         tried = None;
-        if let Err(error) = heard {
-            tracing::warn!(%error, "news of other processes can't be heard; trying again");
+        if let Err(error) = received {
+            tracing::warn!(%error, retry_in = ?RECONNECT_DELAY, "notify.listen_failed");
         }
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(RECONNECT_DELAY) => {}
             () = pool.close_event() => return,
         }
     }
@@ -126,7 +125,7 @@ async fn open(pool: &PgPool) -> std::result::Result<PgListener, sqlx::Error> {
     Ok(listener)
 }
 
-/// The name of who tells, then a word for each change; a change that stands there already is not written twice.
+/// The name of the sender, then a word for each change; [`Change::Queued`] is written once.
 fn write(name: &str, batch: &[Change]) -> String {
     let mut out = name.to_owned();
     let mut queued = false;
@@ -142,7 +141,7 @@ fn write(name: &str, batch: &[Change]) -> String {
     out
 }
 
-/// The changes that somebody else tells; words that a later version may write are skipped.
+/// The changes of another process; words that a later version may write are skipped.
 fn read<'a>(own: &str, payload: &'a str) -> impl Iterator<Item = Change> + use<'a> {
     let mut words = payload.split(' ');
     let is_own = words.next() == Some(own);
@@ -159,25 +158,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_are_read_as_they_were_written_by_everybody_but_the_writer() {
-        let told =
+    fn changes_are_read_as_they_were_written_by_everybody_but_the_writer() {
+        let sent =
             [Change::Queued, Change::Finished(TranscriptId(7)), Change::Queued, Change::Stopped(JobId(i64::MAX))];
-        let text = write("ann", &told);
-        let heard: Vec<Change> = read("ben", &text).collect();
-        assert_eq!(heard, [told[0], told[1], told[3]]);
+        let text = write("ann", &sent);
+        let received: Vec<Change> = read("ben", &text).collect();
+        assert_eq!(received, [sent[0], sent[1], sent[3]]);
         assert_eq!(read("ann", &text).count(), 0);
     }
 
     #[test]
     fn a_full_notification_is_short_enough_for_postgres() {
-        let longest = vec![Change::Finished(TranscriptId(i64::MIN)); AT_ONCE];
+        let longest = vec![Change::Finished(TranscriptId(i64::MIN)); BATCH];
         assert!(write("0123456789abcdef", &longest).len() < 8000);
     }
 
     #[test]
-    fn words_that_mean_nothing_are_skipped() {
-        let heard: Vec<Change> = read("ben", "ann q x9 f f12a é fq s5 ").collect();
-        assert_eq!(heard, [Change::Queued, Change::Stopped(JobId(5))]);
+    fn unknown_words_are_skipped() {
+        let received: Vec<Change> = read("ben", "ann q x9 f f12a é fq s5 ").collect();
+        assert_eq!(received, [Change::Queued, Change::Stopped(JobId(5))]);
         assert_eq!(read("ben", "").count(), 0);
     }
 }

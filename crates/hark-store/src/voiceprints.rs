@@ -23,7 +23,7 @@ pub struct Voiceprints<'a> {
 audited!(Voiceprints);
 
 /// Voices that one account may keep.
-pub const MOST_VOICEPRINTS: usize = 100;
+pub const MAX_VOICEPRINTS: usize = 100;
 
 /// A voice that an account knows.
 #[derive(Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Voiceprints<'_> {
         // Two at once would both find the name free.
         ledger::lock(&mut tx, account).await?;
         let known = tx.all(SELECT, args![account]).await?;
-        if known.len() >= MOST_VOICEPRINTS {
+        if known.len() >= MAX_VOICEPRINTS {
             return Err(Error::Conflict("the account knows 100 voices: remove one first"));
         }
         for row in &known {

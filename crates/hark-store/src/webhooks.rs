@@ -1,4 +1,4 @@
-//! Calls that the service owes to others when a transcript is done.
+//! Webhook deliveries: requests to make once a transcript is done.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Webhooks<'a> {
 
 audited!(Webhooks);
 
-/// Whom to call.
+/// The receiver.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookTarget {
     /// The address.
@@ -39,7 +39,7 @@ impl std::fmt::Debug for WebhookTarget {
     }
 }
 
-/// A call to make now.
+/// A delivery to make now.
 #[derive(Debug, Clone)]
 pub struct WebhookDelivery {
     /// Its id, the same in every attempt.
@@ -48,7 +48,7 @@ pub struct WebhookDelivery {
     pub account: AccountId,
     /// The transcript that is completed or failed.
     pub transcript: TranscriptId,
-    /// Whom to call.
+    /// The receiver.
     pub target: WebhookTarget,
     /// Which attempt this is, from 1.
     pub attempt: i64,
@@ -59,7 +59,7 @@ fn place(id: TranscriptId) -> Place {
     columns::WEBHOOK.at(&[&id])
 }
 
-/// Notes a call to make once the transcript is done.
+/// Adds a delivery for when the transcript is done.
 pub(crate) async fn insert(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -79,14 +79,14 @@ pub(crate) async fn insert(
     .map(drop)
 }
 
-/// The transcript is done: its calls are due.
+/// Marks the deliveries of a transcript as due.
 pub(crate) async fn due(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<()> {
     let sql = "UPDATE webhooks SET state = 'due', next_at = $1 WHERE transcript_id = $2 AND state = 'waiting'";
     tx.execute(sql, args![now, id]).await.map(drop)
 }
 
 impl Webhooks<'_> {
-    /// Takes calls that are due. Those of a process that dies come again after `lease`.
+    /// Claims deliveries that are due. Those of a process that dies are due again after `lease`.
     pub async fn claim(self, limit: i64, lease: Duration) -> Result<Vec<WebhookDelivery>> {
         let now = self.store.now();
         let token = random::token::<16>()?;
@@ -117,13 +117,13 @@ impl Webhooks<'_> {
         Ok(out)
     }
 
-    /// A call was answered, or will never be: it is forgotten.
+    /// Removes a delivery that succeeded or was given up.
     pub async fn remove(self, delivery: &WebhookDelivery) -> Result<()> {
         let sql = "DELETE FROM webhooks WHERE id = $1 AND lease = $2";
         self.store.db().execute(sql, args![delivery.id, &delivery.lease]).await.map(drop)
     }
 
-    /// A call was not answered: it is due again at that time.
+    /// Schedules a failed delivery again at that time.
     pub async fn retry(self, delivery: &WebhookDelivery, at: Micros) -> Result<()> {
         let sql = "UPDATE webhooks SET next_at = $1 WHERE id = $2 AND lease = $3";
         self.store.db().execute(sql, args![at, delivery.id, &delivery.lease]).await.map(drop)

@@ -5,8 +5,10 @@
 
 mod datetime;
 mod lane;
+mod script;
 mod transcript;
 
 pub use datetime::DateTime;
 pub use lane::Lane;
+pub use script::is_unspaced;
 pub use transcript::{Segment, TranscriptionResult, Word};

@@ -2,7 +2,7 @@
 
 use hark_api::{Segment, TranscriptionResult};
 use hark_speech::live::{LiveEvent, LiveText};
-use hark_store::ContinuedLive;
+use hark_store::ResumedLive;
 
 /// The part of a session that another process heard; nothing for one that began here.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    pub(crate) fn new(continued: ContinuedLive) -> Self {
+    pub(crate) fn new(continued: ResumedLive) -> Self {
         let segments = continued.segments;
         let labels = segments.iter().flat_map(|segment| segment.speaker.iter().chain(&segment.overlapping_speakers));
         Before {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hark_api::{ApiError, DateTime, ErrorKind, Segment, TranscriptionResult};
 use hark_store::{
-    AnonymousLimit, ContinuedLive, Error as StoreError, FaultKind, Limit, LiveAppend, LiveLease, NewTranscript,
+    AnonymousLimit, Error as StoreError, FaultKind, Limit, LiveAppend, LiveLease, NewTranscript, ResumedLive,
     TranscriptId, day_of, live_reference,
 };
 use tokio::sync::{Notify, watch};
@@ -107,7 +107,7 @@ impl Record {
         caller: &Caller,
         session: &str,
         work: &Work,
-        continued: Option<&ContinuedLive>,
+        continued: Option<&ResumedLive>,
     ) -> Result<Self, Failure> {
         if matches!(caller, Caller::Anonymous(_)) && !app.config.anonymous.enabled {
             return Err(ErrorKind::Unauthorized.into());

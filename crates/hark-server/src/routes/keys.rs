@@ -246,7 +246,7 @@ pub(crate) async fn roll(
     let grace = within("grace_seconds", wanted.grace_seconds.unwrap_or(GRACE), 0, LONGEST_GRACE)?;
     let grace = std::time::Duration::from_secs(grace.unsigned_abs());
     let entry = audit::by(&identity, audit::KEY_ROLLED);
-    let entry = entry.saying(format!("the secret before ends after {} s", grace.as_secs()));
+    let entry = entry.with_detail(format!("the secret before ends after {} s", grace.as_secs()));
     let (key, secret) = app.store.keys().audited(&entry).roll(identity.account(), KeyId(id), grace).await?;
     app.credentials.forget_key(KeyId(id));
     Ok(Answer(created(key, &secret)))

@@ -230,7 +230,7 @@ pub(crate) async fn sign_in(
     tracing::info!(account = %account.id, "signed in");
     let opened_as = if given.token { "token" } else { "session" };
     let entry = audit::at_the_door(&visit, Some(account.id), audit::SIGNED_IN);
-    audit::record(&app, entry.to(format!("{opened_as} {}", opened.key()))).await;
+    audit::record(&app, entry.with_subject(format!("{opened_as} {}", opened.key()))).await;
     signed_in(&app, &visit, StatusCode::OK, account, opened).await
 }
 
@@ -272,7 +272,8 @@ pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Ide
         Err(error) => return Err(error.into()),
     }
     app.credentials.forget_key(identity.key());
-    audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).to(format!("session {}", identity.key()))).await;
+    audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).with_subject(format!("session {}", identity.key())))
+        .await;
     let mut response = no_store(Answer(Done { ok: true }));
     put_cookie(&mut response, cookie::clear(visit.is_https));
     Ok(response)

@@ -62,7 +62,7 @@ pub(crate) async fn end(
     if !found {
         return Err(hark_store::Error::NotFound("session").into());
     }
-    let entry = audit::by(&identity, audit::SIGNED_OUT).to(format!("session {id}"));
+    let entry = audit::by(&identity, audit::SIGNED_OUT).with_subject(format!("session {id}"));
     app.store.keys().audited(&entry).revoke(identity.account(), KeyId(id)).await?;
     app.credentials.forget_key(KeyId(id));
     Ok(Answer(Done { ok: true }))
@@ -77,7 +77,9 @@ pub(crate) async fn end_others(State(app): State<App>, identity: Identity) -> Re
         ended += app.store.keys().revoke_others(identity.account(), kind, identity.key()).await?;
     }
     app.credentials.forget_account(identity.account());
-    let entry = audit::by(&identity, audit::SIGNED_OUT).to("all other sessions").saying(format!("{ended} ended"));
+    let entry = audit::by(&identity, audit::SIGNED_OUT)
+        .with_subject("all other sessions")
+        .with_detail(format!("{ended} ended"));
     audit::record(&app, entry).await;
     Ok(Answer(Done { ok: true }))
 }

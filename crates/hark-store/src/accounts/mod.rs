@@ -179,7 +179,7 @@ pub(crate) async fn anonymous_account(db: &Db, now: Micros) -> Result<AccountId>
     Ok(AccountId(row.get("id")?))
 }
 
-/// Inserts the account unless its address has one; gives its id if it was inserted.
+/// Inserts the account unless its address has one; returns its id if it was inserted.
 async fn insert(tx: &mut Tx, new: &NewAccount, email_key: &str, now: Micros) -> Result<Option<AccountId>> {
     let mail = EmailPreferences::default();
     let row = tx
@@ -214,7 +214,7 @@ fn email_key(email: &str) -> Result<String> {
 }
 
 impl Accounts<'_> {
-    /// Makes an account; [`Error::Conflict`] when its address has one.
+    /// Creates an account; [`Error::Conflict`] when its address has one.
     pub async fn create(self, new: &NewAccount) -> Result<Account> {
         let now = self.store.now();
         let key = email_key(&new.email)?;
@@ -256,7 +256,7 @@ impl Accounts<'_> {
         self.store.db().all(&sql, args![ANONYMOUS]).await?.iter().map(account).collect()
     }
 
-    /// Changes an account and gives it as it is now.
+    /// Changes an account and returns it as it is now.
     pub async fn change(self, id: AccountId, change: &AccountChange) -> Result<Account> {
         let mut tx = self.store.db().begin().await?;
         let select = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
@@ -291,7 +291,7 @@ impl Accounts<'_> {
         Ok(changed)
     }
 
-    /// Notes that an account's address is confirmed and gives it the credits that it begins with, once.
+    /// Records that an account's address is confirmed and grants the initial credits, once.
     pub async fn confirm(self, id: AccountId, credits: i64) -> Result<Account> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
@@ -310,7 +310,7 @@ impl Accounts<'_> {
         Ok(confirmed)
     }
 
-    /// Deletes an account with everything that is its: rows, recordings and its data key. Gives the recordings removed; what can't be
+    /// Deletes an account with everything that is its: rows, recordings and its data key. Returns the recordings removed; what can't be
     /// removed now is left to the sweep.
     pub async fn delete(self, id: AccountId) -> Result<Vec<BlobKey>> {
         if id == self.store.anonymous_account() {
@@ -328,16 +328,16 @@ impl Accounts<'_> {
         tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;
         tx.execute("DELETE FROM accounts WHERE id = $1", args![id]).await?;
         let entry = self.audit.map(|entry| match entry.detail.is_empty() {
-            true => entry.clone().saying(format!("{recordings} recordings")),
+            true => entry.clone().with_detail(format!("{recordings} recordings")),
             false => entry.clone(),
         });
         audit::write_act(&mut tx, entry.as_ref(), "", self.store.now()).await?;
         tx.commit().await?;
         self.store.data_keys().forget(id);
         for row in running {
-            self.store.tell(Change::Stopped(crate::JobId(row.get("id")?)));
+            self.store.notify(Change::Stopped(crate::JobId(row.get("id")?)));
             if let Some(transcript) = row.get::<Option<i64>>("transcript_id")? {
-                self.store.tell(Change::Finished(crate::TranscriptId(transcript)));
+                self.store.notify(Change::Finished(crate::TranscriptId(transcript)));
             }
         }
         Ok(self.store.recordings().remove_deleted_or_leave(Some(id), None).await)

@@ -1,4 +1,4 @@
-//! What accounts used by day; it outlives the transcripts it counts.
+//! Usage of accounts by day; it outlives the transcripts that it counts.
 
 use crate::accounts::Accounts;
 use crate::clock::{Micros, day_of};

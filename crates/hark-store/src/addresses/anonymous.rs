@@ -1,4 +1,4 @@
-//! What addresses without an account used today.
+//! Anonymous use, by address and day.
 
 use crate::addresses::Addresses;
 use crate::db::{Tx, args};
@@ -41,13 +41,13 @@ impl Addresses<'_> {
     /// Counts a transcription outside of jobs (a live session) for an address.
     pub async fn count_anonymous(self, address: &str, day: i64, minutes: i64, limit: AnonymousLimit) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        take(&mut tx, address, day, minutes, Some(limit)).await?;
+        count(&mut tx, address, day, minutes, Some(limit)).await?;
         tx.commit().await
     }
 }
 
 /// Counts one transcription of so many minutes for an address, if its limit allows.
-pub(crate) async fn take(
+pub(crate) async fn count(
     tx: &mut Tx,
     address: &str,
     day: i64,
@@ -83,7 +83,7 @@ pub(crate) async fn add_minutes(tx: &mut Tx, address: &str, day: i64, minutes: i
 }
 
 /// Counts more minutes for a transcription that was counted, if the limit allows.
-pub(crate) async fn take_more(
+pub(crate) async fn count_more(
     tx: &mut Tx,
     address: &str,
     day: i64,
@@ -101,8 +101,8 @@ pub(crate) async fn take_more(
     }
 }
 
-/// Takes back what a job that failed had counted.
-pub(crate) async fn give_back(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
+/// Takes back what a failed job had counted.
+pub(crate) async fn uncount(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
     tx.execute(
         "UPDATE anonymous_days SET transcriptions = transcriptions - 1, minutes = minutes - $1 WHERE day = $2 AND address = $3",
         args![minutes, day, address],

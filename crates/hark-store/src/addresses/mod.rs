@@ -87,7 +87,7 @@ impl Addresses<'_> {
         Ok(self.store.db().optional(sql, args![account, address, self.store.now() - KNOWN_FOR]).await?.is_some())
     }
 
-    /// Notes that the account signed in from this address (its hash).
+    /// Records that the account signed in from this address (its hash).
     pub async fn remember(self, account: AccountId, address: &str) -> Result<()> {
         self.store
             .db()

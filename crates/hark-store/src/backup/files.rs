@@ -62,7 +62,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Brings the file to its place, on disk; gives its length and hash. Its folder is brought to disk by [`sync_folder`].
+    /// Brings the file to its place, on disk; returns its length and hash. Its folder is brought to disk by [`sync_folder`].
     pub(super) fn finish(self) -> Result<(u64, String)> {
         self.file.sync_all().map_err(|e| failed("can't bring to disk", &self.part, e))?;
         fs::rename(&self.part, &self.place).map_err(|e| failed("can't rename", &self.part, e))?;

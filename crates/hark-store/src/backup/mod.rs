@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BlobKey;
 use crate::error::{Error, Result};
-pub use restore::{RestoreOptions, Restored, restore};
+pub use restore::{RestoreOptions, RestoreReport, restore};
 pub use verify::{VerifiedBackup, verify_backup};
 pub use write::{BackupProgress, BackupReport};
 

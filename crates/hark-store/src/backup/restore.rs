@@ -21,7 +21,7 @@ pub struct RestoreOptions {
 
 /// A store that was restored.
 #[derive(Debug)]
-pub struct Restored {
+pub struct RestoreReport {
     /// The id of the store.
     pub store: String,
     /// Recordings that were written.
@@ -40,7 +40,7 @@ pub struct Restored {
 
 /// Restores a backup to where `options` says, which must be empty, and checks what came of it. The backup is verified before anything is written. A
 /// restore that was interrupted is begun again.
-pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Result<Restored> {
+pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Result<RestoreReport> {
     let folder = Folder(folder.to_owned());
     let (manifest, list) = verify(&folder).await?;
     let kind = DatabaseKind::of(&options.database);
@@ -68,7 +68,7 @@ pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Re
     let unbalanced = store.ledger().check().await?;
     let missing = store.recordings().missing().await?;
     store.close().await;
-    Ok(Restored {
+    Ok(RestoreReport {
         store: manifest.store,
         written,
         kept,
@@ -128,7 +128,7 @@ async fn tables(database: &str) -> Result<i64> {
     tables
 }
 
-/// Writes recordings that are not there; gives how many were written and how many were there.
+/// Writes recordings that are not there; returns how many were written and how many were there.
 async fn write_recordings(folder: &Folder, blobs: &Blobs, list: &[Recording]) -> Result<(u64, u64)> {
     let (mut written, mut kept) = (0, 0);
     for one in list {

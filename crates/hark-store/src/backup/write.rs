@@ -355,7 +355,7 @@ fn is_ours(name: &str) -> bool {
     name.starts_with("database-") || name.starts_with("recordings-") || name == format!("{MANIFEST}.part")
 }
 
-/// Puts the manifest in place, which makes the backup the new one, and removes what it no longer names. Gives how many recordings that were.
+/// Puts the manifest in place, which makes the backup the new one, and removes what it no longer names. Returns how many recordings that were.
 async fn commit(folder: &Folder, manifest: &Manifest, list: &[Recording]) -> Result<u64> {
     let text = serde_json::to_vec_pretty(manifest).map_err(|e| Error::Blob(e.to_string()))?;
     let keep: HashSet<String> = list.iter().map(|one| one.key.clone()).collect();

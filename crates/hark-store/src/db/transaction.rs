@@ -168,7 +168,7 @@ pub(crate) enum Tx {
 }
 
 impl Tx {
-    /// Runs a statement; gives the number of rows it touched.
+    /// Runs a statement; returns the number of rows it touched.
     pub(crate) fn execute<'a>(&'a mut self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, u64> {
         Box::pin(async move {
             Ok(match self {

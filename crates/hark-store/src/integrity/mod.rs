@@ -1,4 +1,4 @@
-//! Whether what is kept is still what was written: the database's own structure, the ledger's sums, and a sample of the recordings.
+//! Integrity checks: the structure of the database and a sample of the recordings.
 
 pub(crate) mod probe;
 
@@ -38,7 +38,7 @@ pub struct RecordingProblem {
     pub problem: String,
 }
 
-/// Refuses a damaged database: writing to it may spread the damage, and a restore needs the service stopped anyway. Gives whether it was small enough to be checked.
+/// Refuses a damaged database: writing to it may spread the damage, and a restore needs the service stopped anyway. Returns whether it was small enough to be checked.
 pub(crate) async fn check_at_open(db: &Db) -> Result<bool> {
     let Db::Sqlite { file, .. } = db else { return Ok(false) };
     if std::fs::metadata(file.path()).is_ok_and(|about| about.len() > CHECKED_AT_OPEN) {

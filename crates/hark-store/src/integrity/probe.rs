@@ -1,4 +1,4 @@
-//! Whether the store can do its work right now: tried for real, and cheap enough to be tried every second.
+//! Readiness probes: real writes, cheap enough for every second.
 
 use std::path::{Path, PathBuf};
 

@@ -123,9 +123,9 @@ impl Jobs<'_> {
         }
         let accepted = self.accept_blob(&new).await;
         if let Ok(Accepted::New { .. }) = accepted {
-            self.store.tell(Change::Queued);
+            self.store.notify(Change::Queued);
         } else if let Err(error) = self.store.recordings().discard(&new.blob.key).await {
-            tracing::warn!(%error, "a recording that was not accepted is left to the sweep");
+            tracing::warn!(%error, key = %new.blob.key, "recording.discard_failed");
         }
         accepted
     }
@@ -154,7 +154,7 @@ impl Jobs<'_> {
         let anonymous_day = match &new.owner {
             Owner::Anonymous(address) => {
                 let day = day_of(now);
-                anonymous::take(&mut tx, address, day, new.minutes, new.anonymous_limit).await?;
+                anonymous::count(&mut tx, address, day, new.minutes, new.anonymous_limit).await?;
                 Some(day)
             }
             Owner::Account(_) => None,
@@ -220,7 +220,7 @@ impl Jobs<'_> {
         };
         let job = self.insert(&mut tx, &sealer, &row, now).await?;
         tx.commit().await?;
-        self.store.tell(Change::Queued);
+        self.store.notify(Change::Queued);
         Ok(job)
     }
 

@@ -17,11 +17,11 @@ use crate::jobs::Jobs;
 use crate::jobs::queue::{self, TRANSCRIBE};
 use crate::{Change, FaultKind};
 
-const SILENT: &str = "the worker fell silent";
-/// Why a job failed whose workers all fell silent.
+const SILENT: &str = "the worker stopped renewing its lease";
+/// The reason of a job whose workers all stopped renewing their leases.
 const WORKERS_DIED: &str = "the recording could not be transcribed: every attempt ended unexpectedly; nothing was charged, and the recording is kept: retry the transcript, or send us the file";
 
-/// The right to work on a job.
+/// A lease of a job: the right to work on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// The job.
@@ -54,7 +54,7 @@ impl Lease {
 /// What a lease is read from.
 const LEASE: &str = "id, kind, transcript_id, account_id, lease, lease_until, lease_duration";
 
-/// Leases as this process last saw them: who has what until when, and since when that is unchanged.
+/// Leases as this process last saw them, and since when they are unchanged.
 #[derive(Default)]
 pub(crate) struct SeenLeases(Mutex<HashMap<JobId, Seen>>);
 
@@ -66,7 +66,7 @@ struct Seen {
 }
 
 impl SeenLeases {
-    /// Notes a lease; gives for how long it has been as it is.
+    /// Records a lease; returns for how long it has been unchanged.
     pub(crate) fn see(&self, job: JobId, token: &str, until: Micros, now: Micros) -> Micros {
         let mut seen = self.lock();
         match seen.get(&job) {
@@ -141,7 +141,7 @@ impl Jobs<'_> {
         self.store.0.no_expiry_before.store(until, Ordering::Relaxed);
     }
 
-    /// Puts jobs whose worker was silent for too long back into the queue, or fails them when it was the last attempt. Gives how many.
+    /// Expires leases that were not renewed in time: their jobs are queued again, or fail when it was the last attempt. Returns how many.
     pub async fn expire_leases(self) -> Result<u64> {
         if self.store.clock().monotonic() < self.store.0.no_expiry_before.load(Ordering::Relaxed) {
             return Ok(0);
@@ -150,7 +150,7 @@ impl Jobs<'_> {
         for (lease, until) in self.silent_leases().await? {
             match self.expire(&lease, until).await {
                 Ok(()) => expired += 1,
-                // Its worker, or another who looks for expired leases, was faster.
+                // Its worker, or another who checks for expired leases, was faster.
                 Err(Error::LeaseLost | Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -193,17 +193,17 @@ impl Jobs<'_> {
         let attempt: i64 = row.get("attempts")?;
         let is_last = attempt >= self.store.retry_policy().max_attempts;
         if is_last {
-            queue::bury(&mut tx, self.store, lease, FaultKind::Timeout, WORKERS_DIED, SILENT).await?;
+            queue::dead_letter(&mut tx, self.store, lease, FaultKind::Timeout, WORKERS_DIED, SILENT).await?;
         } else {
             // The lease was wait enough.
             queue::requeue(&mut tx, self.store, lease, queue::Requeue::counted(FaultKind::Timeout, SILENT)).await?;
         }
         tx.commit().await?;
         tracing::warn!(job = %lease.job, kind = lease.kind, attempt, is_last, "lease.expired");
-        self.store.tell(Change::Stopped(lease.job));
+        self.store.notify(Change::Stopped(lease.job));
         match (is_last, lease.transcription()) {
-            (false, _) => self.store.tell(Change::Queued),
-            (true, Some(transcript)) => self.store.tell(Change::Finished(transcript)),
+            (false, _) => self.store.notify(Change::Queued),
+            (true, Some(transcript)) => self.store.notify(Change::Finished(transcript)),
             (true, None) => {}
         }
         Ok(())

@@ -8,7 +8,7 @@ pub(crate) mod backoff;
 pub(crate) mod lease;
 pub(crate) mod needs;
 pub(crate) mod queue;
-mod raise;
+mod raise_hold;
 pub(crate) mod retry;
 
 use crate::Store;

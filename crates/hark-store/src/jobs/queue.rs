@@ -1,10 +1,10 @@
-//! The queue: jobs that wait, who takes the next, and how an attempt ends.
+//! The queue: claiming jobs, and how an attempt ends.
 //!
 //! A worker claims a job that it can run and holds it by a lease that it renews ([`Lease`]). What a job leaves behind is written in the transaction that ends
 //! it, and only by the worker whose lease still stands. An attempt without a result is retried with backoff, as its [`FaultKind`] says; a job that used
 //! up its attempts stays in the state `failed` with its recording, see `retry.rs`.
 //!
-//! Transactions lock in one order, so that none waits for another in a circle: account, job, transcript.
+//! Transactions lock in one order, so that there is no deadlock: account, job, transcript.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -34,10 +34,10 @@ use crate::{Blob, Change, Store, random};
 /// The kind of job that makes a transcript of a recording.
 pub const TRANSCRIBE: &str = "transcribe";
 
-/// A bulk job that waited for so long is claimed as if somebody waited for it: a steady stream of clips can delay long work, not keep it from ever beginning.
-pub const BULK_PATIENCE: Duration = Duration::from_secs(120);
+/// A bulk job that has waited for so long is claimed like an interactive one, so that a steady stream of clips can't starve it.
+pub const BULK_MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Claims look for expired leases, but not more often than this.
+/// Claims check for expired leases, but not more often than this.
 const EXPIRY_STEP: Micros = 1_000_000;
 
 /// The number of a lane in the database, where a lower one goes first.
@@ -57,7 +57,7 @@ fn lane_of_number(number: i64) -> Lane {
     }
 }
 
-/// Who asks for a job, and which jobs it can run.
+/// A worker that claims a job, and which jobs it can run.
 #[derive(Debug, Clone)]
 pub struct Claim<'a> {
     /// The worker's name.
@@ -66,14 +66,14 @@ pub struct Claim<'a> {
     pub lease: Duration,
     /// The kinds that it knows; any when empty.
     pub kinds: &'a [&'a str],
-    /// The least urgent lane that it takes: a place may be kept free for short work.
+    /// The least urgent lane that it claims from: a slot may be reserved for short work.
     pub last: Lane,
     /// What it has.
     pub capabilities: &'a Capabilities,
 }
 
 impl<'a> Claim<'a> {
-    /// A worker that takes whatever comes.
+    /// A worker that claims any job.
     pub fn any(worker: &'a str, lease: Duration) -> Self {
         Claim { worker, lease, kinds: &[], last: Lane::Bulk, capabilities: &Capabilities::All }
     }
@@ -113,13 +113,13 @@ pub enum AfterFault {
 }
 
 impl Jobs<'_> {
-    /// Takes the next job of any kind, see [`Jobs::claim`].
+    /// Claims the next job of any kind, see [`Jobs::claim`].
     pub async fn claim_any(self, worker: &str, lease: Duration) -> Result<Option<Job>> {
         self.claim(&Claim::any(worker, lease)).await
     }
 
-    /// Takes the next job that the worker can run: the most urgent lane first, in it the owner with the fewest running jobs, then the oldest. Bulk jobs
-    /// count as interactive ones after [`BULK_PATIENCE`]. `None` when none waits.
+    /// Claims the next job that the worker can run: the most urgent lane first, in it the owner with the fewest running jobs, then the oldest. Bulk jobs
+    /// count as interactive ones after [`BULK_MAX_WAIT`]. `None` when none waits.
     pub async fn claim(self, claim: &Claim<'_>) -> Result<Option<Job>> {
         let claimed = self.try_claim(claim).await;
         if let Err(Error::Database(_) | Error::Unavailable(_)) = &claimed {
@@ -188,7 +188,7 @@ impl Jobs<'_> {
         }))
     }
 
-    /// Notes how far a job is, 0 to 100; what is less than before is ignored. [`Error::LeaseLost`] when the job is no longer this worker's.
+    /// Records how far a job is, 0 to 100; what is less than before is ignored. [`Error::LeaseLost`] when the job is no longer this worker's.
     pub async fn set_progress(self, lease: &Lease, percent: i64) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         let sql = "SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'";
@@ -228,7 +228,7 @@ impl Jobs<'_> {
         let words: i64 = result.segments.iter().map(segment::words_in).sum();
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
-        let ended = end_by_lease(&mut tx, lease).await?;
+        let ended = remove_leased(&mut tx, lease).await?;
         segment::write(&mut tx, id, &sealed).await?;
         for (label, name) in names {
             transcripts::write_name(&mut tx, &sealer, id, label, name).await?;
@@ -261,7 +261,7 @@ impl Jobs<'_> {
             tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         }
         tx.commit().await?;
-        self.store.tell(Change::Finished(id));
+        self.store.notify(Change::Finished(id));
         if !keep_audio {
             self.store.recordings().remove(id).await;
         }
@@ -275,7 +275,7 @@ impl Jobs<'_> {
         }
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
-        let ended = end_by_lease(&mut tx, lease).await?;
+        let ended = remove_leased(&mut tx, lease).await?;
         let settled = ledger::settle(&mut tx, &ended.reference, used, note, self.store.now()).await?;
         tx.commit().await?;
         Ok(settled)
@@ -322,14 +322,14 @@ impl Jobs<'_> {
             }
             None => {
                 if kind.is_ours() {
-                    bury(&mut tx, self.store, lease, kind, reason, detail).await?;
+                    dead_letter(&mut tx, self.store, lease, kind, reason, detail).await?;
                 } else {
                     let now = self.store.now();
-                    let ended = end_by_lease(&mut tx, lease).await?;
-                    undo(&mut tx, &ended, now).await?;
+                    let ended = remove_leased(&mut tx, lease).await?;
+                    release_counts(&mut tx, &ended, now).await?;
                     if let Some(transcript) = lease.transcription() {
                         mark_failed(&mut tx, transcript, kind, reason, now).await?;
-                        give_up_recording(&mut tx, transcript).await?;
+                        release_recording(&mut tx, transcript).await?;
                     }
                 }
                 AfterFault::Failed
@@ -337,9 +337,9 @@ impl Jobs<'_> {
         };
         tx.commit().await?;
         match (outcome, lease.transcription()) {
-            (AfterFault::Retry { .. }, _) => self.store.tell(Change::Queued),
+            (AfterFault::Retry { .. }, _) => self.store.notify(Change::Queued),
             (AfterFault::Failed, Some(transcript)) => {
-                self.store.tell(Change::Finished(transcript));
+                self.store.notify(Change::Finished(transcript));
                 self.store.recordings().remove(transcript).await;
             }
             (AfterFault::Failed, None) => {}
@@ -347,17 +347,17 @@ impl Jobs<'_> {
         Ok(outcome)
     }
 
-    /// Gives a job back to the queue at once, as if it had not been claimed: the fault is the worker's, and another may run it.
+    /// Releases a job to the queue at once, as if it had not been claimed: the fault is the worker's, and another may run it.
     pub async fn release(self, lease: &Lease, kind: FaultKind, detail: &str) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
         requeue(&mut tx, self.store, lease, Requeue::deferred(kind, detail)).await?;
         tx.commit().await?;
-        self.store.tell(Change::Queued);
+        self.store.notify(Change::Queued);
         Ok(())
     }
 
-    /// Gives every job of a worker that stops back to the queue; the attempt does not count. Gives how many.
+    /// Releases every job of a worker that stops; the attempt does not count. Returns how many.
     pub async fn release_all(self, worker: &str) -> Result<u64> {
         let mut tx = self.store.db().begin().await?;
         let rows = tx
@@ -375,7 +375,7 @@ impl Jobs<'_> {
         }
         tx.commit().await?;
         if !rows.is_empty() {
-            self.store.tell(Change::Queued);
+            self.store.notify(Change::Queued);
         }
         Ok(rows.len() as u64)
     }
@@ -397,7 +397,7 @@ impl Jobs<'_> {
     }
 }
 
-/// Someone who works for an account that is gone has lost the job with it.
+/// An account that was deleted has taken its jobs with it: the lease is lost.
 pub(crate) fn gone(error: Error) -> Error {
     if matches!(error, Error::NotFound(_)) { Error::LeaseLost } else { error }
 }
@@ -414,7 +414,7 @@ fn due(now: &str) -> String {
 /// The lane that a job `j` is claimed by at `now`.
 fn lane_by_age(now: &str) -> String {
     let (bulk, interactive, patience) =
-        (lane_number(Lane::Bulk), lane_number(Lane::Interactive), micros(BULK_PATIENCE));
+        (lane_number(Lane::Bulk), lane_number(Lane::Interactive), micros(BULK_MAX_WAIT));
     format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {now} - {patience} THEN {interactive} ELSE j.lane END")
 }
 
@@ -434,8 +434,8 @@ pub(crate) async fn position(tx: &mut Tx, store: &Store, id: TranscriptId) -> Re
     Ok(Some(tx.one(&sql, mine).await?.get::<i64>("ahead")? + 1))
 }
 
-/// What a job had counted, so that it can be taken back.
-pub(crate) struct Ended {
+/// A job that was removed, with what it had counted.
+pub(crate) struct RemovedJob {
     job: JobId,
     /// The name under which its credits are held.
     reference: String,
@@ -449,9 +449,9 @@ pub(crate) struct Ended {
 
 const ENDED: &str = "id, retries, state, owner, minutes, key_id, key_month, anonymous_day";
 
-fn ended(row: &Row) -> Result<Ended> {
+fn ended(row: &Row) -> Result<RemovedJob> {
     let job = JobId(row.get("id")?);
-    Ok(Ended {
+    Ok(RemovedJob {
         job,
         reference: job_reference(job, row.get("retries")?),
         state: row.get("state")?,
@@ -464,21 +464,21 @@ fn ended(row: &Row) -> Result<Ended> {
 }
 
 /// Removes the job if the lease still stands.
-async fn end_by_lease(tx: &mut Tx, lease: &Lease) -> Result<Ended> {
+async fn remove_leased(tx: &mut Tx, lease: &Lease) -> Result<RemovedJob> {
     let sql = format!("DELETE FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing' RETURNING {ENDED}");
     ended(&tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?)
 }
 
-/// Removes the jobs of a transcript, whoever works on them, and takes back what they had counted. Gives those that waited or ran. The account must be
+/// Removes the jobs of a transcript, whoever works on them, and takes back what they had counted. Returns those that waited or ran. The account must be
 /// locked.
-pub(crate) async fn end_of_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Vec<JobId>> {
+pub(crate) async fn remove_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Vec<JobId>> {
     let sql = format!("DELETE FROM jobs WHERE transcript_id = $1 RETURNING {ENDED}");
     let mut live = Vec::new();
     for row in tx.all(&sql, args![id]).await? {
         let ended = ended(&row)?;
         // What a failed one had counted was taken back when it failed.
         if ended.state != "failed" {
-            undo(tx, &ended, now).await?;
+            release_counts(tx, &ended, now).await?;
             live.push(ended.job);
         }
     }
@@ -486,13 +486,13 @@ pub(crate) async fn end_of_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> R
 }
 
 /// Releases the hold and takes back the counts of a job that gives no result.
-async fn undo(tx: &mut Tx, ended: &Ended, now: Micros) -> Result<()> {
+async fn release_counts(tx: &mut Tx, ended: &RemovedJob, now: Micros) -> Result<()> {
     ledger::settle(tx, &ended.reference, 0, "", now).await?;
     if let (Some(key), Some(month)) = (ended.key, ended.key_month) {
         keys::add_minutes(tx, key, month, -ended.minutes).await?;
     }
     if let (Some(day), Some(Owner::Anonymous(address))) = (ended.anonymous_day, Owner::parse(&ended.owner)) {
-        anonymous::give_back(tx, &address, day, ended.minutes).await?;
+        anonymous::uncount(tx, &address, day, ended.minutes).await?;
     }
     Ok(())
 }
@@ -544,8 +544,8 @@ pub(crate) async fn requeue(tx: &mut Tx, store: &Store, lease: &Lease, how: Requ
     Ok(())
 }
 
-/// Leaves a job in the state `failed` with its recording, if the lease still stands: it can be retried. What it had counted is taken back.
-pub(crate) async fn bury(
+/// Moves a job to the state `failed` (dead letter) with its recording, if the lease still stands, so that it can be retried; what it had counted is taken back.
+pub(crate) async fn dead_letter(
     tx: &mut Tx,
     store: &Store,
     lease: &Lease,
@@ -561,7 +561,7 @@ pub(crate) async fn bury(
     );
     let values = args![kind.name(), detail, store.jobs().lease_time(), lease.job, &lease.token];
     let ended = ended(&tx.optional(&sql, values).await?.ok_or(Error::LeaseLost)?)?;
-    undo(tx, &ended, now).await?;
+    release_counts(tx, &ended, now).await?;
     if let Some(transcript) = lease.transcription() {
         mark_failed(tx, transcript, kind, reason, now).await?;
     }
@@ -581,7 +581,7 @@ pub(crate) async fn mark_failed(
     webhooks::due(tx, id, now).await
 }
 
-/// The recording of a transcript is of no more use.
-pub(crate) async fn give_up_recording(tx: &mut Tx, id: TranscriptId) -> Result<()> {
+/// Marks the recording of a transcript for deletion.
+pub(crate) async fn release_recording(tx: &mut Tx, id: TranscriptId) -> Result<()> {
     tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await.map(drop)
 }

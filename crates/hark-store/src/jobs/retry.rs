@@ -197,7 +197,7 @@ impl Jobs<'_> {
         }
         tx.commit().await?;
         tracing::info!(%job, retries, "job.retried");
-        self.store.tell(Change::Queued);
+        self.store.notify(Change::Queued);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ impl Jobs<'_> {
         let row = row.ok_or(Error::Conflict("only a job that has failed can be dropped"))?;
         let transcript = transcription(&row)?;
         if let Some(transcript) = transcript {
-            queue::give_up_recording(&mut tx, transcript).await?;
+            queue::release_recording(&mut tx, transcript).await?;
         }
         tx.commit().await?;
         if let Some(transcript) = transcript {
@@ -218,7 +218,7 @@ impl Jobs<'_> {
         Ok(())
     }
 
-    /// Drops jobs that failed longer than `age` ago; gives how many.
+    /// Drops jobs that failed longer than `age` ago; returns how many.
     pub async fn drop_old_failed(self, age: Duration) -> Result<u64> {
         let sql = format!(
             "SELECT id FROM jobs WHERE state = 'failed' AND failed_at <= {} - $2 LIMIT 1000",

@@ -273,7 +273,7 @@ fn hash(secret: &str) -> Vec<u8> {
 }
 
 impl Keys<'_> {
-    /// Makes a key. The secret is in the answer and nowhere else.
+    /// Creates a key. The secret is in the answer and nowhere else.
     pub async fn create(self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
         let mut tx = self.store.db().begin().await?;
         let now = self.store.now();
@@ -283,7 +283,7 @@ impl Keys<'_> {
         Ok((key, secret))
     }
 
-    /// Makes a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
+    /// Creates a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
     /// none. A repeat makes no key and gets the first answer. [`Error::KeyReused`] when the name stands for another request.
     pub async fn create_once(
         self,
@@ -310,7 +310,7 @@ impl Keys<'_> {
         Ok(answer)
     }
 
-    /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or over. Confirmations and resets are not credentials.
+    /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or expired. Confirmations and resets are not credentials.
     pub async fn authenticate(self, secret: &str) -> Result<Credential> {
         if !has_shape(secret, None) {
             return Err(Error::NotFound("key"));
@@ -337,7 +337,7 @@ impl Keys<'_> {
         Ok(credential)
     }
 
-    /// Notes that a key was used, at most once a minute; for servers that remember credentials for a while.
+    /// Records that a key was used, at most once a minute; for servers that remember credentials for a while.
     pub async fn touch(self, id: KeyId) -> Result<()> {
         let now = self.store.now();
         let sql = "UPDATE keys SET last_used = $1 WHERE id = $2 AND (last_used IS NULL OR last_used < $3)";
@@ -371,7 +371,7 @@ impl Keys<'_> {
         Ok(rolled)
     }
 
-    /// Changes the name or the limits of a key of the account and gives it as it is now.
+    /// Changes the name or the limits of a key of the account and returns it as it is now.
     pub async fn change(self, account: AccountId, id: KeyId, change: &KeyChange) -> Result<Key> {
         let mut tx = self.store.db().begin().await?;
         let sql = format!(
@@ -408,7 +408,7 @@ impl Keys<'_> {
         self.store.db().execute(sql, args![false, account, kind.name(), true]).await
     }
 
-    /// Uses up a secret that is valid once (a confirmation, a reset) and gives its account.
+    /// Uses up a secret that is valid once (a confirmation, a reset) and returns its account.
     pub async fn redeem(self, secret: &str, kind: KeyKind) -> Result<AccountId> {
         if !has_shape(secret, Some(kind)) {
             return Err(Error::NotFound("key"));
@@ -499,7 +499,7 @@ async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> R
     Ok((made, secret))
 }
 
-/// Counts minutes against a key's month and gives the month.
+/// Counts minutes against a key's month and returns the month.
 pub(crate) async fn use_minutes(tx: &mut Tx, id: KeyId, minutes: i64, now: Micros) -> Result<i64> {
     let month = month_of(now);
     check_minutes(tx, id, minutes, month, true).await?;

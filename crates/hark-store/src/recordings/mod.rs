@@ -274,7 +274,7 @@ impl Recordings<'_> {
         self.remove_deleted_or_leave(None, Some(id)).await;
     }
 
-    /// [`Recordings::remove_deleted`] after a commit: what can't be removed while the recordings are away is left to the sweep. Gives those that were removed.
+    /// [`Recordings::remove_deleted`] after a commit: what can't be removed while the recordings are away is left to the sweep. Returns those that were removed.
     pub(crate) async fn remove_deleted_or_leave(
         self,
         account: Option<AccountId>,

@@ -1,4 +1,4 @@
-//! Whether recordings can be read: cheap questions, asked when a job could not.
+//! Whether recordings can be read: cheap checks after a job could not read its own.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use crate::recordings;
 use crate::recordings::Recordings;
 use crate::{Blob, BlobKey};
 
-/// How long an answer may take before it counts as none.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A read that takes longer counts as failed.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many of the newest recordings are tried: one alone may be gone.
 const SAMPLE: i64 = 5;
 
 impl Recordings<'_> {
     /// Whether the beginning of a recording can be read where it is kept.
     pub async fn can_read(self, blob: &Blob) -> bool {
-        tokio::time::timeout(PATIENCE, self.try_read(blob)).await.unwrap_or(false)
+        tokio::time::timeout(READ_TIMEOUT, self.try_read(blob)).await.unwrap_or(false)
     }
 
     async fn try_read(self, blob: &Blob) -> bool {
@@ -40,7 +40,7 @@ impl Recordings<'_> {
             }
             newest.is_empty()
         };
-        tokio::time::timeout(PATIENCE, any).await.unwrap_or(false)
+        tokio::time::timeout(READ_TIMEOUT, any).await.unwrap_or(false)
     }
 
     /// Live recordings whose file is not there, or has not the length that it should.

@@ -222,7 +222,7 @@ impl Writer {
 
     pub(super) async fn abort(self) {
         if let Err(error) = self.parts.abort().await {
-            tracing::warn!(%error, "parts of an upload that was given up are left in the bucket");
+            tracing::warn!(%error, "upload.abort_failed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Removing what nobody needs any more, and what a crash left behind.
+//! The sweep: removes what is no longer needed and what a crash left behind.
 //!
 //! A file that the database does not know is never removed when it is found: it may be the database that is wrong. It is noted in `quarantine`, stays where it
 //! is, and is removed once it was seen, unknown, for days. Notes in the database instead of moved files: folder and bucket are treated alike, nothing is
@@ -45,7 +45,7 @@ impl Default for SweepOptions {
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Recordings removed: their upload or deletion was interrupted, or their transcript is gone.
     pub recordings: Vec<BlobKey>,
     /// Files that the database does not know, noted for the first time.
@@ -56,7 +56,7 @@ pub struct Swept {
     pub mismatch: Option<Mismatch>,
     /// Holds of calls that nobody ended.
     pub holds: u64,
-    /// Idempotency keys, sessions and tokens whose time is over.
+    /// Idempotency keys, sessions and tokens that have expired.
     pub expired: u64,
 }
 
@@ -71,7 +71,7 @@ pub struct Mismatch {
 
 /// A file that the database does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quarantined {
+pub struct QuarantinedFile {
     /// Its name.
     pub key: BlobKey,
     /// Its length in bytes, as stored.
@@ -105,7 +105,7 @@ pub(crate) async fn unknown(db: &Db, files: Vec<StoredFile>) -> Result<Vec<Store
     Ok(out)
 }
 
-/// What a look at all files found.
+/// What a scan of all files found.
 struct Found {
     files: u64,
     unknown: u64,
@@ -115,29 +115,25 @@ struct Found {
 
 impl Recordings<'_> {
     /// [`Recordings::sweep`] the default quarantine. An upload that began more than `unfinished` ago counts as given up.
-    pub async fn sweep_older_than(self, unfinished: Duration) -> Result<Swept> {
+    pub async fn sweep_older_than(self, unfinished: Duration) -> Result<SweepReport> {
         self.sweep(&SweepOptions { unfinished, ..SweepOptions::default() }).await
     }
 
     /// Removes what is left over, and notes files that the database does not know.
-    pub async fn sweep(self, options: &SweepOptions) -> Result<Swept> {
+    pub async fn sweep(self, options: &SweepOptions) -> Result<SweepReport> {
         if let Db::Postgres(_) = self.store.db() {
             // Clocks drift; the one that leases are measured by is the database's.
             crate::follow_database(self.store.db(), &self.store.0.clock).await?;
         }
         let now = self.store.now();
-        let mut swept = Swept { expired: self.remove_expired(now).await?, ..Swept::default() };
+        let mut swept = SweepReport { expired: self.remove_expired(now).await?, ..SweepReport::default() };
         swept.holds = self.store.ledger().release_expired().await?;
         // A server of an older version beside this one may still write them.
         self.store.transcripts().move_share_tokens().await?;
         let found = self.find_unknown(options.unfinished).await?;
         if is_mismatch(found.unknown, found.files) {
             let mismatch = Mismatch { unknown: found.unknown, files: found.files };
-            tracing::error!(
-                unknown = mismatch.unknown,
-                files = mismatch.files,
-                "recordings.mismatch: the database does not know these files; no recording was touched"
-            );
+            tracing::error!(unknown = mismatch.unknown, files = mismatch.files, "recordings.mismatch");
             swept.mismatch = Some(mismatch);
             return Ok(swept);
         }
@@ -179,13 +175,13 @@ impl Recordings<'_> {
         Ok(found)
     }
 
-    /// Notes unknown files; gives those whose quarantine is over.
+    /// Records unknown files; returns those whose quarantine has ended.
     async fn note_unknown(
         self,
         found: &Found,
         options: &SweepOptions,
         now: Micros,
-        swept: &mut Swept,
+        swept: &mut SweepReport,
     ) -> Result<Vec<BlobKey>> {
         let mut expired = Vec::new();
         let until = now.saturating_sub(micros(options.quarantine));
@@ -220,7 +216,7 @@ impl Recordings<'_> {
         Ok(expired)
     }
 
-    /// Marks recordings that nobody will ask for any more.
+    /// Marks recordings without a transcript and abandoned uploads for deletion.
     async fn abandon_unused(self, now: Micros, unfinished: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         // An upload dated far ahead began while the clock was wrong; it would never be old enough.
@@ -239,13 +235,13 @@ impl Recordings<'_> {
     }
 
     /// Files that the database does not know, the oldest note first.
-    pub async fn quarantined(self) -> Result<Vec<Quarantined>> {
+    pub async fn quarantined(self) -> Result<Vec<QuarantinedFile>> {
         let sql = "SELECT key, size, first_seen, last_seen FROM quarantine ORDER BY first_seen, key";
         let rows = self.store.db().all(sql, &[]).await?;
         rows.iter()
             .map(|row| {
                 let key: String = row.get("key")?;
-                Ok(Quarantined {
+                Ok(QuarantinedFile {
                     key: BlobKey::parse(&key)
                         .ok_or_else(|| Error::Damaged(format!("{key:?} is no recording's name")))?,
                     size: u64::try_from(row.get::<i64>("size")?).unwrap_or(0),
@@ -262,7 +258,7 @@ impl Recordings<'_> {
         Ok(u64::try_from(row.get::<i64>("n")?).unwrap_or(0))
     }
 
-    /// Takes files off the quarantine; gives how many. Those that a later sweep finds unknown begin their quarantine anew.
+    /// Takes files off the quarantine; returns how many. Those that a later sweep finds unknown begin their quarantine anew.
     pub async fn restore_quarantined(self, keys: &[BlobKey]) -> Result<u64> {
         let mut restored = 0;
         let mut tx = self.store.db().begin().await?;
@@ -273,7 +269,7 @@ impl Recordings<'_> {
         Ok(restored)
     }
 
-    /// Removes files in quarantine for good, unless the database knows them by now; gives those that it removed.
+    /// Removes files in quarantine for good, unless the database knows them by now; returns those that it removed.
     pub async fn delete_quarantined(self, keys: &[BlobKey]) -> Result<Vec<BlobKey>> {
         let mut removed = Vec::new();
         for key in keys {

@@ -1,4 +1,4 @@
-//! Tasks that one process at a time does for all that share a database.
+//! The lease of the sweep: one process at a time runs it for all that share a database.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::db::args;
 use crate::error::Result;
 use crate::random;
 use crate::recordings::Recordings;
-use crate::recordings::sweep::{Mismatch, Swept};
+use crate::recordings::sweep::{Mismatch, SweepReport};
 
 /// The sweep over all recordings.
 const SWEEP: &str = "sweep";
 /// While its lease stands, the files of deleted recordings stay, see [`crate::backup`].
 pub(crate) const BACKUP: &str = "backup";
 
-/// That this process does a task.
+/// The lease of a task of maintenance.
 #[derive(Debug)]
 pub struct MaintenanceLease {
     task: &'static str,
@@ -48,7 +48,7 @@ impl Recordings<'_> {
     }
 
     /// Ends a sweep and notes what came of it; a sweep that failed is due again at once.
-    pub async fn end_sweep(self, lease: MaintenanceLease, swept: Option<&Swept>) -> Result<()> {
+    pub async fn end_sweep(self, lease: MaintenanceLease, swept: Option<&SweepReport>) -> Result<()> {
         let now = self.store.lease_now().await?;
         let report = swept.map(|swept| serde_json::to_string(&swept.mismatch).unwrap_or_default());
         let sql = "UPDATE maintenance SET holder = NULL, lease_until = 0, finished_at = CASE WHEN $1 IS NULL THEN finished_at ELSE $2 END,

@@ -1,4 +1,4 @@
-//! A recording that comes.
+//! Uploads: recordings that arrive as a stream.
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
@@ -246,7 +246,7 @@ impl Upload {
         }
     }
 
-    /// Makes the recording durable. Until a job is accepted with it, the sweep may take it.
+    /// Makes the recording durable. Until a job is accepted with it, a sweep may remove it.
     pub async fn finish(mut self) -> Result<Blob> {
         self.flush().await?;
         match self.idle().await? {
@@ -280,7 +280,7 @@ impl Drop for Upload {
                 other => drop(other),
             }
             if let Err(error) = store.recordings().discard(&key).await {
-                tracing::warn!(%error, "an upload that was given up is left to the sweep");
+                tracing::warn!(%error, %key, "upload.discard_failed");
             }
         });
     }

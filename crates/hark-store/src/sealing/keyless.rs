@@ -1,7 +1,7 @@
-//! Who uses a database without its master key. Once an account has a key, such a process can no longer read it; so before everything is sealed, it
-//! must be known that there is none.
+//! Detects processes that use a database without its master key. Once an account has a data key, such a process can no longer read it, so sealing everything
+//! is refused while there is one.
 //!
-//! On SQLite a process without a key holds a lock on a file beside the database, shared with others like it; the kernel lets go of it however the process ends. On
+//! On SQLite a process without a key holds a lock on a file beside the database, shared with others like it; the kernel releases it however the process ends. On
 //! PostgreSQL every connection shows the names of the keys that its process has.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -12,8 +12,8 @@ use crate::db::{Db, args, sqlite_path};
 use crate::error::{Error, Result};
 use crate::sealing::MasterKeys;
 
-/// What a connection to PostgreSQL is called. PostgreSQL cuts names after 63 bytes: three keys have room, the current one first.
-pub(crate) fn name(keys: &MasterKeys) -> String {
+/// The `application_name` of connections to PostgreSQL. PostgreSQL cuts names after 63 bytes, enough for three keys, the current one first.
+pub(crate) fn application_name(keys: &MasterKeys) -> String {
     let mut name = String::from("hark");
     for (number, id) in keys.ids().iter().take(3).enumerate() {
         name.push(if number == 0 { ' ' } else { ',' });
@@ -22,35 +22,35 @@ pub(crate) fn name(keys: &MasterKeys) -> String {
     name
 }
 
-/// That this process uses the database; others can tell if it does so without a master key.
-pub(crate) struct Presence {
+/// A lock that shows others that this process uses the database without a master key, if it does.
+pub(crate) struct KeylessLock {
     lock: Option<File>,
     path: Option<PathBuf>,
 }
 
-/// No process without a master key begins to use a SQLite database while this lives.
-pub(crate) struct Alone(#[allow(dead_code, reason = "holds the lock")] Option<File>);
+/// While this lives, no process without a master key can open a SQLite database.
+pub(crate) struct KeylessExcluded(#[allow(dead_code, reason = "holds the lock")] Option<File>);
 
-impl Presence {
-    pub(crate) fn of(database: &str, keys: &MasterKeys) -> Result<Presence> {
-        let Some(path) = sqlite_path(database) else { return Ok(Presence { lock: None, path: None }) };
+impl KeylessLock {
+    pub(crate) fn take(database: &str, keys: &MasterKeys) -> Result<KeylessLock> {
+        let Some(path) = sqlite_path(database) else { return Ok(KeylessLock { lock: None, path: None }) };
         let mut beside = path.into_os_string();
         beside.push("-keyless");
         let path = Some(PathBuf::from(beside));
         if keys.current().is_some() {
-            return Ok(Presence { lock: None, path });
+            return Ok(KeylessLock { lock: None, path });
         }
-        let presence = Presence { lock: None, path };
-        let lock = presence.file()?;
+        let unlocked = KeylessLock { lock: None, path };
+        let lock = unlocked.file()?;
         match lock.try_lock_shared() {
-            Ok(()) => Ok(Presence { lock: Some(lock), ..presence }),
+            Ok(()) => Ok(KeylessLock { lock: Some(lock), ..unlocked }),
             Err(TryLockError::WouldBlock) => Err(Error::Setup(
                 "everything in this database is being sealed: start with its master key (`master_key_file`)".into(),
             )),
             // A file system without locks must not keep a service from starting.
             Err(TryLockError::Error(error)) => {
-                tracing::debug!(%error, "others can't tell that this process has no master key");
-                Ok(presence)
+                tracing::debug!(%error, "seal.keyless_lock_unsupported");
+                Ok(unlocked)
             }
         }
     }
@@ -61,21 +61,21 @@ impl Presence {
         OpenOptions::new().create(true).append(true).mode(0o600).open(path).map_err(failed)
     }
 
-    /// The process has closed the database.
-    pub(crate) fn leave(&self) {
+    /// Releases the lock: the process has closed the database.
+    pub(crate) fn release(&self) {
         if let Some(lock) = &self.lock {
-            // The kernel lets go of it with the process otherwise.
+            // The kernel releases it with the process otherwise.
             let _ = lock.unlock();
         }
     }
 
     /// Fails unless every other process that uses the database knows the current key, as far as can be seen.
-    pub(crate) async fn alone(&self, db: &Db, keys: &MasterKeys) -> Result<Option<Alone>> {
+    pub(crate) async fn exclude(&self, db: &Db, keys: &MasterKeys) -> Result<Option<KeylessExcluded>> {
         let Some(current) = keys.current() else { return Ok(None) };
         if let Db::Sqlite { .. } = db {
             let file = self.file()?;
             return match file.try_lock() {
-                Ok(()) => Ok(Some(Alone(Some(file)))),
+                Ok(()) => Ok(Some(KeylessExcluded(Some(file)))),
                 Err(TryLockError::WouldBlock) => Ok(None),
                 Err(TryLockError::Error(error)) => {
                     Err(Error::Setup(format!("can't tell whether a server runs without the master key: {error}")))
@@ -86,7 +86,7 @@ impl Presence {
                    WHERE datname = current_database() AND (application_name = 'hark' OR application_name LIKE 'hark %')
                        AND position($1 in application_name) = 0";
         let others: i64 = db.one(sql, args![&current.id()]).await?.get("others")?;
-        Ok((others == 0).then_some(Alone(None)))
+        Ok((others == 0).then_some(KeylessExcluded(None)))
     }
 }
 
@@ -99,9 +99,9 @@ mod tests {
     fn the_name_of_a_connection_is_short_enough_for_postgres_and_names_the_keys() {
         let key = |byte| MasterKey::new([byte; 32]);
         let keys = MasterKeys::new(key(1)).with_old(key(2)).with_old(key(3)).with_old(key(4));
-        let name = name(&keys);
+        let name = application_name(&keys);
         assert!(name.len() < 64, "{name}");
         assert!(name.contains(&key(1).id()) && name.contains(&key(3).id()), "{name}");
-        assert_eq!(super::name(&MasterKeys::none()), "hark");
+        assert_eq!(application_name(&MasterKeys::none()), "hark");
     }
 }

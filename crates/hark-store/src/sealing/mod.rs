@@ -362,7 +362,7 @@ impl Store {
 }
 
 impl Sealing<'_> {
-    /// Wraps every account's key anew with the current master key; gives how many were wrapped by an old one. Afterwards the old master keys
+    /// Wraps every account's key anew with the current master key; returns how many were wrapped by an old one. Afterwards the old master keys
     /// may be forgotten.
     pub async fn rotate_master(self) -> Result<u64> {
         let master = self

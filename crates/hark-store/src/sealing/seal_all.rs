@@ -1,7 +1,7 @@
-//! What was stored before there was a master key becomes sealed, beside servers that run.
+//! Seals what was stored before there was a master key, beside running servers.
 //!
-//! In small transactions, and whatever is sealed counts at once: a run that is killed is simply begun again. Rows that others are changing are left
-//! alone (`SKIP LOCKED`) until the next round, so that none waits for another in a circle; whoever changes a row seals it anyway.
+//! It works in small transactions that each stand on their own: a run that is killed is started again. Rows that others are changing are skipped (`SKIP LOCKED`)
+//! until the next round, so that there is no deadlock; whoever changes a row seals it anyway.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::ledger;
 use crate::recordings::{self, Blob};
 use crate::sealing::Sealing;
 use crate::sealing::columns::{self, Column, Of, Part, PartValue};
-use crate::sealing::keyless::Alone;
+use crate::sealing::keyless::KeylessExcluded;
 use crate::sealing::{PLAIN, Sealer};
 
 /// Rows that are looked at in one statement.
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// An amount of what is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Amount {
+pub struct UnsealedAmount {
     /// Texts and other values in the database.
     pub values: u64,
     /// Recordings.
@@ -38,7 +38,7 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-impl Amount {
+impl UnsealedAmount {
     /// Whether it is nothing.
     pub fn is_nothing(&self) -> bool {
         self.values == 0 && self.recordings == 0
@@ -47,11 +47,11 @@ impl Amount {
 
 /// What came of sealing everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SealedAll {
+pub struct SealReport {
     /// What was sealed.
-    pub sealed: Amount,
+    pub sealed: UnsealedAmount,
     /// What still lies open: recordings that are being transcribed, and what others were changing all the time.
-    pub left: Amount,
+    pub left: UnsealedAmount,
     /// Recordings that the database knows and that are not where they should be; they are among those left.
     pub missing: Vec<BlobKey>,
 }
@@ -68,8 +68,8 @@ struct OpenRow {
 
 impl Sealing<'_> {
     /// How much of what is stored is not sealed.
-    pub async fn unsealed(self) -> Result<Amount> {
-        let mut open = Amount::default();
+    pub async fn unsealed(self) -> Result<UnsealedAmount> {
+        let mut open = UnsealedAmount::default();
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         for Column { table, name, .. } in columns::ALL {
             let sql = format!("SELECT count(*) AS n FROM {table} WHERE substr({name}, 1, 1) = $1");
@@ -82,24 +82,24 @@ impl Sealing<'_> {
         Ok(open)
     }
 
-    /// Seals everything that is stored open, and tells how much it has sealed so far now and then. [`Error::Setup`] when that would take something away from
-    /// somebody: without a master key, with accounts that other master keys seal, or while a process without this key uses the database.
-    pub async fn seal_all(self, mut tell: impl FnMut(&Amount)) -> Result<SealedAll> {
-        let _alone = self.ready_to_seal().await?;
+    /// Seals everything that is stored in the clear and reports to `progress` how much that is so far. [`Error::Setup`] when somebody could read less
+    /// afterwards: without a master key, with accounts that other master keys seal, or while a process without this key uses the database.
+    pub async fn seal_all(self, mut progress: impl FnMut(&UnsealedAmount)) -> Result<SealReport> {
+        let _excluded = self.ready_to_seal().await?;
         // Only the process that began an upload can hand it in, and those that did so without a key have ended.
         let sql = "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND is_sealed = $1";
         self.store.db().execute(sql, args![false]).await?;
         self.store.recordings().remove_deleted(None, None).await?;
-        let mut sealed = Amount::default();
+        let mut sealed = UnsealedAmount::default();
         let mut missing = Vec::new();
         for round in 0..ROUNDS {
             if round > 0 {
                 tokio::time::sleep(PAUSE).await;
             }
             for column in columns::ALL {
-                self.seal_column(column, &mut sealed, &mut tell).await?;
+                self.seal_column(column, &mut sealed, &mut progress).await?;
             }
-            missing = self.seal_recordings(&mut sealed, &mut tell).await?;
+            missing = self.seal_recordings(&mut sealed, &mut progress).await?;
             let open = self.unsealed().await?;
             if open.values == 0 && open.recordings <= missing.len() as u64 {
                 break;
@@ -108,7 +108,7 @@ impl Sealing<'_> {
         self.mark_encrypted().await?;
         self.store.mark_complete(&self.open_accounts().await?).await?;
         self.store.db().empty_journal().await?;
-        Ok(SealedAll { sealed, left: self.unsealed().await?, missing })
+        Ok(SealReport { sealed, left: self.unsealed().await?, missing })
     }
 
     /// Accounts with anything that is not sealed.
@@ -139,7 +139,7 @@ impl Sealing<'_> {
         self.store.db().rewrite(&tables).await
     }
 
-    async fn ready_to_seal(self) -> Result<Alone> {
+    async fn ready_to_seal(self) -> Result<KeylessExcluded> {
         if self.store.master_keys().current().is_none() {
             return Err(Error::Setup("no master key is configured to seal with".into()));
         }
@@ -155,8 +155,8 @@ impl Sealing<'_> {
         }
         // Somebody who just ended may still be seen for a moment.
         for _ in 0..20 {
-            if let Some(alone) = self.store.0.presence.alone(self.store.db(), self.store.master_keys()).await? {
-                return Ok(alone);
+            if let Some(excluded) = self.store.0.keyless.exclude(self.store.db(), self.store.master_keys()).await? {
+                return Ok(excluded);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -166,7 +166,12 @@ impl Sealing<'_> {
         ))
     }
 
-    async fn seal_column(self, column: &Column, sealed: &mut Amount, tell: &mut impl FnMut(&Amount)) -> Result<()> {
+    async fn seal_column(
+        self,
+        column: &Column,
+        sealed: &mut UnsealedAmount,
+        progress: &mut impl FnMut(&UnsealedAmount),
+    ) -> Result<()> {
         let mut after: Vec<PartValue> = Vec::new();
         loop {
             let mut page = self.open_rows(column, &after).await?;
@@ -190,7 +195,7 @@ impl Sealing<'_> {
                 }
             }
             sealed.values += self.seal_rows(column, &after, &last, &sealers).await?;
-            tell(sealed);
+            progress(sealed);
             after = last;
         }
     }
@@ -219,7 +224,7 @@ impl Sealing<'_> {
             .collect()
     }
 
-    /// Seals what lies open in a range of rows, in one transaction; gives how many values it sealed.
+    /// Seals what lies open in a range of rows, in one transaction; returns how many values it sealed.
     async fn seal_rows(
         self,
         column: &Column,
@@ -259,7 +264,7 @@ impl Sealing<'_> {
             let stored = Zeroizing::new(row.get::<Vec<u8>>("stored")?);
             let value = Zeroizing::new(sealer.open_plain(&place, &stored)?);
             if sealer.is_complete() {
-                tracing::warn!(%place, "seal.unexpected_plain: this value was written without the master key");
+                tracing::warn!(%place, "seal.unexpected_plain");
             }
             let new = sealer.seal(&place, &value)?;
             let mut values: Vec<Value<'_>> = vec![(&new).into(), stored.as_slice().into()];
@@ -270,8 +275,12 @@ impl Sealing<'_> {
         Ok(sealed)
     }
 
-    /// Seals recordings that nobody is reading; gives those that are missing.
-    async fn seal_recordings(self, sealed: &mut Amount, tell: &mut impl FnMut(&Amount)) -> Result<Vec<BlobKey>> {
+    /// Seals recordings that nobody is reading; returns those that are missing.
+    async fn seal_recordings(
+        self,
+        sealed: &mut UnsealedAmount,
+        progress: &mut impl FnMut(&UnsealedAmount),
+    ) -> Result<Vec<BlobKey>> {
         let mut missing = Vec::new();
         let mut after = String::new();
         loop {
@@ -300,7 +309,7 @@ impl Sealing<'_> {
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error),
                 }
-                tell(sealed);
+                progress(sealed);
             }
         }
     }

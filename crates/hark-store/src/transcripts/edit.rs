@@ -37,7 +37,7 @@ pub struct SegmentEdit {
 }
 
 impl Transcripts<'_> {
-    /// Changes a transcript and gives it as it is now; all of the edit or nothing of it.
+    /// Changes a transcript and returns it as it is now; all of the edit or nothing of it.
     pub async fn edit(self, account: AccountId, id: TranscriptId, edit: &TranscriptEdit) -> Result<Transcript> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;

@@ -18,7 +18,7 @@ use crate::clock::Micros;
 use crate::db::{Kind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, Owner, TranscriptId};
-use crate::jobs::queue::{self, end_of_jobs};
+use crate::jobs::queue::{self, remove_jobs};
 use crate::ledger::{self, Settled};
 use crate::sealing::Sealer;
 use crate::sealing::columns::{self, Place};
@@ -164,14 +164,14 @@ impl Default for TranscriptFilter {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptPage {
     /// Those on this page.
-    pub transcripts: Vec<Listed>,
+    pub transcripts: Vec<TranscriptSummary>,
     /// How many there are on all pages.
     pub total: i64,
 }
 
 /// What a list shows of a transcript.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Listed {
+pub struct TranscriptSummary {
     /// Its id.
     pub id: TranscriptId,
     /// What it is called.
@@ -208,7 +208,7 @@ const LISTED: &[(&str, Kind)] = &[
     ("CASE WHEN p.is_shared THEN p.share_sealed END", Kind::Bytes),
 ];
 
-fn listed(values: Bundled, sealer: &Sealer) -> Result<Listed> {
+fn listed(values: Bundled, sealer: &Sealer) -> Result<TranscriptSummary> {
     let (id, title, status, language, duration, word_count, source_type, created_at, share_token) = values;
     let id = TranscriptId(id);
     // SQLite writes no bytes as an empty text.
@@ -218,7 +218,7 @@ fn listed(values: Bundled, sealer: &Sealer) -> Result<Listed> {
         sealer.open_text(&share::place(id), &token)
     });
     let title = random::unhex_any(&title).ok_or_else(|| Error::Damaged(format!("the title of transcript {id}")))?;
-    Ok(Listed {
+    Ok(TranscriptSummary {
         id,
         title: sealer.open_text(&title_place(id), &title)?,
         status: status.parse()?,
@@ -535,7 +535,7 @@ impl Transcripts<'_> {
         })
     }
 
-    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Gives the recordings removed; one that can't be
+    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Returns the recordings removed; one that can't be
     /// removed now is left to the sweep.
     pub async fn delete(self, account: AccountId, id: TranscriptId) -> Result<Vec<BlobKey>> {
         let now = self.store.now();
@@ -546,17 +546,17 @@ impl Transcripts<'_> {
         let status: String = found.ok_or(Error::NotFound("transcript"))?.get("status")?;
         // Anonymous work that was not answered costs nothing, so its repeat may begin anew.
         if account != self.store.anonymous_account() || status == Status::Completed.name() {
-            idempotency::bury_job(&mut tx, id).await?;
+            idempotency::tombstone(&mut tx, id).await?;
         }
-        let jobs = end_of_jobs(&mut tx, id, now).await?;
+        let jobs = remove_jobs(&mut tx, id, now).await?;
         tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
         audit::write_act(&mut tx, self.audit, &format!("transcript {id}"), now).await?;
         tx.commit().await?;
         for job in jobs {
-            self.store.tell(Change::Stopped(job));
+            self.store.notify(Change::Stopped(job));
         }
-        self.store.tell(Change::Finished(id));
+        self.store.notify(Change::Finished(id));
         Ok(self.store.recordings().remove_deleted_or_leave(None, Some(id)).await)
     }
 
@@ -569,12 +569,12 @@ impl Transcripts<'_> {
         let found =
             tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         found.ok_or(Error::NotFound("transcript"))?;
-        let job = end_of_jobs(&mut tx, id, now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
+        let job = remove_jobs(&mut tx, id, now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
         queue::mark_failed(&mut tx, id, FaultKind::Cancelled, reason, now).await?;
-        queue::give_up_recording(&mut tx, id).await?;
+        queue::release_recording(&mut tx, id).await?;
         tx.commit().await?;
-        self.store.tell(Change::Stopped(job));
-        self.store.tell(Change::Finished(id));
+        self.store.notify(Change::Stopped(job));
+        self.store.notify(Change::Finished(id));
         self.store.recordings().remove(id).await;
         Ok(job)
     }

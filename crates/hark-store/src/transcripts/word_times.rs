@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use hark_api::Word;
+use hark_transcript::is_unspaced;
 
 /// Comparisons that an edit may cost; what is longer in the middle is taken as replaced as a whole.
 const MOST_COMPARISONS: usize = 1_000_000;
@@ -90,24 +91,6 @@ fn tokens(word: &str, number: usize) -> Vec<Token<'_>> {
         tokens.push(Token { text: &word[begin..], word: number });
     }
     tokens
-}
-
-/// Whether `c` belongs to a script written without blanks between words.
-fn is_unspaced(c: char) -> bool {
-    matches!(c,
-        '\u{0E00}'..='\u{0EFF}'     // Thai, Lao
-        | '\u{0F00}'..='\u{0FFF}'   // Tibetan
-        | '\u{1000}'..='\u{109F}'   // Myanmar
-        | '\u{1780}'..='\u{17FF}'   // Khmer
-        | '\u{2E80}'..='\u{2FDF}'   // radicals
-        | '\u{3001}'..='\u{312F}'   // CJK punctuation, kana, bopomofo
-        | '\u{31F0}'..='\u{31FF}'   // small katakana
-        | '\u{3400}'..='\u{4DBF}'   // Han
-        | '\u{4E00}'..='\u{9FFF}'
-        | '\u{F900}'..='\u{FAFF}'
-        | '\u{FF00}'..='\u{FF9F}'   // full-width forms and half-width kana
-        | '\u{20000}'..='\u{3FFFF}' // Han, supplementary planes
-    )
 }
 
 /// Whether `c` belongs to the character before it: vowels and tones of Thai, Lao, Tibetan, Myanmar and Khmer that stand

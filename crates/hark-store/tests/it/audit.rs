@@ -9,7 +9,7 @@ use crate::support::{account, claim, completed, new_job, on_both, result};
 
 /// An entry that no database can store.
 fn unwritable(account: AccountId) -> NewAudit {
-    NewAudit::by_operator(account, "test.refused").saying("\0")
+    NewAudit::by_operator(account, "test.refused").with_detail("\0")
 }
 
 on_both! {
@@ -37,7 +37,7 @@ on_both! {
         assert!(store.accounts().audited(&bad).delete(id).await.is_err());
         let refused = NewAccount::new("nobody@example.org", Plan::Free);
         assert!(store.accounts().audited(&bad).create(&refused).await.is_err());
-        assert_eq!(store.keys().list(id, KeyKind::Service).await.unwrap(), [key.clone()]);
+        assert_eq!(store.keys().list(id, KeyKind::Service).await.unwrap(), std::slice::from_ref(&key));
         assert_eq!(store.accounts().list().await.unwrap().len(), 1);
         let before = store.accounts().get(id).await.unwrap();
         assert_eq!((before.plan, before.credits), (Plan::Pro, 5));
@@ -56,7 +56,7 @@ on_both! {
         // What is done leaves one, which names what it was done to.
         let (made, _) = store.keys().audited(&entry("key.created")).create(id, &new).await.unwrap();
         store.keys().audited(&entry("key.revoked")).revoke(id, key.id).await.unwrap();
-        store.ledger().audited(&entry("credits.changed").saying("+7: goodwill")).grant(id, 7, "goodwill").await.unwrap();
+        store.ledger().audited(&entry("credits.changed").with_detail("+7: goodwill")).grant(id, 7, "goodwill").await.unwrap();
         store.transcripts().audited(&entry("transcript.deleted")).delete(id, transcript).await.unwrap();
         store.voiceprints().audited(&entry("speaker.deleted")).remove(id, voice).await.unwrap();
         store.accounts().audited(&entry("account.deleted")).delete(id).await.unwrap();
@@ -81,12 +81,12 @@ on_both! {
         let entry = |number: usize| NewAudit {
             actor: Actor::Visitor,
             address: Some("192.0.2.7".into()),
-            ..NewAudit::by_operator(ours, "session.created").to(format!("session {number}"))
+            ..NewAudit::by_operator(ours, "session.created").with_subject(format!("session {number}"))
         };
         for number in 0..3 {
             store.audit().record(&entry(number)).await.unwrap();
         }
-        store.audit().record(&NewAudit::by_operator(theirs, "credits.changed").saying("+5: by hand")).await.unwrap();
+        store.audit().record(&NewAudit::by_operator(theirs, "credits.changed").with_detail("+5: by hand")).await.unwrap();
         store.audit().record(&NewAudit { account: None, ..entry(9) }).await.unwrap();
         let page = store.audit().page(Some(ours), 1, 2).await.unwrap();
         assert_eq!((page.total, page.entries.len(), page.entries[0].subject.as_str()), (3, 2, "session 2"));

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, BULK_PATIENCE, Change, Claim, Error, FaultKind, IdempotencyKey, Lane, NewJob, Owner, RetryPolicy, Status,
+    Accepted, BULK_MAX_WAIT, Change, Claim, Error, FaultKind, IdempotencyKey, Lane, NewJob, Owner, RetryPolicy, Status,
     WebhookTarget,
 };
 
@@ -126,7 +126,7 @@ on_both! {
             clips_before += 1;
             assert!(clips_before < 200, "the long recording never begins");
         }
-        assert_eq!(clips_before, BULK_PATIENCE.as_secs() - 1);
+        assert_eq!(clips_before, BULK_MAX_WAIT.as_secs() - 1);
     }
 
     async fn a_place_kept_for_short_work_is_not_given_to_long_work_however_old(place: Place) {
@@ -134,7 +134,7 @@ on_both! {
         let id = account(&store, 0).await;
         let job = new_job(&store, &Owner::Account(id), 0).await;
         store.jobs().accept(NewJob { lane: Lane::Bulk, ..job }).await.unwrap();
-        place.clock.advance(BULK_PATIENCE * 2);
+        place.clock.advance(BULK_MAX_WAIT * 2);
         assert!(store.jobs().claim(&short_work()).await.unwrap().is_none());
         assert_eq!(claim(&store).await.lane, Lane::Bulk);
     }

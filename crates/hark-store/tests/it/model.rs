@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use hark_store::{
-    Accepted, AccountId, AfterFault, BULK_PATIENCE, Error, FaultKind, JobId, Lane, Lease, NewJob, Owner, RetryLimits,
+    Accepted, AccountId, AfterFault, BULK_MAX_WAIT, Error, FaultKind, JobId, Lane, Lease, NewJob, Owner, RetryLimits,
     RetryPolicy, Status, Store, TranscriptId,
 };
 
@@ -60,7 +60,7 @@ impl Model {
     fn next(&self, now: i64) -> Option<JobId> {
         let running = |account| self.jobs.values().filter(|j| j.lease.is_some() && j.account == account).count();
         let waiting = self.jobs.iter().filter(|(_, job)| job.lease.is_none());
-        let old = now - BULK_PATIENCE.as_micros() as i64;
+        let old = now - BULK_MAX_WAIT.as_micros() as i64;
         let lane = |job: &ModelJob| match job.lane {
             Lane::Bulk if job.queued_at <= old => Lane::Interactive,
             lane => lane,

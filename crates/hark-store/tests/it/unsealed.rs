@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use hark_store::{
-    AccountId, Amount, Error, MasterKey, MasterKeys, Options, Owner, SegmentEdit, Store, TranscriptEdit, TranscriptId,
-    WebhookTarget,
+    AccountId, Error, MasterKey, MasterKeys, Options, Owner, SegmentEdit, Store, TranscriptEdit, TranscriptId,
+    UnsealedAmount, WebhookTarget,
 };
 
 use crate::accounts::count;
@@ -78,11 +78,11 @@ on_both! {
         let store = place.open_sealed(KEY).await;
         let open = store.sealing().unsealed().await.unwrap();
         assert!(open.values > SEGMENTS as u64 && open.recordings == 4, "{open:?}");
-        let mut told = Amount::default();
+        let mut told = UnsealedAmount::default();
         let done = store.sealing().seal_all(|so_far| told = *so_far).await.unwrap();
         assert_eq!((done.sealed, told), (open, open));
-        assert_eq!((done.left, done.missing), (Amount::default(), vec![]));
-        assert_eq!(store.sealing().unsealed().await.unwrap(), Amount::default());
+        assert_eq!((done.left, done.missing), (UnsealedAmount::default(), vec![]));
+        assert_eq!(store.sealing().unsealed().await.unwrap(), UnsealedAmount::default());
         // Nothing lies open, though the store is still in use.
         if !place.database.starts_with("sqlite:") {
             store.sealing().rewrite_tables().await.unwrap();
@@ -104,7 +104,7 @@ on_both! {
         let calls = store.webhooks().claim(9, Duration::ZERO).await.unwrap();
         assert!(calls.len() == 2 && calls.iter().all(|call| call.target.secret == "xylophone"));
 
-        assert_eq!(store.sealing().seal_all(|_| {}).await.unwrap().sealed, Amount::default());
+        assert_eq!(store.sealing().seal_all(|_| {}).await.unwrap().sealed, UnsealedAmount::default());
         let swept = store.recordings().sweep_older_than(Duration::ZERO).await.unwrap();
         assert_eq!((swept.recordings.len(), swept.quarantined.len()), (0, 0), "sealing left files behind");
         store.close().await;
@@ -162,7 +162,7 @@ on_both! {
         }
         assert!(halfway > 0, "{kills} kills, and none in the middle");
         let store = place.open_sealed(KEY).await;
-        assert_eq!(store.sealing().unsealed().await.unwrap(), Amount::default());
+        assert_eq!(store.sealing().unsealed().await.unwrap(), UnsealedAmount::default());
         for &id in &ids {
             assert!(store.transcripts().get(account, id).await.unwrap().is_encrypted);
             assert_eq!(text_of(&store, account, id).await, text);
@@ -227,7 +227,7 @@ on_both! {
         assert_eq!(store.recordings().read(job.blob.as_ref().unwrap(), None).await.unwrap().read_all().await.unwrap(), b"RIFF a recording");
         store.jobs().complete(&job.lease, &result(), 0, true).await.unwrap();
         let done = store.sealing().seal_all(|_| {}).await.unwrap();
-        assert_eq!((done.sealed.recordings, done.left), (1, Amount::default()));
+        assert_eq!((done.sealed.recordings, done.left), (1, UnsealedAmount::default()));
         assert!(store.transcripts().get(account, id).await.unwrap().is_encrypted);
         assert_eq!(recording_of(&store, account, id).await, b"RIFF a recording");
     }

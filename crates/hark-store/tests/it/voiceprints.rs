@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use hark_store::{Error, MOST_VOICEPRINTS, VoiceprintId};
+use hark_store::{Error, MAX_VOICEPRINTS, VoiceprintId};
 
 use crate::support::{accept, account, claim, on_both, result};
 
@@ -49,7 +49,7 @@ on_both! {
     async fn an_account_keeps_no_more_voices_than_it_may(place: Place) {
         let store = place.open().await;
         let account = account(&store, 0).await;
-        for number in 0..MOST_VOICEPRINTS {
+        for number in 0..MAX_VOICEPRINTS {
             store.voiceprints().add(account, &format!("voice {number}"), &[0]).await.unwrap();
         }
         let more = store.voiceprints().add(account, "one more", &[0]).await;

@@ -45,7 +45,7 @@ fn dispatch(local: &LocalStore, command: AccountCommand, json: bool) -> Result<(
             let change = AccountChange { plan: Some(plan), plan_active: Some(!inactive), ..AccountChange::default() };
             let id = local.account(&account.account)?.id;
             let entry = NewAudit::by_operator(id, "plan.changed");
-            let entry = entry.saying(format!("{plan}{}", if inactive { ", not in force" } else { "" }));
+            let entry = entry.with_detail(format!("{plan}{}", if inactive { ", not in force" } else { "" }));
             let account = local.wait(local.store.accounts().audited(&entry).change(id, &change))?;
             let force = if inactive { "noted, not in force" } else { "in force" };
             print_result(json, &account, || format!("{}: {} is {force}\n", account.email, account.plan))
@@ -87,7 +87,7 @@ fn credit(local: &LocalStore, account: &str, amount: i64, note: &str, json: bool
     if amount == 0 {
         return Err(CliError::Usage("an amount of 0 changes nothing".to_owned()));
     }
-    let entry = NewAudit::by_operator(account.id, "credits.changed").saying(format!("{amount:+}: {note}"));
+    let entry = NewAudit::by_operator(account.id, "credits.changed").with_detail(format!("{amount:+}: {note}"));
     let ledger = local.store.ledger().audited(&entry);
     if amount > 0 {
         local.wait(ledger.grant(account.id, amount, note))?;

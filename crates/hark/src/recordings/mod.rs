@@ -1,7 +1,7 @@
 //! `hark recordings quarantine`: files among the recordings that the database does not know.
 
 use hark_api::DateTime;
-use hark_store::{BlobKey, DAY, Quarantined};
+use hark_store::{BlobKey, DAY, QuarantinedFile};
 use serde_json::{Value, json};
 
 use crate::account::prompt;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: RecordingsArgs, common: &Common) -> Result<(), CliError>
 fn dispatch(local: &LocalStore, command: QuarantineCommand, json: bool) -> Result<(), CliError> {
     let all = local.wait(local.store.recordings().quarantined())?;
     let days = i64::from(local.config.server.recordings.quarantine_days);
-    let removed_at = |one: &Quarantined| DateTime(one.first_seen + days * DAY);
+    let removed_at = |one: &QuarantinedFile| DateTime(one.first_seen + days * DAY);
     match command {
         QuarantineCommand::List if json => {
             let list: Vec<Value> = all
@@ -38,7 +38,7 @@ fn dispatch(local: &LocalStore, command: QuarantineCommand, json: bool) -> Resul
             output::print(format!("{:#}\n", json!({ "quarantine": list })))
         }
         QuarantineCommand::List => {
-            let row = |one: &Quarantined| {
+            let row = |one: &QuarantinedFile| {
                 let (first, last) = (moment(DateTime(one.first_seen)), moment(removed_at(one)));
                 vec![one.key.to_string(), one.size.to_string(), first, last]
             };
@@ -69,7 +69,7 @@ fn report(what: &str, count: u64, json: bool) -> Result<(), CliError> {
 }
 
 /// The files that names stand for.
-fn choose(all: &[Quarantined], names: &[String]) -> Result<Vec<BlobKey>, CliError> {
+fn choose(all: &[QuarantinedFile], names: &[String]) -> Result<Vec<BlobKey>, CliError> {
     if names.iter().any(|name| name == "all") {
         return Ok(all.iter().map(|one| one.key.clone()).collect());
     }

@@ -305,7 +305,7 @@ pub(crate) fn needed(args: &RemoteArgs) -> Result<Client, CliError> {
     let client =
         Client::of(args)?.ok_or_else(|| CliError::Usage("say which server: --server URL or HARK_SERVER".to_owned()))?;
     if !client.has_key() {
-        return Err(CliError::Usage("say who asks: --key KEY or HARK_KEY".to_owned()));
+        return Err(CliError::Usage("an API key is needed: give --key KEY or set HARK_KEY".to_owned()));
     }
     Ok(client)
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use hark_store::{Amount, MasterKey};
+use hark_store::{MasterKey, UnsealedAmount};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -41,7 +41,8 @@ pub(super) fn run(
     let done = local.wait(async {
         let open = local.store.sealing().unsealed().await?;
         let bar = bar();
-        let tell = |sealed: &Amount| bar.set_message(format!("{} of {} sealed", in_words(sealed), in_words(&open)));
+        let tell =
+            |sealed: &UnsealedAmount| bar.set_message(format!("{} of {} sealed", in_words(sealed), in_words(&open)));
         let done = local.store.sealing().seal_all(tell).await?;
         if rewrite {
             bar.set_message("writing the tables anew");
@@ -92,11 +93,11 @@ fn bar() -> ProgressBar {
     bar
 }
 
-fn value(amount: &Amount) -> Value {
+fn value(amount: &UnsealedAmount) -> Value {
     json!({ "values": amount.values, "recordings": amount.recordings, "bytes": amount.bytes })
 }
 
-fn in_words(amount: &Amount) -> String {
-    let Amount { values, recordings, bytes } = *amount;
+fn in_words(amount: &UnsealedAmount) -> String {
+    let UnsealedAmount { values, recordings, bytes } = *amount;
     format!("{} texts and {} recordings ({})", HumanCount(values), HumanCount(recordings), HumanBytes(bytes))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hark_store::{EntryKind, KeyKind, Listed, Status, Store, TranscriptFilter, TranscriptId};
+use hark_store::{EntryKind, KeyKind, Status, Store, TranscriptFilter, TranscriptId, TranscriptSummary};
 use serde::Serialize;
 
 use super::CREDITS;
@@ -94,7 +94,7 @@ async fn transcripts(
     store: &Store,
     one: &Notes,
     wrong: &mut Vec<String>,
-) -> Result<HashMap<String, Listed>, BenchError> {
+) -> Result<HashMap<String, TranscriptSummary>, BenchError> {
     let mut all = HashMap::new();
     for page in 1.. {
         let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
@@ -115,7 +115,7 @@ async fn transcripts(
 async fn told(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Listed>,
+    transcripts: &HashMap<String, TranscriptSummary>,
     strictness: Strictness,
     found: &mut Found,
     wrong: &mut Vec<String>,
@@ -174,7 +174,7 @@ async fn told(
 async fn recordings(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Listed>,
+    transcripts: &HashMap<String, TranscriptSummary>,
     kept: &mut BTreeSet<PathBuf>,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
@@ -205,7 +205,7 @@ async fn recordings(
 async fn credits(
     store: &Store,
     one: &Notes,
-    transcripts: &HashMap<String, Listed>,
+    transcripts: &HashMap<String, TranscriptSummary>,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {

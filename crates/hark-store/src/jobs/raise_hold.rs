@@ -1,4 +1,4 @@
-//! Holding more for a job whose recording turns out longer than its container says.
+//! Raises the hold of a job whose recording turns out longer than its container says.
 
 use crate::addresses::anonymous::{self, AnonymousLimit};
 use crate::clock::month_of;
@@ -13,7 +13,7 @@ use crate::ledger;
 
 impl Jobs<'_> {
     /// Raises what a running job holds to `minutes`: credits of its account, minutes of its key's month and of its address's day, all or
-    /// none. Gives the minutes that are held, which may be more than that already. [`Error::NotEnoughCredits`] or [`Error::Limit`] when
+    /// none. Returns the minutes that are held, which may be more than that already. [`Error::NotEnoughCredits`] or [`Error::Limit`] when
     /// it can't, [`Error::LeaseLost`] when the job is no longer this worker's.
     pub async fn raise_hold(self, lease: &Lease, minutes: i64, anonymous_limit: Option<AnonymousLimit>) -> Result<i64> {
         let now = self.store.now();
@@ -40,7 +40,7 @@ impl Jobs<'_> {
         if let (Some(day), Some(Owner::Anonymous(address))) =
             (job.get::<Option<i64>>("anonymous_day")?, Owner::parse(&job.get::<String>("owner")?))
         {
-            anonymous::take_more(&mut tx, &address, day, more, anonymous_limit).await?;
+            anonymous::count_more(&mut tx, &address, day, more, anonymous_limit).await?;
         }
         let reference = ledger::job_reference(lease.job, job.get("retries")?);
         ledger::raise(&mut tx, lease.account, &reference, more, now).await?;
