@@ -106,6 +106,20 @@ on_both! {
         assert_eq!(store.transcripts().get(account, lease.transcript).await.unwrap().status, Status::Processing);
     }
 
+    async fn the_end_of_a_session_that_expired_is_not_confirmed_where_less_of_it_is_stored(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let (lease, _) = begin(&store, account, "s1").await;
+        store.live().append(&lease, &append(0, 8.0, vec![said(0.0, "One.")])).await.unwrap();
+        store.live().expire(AT_ONCE + Duration::from_secs(3600)).await.unwrap();
+        assert_eq!(store.live().expire(AT_ONCE).await.unwrap(), 1);
+        let result = |segments| TranscriptionResult { segments, duration: 20.0, ..TranscriptionResult::default() };
+        let whole = result(vec![said(0.0, "One."), said(6.0, "Two.")]);
+        assert!(matches!(store.live().complete(&lease, Some(&whole)).await, Err(Error::LeaseLost)));
+        store.live().complete(&lease, Some(&result(vec![said(0.0, "One.")]))).await.expect("that is what is stored");
+        assert_eq!(text_of(&store, account, lease.transcript).await, (Status::Completed, "One.".into()));
+    }
+
     async fn a_session_that_is_continued_keeps_its_text_and_its_former_holder_writes_no_more(place: Place) {
         let store = place.open().await;
         let account = account(&store, 10).await;
@@ -202,4 +216,21 @@ on_both! {
         let bytes: Vec<u8> = place.files().iter().flat_map(|path| std::fs::read(path).unwrap()).collect();
         assert!(!bytes.windows(10).any(|window| window == b"Xylophones"), "it lies in the clear");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_not_silent_while_nobody_can_write() {
+    use sqlx::Connection as _;
+    let place = crate::support::Place::sqlite();
+    let store = place.open().await;
+    let account = account(&store, 10).await;
+    let (lease, _) = begin(&store, account, "s1").await;
+    assert_eq!(store.live().expire(Duration::from_secs(3600)).await.unwrap(), 0);
+    // Another process has the write lock: sessions can be read and not renewed.
+    let mut other = sqlx::SqliteConnection::connect(&place.database).await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    assert!(store.live().expire(AT_ONCE).await.is_err(), "nothing can be written");
+    sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+    assert_eq!(store.live().expire(Duration::from_millis(1)).await.unwrap(), 0, "its silence begins anew");
+    store.live().append(&lease, &append(0, 8.0, vec![said(0.0, "One.")])).await.expect("it goes on");
 }
