@@ -5,19 +5,23 @@
 //! piece, so a thread that the operating system holds up leaves its share to the others.
 //!
 //! Several callers may have regions open at once. A caller always works on its own region, so it never waits for
-//! another's; workers take a piece of each open region in turn. A panic reaches the caller whose piece it was, and
-//! nobody else.
+//! another's; workers take a piece of each open region in turn. Each caller has its share of the workers as long as it
+//! opens regions now and again: a decoder with a region every 100 µs would otherwise find all of them inside another
+//! network's pieces of 10 ms. A panic reaches the caller whose piece it was, and nobody else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
+use std::time::Instant;
 
 /// How many spins a worker waits for the next region before it sleeps: about 50 µs.
 const SPINS_BEFORE_SLEEP: u32 = 4_000;
 /// Regions that workers help with at once; the callers of more work alone.
 const MOST_REGIONS: usize = 16;
+/// Milliseconds for which a caller keeps its share of the workers after its last region.
+const SHARE_MS: u64 = 20;
 
 /// A fixed set of threads; the caller of [`ThreadPool::parallel_for`] works as one of them.
 pub struct ThreadPool {
@@ -45,9 +49,13 @@ struct Slot {
     region: AtomicPtr<Region<'static>>,
     /// Workers that may be using the region.
     users: AtomicUsize,
+    /// When a region was last opened here, in milliseconds since the pool began; 0 if never.
+    used_at: AtomicU64,
 }
 
 struct Shared {
+    workers: usize,
+    began: Instant,
     slots: [Slot; MOST_REGIONS],
     /// Regions that are open.
     open: AtomicUsize,
@@ -73,6 +81,8 @@ impl ThreadPool {
     /// A pool of `threads`, the caller of a region included.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
+            workers: threads.max(1) - 1,
+            began: Instant::now(),
             slots: Default::default(),
             open: AtomicUsize::new(0),
             epoch: AtomicUsize::new(0),
@@ -112,6 +122,7 @@ impl ThreadPool {
         let shared = &*self.shared;
         let free = shared.slots.iter().find(|slot| !slot.is_taken.swap(true, Ordering::SeqCst));
         if let Some(slot) = free {
+            slot.used_at.store(shared.now(), Ordering::Relaxed);
             slot.region.store(place, Ordering::SeqCst);
             shared.open.fetch_add(1, Ordering::SeqCst);
             shared.epoch.fetch_add(1, Ordering::SeqCst);
@@ -151,6 +162,21 @@ impl ThreadPool {
 }
 
 impl Shared {
+    /// Milliseconds since the pool began, from 1 on.
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64 + 1
+    }
+
+    /// How many workers one region may have: an even share of those who opened one a moment ago.
+    fn share(&self) -> usize {
+        let now = self.now();
+        let is_active = |slot: &&Slot| {
+            let used_at = slot.used_at.load(Ordering::Relaxed);
+            slot.is_taken.load(Ordering::Relaxed) || used_at > 0 && now.saturating_sub(used_at) < SHARE_MS
+        };
+        self.workers.div_ceil(self.slots.iter().filter(is_active).count().max(1))
+    }
+
     fn serve(&self, index: usize) {
         // Workers begin to look at different places.
         let mut first = index;
@@ -168,22 +194,24 @@ impl Shared {
         }
     }
 
-    /// Runs pieces of the region in `slot`: all that are left while it is the only one, else one.
+    /// Runs pieces of the region in `slot`, if it has fewer workers than its share: all that are left while it is the only
+    /// one, else one.
     fn help(&self, slot: &Slot, index: usize) -> bool {
         if slot.region.load(Ordering::Relaxed).is_null() {
             return false;
         }
         // Counted first, looked at again then: either the region's caller waits for this worker, or it is gone here.
-        slot.users.fetch_add(1, Ordering::SeqCst);
+        let is_shared_out = slot.users.fetch_add(1, Ordering::SeqCst) >= self.share();
         let place = slot.region.load(Ordering::SeqCst);
         let mut has_helped = false;
-        if !place.is_null() {
+        if !place.is_null() && !is_shared_out {
             // SAFETY: the caller that put the region here keeps it until `users` is zero again after it took it away.
             let region = unsafe { &*place };
             let run = catch_unwind(AssertUnwindSafe(|| {
                 while region.run_piece(index) {
                     has_helped = true;
-                    if self.open.load(Ordering::Relaxed) > 1 {
+                    let others = self.open.load(Ordering::Relaxed) > 1;
+                    if others || slot.users.load(Ordering::Relaxed) > self.share() {
                         break;
                     }
                 }
@@ -271,6 +299,24 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn callers_of_a_moment_ago_keep_their_share_of_the_workers() {
+        let pool = ThreadPool::new(9);
+        let shared = &pool.shared;
+        assert_eq!(shared.share(), 8, "nobody else is there");
+        let used_at = |slot: usize, at: u64| shared.slots[slot].used_at.store(at, Ordering::Relaxed);
+        // Far ahead of the clock, so that it does not matter how long this test takes.
+        used_at(0, u64::MAX);
+        assert_eq!(shared.share(), 8, "one caller has all of them");
+        used_at(1, u64::MAX);
+        used_at(2, u64::MAX);
+        assert_eq!(shared.share(), 3, "eight among three");
+        shared.slots[3].is_taken.store(true, Ordering::Relaxed);
+        assert_eq!(shared.share(), 2, "an open region counts, however long it lasts");
+        (0..3).for_each(|slot| used_at(slot, 0));
+        assert_eq!(shared.share(), 8, "who left gives their share back");
     }
 
     #[test]
