@@ -52,10 +52,15 @@ impl Downmix {
             ),
         }
         for sample in &mut out[from..] {
-            // Written as a select, so that it vectorizes.
-            *sample = if sample.abs() <= f32::MAX { *sample } else { 0.0 };
+            *sample = finite(*sample);
         }
     }
+}
+
+/// The sample, or silence when it is not a number; written as a select, so that loops vectorize.
+#[inline]
+pub(crate) fn finite(sample: f32) -> f32 {
+    if sample.abs() <= f32::MAX { sample } else { 0.0 }
 }
 
 fn weight(bit: u64) -> f32 {

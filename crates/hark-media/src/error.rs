@@ -67,6 +67,10 @@ pub enum MediaError {
         reason: String,
     },
 
+    /// Audio can't be given or written as it was asked for.
+    #[error("the audio cannot be written: {0}")]
+    Output(String),
+
     /// Reading the source failed.
     #[error("reading the source failed: {0}")]
     Io(#[from] io::Error),

@@ -1,15 +1,18 @@
-//! Any audio or video as a stream of 16 kHz mono samples.
+//! Any audio or video as a stream of samples, and samples as an audio file.
 //!
-//! In: a path or a reader with the bytes of any audio or video file. Out: blocks of `f32` samples at 16 kHz, one channel, in
-//! bounded memory, with what is known about the file and warnings about what is wrong with it; and 16-bit WAV files.
-//! None of its business: what the samples mean, where files come from, networks.
+//! In: a path or a reader with the bytes of any audio or video file. Out: blocks of `f32` samples in bounded memory, 16 kHz mono
+//! unless [`Options`] ask for another rate or for all channels, with what is known about the file and warnings about what is wrong
+//! with it. The other way, samples of any rate and channels become WAV ([`WavWriter`]) or, through ffmpeg, FLAC, MP3 or Opus
+//! ([`Encoder`]), block by block. None of its business: what the samples mean, where files come from, networks.
 //!
 //! What Symphonia reads as well as ffmpeg does (the format tests hold them side by side) is decoded in this process: WAV, AIFF,
 //! FLAC, MP3, AAC-LC, Vorbis. The rest goes through a confined ffmpeg child. Both hand over the track's own rate and
-//! channels; one downmix and one resampler turn them into the output.
+//! channels; one downmix and one resampler turn them into the output. The encoder child reads samples from a pipe and writes to one.
 
+mod convert;
 mod decode;
 mod downmix;
+mod encode;
 mod error;
 mod faststart;
 mod ffmpeg;
@@ -26,16 +29,45 @@ mod wav;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+pub use encode::{Encoder, OutputFormat};
 pub use error::MediaError;
 pub use input::{ReadSeek, Source};
 pub use resample::Resampler;
 pub use sandbox::{SandboxLayer, sandbox_layers};
 pub use stream::{AudioStream, decode_all};
 pub use watch::{Budget, CancelToken, LengthBudget};
-pub use wav::{write_wav, write_wav_file};
+pub use wav::{WavFormat, WavWriter, write_wav, write_wav_file};
 
-/// The rate of every stream this crate gives, in samples a second.
+/// The rate of streams unless [`Options`] ask for another, in samples a second.
 pub const SAMPLE_RATE: u32 = 16_000;
+
+/// The rate and channels of samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AudioSpec {
+    /// Samples a second of each channel.
+    pub rate: u32,
+    /// Channels, interleaved.
+    pub channels: u16,
+}
+
+/// Where samples go, block by block.
+pub trait SampleWriter {
+    /// Takes whole frames: one sample of each channel after the other.
+    fn write(&mut self, interleaved: &[f32]) -> Result<(), MediaError>;
+
+    /// Completes the output; nothing can be written after it. Says how many frames were written.
+    fn finish(&mut self) -> Result<u64, MediaError>;
+}
+
+/// Which channels a stream has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputChannels {
+    /// One: all channels mixed by their speaker positions.
+    #[default]
+    Mono,
+    /// Those of the track, interleaved.
+    All,
+}
 
 /// What one source may cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +101,12 @@ impl Default for Limits {
 }
 
 /// How to read a source.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// The rate of the stream, between 8 kHz and 192 kHz; [`SAMPLE_RATE`] by default.
+    pub rate: u32,
+    /// The channels of the stream; one by default.
+    pub channels: OutputChannels,
     /// Which audio track to read, counted from 0; the first when not given.
     pub track: Option<usize>,
     /// What it may cost.
@@ -83,6 +119,21 @@ pub struct Options {
     pub deadline: Option<Instant>,
     /// Asked as the real length shows; what a container says is not believed.
     pub budget: Budget,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            rate: SAMPLE_RATE,
+            channels: OutputChannels::Mono,
+            track: None,
+            limits: Limits::default(),
+            ffmpeg: None,
+            cancel: CancelToken::default(),
+            deadline: None,
+            budget: Budget::default(),
+        }
+    }
 }
 
 /// Who decodes a stream.

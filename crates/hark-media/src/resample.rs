@@ -1,12 +1,12 @@
-//! Any sample rate to 16 kHz, as a stream.
+//! Any sample rate to any other, as a stream of one channel.
 //!
-//! A polyphase windowed sinc. Output sample `k` lies at input time `k·rate/16000 = i + p/L`; it is the dot product of the
+//! A polyphase windowed sinc. Output sample `k` lies at input time `k·from/to = i + p/L`; it is the dot product of the
 //! `taps` input samples around `i` with row `p` of a table. The filter is flat to 92.5 % of the lower of the two Nyquist
-//! frequencies (7.4 kHz from anything above 16 kHz) and 90 dB down from that Nyquist frequency on, so nothing folds back. It
-//! is symmetric about the output's own time: there is no delay, and `n` samples in give `ceil(n·16000/rate)` out.
+//! frequencies (7.4 kHz to 16 kHz from anything above) and 90 dB down from that Nyquist frequency on, so nothing folds back. It
+//! is symmetric about the output's own time: there is no delay, and `n` samples in give `ceil(n·to/from)` out.
 //!
-//! Cost: `taps` multiply-adds an output sample, 432 from 44.1 kHz. There the table has 160 rows and fills the second-level cache,
-//! so outputs of one phase from several periods are made together: each row is loaded once for all of them.
+//! Cost: `taps` multiply-adds an output sample, 432 from 44.1 to 16 kHz. There the table has 160 rows and fills the second-level
+//! cache, so outputs of one phase from several periods are made together: each row is loaded once for all of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +15,8 @@ use hark_compute::vector::{LINE, Vectors};
 
 /// The lowest and highest input rates: below, a few bytes would blow up to minutes; above, no recorder works.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 2_000..=768_000;
+/// The lowest and highest output rates; from the highest input rate to the lowest of these a filter has 16,000 taps.
+pub(crate) const OUTPUT_RATES: std::ops::RangeInclusive<u32> = 8_000..=192_000;
 
 /// Width of the transition band as a share of the lower Nyquist frequency.
 const TRANSITION: f64 = 0.075;
@@ -27,9 +29,13 @@ const MAX_TABLE: usize = 1 << 20;
 /// Linear interpolation between 512 phases errs by (π/512)²/8, 106 dB down.
 const COARSE_PHASES: u32 = 512;
 
-/// The filter for one input rate.
+/// Largest table that is cached, in coefficients: 16 MB. Only odd rates far above the output's have larger ones.
+const MAX_CACHED: usize = 1 << 22;
+
+/// The filter for one pair of rates.
 struct Table {
-    rate: u32,
+    from: u32,
+    to: u32,
     /// Output steps to input steps in lowest terms: each output sample advances the input by `step / phases`.
     phases: u64,
     step: u64,
@@ -40,11 +46,11 @@ struct Table {
 }
 
 impl Table {
-    fn new(rate: u32) -> Self {
-        let divisor = gcd(rate, SAMPLE_RATE);
-        let phases = SAMPLE_RATE / divisor;
-        let nyquist = f64::from(rate.min(SAMPLE_RATE)) / 2.0;
-        let width = std::f64::consts::TAU * TRANSITION * nyquist / f64::from(rate);
+    fn new(from: u32, to: u32) -> Self {
+        let divisor = gcd(from, to);
+        let phases = to / divisor;
+        let nyquist = f64::from(from.min(to)) / 2.0;
+        let width = std::f64::consts::TAU * TRANSITION * nyquist / f64::from(from);
         // Kaiser's estimate of the length for this attenuation and transition width.
         let length = (ATTENUATION_DB - 7.95) / (2.285 * width) + 1.0;
         let taps = (length.ceil() as usize).next_multiple_of(LINE);
@@ -54,7 +60,7 @@ impl Table {
 
         // The filter is even, so its value at every distance |m| / grid is computed once and read by two phases.
         let beta = 0.1102 * (ATTENUATION_DB - 8.7);
-        let cutoff = nyquist * (1.0 - TRANSITION / 2.0) / f64::from(rate);
+        let cutoff = nyquist * (1.0 - TRANSITION / 2.0) / f64::from(from);
         let prototype: Vec<f64> = (0..=half * grid)
             .map(|m| {
                 let distance = m as f64 / grid as f64;
@@ -71,32 +77,32 @@ impl Table {
             let sum: f64 = (0..taps).map(at).sum();
             coefficients.extend((0..taps).map(|tap| (at(tap) / sum) as f32));
         }
-        Table { rate, phases: u64::from(phases), step: u64::from(rate / divisor), taps, coefficients, interpolated }
+        Table { from, to, phases: u64::from(phases), step: u64::from(from / divisor), taps, coefficients, interpolated }
     }
 
-    /// The table for `rate`, kept for the next file: building one takes milliseconds.
-    fn shared(rate: u32) -> Arc<Table> {
-        static KEPT: Mutex<Vec<Arc<Table>>> = Mutex::new(Vec::new());
-        const KEEP: usize = 8;
-        let find = |kept: &[Arc<Table>]| kept.iter().find(|table| table.rate == rate).cloned();
-        if let Some(table) = find(&KEPT.lock().unwrap_or_else(PoisonError::into_inner)) {
+    /// The table for a pair of rates, cached for the next stream: building one takes milliseconds.
+    fn shared(from: u32, to: u32) -> Arc<Table> {
+        static CACHE: Mutex<Vec<Arc<Table>>> = Mutex::new(Vec::new());
+        const CACHED: usize = 8;
+        let find = |cache: &[Arc<Table>]| cache.iter().find(|table| (table.from, table.to) == (from, to)).cloned();
+        if let Some(table) = find(&CACHE.lock().unwrap_or_else(PoisonError::into_inner)) {
             return table;
         }
-        let table = Arc::new(Table::new(rate));
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if find(&kept).is_none() {
-            if kept.len() == KEEP {
-                kept.remove(0);
+        let table = Arc::new(Table::new(from, to));
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        if find(&cache).is_none() && table.coefficients.len() <= MAX_CACHED {
+            if cache.len() == CACHED {
+                cache.remove(0);
             }
-            kept.push(table.clone());
+            cache.push(table.clone());
         }
         table
     }
 }
 
-/// Turns a stream of samples at one rate into 16 kHz.
+/// Turns a stream of samples of one channel at one rate into another rate.
 pub struct Resampler {
-    /// None when the input is at 16 kHz already.
+    /// None when both rates are the same.
     table: Option<Arc<Table>>,
     /// The input still needed; `input[0]` is what the first tap of the next output meets, once `skip` more have gone by.
     input: Vec<f32>,
@@ -108,10 +114,18 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// A resampler from `rate`, which must lie between 2 kHz and 768 kHz.
+    /// A resampler to 16 kHz from `rate`, which must lie between 2 kHz and 768 kHz.
     pub fn new(rate: u32) -> Self {
-        assert!(RATES.contains(&rate), "unchecked sample rate {rate}");
-        let table = (rate != SAMPLE_RATE).then(|| Table::shared(rate));
+        Self::between(rate, SAMPLE_RATE)
+    }
+
+    /// A resampler from a rate between 2 kHz and 768 kHz to one between 8 kHz and 192 kHz.
+    ///
+    /// # Panics
+    /// When a rate lies outside.
+    pub fn between(from: u32, to: u32) -> Self {
+        assert!(RATES.contains(&from) && OUTPUT_RATES.contains(&to), "unchecked sample rates {from}, {to}");
+        let table = (from != to).then(|| Table::shared(from, to));
         // The first output lies at input 0: its earlier taps meet the silence before the recording.
         let before = table.as_ref().map_or(0, |table| table.taps / 2 - 1);
         Resampler { table, input: vec![0.0; before], skip: 0, phase: 0, taken: 0, given: 0, vectors: Vectors::best() }
@@ -132,7 +146,7 @@ impl Resampler {
     }
 
     /// Appends the end of the output, as if silence followed the input.
-    pub(crate) fn finish(&mut self, out: &mut Vec<f32>) {
+    pub fn finish(&mut self, out: &mut Vec<f32>) {
         if let Some(table) = self.table.take() {
             let total = (u128::from(self.taken) * u128::from(table.phases)).div_ceil(u128::from(table.step)) as u64;
             let wanted = total - self.given;
@@ -230,8 +244,12 @@ mod tests {
     }
 
     fn resampled(rate: u32, samples: &[f32]) -> Vec<f32> {
+        resampled_to(rate, SAMPLE_RATE, samples)
+    }
+
+    fn resampled_to(from: u32, to: u32, samples: &[f32]) -> Vec<f32> {
         let mut out = Vec::new();
-        let mut resampler = Resampler::new(rate);
+        let mut resampler = Resampler::between(from, to);
         resampler.push(samples, &mut out);
         resampler.finish(&mut out);
         out
@@ -272,6 +290,38 @@ mod tests {
                     let level = level_db(&resampled(rate, &tone(rate, hertz, rate as usize / 2)));
                     assert!(level < -90.0, "{rate} Hz, tone of {hertz:.0} Hz: {level:.1} dB left");
                 }
+            }
+        }
+    }
+
+    /// Pairs of rates in both directions, one of them with an interpolated table.
+    const PAIRS: [(u32, u32); 9] = [
+        (8_000, 48_000),
+        (16_000, 44_100),
+        (16_000, 48_000),
+        (22_050, 24_000),
+        (24_000, 48_000),
+        (44_100, 48_000),
+        (48_000, 44_100),
+        (48_000, 24_000),
+        (44_099, 48_000),
+    ];
+
+    #[test]
+    fn any_pair_of_rates_keeps_tones_their_length_and_nothing_else() {
+        for (from, to) in PAIRS {
+            let lower = f64::from(from.min(to)) / 2.0;
+            for hertz in [440.0, 0.5 * lower, 0.9 * lower] {
+                let out = resampled_to(from, to, &tone(from, hertz, from as usize / 2));
+                assert_eq!(out.len(), (from as usize / 2 * to as usize).div_ceil(from as usize), "{from} to {to}");
+                let want = tone(to, hertz, out.len());
+                let rest: Vec<f32> = out.iter().zip(&want).map(|(a, b)| a - b).collect();
+                assert!(level_db(&rest) < -85.0, "{from} to {to}, {hertz:.0} Hz: {:.1} dB", level_db(&rest));
+            }
+            let above = 1.02 * f64::from(to) / 2.0;
+            if above < f64::from(from) / 2.0 {
+                let level = level_db(&resampled_to(from, to, &tone(from, above, from as usize / 2)));
+                assert!(level < -90.0, "{from} to {to}, {above:.0} Hz: {level:.1} dB left");
             }
         }
     }

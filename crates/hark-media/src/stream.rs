@@ -1,19 +1,19 @@
 use std::path::PathBuf;
 
+use crate::convert::Converter;
 use crate::decode::{Failure, InProcess};
-use crate::downmix::Downmix;
 use crate::ffmpeg::{self, Ffmpeg};
 use crate::input::{Input, Source};
-use crate::resample::{RATES, Resampler};
+use crate::resample::{OUTPUT_RATES, RATES};
 use crate::sniff::{self, Container};
 use crate::watch::Watch;
-use crate::{Block, Info, MediaError, Options, SAMPLE_RATE};
+use crate::{AudioSpec, Block, Info, MediaError, Options, OutputChannels};
 
 /// A file that ends this much before its own length is reported; less is rounding and encoder padding.
 const EARLY_SECONDS: f64 = 0.5;
 const EARLY_SHARE: f64 = 0.01;
 
-/// Audio of one track as 16 kHz mono samples, read block by block.
+/// Audio of one track at the rate and channels that were asked for, read block by block.
 pub struct AudioStream {
     backend: Backend,
     /// The source, to start over with ffmpeg when the in-process decoder meets what it cannot do; None when it cannot be read again.
@@ -22,12 +22,9 @@ pub struct AudioStream {
     options: Options,
     info: Info,
     block: Block,
-    mono: Vec<f32>,
-    mix: Downmix,
-    layout: (usize, Option<u64>),
-    rate: u32,
-    resampler: Option<Resampler>,
-    /// Samples given so far, and of the current backend's those still to drop because the last one gave them.
+    spec: AudioSpec,
+    converter: Converter,
+    /// Frames given so far, and of the current backend's those still to drop because the last one gave them.
     given: u64,
     drop: u64,
     ended: bool,
@@ -45,6 +42,11 @@ enum Backend {
 impl AudioStream {
     /// Recognizes `source` by its content and prepares its audio.
     pub fn open(source: Source, options: &Options) -> Result<Self, MediaError> {
+        if !OUTPUT_RATES.contains(&options.rate) {
+            let (low, high) = OUTPUT_RATES.into_inner();
+            let rate = options.rate;
+            return Err(MediaError::Output(format!("a rate of {rate} Hz; {low} to {high} Hz can be given")));
+        }
         let watch = Watch::new(options);
         watch.check()?;
         let (mut input, head) = Input::open(source)?;
@@ -109,6 +111,12 @@ impl AudioStream {
         {
             return Err(MediaError::TooLong { limit });
         }
+        // A track that changes its channels later is made to fit those it began with.
+        let channels = match options.channels {
+            OutputChannels::Mono => 1,
+            OutputChannels::All => info.channels.max(1),
+        };
+        let spec = AudioSpec { rate: options.rate, channels };
         Ok(AudioStream {
             backend,
             again,
@@ -116,11 +124,8 @@ impl AudioStream {
             options: options.clone(),
             info,
             block: Block::default(),
-            mono: Vec::new(),
-            mix: Downmix::new(1, None),
-            layout: (1, None),
-            rate: 0,
-            resampler: None,
+            spec,
+            converter: Converter::new(spec),
             given: 0,
             drop: 0,
             ended: false,
@@ -135,15 +140,21 @@ impl AudioStream {
         &self.info
     }
 
+    /// The rate and channels of the samples that are read.
+    pub fn spec(&self) -> AudioSpec {
+        self.spec
+    }
+
     /// What is wrong with the source, as far as it has been read.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Appends the next block, about a second, and says how many samples it has; 0 is the end.
+    /// Appends the next block, about a second, channels interleaved, and says how many samples it has; 0 is the end.
     pub fn read(&mut self, out: &mut Vec<f32>) -> Result<usize, MediaError> {
         let from = out.len();
-        while !self.ended && out.len() - from < SAMPLE_RATE as usize {
+        let second = self.spec.rate as usize * usize::from(self.spec.channels);
+        while !self.ended && out.len() - from < second {
             let advanced = self.advance();
             // A source that can't be read any more looks damaged, or at its end, to a decoder.
             self.watch.check()?;
@@ -175,7 +186,7 @@ impl AudioStream {
     }
 
     fn seconds(&self) -> f64 {
-        self.given as f64 / f64::from(SAMPLE_RATE)
+        self.given as f64 / f64::from(self.spec.rate)
     }
 
     /// Gets the next block from the backend, from ffmpeg if the first one gives up; false at the end.
@@ -202,7 +213,7 @@ impl AudioStream {
                 self.info = child.info().clone();
                 self.backend = Backend::Ffmpeg(Box::new(child));
                 // What the resampler has not given yet is dropped with it: ffmpeg gives it again.
-                self.resampler = None;
+                self.converter = Converter::new(self.spec);
                 self.drop = self.given;
                 self.advance()
             }
@@ -216,51 +227,35 @@ impl AudioStream {
 
     /// Mixes and resamples the current block onto `out`.
     fn convert(&mut self, out: &mut Vec<f32>) -> Result<(), MediaError> {
-        let Block { rate, channels, mask, .. } = self.block;
         if self.block.samples.is_empty() {
             return Ok(());
         }
-        if self.resampler.is_none() || rate != self.rate {
-            if !RATES.contains(&rate) {
-                return Err(MediaError::Decode {
-                    container: self.info.container.clone(),
-                    reason: format!("a sample rate of {rate} Hz"),
-                });
-            }
-            // A chained stream may change its rate: the old part ends where it ends.
-            self.flush(out);
-            self.resampler = Some(Resampler::new(rate));
-            self.rate = rate;
+        if !RATES.contains(&self.block.rate) {
+            return Err(MediaError::Decode {
+                container: self.info.container.clone(),
+                reason: format!("a sample rate of {} Hz", self.block.rate),
+            });
         }
-        if self.layout != (channels, mask) {
-            self.layout = (channels, mask);
-            self.mix = Downmix::new(channels, mask);
-        }
-        self.mono.clear();
-        self.mix.apply(&self.block.samples, &mut self.mono);
         let before = out.len();
-        if let Some(resampler) = &mut self.resampler {
-            resampler.push(&self.mono, out);
-        }
+        self.converter.push(&self.block, out);
         self.count(out, before);
         Ok(())
     }
 
-    /// Ends the current resampler.
+    /// Ends the conversion.
     fn flush(&mut self, out: &mut Vec<f32>) {
         let before = out.len();
-        if let Some(mut resampler) = self.resampler.take() {
-            resampler.finish(out);
-        }
+        self.converter.finish(out);
         self.count(out, before);
     }
 
     /// Removes from `out[before..]` what an earlier backend has given already and counts the rest.
     fn count(&mut self, out: &mut Vec<f32>, before: usize) {
-        let count = self.drop.min((out.len() - before) as u64);
-        out.drain(before..before + count as usize);
+        let channels = usize::from(self.spec.channels);
+        let count = self.drop.min(((out.len() - before) / channels) as u64);
+        out.drain(before..before + count as usize * channels);
         self.drop -= count;
-        self.given += (out.len() - before) as u64;
+        self.given += ((out.len() - before) / channels) as u64;
     }
 
     /// Looks back when the source has ended: did it hold what it promised?

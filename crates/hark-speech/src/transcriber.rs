@@ -273,7 +273,13 @@ impl Transcriber {
         request: &Request,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcription, SpeechError> {
-        let media = hark_media::Options { cancel: request.cancel.clone(), ..request.media.clone() };
+        // The networks take 16 kHz mono whatever the caller reads elsewhere.
+        let media = hark_media::Options {
+            rate: hark_media::SAMPLE_RATE,
+            channels: hark_media::OutputChannels::Mono,
+            cancel: request.cancel.clone(),
+            ..request.media.clone()
+        };
         let audio = AudioStream::open(source, &media)?;
         let mut recording = Recording::new(self, request, audio.info().duration)?;
         let outcome = recording.run(audio, progress);
