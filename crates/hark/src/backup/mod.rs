@@ -117,9 +117,10 @@ pub(crate) fn restore(args: &RestoreArgs, common: &Common) -> Result<(), CliErro
         output::print(format!("{value:#}\n"))?;
     } else {
         output::print(format!(
-            "restored store {}: database, {} recordings to {place} ({} were there already)\n",
+            "restored store {}: database, {} {} to {place} ({} already there)\n",
             done.store,
             HumanCount(done.written),
+            if done.written == 1 { "recording" } else { "recordings" },
             HumanCount(done.kept)
         ))?;
         if let Some(aside) = &done.replaced {

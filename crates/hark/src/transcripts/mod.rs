@@ -108,7 +108,7 @@ fn retry(client: &Client, ids: &[i64]) -> Result<(), CliError> {
     let mut is_whole = true;
     for id in ids {
         match client.post(&format!("/v1/transcripts/{id}/retry")) {
-            Ok(()) => eprintln!("{id}: waits again"),
+            Ok(()) => eprintln!("{id}: queued again"),
             Err(error) => {
                 eprintln!("{id}: {error}");
                 is_whole = false;
