@@ -119,16 +119,19 @@ pub struct Worker<'a> {
 
 impl Worker<'_> {
     /// Its number, below [`Compute::threads`]: no other thread of the region has it.
+    #[inline]
     pub fn thread(&self) -> usize {
         self.thread
     }
 
     /// The kernels that it was prepared for.
+    #[inline]
     pub fn kernels(&self) -> &'static Kernels {
         self.compute.kernels
     }
 
     /// What it computes with. A region inside a piece is allowed.
+    #[inline]
     pub fn compute(&self) -> &Compute {
         self.compute
     }

@@ -25,6 +25,7 @@ unsafe impl<T: Sync> Send for MatRef<'_, T> {}
 unsafe impl<T: Sync> Sync for MatRef<'_, T> {}
 
 /// Elements that a matrix of this shape reaches over.
+#[inline]
 fn reach(rows: usize, width: usize, stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(stride)?.checked_add(width))
 }
@@ -34,6 +35,7 @@ impl<'a, T> MatRef<'a, T> {
     ///
     /// # Panics
     /// When `data` is too short for the shape.
+    #[inline]
     pub fn new(data: &'a [T], rows: usize, width: usize, stride: usize) -> Self {
         assert!(reach(rows, width, stride).is_some_and(|reach| reach <= data.len()), "the data holds the matrix");
         MatRef { start: data.as_ptr(), rows, width, stride, memory: PhantomData }
@@ -43,26 +45,31 @@ impl<'a, T> MatRef<'a, T> {
     ///
     /// # Safety
     /// For `'a`, the elements of every row can be read, and nobody writes them.
+    #[inline]
     pub unsafe fn from_raw(start: *const T, rows: usize, width: usize, stride: usize) -> Self {
         MatRef { start, rows, width, stride, memory: PhantomData }
     }
 
     /// How many rows there are.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Elements of a row.
+    #[inline]
     pub fn width(&self) -> usize {
         self.width
     }
 
     /// Elements from one row to the next.
+    #[inline]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// The first element.
+    #[inline]
     pub(crate) fn as_ptr(&self) -> *const T {
         self.start
     }
@@ -85,6 +92,7 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Panics
     /// When `data` is too short for the shape, or rows overlap.
+    #[inline]
     pub fn new(data: &'a mut [T], rows: usize, width: usize, stride: usize) -> Self {
         assert!(reach(rows, width, stride).is_some_and(|reach| reach <= data.len()), "the data holds the matrix");
         assert!(width <= stride || rows <= 1, "rows do not overlap");
@@ -95,26 +103,31 @@ impl<'a, T> MatMut<'a, T> {
     ///
     /// # Safety
     /// For `'a`, the elements of every row can be written, nobody else uses them, and rows do not overlap.
+    #[inline]
     pub unsafe fn from_raw(start: *mut T, rows: usize, width: usize, stride: usize) -> Self {
         MatMut { start, rows, width, stride, memory: PhantomData }
     }
 
     /// How many rows there are.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Elements of a row.
+    #[inline]
     pub fn width(&self) -> usize {
         self.width
     }
 
     /// Elements from one row to the next.
+    #[inline]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// The first element.
+    #[inline]
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         self.start
     }

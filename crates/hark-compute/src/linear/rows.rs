@@ -23,6 +23,7 @@ unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
     /// `count` rows that begin with `memory`, `stride` elements apart.
+    #[inline]
     pub fn new(memory: &'a [u16], stride: usize, count: usize) -> Self {
         Rows { start: memory.as_ptr(), reach: memory.len(), stride, count, memory: PhantomData }
     }
@@ -31,11 +32,13 @@ impl<'a> Rows<'a> {
     ///
     /// # Safety
     /// For `'a`, `reach` elements can be read from `start` on, and nobody writes the rows while they are read.
+    #[inline]
     pub unsafe fn from_raw(start: *const u16, reach: usize, stride: usize, count: usize) -> Self {
         Rows { start, reach, stride, count, memory: PhantomData }
     }
 
     /// How many rows there are.
+    #[inline]
     pub fn count(&self) -> usize {
         self.count
     }
@@ -47,11 +50,13 @@ impl<'a> Rows<'a> {
     }
 
     /// Elements from one row to the next.
+    #[inline]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// `count` rows from `first` on, starting at `column`.
+    #[inline]
     pub fn part(&self, first: usize, count: usize, column: usize) -> Rows<'a> {
         let offset = first * self.stride + column;
         assert!(offset <= self.reach, "the part begins inside the view");
@@ -59,6 +64,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Checks that `width` elements of every row can be read, and of rows up to a multiple of `block`.
+    #[inline]
     pub fn check(&self, width: usize, block: usize) {
         let rows = self.count.next_multiple_of(block);
         let needed = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));

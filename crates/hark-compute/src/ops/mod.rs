@@ -138,6 +138,7 @@ impl Ops {
     ///
     /// `sums` has for each row the [`LSTM_GATES`] of these units (i, f, g, o), to which `bias` is added; `cells` their
     /// state. Gates come as exponents of two, the factor being in the weights: `-i`, `-f`, `-2g`, `-o`, each times log2 e.
+    #[inline]
     pub fn lstm_step(&self, sums: &[f32], bias: &[f32], cells: &mut [f32], mut out: MatMut<u16>) {
         let rows = out.rows();
         assert!(sums.len() >= rows * LSTM_GATES && bias.len() >= LSTM_GATES, "the gates of every row");
@@ -155,6 +156,7 @@ impl Ops {
     }
 
     /// The largest of every three rows of 32 sums, or of their magnitudes.
+    #[inline]
     pub fn max_pool(&self, sums: &[f32], mut out: MatMut<f32>, magnitudes: bool) {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= 3 * rows * BLOCK && out.width() >= BLOCK, "three rows for each");
@@ -185,6 +187,7 @@ impl Ops {
     }
 
     /// Rows of 32 sums plus 32 biases through leaky ReLU, as bf16.
+    #[inline]
     pub fn leaky_relu(&self, sums: &[f32], bias: &[f32], mut out: MatMut<u16>) {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= rows * BLOCK && bias.len() >= BLOCK && out.width() >= BLOCK, "a block of sums");
@@ -193,6 +196,7 @@ impl Ops {
     }
 
     /// Turns a block of sums into bf16 rows: see [`Epilogue`].
+    #[inline]
     pub fn epilogue(&self, epilogue: &Epilogue, mut out: MatMut<u16>) {
         let (rows, stride) = (out.rows(), out.stride());
         let Epilogue { sums, bias, residual, relu } = *epilogue;
@@ -217,6 +221,7 @@ impl Ops {
     }
 
     /// `max(x · gain + shift, 0)` by columns, a multiple of 32 of them.
+    #[inline]
     pub fn scale_relu(&self, rows: MatRef<u16>, gain: &[f32], shift: &[f32], mut out: MatMut<u16>) {
         assert!(out.rows() >= rows.rows() && out.width() >= rows.width(), "a place for every row");
         let scaled = norm::Scaled::new(rows, gain, shift, out.as_mut_ptr(), out.stride());
@@ -233,6 +238,7 @@ impl Ops {
     }
 
     /// Multiplies each row of 32 sums by the row of `masks` that `which` names for it.
+    #[inline]
     pub fn mask(&self, sums: &[f32], masks: &[[f32; BLOCK]], which: &[u32], mut out: MatMut<u16>) {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= rows * BLOCK && out.width() >= BLOCK, "a block of sums");
@@ -244,6 +250,7 @@ impl Ops {
     }
 
     /// The sum of each column of bf16, a multiple of 16 of them.
+    #[inline]
     pub fn column_sums(&self, rows: MatRef<u16>, sums: &mut [f32]) {
         let width = rows.width();
         assert!(width.is_multiple_of(LSTM_UNITS) && sums.len() >= width, "whole groups of columns");
@@ -252,6 +259,7 @@ impl Ops {
     }
 
     /// `out[n] += x[k] · weights[k][n]`.
+    #[inline]
     pub fn gemv(&self, weights: &[f32], x: &[f32], out: &mut [f32]) {
         // SAFETY: a set is given out only where its instructions are available.
         unsafe { (self.gemv)(weights, x, out) }
