@@ -17,7 +17,7 @@ use super::{
     protocol::{self, Answer, Done, Outcome, Ready, Request},
     systems,
 };
-use hark_models::VAD_MODEL;
+use hark_models::Role;
 
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ struct Hark {
 fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
     let failed =
         |error: hark_speech::SpeechError| BenchError::System { system: "hark".to_owned(), error: error.to_string() };
-    let vad = systems::installed(VAD_MODEL)?;
+    let vad = systems::installed_for(Role::Vad)?;
     let beam = args.beam.map_or(hark_speech::Request::default().beam, |beam| beam as usize);
     let options = LoadOptions {
         compute: Some(Compute::from_options(args.threads, args.isa)),

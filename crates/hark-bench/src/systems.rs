@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use hark_models::ModelStore;
+use hark_models::{Catalogue, ModelStore, Role};
 use hark_speech::Isa;
 
 use super::BenchError;
@@ -103,6 +103,15 @@ pub fn installed(model: &str) -> Result<PathBuf, BenchError> {
         Some(found) => Ok(found.dir),
         None => Err(BenchError::NoModel { model: model.to_owned(), folder: store.dir().to_owned() }),
     }
+}
+
+/// The folder of the installed model that plays a role by default.
+pub fn installed_for(role: Role) -> Result<PathBuf, BenchError> {
+    let catalogue = Catalogue::builtin();
+    let model = catalogue
+        .default_for(role)
+        .map_err(|error| BenchError::System { system: "hark".to_owned(), error: error.to_string() })?;
+    installed(&model.name)
 }
 
 /// The repository's `bench/` folder: `$HARK_BENCH`, the current folder's, or one above the running binary.

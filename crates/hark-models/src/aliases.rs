@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::Catalogue;
 use crate::error::Error;
+use crate::names::public_names;
 
-/// Names of OpenAI's models that programs written for its API send.
-pub const OPENAI_NAMES: [&str; 5] =
-    ["whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-4o-transcribe-diarize", "gpt-transcribe"];
+/// What stands before the short name of a Whisper checkpoint: `base` means `whisper-base`.
+const FAMILY_PREFIX: &str = "whisper-";
 
 /// For each requested name the checkpoints that may serve it, best first; written in the config as
 /// `large-v3-turbo = "whisper-small"` or as a list.
@@ -59,26 +60,13 @@ impl Default for Aliases {
 }
 
 impl Aliases {
-    /// The names of the contract, each served by its own checkpoint if installed, else by the best of the starter install.
+    /// The public names of the catalogue and the other services' names for them.
     pub fn starter() -> Aliases {
-        let lists: [(&str, &[&str]); 5] = [
-            ("large-v3-turbo", &["whisper-large-v3-turbo", "whisper-small", "whisper-base"]),
-            (
-                "large-v3",
-                &["whisper-large-v3", "whisper-large-v3-turbo", "whisper-medium", "whisper-small", "whisper-base"],
-            ),
-            ("medium", &["whisper-medium", "whisper-small", "whisper-base"]),
-            ("small", &["whisper-small", "whisper-base"]),
-            (
-                "svc-ai-enhanced",
-                &["whisper-large-v3", "whisper-large-v3-turbo", "whisper-medium", "whisper-small", "whisper-base"],
-            ),
-        ];
-        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        // OpenAI's names stand for the contract's default, the first of the lists.
-        let foreign = OPENAI_NAMES.map(|name| (name, lists[0].1));
-        let all = lists.iter().chain(&foreign);
-        Aliases { table: all.map(|(name, names)| ((*name).to_owned(), owned(names))).collect() }
+        let own = public_names().iter().map(|name| (name.id.clone(), name.served_by.clone()));
+        let foreign = public_names()
+            .iter()
+            .flat_map(|name| name.aliases.iter().map(|alias| (alias.clone(), name.served_by.clone())));
+        Aliases { table: own.chain(foreign).collect() }
     }
 
     /// The starter names with the given ones laid over them.
@@ -92,16 +80,36 @@ impl Aliases {
         self.table.keys().map(String::as_str)
     }
 
-    /// The installed checkpoint that serves `requested`: itself, what the table says, or `whisper-<requested>`.
-    pub fn resolve(&self, requested: &str, installed: &[String]) -> Result<Resolved, Error> {
-        let own = format!("whisper-{requested}");
-        let candidates = match self.table.get(requested) {
+    /// Every name that resolves where these are installed: aliases, checkpoints, and their short names.
+    pub fn served<'a>(&'a self, installed: &'a [String]) -> impl Iterator<Item = &'a str> {
+        let short = installed.iter().filter_map(|name| name.strip_prefix(FAMILY_PREFIX));
+        let names = self.names().chain(installed.iter().map(String::as_str)).chain(short);
+        names.filter(|name| self.resolve(name, installed).is_ok())
+    }
+
+    /// The checkpoints that may serve `requested`, best first: what the table says, itself, or the Whisper checkpoint of
+    /// that short name.
+    fn candidates(&self, requested: &str) -> Vec<String> {
+        match self.table.get(requested) {
             Some(names) => names.clone(),
-            None if requested.starts_with("whisper-") => vec![requested.to_owned()],
-            None => vec![requested.to_owned(), own.clone()],
-        };
-        // What the name means: for the service's own name that is the large-v3 checkpoint (contract, model rule 1).
-        let meant = if requested == "svc-ai-enhanced" { "whisper-large-v3" } else { &own };
+            None if requested.starts_with(FAMILY_PREFIX) => vec![requested.to_owned()],
+            None => vec![requested.to_owned(), format!("{FAMILY_PREFIX}{requested}")],
+        }
+    }
+
+    /// The checkpoint to install for `requested`, where the name means anything: an alias's first choice, or an entry of the
+    /// catalogue.
+    pub fn meant(&self, requested: &str, catalogue: &Catalogue) -> Option<String> {
+        let is_alias = self.table.contains_key(requested);
+        self.candidates(requested).into_iter().find(|name| is_alias || catalogue.get(name).is_some())
+    }
+
+    /// The installed checkpoint that serves `requested`.
+    pub fn resolve(&self, requested: &str, installed: &[String]) -> Result<Resolved, Error> {
+        let candidates = self.candidates(requested);
+        let public = public_names().iter().find(|name| name.id == requested);
+        let own = format!("{FAMILY_PREFIX}{requested}");
+        let meant = public.map_or(own.as_str(), |name| name.checkpoint());
         match candidates.iter().find(|name| installed.contains(name)) {
             Some(checkpoint) => Ok(Resolved {
                 checkpoint: checkpoint.clone(),
@@ -143,7 +151,7 @@ mod tests {
     #[test]
     fn a_name_of_openai_means_the_default_unless_the_config_says_otherwise() {
         let installed = names(&["whisper-base", "whisper-small", "whisper-tiny"]);
-        for name in OPENAI_NAMES {
+        for name in crate::foreign_names() {
             let resolved = Aliases::starter().resolve(name, &installed).unwrap();
             assert_eq!((resolved.checkpoint.as_str(), resolved.substituted), ("whisper-small", true), "{name}");
         }

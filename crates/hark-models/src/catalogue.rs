@@ -5,37 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::check_model;
 use crate::digest::short_id;
 use crate::error::Error;
+use crate::names::PublicName;
+use crate::role::Role;
 
 const BUILTIN: &str = include_str!("catalogue.toml");
-
-/// The model that finds speech; every transcription needs it.
-pub const VAD_MODEL: &str = "silero-vad";
-
-/// The models that tell voices apart: where one ends and another begins, and whose it is.
-pub const SPEAKER_MODELS: [&str; 2] = ["pyannote-segmentation-3", "campplus-zh-en"];
 
 /// The models Hark knows, the user's own included.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     models: Vec<Model>,
-}
-
-/// What a catalogue entry is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Speech recognition.
-    Speech,
-    /// Voice activity.
-    Vad,
-    /// Telling voices apart.
-    Speakers,
-    /// Recordings for tests; not listed by default.
-    Sounds,
-    /// Anything else a user's catalogue brings.
-    Other,
+    names: Vec<PublicName>,
 }
 
 /// One model: what it is and where its files come from.
@@ -44,9 +26,9 @@ pub enum Kind {
 pub struct Model {
     /// The checkpoint's name, also the name of its folder.
     pub name: String,
-    /// What it is for.
-    #[serde(default = "speech")]
-    pub kind: Kind,
+    /// What it is for; older catalogues call it `kind`.
+    #[serde(default = "transcription", alias = "kind")]
+    pub role: Role,
     /// The architecture, such as `whisper`.
     #[serde(default)]
     pub family: String,
@@ -209,6 +191,8 @@ pub struct Part {
 #[serde(deny_unknown_fields)]
 struct RawCatalogue {
     version: u32,
+    #[serde(rename = "name", default)]
+    names: Vec<PublicName>,
     #[serde(rename = "model", default)]
     models: Vec<Model>,
 }
@@ -227,8 +211,8 @@ struct RawSource {
     files: Vec<FileSpec>,
 }
 
-fn speech() -> Kind {
-    Kind::Speech
+fn transcription() -> Role {
+    Role::Transcription
 }
 
 impl TryFrom<RawSource> for Source {
@@ -361,7 +345,12 @@ impl Catalogue {
     /// The built-in catalogue with the user's file laid over it; an entry of the same name replaces the built-in one.
     pub fn with_user_file(path: &Path) -> Result<Catalogue, Error> {
         let text = std::fs::read_to_string(path).map_err(Error::io("read the catalogue", path))?;
-        let own = Catalogue::parse(&text, &path.display().to_string())?;
+        let origin = path.display().to_string();
+        let own = Catalogue::parse(&text, &origin)?;
+        if !own.names.is_empty() {
+            let why = "names stand in the built-in catalogue only; `[aliases]` in hark.toml adds others".to_owned();
+            return Err(Error::Catalogue { origin, why });
+        }
         let mut all = Catalogue::builtin();
         for model in own.models {
             match all.models.iter_mut().find(|known| known.name == model.name) {
@@ -386,7 +375,7 @@ impl Catalogue {
             }
             check_model(model).map_err(|why| wrong(format!("{}: {why}", model.name)))?;
         }
-        Ok(Catalogue { models: raw.models })
+        Ok(Catalogue { models: raw.models, names: raw.names })
     }
 
     /// Every model, test sounds included, in catalogue order.
@@ -396,12 +385,22 @@ impl Catalogue {
 
     /// The models a person wants to see listed: all but test sounds.
     pub fn listed(&self) -> impl Iterator<Item = &Model> {
-        self.models.iter().filter(|model| model.kind != Kind::Sounds)
+        self.models.iter().filter(|model| model.role != Role::Sounds)
     }
 
     /// The models a fresh machine gets.
     pub fn defaults(&self) -> impl Iterator<Item = &Model> {
         self.models.iter().filter(|model| model.default)
+    }
+
+    /// The names that requests to the service may use, the default first.
+    pub fn public_names(&self) -> &[PublicName] {
+        &self.names
+    }
+
+    /// The model that plays a role when no other is asked for: the first of those that a fresh machine gets.
+    pub fn default_for(&self, role: Role) -> Result<&Model, Error> {
+        self.defaults().find(|model| model.role == role).ok_or(Error::NoModelFor { role })
     }
 
     /// The model of that name.
@@ -410,74 +409,10 @@ impl Catalogue {
     }
 }
 
-/// A name that is safe as a folder: no separators, no leading dot.
-pub(crate) fn is_safe_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 100
-        && !name.starts_with('.')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-}
-
-/// A relative path that stays below the folder it is joined to.
-pub(crate) fn is_safe_path(path: &str) -> bool {
-    !path.is_empty()
-        && !path.contains(['\\', '\0', ':'])
-        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
-}
-
-fn check_model(model: &Model) -> Result<(), String> {
-    if !is_safe_name(&model.name) {
-        return Err("a name has letters, digits, `-`, `_` and `.` only, and no dot in front".into());
-    }
-    if model.sources.is_empty() {
-        return Err("it has no source".into());
-    }
-    model
-        .sources
-        .iter()
-        .try_for_each(|source| check_source(source).map_err(|why| format!("{}: {why}", source.describe())))
-}
-
-fn check_source(source: &Source) -> Result<(), String> {
-    let mut names = HashSet::new();
-    if source.files.is_empty() {
-        return Err("it gives no files".into());
-    }
-    for file in &source.files {
-        if !is_safe_path(&file.name) || file.name == crate::manifest::MANIFEST_NAME {
-            return Err(format!("{:?} is no name for a file in the model's folder", file.name));
-        }
-        if !names.insert(&file.name) {
-            return Err(format!("{} stands in it twice", file.name));
-        }
-        if let Some(hash) = &file.sha256 {
-            check_hex(hash, 64)?;
-        }
-        if let Some(hash) = &file.git_sha1 {
-            check_hex(hash, 40)?;
-        }
-        let archives = source.archives().len();
-        if archives == 0 && !file.parts.is_empty() {
-            return Err(format!("{} has parts but the source has no archives", file.name));
-        }
-        if let Some(part) = file.parts.iter().find(|part| part.archive >= archives) {
-            return Err(format!("{} names archive {} of {archives}", file.name, part.archive));
-        }
-    }
-    source.archives().iter().try_for_each(|archive| check_hex(&archive.sha256, 64))
-}
-
-fn check_hex(text: &str, length: usize) -> Result<(), String> {
-    if text.len() == length && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        Ok(())
-    } else {
-        Err(format!("{text:?} is no hash of {length} lowercase hexadecimal digits"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::check_hex;
 
     #[test]
     fn the_built_in_catalogue_has_the_whole_whisper_family_and_the_starter_set() {
@@ -508,8 +443,17 @@ mod tests {
             defaults,
             ["whisper-base", "whisper-small", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"]
         );
-        assert!(catalogue.listed().all(|m| m.kind != Kind::Sounds));
-        assert!(catalogue.models().iter().any(|m| m.kind == Kind::Sounds));
+        for (role, name) in [
+            (Role::Transcription, "whisper-base"),
+            (Role::Vad, "silero-vad"),
+            (Role::Segmentation, "pyannote-segmentation-3"),
+            (Role::Embedding, "campplus-zh-en"),
+        ] {
+            assert_eq!(catalogue.default_for(role).unwrap().name, name);
+        }
+        assert!(matches!(catalogue.default_for(Role::Voice), Err(Error::NoModelFor { role: Role::Voice })));
+        assert!(catalogue.listed().all(|m| m.role != Role::Sounds));
+        assert!(catalogue.models().iter().any(|m| m.role == Role::Sounds));
     }
 
     #[test]
@@ -573,6 +517,16 @@ mod tests {
         assert!(all.get("mine").is_some() && all.get("whisper-small").is_some());
         assert_eq!(all.get("whisper-base").unwrap().sources[0].kind(), SourceKind::Folder);
         assert_eq!(all.models().len(), Catalogue::builtin().models().len() + 1);
+    }
+
+    #[test]
+    fn a_users_file_may_use_the_older_spelling_of_roles_and_may_not_bring_public_names() {
+        let old = OWN.replace("licence = \"MIT\"", "licence = \"MIT\"\nkind = \"speech\"");
+        assert_eq!(Catalogue::parse(&old, "test").unwrap().get("whisper-base").unwrap().role, Role::Transcription);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("models.toml");
+        std::fs::write(&path, format!("{OWN}\n[[name]]\nid = \"best\"\nserved_by = [\"mine\"]\n")).unwrap();
+        assert!(Catalogue::with_user_file(&path).unwrap_err().to_string().contains("[aliases]"));
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub enum Error {
         /// The name asked for.
         name: String,
     },
+    /// No model of the catalogue plays this role by default.
+    #[error("the catalogue has no default model for {role}")]
+    NoModelFor {
+        /// The role.
+        role: crate::Role,
+    },
     /// The operating system refused something.
     #[error("could not {doing} {path}: {source}")]
     Io {

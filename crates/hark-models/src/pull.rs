@@ -5,7 +5,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::catalogue::{Model, Source, SourceKind, is_safe_name};
+use crate::catalogue::{Model, Source, SourceKind};
+use crate::check::is_safe_name;
 use crate::digest::sha256_file;
 use crate::error::{Attempt, Error};
 use crate::http::{Http, Patience};

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::{Catalogue, is_safe_name};
+use crate::catalogue::Catalogue;
+use crate::check::is_safe_name;
 use crate::digest::{self, Pin};
 use crate::error::Error;
 use crate::layout::format_of;

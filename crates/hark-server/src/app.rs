@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::credentials::Credentials;
-use crate::engine::Engine;
+use crate::engine::{Engines, Models};
 use crate::jobs::{Breaker, Kinds, Running, Waiting};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::live::Streams;
@@ -41,7 +41,7 @@ pub(crate) struct App(Arc<Shared>);
 
 pub(crate) struct Shared {
     pub(crate) store: Store,
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) engines: Engines,
     pub(crate) config: Config,
     pub(crate) role: Role,
     pub(crate) clock: Clock,
@@ -93,7 +93,7 @@ impl Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(store: Store, engine: Arc<dyn Engine>, config: Config, role: Role, clock: Clock) -> Self {
+    pub(crate) fn new(store: Store, engines: Engines, config: Config, role: Role, clock: Clock) -> Self {
         let mailer = config.mail.as_ref().and_then(|mail| match Mailer::new(mail) {
             Ok(mailer) => Some(mailer),
             Err(problem) => {
@@ -104,7 +104,7 @@ impl App {
         App(Arc::new(Shared {
             probes: Probes::new(config.probes),
             store,
-            engine,
+            engines,
             config,
             role,
             clock,
@@ -137,17 +137,17 @@ impl App {
 
     /// The models that requests may name.
     pub(crate) async fn models(&self) -> Vec<hark_api::Model> {
-        self.models.get(&self.engine, |engine| engine.models()).await
+        self.models.get(&self.engines, Models::models).await
     }
 
     /// What jobs may need and this process has.
     pub(crate) async fn capabilities(&self) -> Capabilities {
-        self.capabilities.get(&self.engine, |engine| engine.capabilities()).await
+        self.capabilities.get(&self.engines, Models::capabilities).await
     }
 
     /// What computes here.
     pub(crate) async fn device(&self) -> Option<String> {
-        self.device.get(&self.engine, |engine| engine.device()).await
+        self.device.get(&self.engines, Models::device).await
     }
 }
 
@@ -174,14 +174,14 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Clone + Default + Send + 'static> Kept<T> {
-    async fn get(&self, engine: &Arc<dyn Engine>, look: fn(&dyn Engine) -> T) -> T {
+    async fn get(&self, engines: &Engines, look: fn(&dyn Models) -> T) -> T {
         if let Some((at, value)) = &*self.lock()
             && at.elapsed() < KEEP_LISTS
         {
             return value.clone();
         }
-        let engine = Arc::clone(engine);
-        let value = tokio::task::spawn_blocking(move || look(&*engine)).await.unwrap_or_default();
+        let models = Arc::clone(&engines.models);
+        let value = tokio::task::spawn_blocking(move || look(&*models)).await.unwrap_or_default();
         *self.lock() = Some((Instant::now(), value.clone()));
         value
     }

@@ -39,8 +39,8 @@ mod webhooks;
 pub use app::Role;
 pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Recordings, Seconds, StorageQuota};
 pub use engine::{
-    Bytes, Dependency, Engine, EngineError, EngineReport, EngineState, Live, SpeechEngine, SpeechOptions, Transcribed,
-    Wake, Work, default_memory_budget,
+    Bytes, Dependency, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models, SpeechEngine,
+    SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine};

@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Role};
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::Engines;
 use crate::error::ServerError;
 use crate::{integrity, jobs, listen, live, retention, router, webhooks};
 
@@ -35,7 +35,7 @@ impl Service {
     /// Binds the addresses, starts the workers and begins to answer.
     pub async fn start(
         store: Store,
-        engine: Arc<dyn Engine>,
+        engines: impl Into<Engines>,
         config: Config,
         role: Role,
         clock: Clock,
@@ -48,7 +48,7 @@ impl Service {
             None => None,
         };
         let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-        let app = App::new(store, engine, config, role, clock);
+        let app = App::new(store, engines.into(), config, role, clock);
         let (stop, stopped) = watch::channel(false);
         let news = jobs::listen_to_changes(&app, stopped.clone()).await;
         let mut tasks =
@@ -127,7 +127,7 @@ async fn metrics(State(app): State<App>) -> impl IntoResponse {
     }
     let queue_length = app.store.jobs().queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
-    crate::metrics::render_engines(&mut text, &app.engine.reports());
+    crate::metrics::render_engines(&mut text, &app.engines.models.reports());
     if let (Ok(quarantined), Ok(mismatch)) =
         (app.store.recordings().quarantine_count().await, app.store.recordings().mismatch().await)
     {

@@ -12,9 +12,6 @@ use toml::Value;
 use crate::CliError;
 use crate::cli::Common;
 
-/// What a fresh machine has.
-pub(crate) const DEFAULT_MODEL: &str = "whisper-base";
-
 const KEYS: [&str; 9] =
     ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases", "data_dir", "server"];
 

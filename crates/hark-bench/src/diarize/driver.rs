@@ -16,7 +16,7 @@ use crate::{
     protocol::{self, Answer, Done, Outcome, Ready, Request},
     systems,
 };
-use hark_models::{SPEAKER_MODELS, VAD_MODEL};
+use hark_models::Role;
 
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
@@ -72,23 +72,23 @@ fn load(args: &DiarizeDriverArgs, isa: Isa) -> Result<Hark, BenchError> {
         error: error.to_string(),
     };
     let compute = Compute::from_options(args.threads, Some(isa));
-    let [segmentation, embedding] = SPEAKER_MODELS;
+    let (segmentation, embedding) =
+        (systems::installed_for(Role::Segmentation)?, systems::installed_for(Role::Embedding)?);
     let networks = (
-        Segmenter::load(&systems::installed(segmentation)?, &compute).map_err(failed)?,
-        Embedder::load(&systems::installed(embedding)?, &compute).map_err(failed)?,
+        Segmenter::load(&segmentation, &compute).map_err(failed)?,
+        Embedder::load(&embedding, &compute).map_err(failed)?,
     );
     let speech = |model: &str, voices: Option<Voices>| {
         let options = LoadOptions {
             compute: Some(compute.clone()),
             voices,
-            ..LoadOptions::new(systems::installed(model)?, systems::installed(VAD_MODEL)?)
+            ..LoadOptions::new(systems::installed(model)?, systems::installed_for(Role::Vad)?)
         };
         Transcriber::load(&options).map_err(|error| speech_failed(&error))
     };
     let transcriber = args.words.as_ref().map(|model| speech(model, None)).transpose()?;
     let live = match &args.live {
         Some(model) => {
-            let (segmentation, embedding) = (systems::installed(segmentation)?, systems::installed(embedding)?);
             let voices = Voices::load(&segmentation, &embedding, &compute);
             Some(speech(model, Some(voices.map_err(|error| speech_failed(&error))?))?)
         }

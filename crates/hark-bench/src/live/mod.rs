@@ -24,7 +24,7 @@ use super::report::aligned;
 use super::systems;
 use super::wer::WordErrors;
 use figures::{Figures, Shown, TimedWord};
-use hark_models::VAD_MODEL;
+use hark_models::Role;
 use server::Server;
 
 /// Bytes of a frame, as the contract recommends.
@@ -112,7 +112,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
     let model = systems::installed(&args.model)?;
     let options = LoadOptions {
         compute: Some(Compute::from_options(args.threads, None)),
-        ..LoadOptions::new(model.clone(), systems::installed(VAD_MODEL)?)
+        ..LoadOptions::new(model.clone(), systems::installed_for(Role::Vad)?)
     };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
     let backend = transcriber.backend_name().to_owned();

@@ -6,10 +6,9 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use hark_server::{Config, Engine, InstantEngine, NoModelsEngine, Role, Seconds, Service};
+use hark_server::{Config, Engines, InstantEngine, NoModelsEngine, Role, Seconds, Service};
 use hark_store::{Clock, Options, Store};
 use serde::{Deserialize, Serialize};
 
@@ -67,11 +66,11 @@ pub(super) fn serve(setting: &Setting) -> Result<(), BenchError> {
             idle_timeout: Seconds(setting.idle),
             ..Config::default()
         };
-        let engine: Arc<dyn Engine> = match setting.has_models {
-            true => Arc::new(InstantEngine { takes: Duration::from_millis(setting.takes) }),
-            false => Arc::new(NoModelsEngine),
+        let engines: Engines = match setting.has_models {
+            true => InstantEngine { takes: Duration::from_millis(setting.takes) }.into(),
+            false => NoModelsEngine.into(),
         };
-        let service = Service::start(store, engine, config, Role::All, Clock::system()).await.map_err(failed)?;
+        let service = Service::start(store, engines, config, Role::All, Clock::system()).await.map_err(failed)?;
         let mut stdout = std::io::stdout();
         let told = stdout.write_all(format!("{}\n", service.address()).as_bytes()).and_then(|()| stdout.flush());
         told.map_err(BenchError::Pipe)?;

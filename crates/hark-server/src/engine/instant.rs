@@ -1,6 +1,7 @@
-//! An engine that hears nothing and answers at once: for benches of everything around the real one, and for tests of
+//! An engine without models that answers at once: for benches of everything around the real one, and for tests of
 //! limits. No command of `hark` serves with it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hark_api::TranscriptionResult;
@@ -8,7 +9,7 @@ use hark_media::Source;
 use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
 use hark_store::Capabilities;
 
-use super::{Engine, EngineError, Transcribed, Work};
+use super::{EngineError, Engines, Models, Transcribe, Transcribed, Voices, Work};
 
 /// Answers every recording with the same few words, at once or after a set time.
 #[derive(Debug, Clone, Default)]
@@ -17,10 +18,10 @@ pub struct InstantEngine {
     pub takes: Duration,
 }
 
-/// How often a waiting recording looks whether it was called off.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a waiting recording checks whether it was cancelled.
+const POLL: Duration = Duration::from_millis(5);
 
-impl Engine for InstantEngine {
+impl Models for InstantEngine {
     fn models(&self) -> Vec<hark_api::Model> {
         Vec::new()
     }
@@ -33,6 +34,12 @@ impl Engine for InstantEngine {
         }
     }
 
+    fn device(&self) -> Option<String> {
+        Some("none (instant)".into())
+    }
+}
+
+impl Transcribe for InstantEngine {
     fn transcribe(
         &self,
         source: Source,
@@ -55,7 +62,7 @@ impl Engine for InstantEngine {
             if cancel.is_cancelled() {
                 return Err(EngineError::Cancelled);
             }
-            std::thread::sleep(LOOK.min(self.takes));
+            std::thread::sleep(POLL.min(self.takes));
             let share = begun.elapsed().as_secs_f64() / self.takes.as_secs_f64();
             progress(duration * share.min(1.0), Some(duration));
         }
@@ -70,18 +77,23 @@ impl Engine for InstantEngine {
         };
         Ok(Transcribed { result, ..Transcribed::default() })
     }
+}
 
-    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
+impl Voices for InstantEngine {
+    fn voiceprint(&self, source: Source) -> Result<Voiceprint, EngineError> {
         hark_media::AudioStream::open(source, &hark_media::Options::default()).map_err(SpeechError::from)?;
         Voiceprint::new(&[1.0; EMBEDDING_WIDTH]).ok_or_else(|| EngineError::Failed("no print".into()))
     }
 
-    fn knows_voices(&self) -> Result<(), EngineError> {
+    fn check_voices(&self) -> Result<(), EngineError> {
         Ok(())
     }
+}
 
-    fn device(&self) -> Option<String> {
-        Some("none (instant)".into())
+impl From<InstantEngine> for Engines {
+    fn from(engine: InstantEngine) -> Self {
+        let engine = Arc::new(engine);
+        Engines::new(Arc::clone(&engine)).with_voices(engine)
     }
 }
 
@@ -89,7 +101,7 @@ impl Engine for InstantEngine {
 #[derive(Debug, Clone, Default)]
 pub struct NoModelsEngine;
 
-impl Engine for NoModelsEngine {
+impl Models for NoModelsEngine {
     fn models(&self) -> Vec<hark_api::Model> {
         Vec::new()
     }
@@ -102,6 +114,12 @@ impl Engine for NoModelsEngine {
         Capabilities::none()
     }
 
+    fn device(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Transcribe for NoModelsEngine {
     fn transcribe(
         &self,
         _: Source,
@@ -111,8 +129,10 @@ impl Engine for NoModelsEngine {
     ) -> Result<Transcribed, EngineError> {
         Err(EngineError::ModelMissing(work.model.clone()))
     }
+}
 
-    fn device(&self) -> Option<String> {
-        None
+impl From<NoModelsEngine> for Engines {
+    fn from(engine: NoModelsEngine) -> Self {
+        Engines::new(Arc::new(engine))
     }
 }

@@ -9,28 +9,22 @@ use std::time::Duration;
 
 use hark_api::{ModelTier, TranscriptionResult};
 use hark_media::Source;
-use hark_models::{Aliases, Catalogue, Kind, ModelStore, SPEAKER_MODELS, VAD_MODEL};
+use hark_models::{Aliases, Catalogue, ModelStore, PublicName, Role as ModelRole, public_names};
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::vad::SileroVad;
 use hark_speech::{
     BackendLoader, CancelToken, Compute, EngineState, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber,
-    Voiceprint, Voices,
+    Voiceprint, Voices as SpeakerNetworks,
 };
 use hark_store::{Capabilities, Need};
 
 use super::budget::Bytes;
 use super::installed::InstalledModels;
-use super::loaded::{GetError, InUse, Loaded, Resident, Wanted};
-use super::{Dependency, Engine, EngineError, EngineReport, IDENTIFY, Live, Transcribed, Wake, Work};
-
-/// The names of the contract, the default first; the flag says whether it needs a paid plan (decisions: paid models).
-const PUBLIC: [(&str, &str, bool); 5] = [
-    ("large-v3-turbo", "whisper-large-v3-turbo", false),
-    ("large-v3", "whisper-large-v3", true),
-    ("medium", "whisper-medium", false),
-    ("small", "whisper-small", false),
-    ("svc-ai-enhanced", "whisper-large-v3", true),
-];
+use super::registry::{GetError, InUse, ModelRegistry, ModelSpec, Resident};
+use super::{
+    Dependency, EngineError, EngineReport, IDENTIFY, Live, LiveHandle, Models, Transcribe, Transcribed, Voices, Wake,
+    Work,
+};
 
 /// What the engine is made of.
 #[derive(Clone)]
@@ -53,61 +47,60 @@ pub struct SpeechOptions {
     pub backend: Option<BackendLoader>,
 }
 
-/// A model in memory.
-#[derive(Clone)]
-enum Model {
-    /// A Whisper checkpoint, with the others that it works with and that stay as long as it does.
-    Speech { transcriber: Transcriber, _needs: Arc<Vec<InUse<Model>>> },
-    /// What tells voices apart.
-    Voices(Voices, u64),
-    /// What finds speech.
-    VoiceActivity(Arc<SileroVad>, u64),
+/// A Whisper checkpoint in memory, with the models that it works with and that stay as long as it does.
+struct SpeechModel {
+    transcriber: Transcriber,
+    _vad: InUse<VadModel>,
+    _diarization: Option<InUse<DiarizationModels>>,
 }
 
-impl Resident for Model {
+/// The network that detects voice activity, in memory.
+struct VadModel {
+    vad: Arc<SileroVad>,
+    bytes: u64,
+}
+
+/// The networks that tell speakers apart, in memory.
+struct DiarizationModels {
+    networks: SpeakerNetworks,
+    bytes: u64,
+}
+
+impl Resident for SpeechModel {
     fn bytes(&self) -> u64 {
-        match self {
-            Model::Speech { transcriber, .. } => transcriber.memory().most,
-            Model::Voices(_, bytes) | Model::VoiceActivity(_, bytes) => *bytes,
-        }
+        self.transcriber.memory().most
     }
 
     fn is_usable(&self) -> bool {
-        match self {
-            Model::Speech { transcriber, .. } => transcriber.engine_state() != EngineState::Failed,
-            Model::Voices(..) | Model::VoiceActivity(..) => true,
-        }
+        self.transcriber.engine_state() != EngineState::Failed
     }
 }
 
-/// A speech model that is in use.
-struct Speech {
-    transcriber: Transcriber,
-    _stay: InUse<Model>,
-}
-
-impl std::ops::Deref for Speech {
-    type Target = Transcriber;
-
-    fn deref(&self) -> &Transcriber {
-        &self.transcriber
+impl Resident for VadModel {
+    fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
+impl Resident for DiarizationModels {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// The roles of the networks that tell speakers apart.
+const DIARIZATION: [ModelRole; 2] = [ModelRole::Segmentation, ModelRole::Embedding];
 /// How long a model that does not fit waits for others to be done.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
 /// Most of the memory for the windows of a model that is of use.
-const MOST_WORKSPACE: u64 = 3600 << 20;
-/// The name of what tells voices apart, in the registry.
-const VOICES: &str = "speakers";
-
-/// Whisper checkpoints behind [`Engine`].
+const MAX_WORKSPACE: u64 = 3600 << 20;
+/// Whisper checkpoints behind [`Transcribe`], [`Live`] and [`Voices`].
 pub struct SpeechEngine {
     options: SpeechOptions,
     /// The threads and kernels of all models.
     compute: Compute,
     installed: InstalledModels,
-    loaded: Arc<Loaded<Model>>,
+    registry: Arc<ModelRegistry>,
     /// How often the engine of each model was loaded again.
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
@@ -117,7 +110,7 @@ impl SpeechEngine {
     pub fn new(options: SpeechOptions) -> Self {
         SpeechEngine {
             installed: InstalledModels::watch(options.models.clone()),
-            loaded: Loaded::new(options.loaded, options.memory_budget.0, MEMORY_PATIENCE),
+            registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_PATIENCE),
             restarts: Mutex::default(),
             compute: Compute::from_options(options.threads, options.isa),
             options,
@@ -127,13 +120,14 @@ impl SpeechEngine {
     /// Loads a model before the first request asks for it.
     pub fn warm_up(&self, model: &str) -> Result<(), EngineError> {
         let checkpoint = self.resolve(model)?;
-        self.transcriber(&checkpoint).map(drop)
+        self.speech(&checkpoint).map(drop)
     }
 
     /// Installed checkpoints; what the catalogue does not know is taken for one that somebody copied there.
     fn installed(&self) -> Vec<String> {
-        let is_speech =
-            |name: &&String| self.options.catalogue.get(name).is_none_or(|entry| entry.kind == Kind::Speech);
+        let is_speech = |name: &&String| {
+            self.options.catalogue.get(name).is_none_or(|entry| entry.role == ModelRole::Transcription)
+        };
         self.installed.names().iter().filter(is_speech).cloned().collect()
     }
 
@@ -148,12 +142,26 @@ impl SpeechEngine {
         Ok((dir, bytes))
     }
 
-    fn get(
+    /// The name of the model that plays a role beside every checkpoint.
+    fn name_for(&self, role: ModelRole) -> Result<&str, EngineError> {
+        let model = self.options.catalogue.default_for(role);
+        model.map(|model| model.name.as_str()).map_err(|error| EngineError::unavailable(Dependency::Engine, error))
+    }
+
+    /// The first role of these whose model is not installed.
+    fn check_installed(&self, roles: &[ModelRole]) -> Result<(), EngineError> {
+        roles.iter().try_for_each(|&role| {
+            let name = self.name_for(role)?;
+            if self.installed.has(name) { Ok(()) } else { Err(EngineError::ModelMissing(name.to_owned())) }
+        })
+    }
+
+    fn get<T: Resident>(
         &self,
-        wanted: Wanted<'_>,
-        load: impl FnOnce() -> Result<Model, EngineError>,
-    ) -> Result<InUse<Model>, EngineError> {
-        self.loaded.get(wanted, load).map_err(|error| match error {
+        wanted: ModelSpec<'_>,
+        load: impl FnOnce() -> Result<T, EngineError>,
+    ) -> Result<InUse<T>, EngineError> {
+        self.registry.get(wanted, load).map_err(|error| match error {
             GetError::Load(error) => error,
             GetError::NoMemory { needed, budget } => EngineError::unavailable(
                 Dependency::Engine,
@@ -168,52 +176,44 @@ impl SpeechEngine {
         })
     }
 
-    /// What tells voices apart; none where its models are not installed.
-    fn voices(&self) -> Result<Option<(Voices, InUse<Model>)>, EngineError> {
-        if !SPEAKER_MODELS.iter().all(|name| self.options.models.installed(name).is_some()) {
+    /// The networks that tell speakers apart; none where they are not installed.
+    fn diarization(&self) -> Result<Option<InUse<DiarizationModels>>, EngineError> {
+        let names = [self.name_for(DIARIZATION[0])?, self.name_for(DIARIZATION[1])?];
+        if !names.iter().all(|name| self.options.models.installed(name).is_some()) {
             return Ok(None);
         }
-        let [segmentation, embedding] = SPEAKER_MODELS.map(|name| self.folder(name));
+        let [segmentation, embedding] = names.map(|name| self.folder(name));
         let ((segmentation, one), (embedding, other)) = (segmentation?, embedding?);
         // Workspaces of all threads are about as large as the weights.
         let bytes = 2 * (one + other);
-        let stay = self.get(Wanted { name: VOICES, bytes, is_counted: false }, || {
-            let voices = Voices::load(&segmentation, &embedding, &self.compute)?;
-            Ok(Model::Voices(voices, bytes))
-        })?;
-        let voices = match &*stay {
-            Model::Voices(voices, _) => voices.clone(),
-            _ => return Ok(None),
+        let load = || {
+            let networks = SpeakerNetworks::load(&segmentation, &embedding, &self.compute)?;
+            Ok(DiarizationModels { networks, bytes })
         };
-        Ok(Some((voices, stay)))
+        self.get(ModelSpec { name: names[1], bytes, is_counted: false }, load).map(Some)
     }
 
-    fn voice_activity(&self) -> Result<(Arc<SileroVad>, InUse<Model>), EngineError> {
-        let (folder, bytes) = self.folder(VAD_MODEL)?;
-        let stay = self.get(Wanted { name: VAD_MODEL, bytes, is_counted: false }, || {
+    fn vad(&self) -> Result<InUse<VadModel>, EngineError> {
+        let name = self.name_for(ModelRole::Vad)?;
+        let (folder, bytes) = self.folder(name)?;
+        self.get(ModelSpec { name, bytes, is_counted: false }, || {
             let vad = SileroVad::load(&folder).map_err(hark_speech::SpeechError::from)?;
-            Ok(Model::VoiceActivity(Arc::new(vad), bytes))
-        })?;
-        match &*stay {
-            Model::VoiceActivity(vad, _) => Ok((Arc::clone(vad), stay)),
-            _ => Err(EngineError::ModelMissing(VAD_MODEL.to_owned())),
-        }
+            Ok(VadModel { vad: Arc::new(vad), bytes })
+        })
     }
 
-    fn load(&self, checkpoint: &str, folder: PathBuf, workspace: u64) -> Result<Model, EngineError> {
-        let (vad, vad_stay) = self.voice_activity()?;
-        let mut needs = vec![vad_stay];
-        let mut options = LoadOptions::new(folder, PathBuf::new());
-        if let Some((voices, stay)) = self.voices()? {
-            options.voices = Some(voices);
-            needs.push(stay);
-        }
-        options.compute = Some(self.compute.clone());
-        options.backend = self.options.backend.clone();
-        options.workspace = workspace;
-        options.restarts = self.restarts_of(checkpoint);
+    fn load(&self, checkpoint: &str, folder: PathBuf, workspace: u64) -> Result<SpeechModel, EngineError> {
+        let (vad, diarization) = (self.vad()?, self.diarization()?);
+        let options = LoadOptions {
+            voices: diarization.as_ref().map(|models| models.networks.clone()),
+            compute: Some(self.compute.clone()),
+            backend: self.options.backend.clone(),
+            workspace,
+            restarts: self.restarts_of(checkpoint),
+            ..LoadOptions::new(folder, PathBuf::new())
+        };
         let begun = std::time::Instant::now();
-        let transcriber = Transcriber::load_with(&options, vad)?;
+        let transcriber = Transcriber::load_with(&options, Arc::clone(&vad.vad))?;
         tracing::info!(
             checkpoint,
             seconds = begun.elapsed().as_secs_f64(),
@@ -221,7 +221,7 @@ impl SpeechEngine {
             most_bytes = transcriber.memory().most,
             "model.loaded"
         );
-        Ok(Model::Speech { transcriber, _needs: Arc::new(needs) })
+        Ok(SpeechModel { transcriber, _vad: vad, _diarization: diarization })
     }
 
     fn restarts_of(&self, checkpoint: &str) -> Arc<AtomicU64> {
@@ -230,80 +230,86 @@ impl SpeechEngine {
     }
 
     /// The loaded checkpoint, for files and live sessions alike.
-    fn transcriber(&self, checkpoint: &str) -> Result<Speech, EngineError> {
+    fn speech(&self, checkpoint: &str) -> Result<InUse<SpeechModel>, EngineError> {
         let (folder, bytes) = self.folder(checkpoint)?;
         // Half of what the weights leave, so that a second model finds room.
-        let workspace = (self.options.memory_budget.0.saturating_sub(bytes) / 2).min(MOST_WORKSPACE);
-        let wanted = Wanted { name: checkpoint, bytes: bytes + workspace, is_counted: true };
-        let stay = self.get(wanted, || self.load(checkpoint, folder, workspace))?;
-        match &*stay {
-            Model::Speech { transcriber, .. } => Ok(Speech { transcriber: transcriber.clone(), _stay: stay }),
-            _ => Err(EngineError::UnknownModel(checkpoint.to_owned())),
-        }
+        let workspace = (self.options.memory_budget.0.saturating_sub(bytes) / 2).min(MAX_WORKSPACE);
+        let wanted = ModelSpec { name: checkpoint, bytes: bytes + workspace, is_counted: true };
+        self.get(wanted, || self.load(checkpoint, folder, workspace))
     }
 }
 
-impl Engine for SpeechEngine {
+impl Models for SpeechEngine {
     fn models(&self) -> Vec<hark_api::Model> {
         let installed = self.installed();
-        let has = |name: &str| installed.iter().any(|one| one == name);
-        let describe = |id: &str, checkpoint: &str, paid_only: bool| {
+        let public = public_names();
+        let is_public = |name: &str| public.iter().any(|one| one.checkpoint() == name);
+        let named = public.iter().map(|name| (name.id.as_str(), name.checkpoint(), Some(name)));
+        let others = installed.iter().filter(|name| !is_public(name)).map(|name| (name.as_str(), name.as_str(), None));
+        let describe = |(id, checkpoint, name): (&str, &str, Option<&PublicName>)| {
             let entry = self.options.catalogue.get(checkpoint);
+            let title = name.and_then(|name| name.title.as_ref()).or(entry.map(|entry| &entry.title));
+            let paid_only = name.is_some_and(PublicName::is_paid);
             hark_api::Model {
                 id: id.to_owned(),
-                name: match entry {
-                    _ if id == "svc-ai-enhanced" => "AI enhanced".to_owned(),
-                    Some(entry) if !entry.title.is_empty() => entry.title.clone(),
-                    _ => id.to_owned(),
-                },
+                name: title.filter(|title| !title.is_empty()).map_or(id, String::as_str).to_owned(),
                 provider: entry.map_or_else(String::new, |entry| entry.provider.clone()),
                 languages: entry.map_or(0, |entry| entry.languages),
                 license: entry.map_or_else(|| "unknown".to_owned(), |entry| entry.licence.clone()),
                 tier: if paid_only { ModelTier::Premium } else { ModelTier::Free },
                 speed: entry.map_or_else(|| "standard".to_owned(), |entry| entry.speed.clone()),
                 paid_only,
-                installed: has(checkpoint),
+                installed: installed.iter().any(|one| one == checkpoint),
             }
         };
-        let mut models: Vec<_> =
-            PUBLIC.iter().map(|&(id, checkpoint, paid_only)| describe(id, checkpoint, paid_only)).collect();
-        let is_public = |name: &str| PUBLIC.iter().any(|&(_, checkpoint, _)| checkpoint == name);
-        let others = installed.iter().filter(|name| !is_public(name));
-        models.extend(others.map(|name| describe(name, name, false)));
-        models
+        named.chain(others).map(describe).collect()
     }
 
     fn resolve(&self, model: &str) -> Result<String, EngineError> {
         match self.options.aliases.resolve(model, &self.installed()) {
             Ok(found) => Ok(found.checkpoint),
-            Err(_) => {
-                let table = BTreeMap::from(self.options.aliases.clone());
-                let own = format!("whisper-{model}");
-                let known = table.get(model).and_then(|names| names.first()).map(String::as_str);
-                let known = known.or([model, &own].into_iter().find(|name| self.options.catalogue.get(name).is_some()));
-                Err(match known {
-                    Some(checkpoint) => EngineError::ModelMissing(checkpoint.to_owned()),
-                    None => EngineError::UnknownModel(model.to_owned()),
-                })
-            }
+            Err(_) => Err(match self.options.aliases.meant(model, &self.options.catalogue) {
+                Some(checkpoint) => EngineError::ModelMissing(checkpoint),
+                None => EngineError::UnknownModel(model.to_owned()),
+            }),
         }
     }
 
     fn capabilities(&self) -> Capabilities {
         // Without it no checkpoint can be used.
-        if !self.installed.has(VAD_MODEL) {
+        if self.check_installed(&[ModelRole::Vad]).is_err() {
             return Capabilities::none();
         }
         let installed = self.installed();
-        let aliases = self.options.aliases.names();
-        let short = installed.iter().filter_map(|name| name.strip_prefix("whisper-"));
-        let names = aliases.chain(installed.iter().map(String::as_str)).chain(short);
-        let served = names.filter(|name| self.options.aliases.resolve(name, &installed).is_ok());
-        let models = served.map(|name| Need::Model(name.to_owned()));
-        let voices = self.knows_voices().is_ok().then_some(Need::Capability(IDENTIFY));
+        let models = self.options.aliases.served(&installed).map(|name| Need::Model(name.to_owned()));
+        let voices = self.check_voices().is_ok().then_some(Need::Capability(IDENTIFY));
         Capabilities::only(models.chain(voices))
     }
 
+    fn device(&self) -> Option<String> {
+        if self.installed().is_empty() || self.check_installed(&[ModelRole::Vad]).is_err() {
+            return None;
+        }
+        Some(format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads()))
+    }
+
+    fn reports(&self) -> Vec<EngineReport> {
+        let loaded = self.registry.loaded::<SpeechModel>();
+        let restarts = self.restarts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let report = |(model, restarts): (&String, &Arc<AtomicU64>)| {
+            let loaded = loaded.iter().find(|(name, _)| name == model).map(|(_, loaded)| loaded);
+            EngineReport {
+                model: model.clone(),
+                state: loaded.map(|loaded| loaded.transcriber.engine_state()),
+                restarts: restarts.load(Ordering::Relaxed),
+                bytes: loaded.map_or(0, |loaded| loaded.bytes()),
+            }
+        };
+        restarts.iter().map(report).collect()
+    }
+}
+
+impl Transcribe for SpeechEngine {
     fn transcribe(
         &self,
         source: Source,
@@ -312,7 +318,7 @@ impl Engine for SpeechEngine {
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         if work.identify {
-            self.knows_voices()?;
+            self.check_voices()?;
         }
         let mut request = Request {
             language: work.language.clone(),
@@ -330,68 +336,46 @@ impl Engine for SpeechEngine {
             request.temperatures.retain(|&warmer| warmer > temperature);
             request.temperatures.insert(0, temperature);
         }
-        let transcriber = self.transcriber(&work.model)?;
+        let model = self.speech(&work.model)?;
+        let transcriber = &model.transcriber;
         request.speakers = match work.speakers {
             _ if !(work.diarize || work.identify) || !transcriber.tells_speakers_apart() => Speakers::Off,
             0 => Speakers::Auto,
             count => Speakers::Exactly(count as usize),
         };
-        let mut tell = |so_far: Progress| progress(so_far.audio_done, so_far.audio_total);
-        let done = transcriber.transcribe(source, &request, &mut tell)?;
+        let mut report = |so_far: Progress| progress(so_far.audio_done, so_far.audio_total);
+        let done = transcriber.transcribe(source, &request, &mut report)?;
         for warning in &done.warnings {
-            tracing::info!(warning, "about the recording");
+            tracing::info!(warning, "recording.warning");
         }
         let result = TranscriptionResult { model: work.model.clone(), ..done.result };
         Ok(Transcribed { result, names: done.names })
     }
+}
 
-    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
-        self.knows_voices()?;
-        let (voices, _stay) = self.voices()?.ok_or(EngineError::NoVoices)?;
-        Ok(voices.print(source, &hark_media::Options::default())?)
+impl Voices for SpeechEngine {
+    fn check_voices(&self) -> Result<(), EngineError> {
+        self.check_installed(&DIARIZATION)
     }
 
-    fn knows_voices(&self) -> Result<(), EngineError> {
-        let missing = SPEAKER_MODELS.iter().find(|name| !self.installed.has(name));
-        missing.map_or(Ok(()), |name| Err(EngineError::ModelMissing((*name).to_owned())))
+    fn voiceprint(&self, source: Source) -> Result<Voiceprint, EngineError> {
+        let models = self.diarization()?.ok_or(EngineError::NoVoices)?;
+        Ok(models.networks.print(source, &hark_media::Options::default())?)
     }
+}
 
-    fn live(&self, work: &Work, wake: Wake) -> Result<Live, EngineError> {
-        let transcriber = self.transcriber(&work.model)?;
+impl Live for SpeechEngine {
+    fn start_session(&self, work: &Work, wake: Wake) -> Result<LiveHandle, EngineError> {
+        let model = self.speech(&work.model)?;
         let options = LiveOptions {
             language: work.language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             prompt: work.prompt.clone(),
             hotwords: work.hotwords.clone(),
-            speakers: work.diarize && transcriber.tells_speakers_apart(),
+            speakers: work.diarize && model.transcriber.tells_speakers_apart(),
             ..LiveOptions::default()
         };
-        let session = LiveSession::new(&transcriber.transcriber, &options, wake)?;
-        Ok(Live::new(session, transcriber))
-    }
-
-    fn device(&self) -> Option<String> {
-        if self.installed().is_empty() || !self.installed.has(VAD_MODEL) {
-            return None;
-        }
-        Some(format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads()))
-    }
-    fn reports(&self) -> Vec<EngineReport> {
-        let there = self.loaded.all();
-        let restarts = self.restarts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let report = |(model, restarts): (&String, &Arc<AtomicU64>)| {
-            let loaded = there.iter().find(|(name, _)| name == model).map(|(_, loaded)| loaded);
-            let state = match loaded {
-                Some(Model::Speech { transcriber, .. }) => Some(transcriber.engine_state()),
-                _ => None,
-            };
-            EngineReport {
-                model: model.clone(),
-                state,
-                restarts: restarts.load(Ordering::Relaxed),
-                bytes: loaded.map_or(0, Resident::bytes),
-            }
-        };
-        restarts.iter().map(report).collect()
+        let session = LiveSession::new(&model.transcriber, &options, wake)?;
+        Ok(LiveHandle::new(session, model))
     }
 }

@@ -49,15 +49,15 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
     work.budget = budget.of_decoder();
     let blob = run.job.blob.as_ref().ok_or_else(|| Fault::internal("the job has no recording"))?;
     let source = crate::recording::open(app, blob).await?;
-    let (engine, run, model) = (Arc::clone(&app.engine), Arc::clone(run), work.model.clone());
+    let (engines, run, model) = (app.engines.clone(), Arc::clone(run), work.model.clone());
     let hearing = tokio::task::spawn_blocking(move || {
         let mut progress = |done: f64, total: Option<f64>| {
             let total = total.unwrap_or(run.job.seconds).max(done).max(0.001);
             run.set_progress((done / total * 100.0) as i64);
         };
         // Who accepted the job may have had no models to choose from.
-        let work = Work { model: engine.resolve(&work.model)?, ..work };
-        let done = engine.transcribe(source, &work, &mut progress, &run.cancel);
+        let work = Work { model: engines.models.resolve(&work.model)?, ..work };
+        let done = engines.transcribe().transcribe(source, &work, &mut progress, &run.cancel);
         done.map_err(|error| budget.refusal().unwrap_or(error))
     });
     let done = hearing.await.map_err(Fault::internal)?.map_err(Fault::from);

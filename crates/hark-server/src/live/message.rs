@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Work;
 use crate::error::Failure;
-use crate::routes::transcribe::{DEFAULT_MODEL, language, words};
+use crate::routes::transcribe::{language, words};
 
 /// The largest text message.
 pub(crate) const MOST_TEXT: usize = 64 << 10;
@@ -74,7 +74,7 @@ impl Hello {
         };
         let model = self.model.as_deref().map(str::trim).filter(|model| !model.is_empty());
         Ok(Work {
-            model: model.unwrap_or(DEFAULT_MODEL).to_owned(),
+            model: model.unwrap_or(hark_models::default_name()).to_owned(),
             language: language(self.language.as_deref().unwrap_or("").trim())?,
             diarize: self.diarize.unwrap_or(false),
             translate,

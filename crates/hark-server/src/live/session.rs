@@ -21,7 +21,7 @@ use super::registry::{Registration, Streams};
 use super::socket::{Connection, Incoming, Line, refuse};
 use super::{FINISH_WITHIN, MOST_BACKLOG, PAUSE, UNANSWERED_PINGS};
 use crate::app::App;
-use crate::engine::{Live, Work};
+use crate::engine::{LiveHandle, Work};
 use crate::error::Failure;
 use crate::limits::Place;
 use crate::middleware::Caller;
@@ -42,7 +42,7 @@ pub(crate) struct Session {
     /// How the two ends talk.
     dialect: Dialect,
     /// The engine's side; away while it is worked with, for good if that failed.
-    live: Option<Box<Live>>,
+    live: Option<Box<LiveHandle>>,
     /// Rung by the engine.
     wake: Arc<Notify>,
     outbox: Arc<Outbox>,
@@ -97,7 +97,7 @@ pub(crate) async fn begin(
     wanted: Option<&str>,
 ) -> Result<Session, Failure> {
     let asked = model(&work.model, caller.plan().is_paid(), &app.config)?;
-    work.model = checkpoint(asked, app.role, &*app.engine)?;
+    work.model = checkpoint(asked, app.role, &*app.engines.models)?;
     let place = take_place(app, &caller).await?;
     let continued = match (wanted, &caller) {
         (Some(wanted), Caller::Account(identity)) => app.store.live().resume(identity.account(), wanted).await?,
@@ -110,9 +110,11 @@ pub(crate) async fn begin(
     };
     let wake = Arc::new(Notify::new());
     let live = {
-        let (engine, work, wake) = (Arc::clone(&app.engine), work.clone(), Arc::clone(&wake));
+        let (engines, work, wake) = (app.engines.clone(), work.clone(), Arc::clone(&wake));
         // The first session of a model waits until it is loaded.
-        let begun = tokio::task::spawn_blocking(move || engine.live(&work, Box::new(move || wake.notify_one())));
+        let begun = tokio::task::spawn_blocking(move || {
+            engines.live()?.start_session(&work, Box::new(move || wake.notify_one()))
+        });
         begun.await.map_err(|_| Failure::from(ErrorKind::Internal))??
     };
     let record = Record::open(app, &caller, &id, &work, continued.as_ref()).await?;

@@ -36,7 +36,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
     };
     // An engine that failed is being loaded again.
     let runs = |state: EngineState| state == EngineState::Running;
-    let engines_run = app.engine.reports().iter().all(|engine| engine.state.is_none_or(runs));
+    let engines_run = app.engines.models.reports().iter().all(|engine| engine.state.is_none_or(runs));
     Json(Health {
         // A server without models still serves accounts and transcripts.
         status: if report.is_ready() && engines_run { "ok" } else { "degraded" }.to_owned(),

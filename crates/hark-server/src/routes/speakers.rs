@@ -47,7 +47,7 @@ pub(crate) async fn enroll(
     if app.is_draining() {
         return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());
     }
-    app.engine.knows_voices()?;
+    app.engines.voices()?;
     // Listening to a voice counts among the transcriptions at once.
     let owner = caller.owner();
     let place = app.uploads.take(owner.clone());
@@ -103,11 +103,11 @@ fn name(text: &str) -> Result<String, Failure> {
 
 async fn listen(app: &App, clip: &Blob) -> Result<Voiceprint, Failure> {
     let source = recording::open(app, clip).await?;
-    let engine = std::sync::Arc::clone(&app.engine);
-    match tokio::task::spawn_blocking(move || engine.print(source)).await {
+    let engines = app.engines.clone();
+    match tokio::task::spawn_blocking(move || engines.voices()?.voiceprint(source)).await {
         Ok(print) => Ok(print?),
         Err(error) => {
-            tracing::error!(%error, "listening to a voice panicked");
+            tracing::error!(%error, "voiceprint.panicked");
             Err(ErrorKind::Internal.into())
         }
     }

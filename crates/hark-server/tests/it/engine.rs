@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, ModelStore};
-use hark_server::{Bytes, Dependency, Engine, EngineError, EngineState, SpeechEngine, SpeechOptions, Work};
+use hark_server::{Bytes, Dependency, EngineError, EngineState, Models, SpeechEngine, SpeechOptions, Transcribe, Work};
 use hark_speech::{BackendError, BackendLoader, CancelToken, load_on_cpu};
 use hark_whisper::backend::{Admission, AlignmentRequest, AlignmentScores, Answer, Backend, Entry, MemoryUse};
 use hark_whisper::weights::Dims;

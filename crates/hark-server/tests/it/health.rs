@@ -1,6 +1,5 @@
 //! `/health`, `/health/live` and `/health/ready`: what they say while something is missing, and that they say it in time.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hark_server::{InstantEngine, Role};
@@ -83,15 +82,8 @@ async fn a_replaced_database_file_is_503_and_nothing_is_written_to_the_old_one()
 async fn requests_get_503_soon_while_postgres_is_away_and_work_when_it_is_back() {
     let postgres = hark_postgres::new_server().await.unwrap_or_else(|error| panic!("{error}"));
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::over(
-        &postgres.address(),
-        folder,
-        config(),
-        Arc::new(InstantEngine::default()),
-        Clock::system(),
-        Role::All,
-    )
-    .await;
+    let server =
+        Server::over(&postgres.address(), folder, config(), InstantEngine::default(), Clock::system(), Role::All).await;
     let client = server.account(Plan::Pro).await;
     assert_eq!(client.post("/v1/keys", value!({"name": "before"})).await.status(), 201);
     postgres.stop().unwrap();
@@ -121,7 +113,7 @@ async fn nul_is_a_clear_400_on_every_path_that_takes_text() {
     for database in [None, Some(database)] {
         let folder = tempfile::tempdir().unwrap();
         let database = database.unwrap_or_else(|| format!("sqlite://{}", folder.path().join("hark.db").display()));
-        let engine = Arc::new(InstantEngine::default());
+        let engine = InstantEngine::default();
         let server = Server::over(&database, folder, config(), engine, Clock::system(), Role::All).await;
         let (anyone, client) = (server.anonymous(), server.account(Plan::Pro).await);
         let person = value!({"email": "a\u{0}b@example.com", "password": "correct horse battery staple"});

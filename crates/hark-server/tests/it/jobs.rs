@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use hark_models::{Aliases, Catalogue, ModelStore};
 use hark_server::{
-    Config, Dependency, Engine, EngineError, InstantEngine, JobSettings, Role, Seconds, Service, SpeechEngine,
-    SpeechOptions, Transcribed, Work,
+    Config, Dependency, EngineError, Engines, InstantEngine, JobSettings, Models, Role, Seconds, Service, SpeechEngine,
+    SpeechOptions, Transcribe, Transcribed, Work,
 };
 use hark_speech::CancelToken;
 use hark_store::{Clock, FaultKind, JobFilter, JobSummary, Plan};
@@ -25,7 +25,7 @@ impl Scripted {
     }
 }
 
-impl Engine for Scripted {
+impl Models for Scripted {
     fn models(&self) -> Vec<hark_api::Model> {
         Vec::new()
     }
@@ -34,6 +34,12 @@ impl Engine for Scripted {
         InstantEngine::default().resolve(model)
     }
 
+    fn device(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Transcribe for Scripted {
     fn transcribe(
         &self,
         source: hark_media::Source,
@@ -47,9 +53,11 @@ impl Engine for Scripted {
             None => InstantEngine::default().transcribe(source, work, progress, cancel),
         }
     }
+}
 
-    fn device(&self) -> Option<String> {
-        None
+impl From<Scripted> for Engines {
+    fn from(engine: Scripted) -> Self {
+        Engines::new(Arc::new(engine))
     }
 }
 
@@ -123,7 +131,7 @@ async fn a_node_without_models_beside_a_healthy_one_fails_no_job() {
     let server = Server::with_role(Role::Account).await;
     let client = server.account(Plan::Enterprise).await;
     let empty = tempfile::tempdir().unwrap();
-    let bare = Arc::new(engine_without_models(empty.path()));
+    let bare = engine_without_models(empty.path());
     let bare = Service::start(server.store.clone(), bare, config(), Role::Gpu, Clock::system()).await.unwrap();
     let mut ids = Vec::new();
     for _ in 0..5 {
@@ -134,7 +142,7 @@ async fn a_node_without_models_beside_a_healthy_one_fails_no_job() {
     let waiting = jobs(&server).await;
     assert_eq!(waiting.len(), 5);
     assert!(waiting.iter().all(|job| job.state == "queued" && job.attempts == 0), "{waiting:?}");
-    let healthy = Arc::new(InstantEngine::default());
+    let healthy = InstantEngine::default();
     let healthy = Service::start(server.store.clone(), healthy, config(), Role::Gpu, Clock::system()).await.unwrap();
     for id in ids {
         wait_for(&client, id, "completed").await;
@@ -158,7 +166,7 @@ async fn recordings_that_are_away_when_workers_start_are_waited_for() {
     // An empty folder in its place is what a mount that went away leaves.
     std::fs::create_dir(&here).unwrap();
     let metrics = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() };
-    let engine = Arc::new(InstantEngine::default());
+    let engine = InstantEngine::default();
     let worker = Service::start(server.store.clone(), engine, metrics, Role::Gpu, Clock::system()).await.unwrap();
     let address = worker.metrics_address().unwrap();
     let paused = async |wanted: &str| {

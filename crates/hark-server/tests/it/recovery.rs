@@ -1,6 +1,5 @@
 //! Ends and beginnings: stopping in order, and going on after it.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hark_server::{Config, InstantEngine, Role, Seconds, Service};
@@ -24,7 +23,7 @@ async fn a_stopped_service_gives_its_work_back_and_the_next_one_does_it_once() {
     let folder = server.stop().await;
     assert!(begun.elapsed() < Duration::from_secs(10));
 
-    let server = Server::in_folder(folder, config(), Arc::new(slow(0)), Clock::system(), Role::All).await;
+    let server = Server::in_folder(folder, config(), slow(0), Clock::system(), Role::All).await;
     let client = client.at(&server);
     eventually("completion", async || {
         let state = json(client.get(&format!("/v1/transcripts/{id}/status")).await, 200).await;
@@ -69,7 +68,7 @@ async fn work_whose_worker_died_is_done_by_another_process_and_charged_once() {
         server.store.jobs().claim_any("dead", Duration::from_millis(300)).await.unwrap()
     })
     .await;
-    let worker = Service::start(server.store.clone(), Arc::new(slow(0)), config(), Role::Gpu, Clock::system());
+    let worker = Service::start(server.store.clone(), slow(0), config(), Role::Gpu, Clock::system());
     let worker = worker.await.unwrap();
     let response = waits.await.unwrap();
     assert_eq!(json(response, 200).await["text"], "nothing was heard");

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, LazyLock, Once};
+use std::sync::{LazyLock, Once};
 use std::time::Duration;
 
 use hark_models::{Aliases, Catalogue, ModelStore};
-use hark_server::{Config, Engine, InstantEngine, Role, Service, SpeechEngine, SpeechOptions};
+use hark_server::{Config, Engines, InstantEngine, Role, Service, SpeechEngine, SpeechOptions};
 use hark_store::{AccountId, Clock, KeyKind, NewAccount, NewKey, Plan, Store};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder, Response};
@@ -42,29 +42,29 @@ impl Server {
         Self::with(config(), InstantEngine::default()).await
     }
 
-    pub(crate) async fn with(config: Config, engine: impl Engine) -> Self {
-        Self::with_clock(config, engine, Clock::system()).await
+    pub(crate) async fn with(config: Config, engines: impl Into<Engines>) -> Self {
+        Self::with_clock(config, engines, Clock::system()).await
     }
 
-    pub(crate) async fn with_clock(config: Config, engine: impl Engine, clock: Clock) -> Self {
+    pub(crate) async fn with_clock(config: Config, engines: impl Into<Engines>, clock: Clock) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::in_folder(folder, config, Arc::new(engine), clock, Role::All).await
+        Self::in_folder(folder, config, engines, clock, Role::All).await
     }
 
     pub(crate) async fn with_role(role: Role) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::in_folder(folder, config(), Arc::new(InstantEngine::default()), Clock::system(), role).await
+        Self::in_folder(folder, config(), InstantEngine::default(), Clock::system(), role).await
     }
 
     pub(crate) async fn in_folder(
         folder: tempfile::TempDir,
         config: Config,
-        engine: Arc<dyn Engine>,
+        engines: impl Into<Engines>,
         clock: Clock,
         role: Role,
     ) -> Self {
         let database = format!("sqlite://{}", folder.path().join("hark.db").display());
-        Self::over(&database, folder, config, engine, clock, role).await
+        Self::over(&database, folder, config, engines, clock, role).await
     }
 
     /// A server over a database elsewhere.
@@ -72,7 +72,7 @@ impl Server {
         database: &str,
         folder: tempfile::TempDir,
         config: Config,
-        engine: Arc<dyn Engine>,
+        engines: impl Into<Engines>,
         clock: Clock,
         role: Role,
     ) -> Self {
@@ -82,7 +82,7 @@ impl Server {
         options.clock = clock.clone();
         options.retry = config.jobs.retry_policy();
         let store = Store::open(options).await.unwrap();
-        let service = Service::start(store.clone(), engine, config, role, clock.clone()).await.unwrap();
+        let service = Service::start(store.clone(), engines, config, role, clock.clone()).await.unwrap();
         Server { address: service.address(), store, clock, folder, service: Some(service) }
     }
 

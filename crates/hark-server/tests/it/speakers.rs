@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use hark_api::{Segment, TranscriptionResult};
 use hark_media::{AudioStream, Options, Source};
 use hark_models::ModelStore;
-use hark_server::{Engine, EngineError, InstantEngine, Transcribed, Work};
-use hark_speech::{CancelToken, Voiceprint};
+use hark_server::{EngineError, Engines, InstantEngine, Models, Transcribe, Transcribed, Work};
+use hark_speech::CancelToken;
 use hark_store::Plan;
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, Response};
@@ -75,7 +75,7 @@ struct OneSpeaker {
     told: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
-impl Engine for OneSpeaker {
+impl Models for OneSpeaker {
     fn models(&self) -> Vec<hark_api::Model> {
         Vec::new()
     }
@@ -84,6 +84,12 @@ impl Engine for OneSpeaker {
         InstantEngine::default().resolve(model)
     }
 
+    fn device(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Transcribe for OneSpeaker {
     fn transcribe(
         &self,
         _: Source,
@@ -98,17 +104,11 @@ impl Engine for OneSpeaker {
         let names = work.known.first().map(|(name, _)| ("SPEAKER_00".to_owned(), name.clone()));
         Ok(Transcribed { result, names: BTreeMap::from_iter(names) })
     }
+}
 
-    fn print(&self, source: Source) -> Result<Voiceprint, EngineError> {
-        InstantEngine::default().print(source)
-    }
-
-    fn knows_voices(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn device(&self) -> Option<String> {
-        None
+impl From<OneSpeaker> for Engines {
+    fn from(engine: OneSpeaker) -> Self {
+        Engines::new(Arc::new(engine)).with_voices(Arc::new(InstantEngine::default()))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::server::{Server, config, json, real_engine, talk, telephone_call};
-use hark_server::Engine as _;
+use hark_server::{Models as _, Voices as _};
 use hark_store::Plan;
 
 fn assert_heard(text: &str) {
@@ -166,5 +166,5 @@ fn what_the_engine_offers_to_jobs_is_what_it_resolves() {
     }
     assert!(engine.resolve("base").is_ok() && engine.resolve("whisper-huge").is_err());
     let identify = hark_store::Need::Capability("identify").to_string();
-    assert_eq!(offered.cover([identify.as_str()].into_iter()), engine.knows_voices().is_ok());
+    assert_eq!(offered.cover([identify.as_str()].into_iter()), engine.check_voices().is_ok());
 }

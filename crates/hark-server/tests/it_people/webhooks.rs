@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hark_server::{Config, Engine, EngineError, InstantEngine, Transcribed, Webhooks, Work};
+use hark_server::{Config, EngineError, Engines, InstantEngine, Models, Transcribe, Transcribed, Webhooks, Work};
 use hark_store::{Clock, DAY, Plan};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -157,7 +157,7 @@ async fn a_secret_that_was_rotated_signs_for_a_while_beside_the_new_one() {
 /// Hears nothing in anything.
 struct Deaf(InstantEngine);
 
-impl Engine for Deaf {
+impl Models for Deaf {
     fn models(&self) -> Vec<hark_api::Model> {
         self.0.models()
     }
@@ -166,6 +166,12 @@ impl Engine for Deaf {
         self.0.resolve(model)
     }
 
+    fn device(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Transcribe for Deaf {
     fn transcribe(
         &self,
         _: hark_media::Source,
@@ -175,24 +181,12 @@ impl Engine for Deaf {
     ) -> Result<Transcribed, EngineError> {
         Err(EngineError::Unusable("the recording is broken".into()))
     }
-
-    fn print(&self, source: hark_media::Source) -> Result<hark_speech::Voiceprint, EngineError> {
-        self.0.print(source)
-    }
-
-    fn knows_voices(&self) -> Result<(), EngineError> {
-        self.0.knows_voices()
-    }
-
-    fn device(&self) -> Option<String> {
-        None
-    }
 }
 
 #[tokio::test]
 async fn a_failed_transcript_is_told_with_its_reason() {
     let receiver = Receiver::open(&[]).await;
-    let server = Server::with(with(ALLOWED), Deaf(InstantEngine::default())).await;
+    let server = Server::with(with(ALLOWED), Engines::new(Arc::new(Deaf(InstantEngine::default())))).await;
     let client = server.account(Plan::Free).await;
     json(send(&client, &receiver.url()).await, 202).await;
     let body: Value = serde_json::from_str(&receiver.calls(1).await[0].body).unwrap();

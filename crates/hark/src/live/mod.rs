@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hark_api::TranscriptionResult;
 use hark_export::{Fonts, Format, Metadata, Options};
-use hark_models::VAD_MODEL;
+use hark_models::Role;
 use hark_speech::live::{LiveEvent, LiveOptions, LiveSession};
 use hark_speech::{Compute, LoadOptions, Transcriber};
 
@@ -18,7 +18,7 @@ use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::Client;
-use crate::transcribe::{installed, noticed, speech_model, voices, watch};
+use crate::transcribe::{installed_for, noticed, speech_model, voices, watch};
 use crate::{CliError, output};
 use input::{AudioBlock, AudioInput};
 use screen::{FinalText, Screen};
@@ -133,7 +133,7 @@ fn listen(
 fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
     let library = ModelLibrary::open(config)?;
     let model = speech_model(&library, args.speech.model.as_deref(), config)?;
-    let mut options = LoadOptions::new(model, installed(&library, VAD_MODEL)?);
+    let mut options = LoadOptions::new(model, installed_for(&library, Role::Vad)?);
     let compute = Compute::from_options(args.speech.threads.map(usize::from).or(config.threads), None);
     if args.speakers {
         options.voices = Some(voices(&library, &compute)?);

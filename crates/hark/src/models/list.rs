@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hark_models::{Installed, Kind, Model};
+use hark_models::{Installed, Model, Role};
 use serde_json::json;
 
 use super::ModelLibrary;
@@ -12,7 +12,7 @@ use crate::{CliError, output};
 /// One line of the list.
 struct Row {
     name: String,
-    kind: Kind,
+    role: Role,
     installed: Option<Installed>,
     size: u64,
     licence: String,
@@ -38,7 +38,7 @@ fn rows(library: &ModelLibrary) -> Vec<Row> {
         let manifest = installed.manifest.as_ref();
         rows.push(Row {
             name,
-            kind: Kind::Other,
+            role: Role::Other,
             size: installed_size(&installed),
             licence: manifest.map(|manifest| manifest.licence.clone()).unwrap_or_default(),
             description: "not in the catalogue".to_owned(),
@@ -61,7 +61,7 @@ fn row_of(model: &Model, installed: Option<Installed>) -> Row {
     };
     Row {
         name: model.name.clone(),
-        kind: model.kind,
+        role: model.role,
         size: installed.as_ref().map_or(model.size_bytes, installed_size),
         licence: model.licence.clone(),
         description: model.description.clone(),
@@ -114,7 +114,7 @@ fn as_json(library: &ModelLibrary, rows: &[Row]) -> String {
         .map(|row| {
             json!({
                 "name": row.name,
-                "kind": row.kind,
+                "role": row.role,
                 "installed": row.installed.is_some(),
                 "folder": row.installed.as_ref().map(|installed| &installed.dir),
                 "format": row.installed.as_ref().map(|installed| &installed.format),

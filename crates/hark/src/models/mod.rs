@@ -6,10 +6,10 @@ mod pull;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hark_models::{Aliases, Catalogue, FileState, Kind, Model, ModelStore, Resolved, SPEAKER_MODELS, VAD_MODEL};
+use hark_models::{Aliases, Catalogue, FileState, Model, ModelStore, Resolved, Role};
 
 use crate::cli::{Common, ModelsArgs, ModelsCommand};
-use crate::config::{Config, DEFAULT_MODEL};
+use crate::config::Config;
 use crate::doctor::{Finding, bytes};
 use crate::{CliError, output};
 
@@ -145,6 +145,11 @@ fn remove(library: &ModelLibrary, names: &[String]) -> Result<(), CliError> {
     if all_removed { Ok(()) } else { Err(CliError::Reported) }
 }
 
+/// The model that plays a role when no other is asked for; a user's catalogue can't take it away.
+fn default_for(library: &ModelLibrary, role: Role) -> &str {
+    library.catalogue.default_for(role).map_or("none", |model| &model.name)
+}
+
 /// What `hark doctor` says about models: the chosen one and voice activity are needed, the others are counted.
 pub(crate) fn findings(config: &Config) -> Vec<Finding> {
     let library = match ModelLibrary::open(config) {
@@ -153,7 +158,8 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             return vec![Finding::missing("models", error.to_string(), "correct the catalogue that is named")];
         }
     };
-    let wanted = config.model.as_deref().unwrap_or(DEFAULT_MODEL);
+    let default_model = default_for(&library, Role::Transcription);
+    let wanted = config.model.as_deref().unwrap_or(default_model);
     let speech = match library.resolve(wanted) {
         Ok(found) if found.substituted => {
             Finding::ok("speech model", format!("{} (serves {})", found.checkpoint, found.requested))
@@ -167,18 +173,17 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
             Finding::missing("speech model", format!("{wanted} is not installed"), fix)
         }
     };
-    let vad = match library.store.installed(VAD_MODEL) {
-        Some(_) => Finding::ok("voice activity", VAD_MODEL),
-        None => Finding::missing(
-            "voice activity",
-            format!("{VAD_MODEL} is not installed"),
-            format!("hark models pull {VAD_MODEL}"),
-        ),
+    let vad = default_for(&library, Role::Vad);
+    let vad = match library.store.installed(vad) {
+        Some(_) => Finding::ok("voice activity", vad),
+        None => {
+            Finding::missing("voice activity", format!("{vad} is not installed"), format!("hark models pull {vad}"))
+        }
     };
-    let missing: Vec<&str> =
-        SPEAKER_MODELS.into_iter().filter(|name| library.store.installed(name).is_none()).collect();
+    let diarization = [Role::Segmentation, Role::Embedding].map(|role| default_for(&library, role));
+    let missing: Vec<&str> = diarization.into_iter().filter(|name| library.store.installed(name).is_none()).collect();
     let speakers = match missing.as_slice() {
-        [] => Finding::ok("speakers", SPEAKER_MODELS.join(", ")),
+        [] => Finding::ok("speakers", diarization.join(", ")),
         names => Finding::missing(
             "speakers",
             format!("{} not installed: speakers are not told apart", names.join(", ")),
@@ -195,7 +200,7 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
         })
         .collect();
     let mut others: Vec<String> = installed;
-    others.retain(|name| library.catalogue.get(name).is_none_or(|model| model.kind == Kind::Speech));
+    others.retain(|name| library.catalogue.get(name).is_none_or(|model| model.role == Role::Transcription));
     let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
     let mut findings = vec![speech, vad, speakers, Finding::ok("installed", all)];
     findings.extend(damaged);

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hark_server::{FirstKey, Role, Service, SpeechEngine, SpeechOptions};
 use hark_store::{Clock, MasterKey, MasterKeys, Store};
@@ -55,7 +54,7 @@ async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
     // Signals are watched before anybody is told the address: who stops us right then is heard.
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
-    let engine = Arc::new(SpeechEngine::new(speech_options(args, config)?));
+    let engine = SpeechEngine::new(speech_options(args, config)?);
     let service = Service::start(store.clone(), engine, config.server.clone(), role, Clock::system());
     let service = service.await.map_err(|error| failed(&error))?;
     output::print(format!("hark listens on http://{}\n", service.address()))?;

@@ -6,15 +6,14 @@ use std::path::{Path, PathBuf};
 
 use hark_api::{DateTime, Speaker, SpeakerList};
 use hark_media::Source;
-use hark_models::SPEAKER_MODELS;
-use hark_speech::{Compute, Voiceprint, Voices};
+use hark_speech::{Compute, Voiceprint};
 
 use crate::cli::{Common, SpeakersArgs, SpeakersCommand};
 use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::{self, Client};
 use crate::table::{moment, table};
-use crate::transcribe::{Input, installed};
+use crate::transcribe::{Input, voices};
 use crate::{CliError, output};
 use local::{KnownVoice, LocalVoices};
 
@@ -105,9 +104,7 @@ fn run_remote(args: &SpeakersArgs, client: &Client) -> Result<(), CliError> {
 /// Computes one voiceprint of all the clips, which must be of one voice.
 fn compute_print(clips: &[PathBuf], config: &Config) -> Result<Voiceprint, CliError> {
     let library = ModelLibrary::open(config)?;
-    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(&library, name));
-    let voices = Voices::load(&segmentation?, &embedding?, &Compute::from_options(config.threads, None));
-    let voices = voices.map_err(|error| CliError::Failed(error.to_string()))?;
+    let voices = voices(&library, &Compute::from_options(config.threads, None))?;
     let wrong = |clip: &Path, why: String| CliError::Failed(format!("{}: {why}", clip.display()));
     let mut prints: Vec<Voiceprint> = Vec::new();
     for clip in clips {

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_models::{SPEAKER_MODELS, VAD_MODEL};
+use hark_models::{Model, Role};
 use hark_speech::{Compute, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
 use crate::CliError;
 use crate::cli::TranscribeArgs;
-use crate::config::{Config, DEFAULT_MODEL};
+use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::Remote;
 
@@ -75,7 +75,7 @@ impl Local {
         let mut request = request(args, config, words)?;
         let library = ModelLibrary::open(config)?;
         let model = speech_model(&library, args.speech.model.as_deref(), config)?;
-        let vad = installed(&library, VAD_MODEL)?;
+        let vad = installed_for(&library, Role::Vad)?;
         let mut options = LoadOptions::new(model, vad);
         let compute = Compute::from_options(args.speech.threads.map(usize::from).or(config.threads), args.isa);
         options.widest_beam = request.beam;
@@ -109,13 +109,15 @@ impl Local {
 
 /// What tells voices apart, loaded.
 pub(crate) fn voices(library: &ModelLibrary, compute: &Compute) -> Result<Voices, CliError> {
-    let [segmentation, embedding] = SPEAKER_MODELS.map(|name| installed(library, name));
+    let [segmentation, embedding] = [Role::Segmentation, Role::Embedding].map(|role| installed_for(library, role));
     Voices::load(&segmentation?, &embedding?, compute).map_err(|error| CliError::Failed(error.to_string()))
 }
 
 /// Speakers are told apart where the models for it are installed.
 fn default_speakers(library: &ModelLibrary) -> Speakers {
-    let can = SPEAKER_MODELS.iter().all(|name| library.store.installed(name).is_some());
+    let is_installed =
+        |role| library.catalogue.default_for(role).is_ok_and(|model| library.store.installed(&model.name).is_some());
+    let can = [Role::Segmentation, Role::Embedding].into_iter().all(is_installed);
     if can { Speakers::Auto } else { Speakers::Off }
 }
 
@@ -145,7 +147,10 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
 
 /// The folder of the checkpoint that serves the asked name; a stand-in is announced.
 pub(crate) fn speech_model(library: &ModelLibrary, asked: Option<&str>, config: &Config) -> Result<PathBuf, CliError> {
-    let name = asked.or(config.model.as_deref()).unwrap_or(DEFAULT_MODEL);
+    let name = match asked.or(config.model.as_deref()) {
+        Some(name) => name,
+        None => &default_for(library, Role::Transcription)?.name,
+    };
     let Ok(found) = library.resolve(name) else {
         let wanted = library.entry(name)?;
         return installed(library, &wanted.name);
@@ -156,8 +161,18 @@ pub(crate) fn speech_model(library: &ModelLibrary, asked: Option<&str>, config: 
     installed(library, &found.checkpoint)
 }
 
+/// The model that plays a role when no other is asked for.
+fn default_for(library: &ModelLibrary, role: Role) -> Result<&Model, CliError> {
+    library.catalogue.default_for(role).map_err(|error| CliError::Failed(error.to_string()))
+}
+
+/// The folder of the installed model that plays a role.
+pub(crate) fn installed_for(library: &ModelLibrary, role: Role) -> Result<PathBuf, CliError> {
+    installed(library, &default_for(library, role)?.name)
+}
+
 /// The folder of an installed model whose files are those that were installed.
-pub(crate) fn installed(library: &ModelLibrary, name: &str) -> Result<PathBuf, CliError> {
+fn installed(library: &ModelLibrary, name: &str) -> Result<PathBuf, CliError> {
     match library.store.installed(name) {
         Some(model) => {
             let checked = library.store.check_integrity(name, &library.catalogue);

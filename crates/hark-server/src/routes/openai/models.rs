@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use hark_api::{ErrorKind, Model, OpenAiModel};
-use hark_models::OPENAI_NAMES;
+use hark_models::foreign_names;
 
 use super::{AnyError, Missing};
 use crate::app::App;
@@ -12,7 +12,7 @@ use crate::extract::Path;
 /// The models of the service and, behind them, the names of OpenAI's that stand for one of them.
 pub(crate) fn data(models: &[Model]) -> Vec<OpenAiModel> {
     let ours = models.iter().map(|model| described(&model.id, &model.provider));
-    ours.chain(OPENAI_NAMES.map(|name| described(name, ""))).collect()
+    ours.chain(foreign_names().map(|name| described(name, ""))).collect()
 }
 
 fn described(id: &str, provider: &str) -> OpenAiModel {

@@ -1,18 +1,15 @@
 //! The text fields of a transcription form, checked as they arrive so that a mistake is told before an upload ends.
 
 use hark_api::{ErrorKind, ResponseFormat};
+use hark_models::{default_name, needs_paid_plan};
 use hark_whisper::languages;
 
 use crate::app::Role;
 use crate::config::{Config, PaidModels};
-use crate::engine::{Engine, EngineError, Work};
+use crate::engine::{EngineError, Models, Work};
 use crate::error::Failure;
 use crate::routes::audio::refuse_second;
 
-/// The model of a request that names none (contract, `POST /v1/transcribe`).
-pub(crate) const DEFAULT_MODEL: &str = "large-v3-turbo";
-/// Models that need an active paid plan (decisions: paid models).
-const PAID_MODELS: [&str; 2] = ["large-v3", "svc-ai-enhanced"];
 /// A longer prompt than the model reads is a mistake.
 const MAX_PROMPT: usize = 4000;
 const MAX_SPEAKERS: u32 = 100;
@@ -104,7 +101,7 @@ impl Form for Fields {
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
         Ok(Wanted {
             work: Work {
-                model: said(self.model).unwrap_or_else(|| DEFAULT_MODEL.to_owned()),
+                model: said(self.model).unwrap_or_else(|| default_name().to_owned()),
                 language: self.language.flatten(),
                 diarize: self.diarize.unwrap_or(true),
                 speakers: self.speakers.unwrap_or(0),
@@ -125,11 +122,11 @@ impl Form for Fields {
 
 /// The model that serves the asked one for somebody with or without an active paid plan.
 pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<String, Failure> {
-    if is_paid || !PAID_MODELS.contains(&asked) {
+    if is_paid || !needs_paid_plan(asked) {
         return Ok(asked.to_owned());
     }
     match config.paid_models {
-        PaidModels::Serve => Ok(DEFAULT_MODEL.to_owned()),
+        PaidModels::Serve => Ok(default_name().to_owned()),
         PaidModels::Require => {
             Err(Failure::new(ErrorKind::PlanNeeded, format!("the model {asked} needs an active paid plan")))
         }
@@ -137,8 +134,8 @@ pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<Strin
 }
 
 /// The checkpoint that serves a model; a process without models of its own leaves that to whoever takes the job.
-pub(crate) fn checkpoint(model: String, role: Role, engine: &dyn Engine) -> Result<String, Failure> {
-    match engine.resolve(&model) {
+pub(crate) fn checkpoint(model: String, role: Role, models: &dyn Models) -> Result<String, Failure> {
+    match models.resolve(&model) {
         Ok(checkpoint) => Ok(checkpoint),
         Err(EngineError::ModelMissing(_)) if role == Role::Account => Ok(model),
         Err(error) => Err(error.into()),

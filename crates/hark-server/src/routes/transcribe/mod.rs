@@ -27,7 +27,7 @@ use crate::routes::{AnyError, Deleted, Invalid, Late, Limited, Payment, Reused, 
 use receive::Received;
 
 pub(crate) use answer::{Wait, accepted, export};
-pub(crate) use fields::{DEFAULT_MODEL, Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
+pub(crate) use fields::{Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
 pub(crate) use receive::{refuse_announced, store_file};
 
 /// The transcript that an answer is about.
@@ -240,7 +240,7 @@ fn check_identify(app: &App, caller: &Caller) -> Result<(), Failure> {
         return Err(Failure::new(ErrorKind::Unauthorized, message));
     }
     if app.role != Role::Account {
-        app.engine.knows_voices()?;
+        app.engines.voices()?;
     }
     Ok(())
 }

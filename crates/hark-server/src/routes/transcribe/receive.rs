@@ -74,7 +74,7 @@ pub(crate) async fn receive<F: Form>(
     let asked = fields.wanted()?;
     let mut wanted = asked.clone();
     let model = model(&wanted.work.model, plan.is_paid(), &app.config)?;
-    wanted.work.model = checkpoint(model, app.role, &*app.engine)?;
+    wanted.work.model = checkpoint(model, app.role, &*app.engines.models)?;
     let blob = upload.finish().await?;
     let fingerprint = fingerprint::<F>(&asked, &wanted, blob.sha256)?;
     Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })

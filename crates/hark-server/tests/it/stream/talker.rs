@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use hark_server::{Config, Engine, Role, SpeechEngine};
+use hark_server::{Config, Role, SpeechEngine};
 use hark_store::Clock;
 use serde_json::Value;
 use tokio::net::TcpStream;
@@ -21,8 +21,7 @@ pub(crate) struct Talker {
 /// A server with the real engine, which all tests share: loading takes longer than most of them.
 pub(crate) async fn live_server(config: Config) -> Server {
     static ENGINE: LazyLock<Arc<SpeechEngine>> = LazyLock::new(|| Arc::new(real_engine()));
-    let engine: Arc<dyn Engine> = ENGINE.clone();
-    Server::in_folder(tempfile::tempdir().unwrap(), config, engine, Clock::system(), Role::All).await
+    Server::in_folder(tempfile::tempdir().unwrap(), config, ENGINE.clone(), Clock::system(), Role::All).await
 }
 
 /// The sentence of [`talk`] as 16 kHz samples, with a second of silence behind it.

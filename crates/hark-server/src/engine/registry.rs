@@ -1,26 +1,29 @@
-//! Models in memory: each once, whoever uses it, all together within a budget of bytes.
+//! Models in memory: each once, whoever uses it, all kinds together within a budget of bytes.
 //!
-//! What is in use stays, by however many and however long. Of the rest, the last used ones stay as far as the budget and the
-//! limit of their number leave room: a model that was loaded beyond the limit goes when its last use ends, not when somebody
-//! asks for another. A model that does not fit waits for others to be done.
+//! A model that is in use stays. Of the rest, the most recently used ones stay as far as the budget and the limit of their
+//! number leave room; the least recently used goes first. A model that was loaded beyond the limit goes when its last use
+//! ends. A model that does not fit waits for others to be released.
 
+use std::any::{Any, TypeId};
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
-/// What can be kept in memory.
-pub(super) trait Resident: Clone + Send + 'static {
+/// A model of any kind that the registry can hold.
+pub(super) trait Resident: Any + Send + Sync {
     /// Bytes that it takes at most.
     fn bytes(&self) -> u64;
 
-    /// Whether it can be used; if not it is loaded again for the next who asks.
-    fn is_usable(&self) -> bool;
+    /// Whether it can be used; if not it is loaded again for the next request.
+    fn is_usable(&self) -> bool {
+        true
+    }
 }
 
 /// What is to be loaded.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
-    /// Its name.
+pub(super) struct ModelSpec<'a> {
+    /// Its name; models of different kinds may have the same.
     pub name: &'a str,
     /// Bytes that it will take, as far as that is known before it is loaded.
     pub bytes: u64,
@@ -42,193 +45,197 @@ pub(super) enum GetError<E> {
     Load(E),
 }
 
-/// Models by name, loaded when first asked for.
-pub(super) struct Loaded<T> {
+/// Models by kind and name, loaded when first asked for.
+pub(super) struct ModelRegistry {
     /// How many of those that are counted may stay.
-    most: usize,
+    limit: usize,
     /// Bytes that all may take.
     budget: u64,
     /// How long one that does not fit waits.
     patience: Duration,
     /// Most recently used last.
-    places: Mutex<Vec<Place<T>>>,
-    /// Told when something is not in use any more.
-    freed: Condvar,
+    entries: Mutex<Vec<Entry>>,
+    /// Notified when a model is not in use any more.
+    released: Condvar,
 }
 
-struct Place<T> {
-    name: String,
+/// A model that is loaded or being loaded.
+struct Entry {
+    key: Key,
     /// How many [`InUse`] there are.
     users: usize,
     /// What it takes: expected, and then known.
     bytes: u64,
     is_counted: bool,
-    /// Its own lock, so that loading one model keeps nobody waiting who wants another.
-    model: Arc<Mutex<Option<T>>>,
+    /// Its own lock, so that loading one model blocks nobody who wants another.
+    model: ModelSlot,
+}
+
+type ModelSlot = Arc<Mutex<Option<Arc<dyn Resident>>>>;
+
+#[derive(Clone, PartialEq, Eq)]
+struct Key {
+    kind: TypeId,
+    name: String,
 }
 
 /// A model that stays in memory at least as long as this.
-pub(super) struct InUse<T: Send + 'static> {
-    // Goes before the place is left, so that the place has the last of it.
-    model: T,
-    _stay: Stay<T>,
+pub(super) struct InUse<T> {
+    // Dropped before the lease, so that the registry has the last reference.
+    model: Arc<T>,
+    _lease: Lease,
 }
 
-/// One of the users of a place.
-struct Stay<T: Send + 'static> {
-    name: String,
+/// One of the users of an entry.
+struct Lease {
+    key: Key,
     /// A model may itself use others, so this must not keep the registry alive.
-    loaded: Weak<Loaded<T>>,
+    registry: Weak<ModelRegistry>,
 }
 
-impl<T: Resident> Loaded<T> {
-    /// Nothing yet; `most` counted models may stay when nobody uses them, at least one, and all within `budget` bytes.
-    pub(super) fn new(most: usize, budget: u64, patience: Duration) -> Arc<Self> {
-        Arc::new(Loaded { most: most.max(1), budget, patience, places: Mutex::default(), freed: Condvar::new() })
+impl ModelRegistry {
+    /// Nothing yet; `limit` counted models may stay while nobody uses them, at least one, and all within `budget` bytes.
+    pub(super) fn new(limit: usize, budget: u64, patience: Duration) -> Arc<Self> {
+        let (entries, released) = (Mutex::default(), Condvar::new());
+        Arc::new(ModelRegistry { limit: limit.max(1), budget, patience, entries, released })
     }
 
-    /// The model of that name; loads it if it is not there, and who else wants it meanwhile waits for that.
-    pub(super) fn get<E>(
+    /// The model of that kind and name; loads it if it is not there, and whoever else wants it meanwhile waits for that.
+    pub(super) fn get<T: Resident, E>(
         self: &Arc<Self>,
-        wanted: Wanted<'_>,
+        wanted: ModelSpec<'_>,
         load: impl FnOnce() -> Result<T, E>,
     ) -> Result<InUse<T>, GetError<E>> {
-        let (stay, place) = self.enter(wanted).map_err(|needed| GetError::NoMemory { needed, budget: self.budget })?;
-        let mut place = lock(&place);
-        if let Some(model) = place.take_if(|model| !model.is_usable()) {
+        let key = Key { kind: TypeId::of::<T>(), name: wanted.name.to_owned() };
+        let acquired = self.acquire(&key, wanted);
+        let (lease, slot) = acquired.map_err(|needed| GetError::NoMemory { needed, budget: self.budget })?;
+        let mut slot = lock(&slot);
+        if let Some(model) = slot.take_if(|model| !model.is_usable()) {
             tracing::warn!(model = wanted.name, "model.discarded");
             drop(model);
         }
-        let model = match &*place {
-            Some(model) => model.clone(),
+        let model = match slot.as_ref().and_then(typed) {
+            Some(model) => model,
             None => {
-                let model = place.insert(load().map_err(GetError::Load)?).clone();
-                self.settle(wanted.name, model.bytes());
+                let model = Arc::new(load().map_err(GetError::Load)?);
+                *slot = Some(Arc::clone(&model) as Arc<dyn Resident>);
+                self.set_bytes(&key, model.bytes());
                 model
             }
         };
-        Ok(InUse { model, _stay: stay })
+        Ok(InUse { model, _lease: lease })
     }
 
-    /// Bytes that everything takes which is in memory.
+    /// Bytes of everything that is in memory or being loaded.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
-        lock(&self.places).iter().map(|place| place.bytes).sum()
+        lock(&self.entries).iter().map(|entry| entry.bytes).sum()
     }
 
-    /// What is in memory and not being loaded just now, by name.
-    pub(super) fn all(&self) -> Vec<(String, T)> {
-        let places = lock(&self.places);
-        let there = places.iter().filter_map(|place| {
-            let model = place.model.try_lock().ok()?.clone()?;
-            Some((place.name.clone(), model))
+    /// The models of a kind that are in memory and not being loaded just now, by name.
+    pub(super) fn loaded<T: Resident>(&self) -> Vec<(String, Arc<T>)> {
+        let entries = lock(&self.entries);
+        let loaded = entries.iter().filter_map(|entry| {
+            let model = typed(entry.model.try_lock().ok()?.as_ref()?)?;
+            Some((entry.key.name.clone(), model))
         });
-        there.collect()
+        loaded.collect()
     }
 
-    /// Counts one more user, and makes room before anything is loaded; says how many bytes are needed where there is none.
-    #[allow(clippy::type_complexity)]
-    fn enter(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<(Stay<T>, Arc<Mutex<Option<T>>>), u64> {
+    /// Counts one more user, and evicts what must go before anything is loaded; says how many bytes are needed where there
+    /// are not enough.
+    fn acquire(self: &Arc<Self>, key: &Key, wanted: ModelSpec<'_>) -> Result<(Lease, ModelSlot), u64> {
         let begun = Instant::now();
-        let mut places = lock(&self.places);
+        let mut entries = lock(&self.entries);
         loop {
-            let known = places.iter().position(|place| place.name == wanted.name);
+            let known = entries.iter().position(|entry| entry.key == *key);
             let needed = if known.is_some() { 0 } else { wanted.bytes };
-            let gone = self.take_excess(&mut places, needed, known.is_none() && wanted.is_counted, Some(wanted.name));
-            if !gone.is_empty() {
+            let evicted = self.evict(&mut entries, needed, known.is_none() && wanted.is_counted, Some(key));
+            if !evicted.is_empty() {
                 // Out of memory before anything else comes in.
-                drop(places);
-                drop(gone);
-                places = lock(&self.places);
+                drop(entries);
+                drop(evicted);
+                entries = lock(&self.entries);
                 continue;
             }
-            let taken: u64 = places.iter().map(|place| place.bytes).sum();
+            let taken: u64 = entries.iter().map(|entry| entry.bytes).sum();
             if known.is_some() || taken + needed <= self.budget {
-                let mut place = match known {
-                    Some(index) => places.remove(index),
-                    None => Place {
-                        name: wanted.name.to_owned(),
+                let mut entry = match known {
+                    Some(index) => entries.remove(index),
+                    None => Entry {
+                        key: key.clone(),
                         users: 0,
                         bytes: wanted.bytes,
                         is_counted: wanted.is_counted,
                         model: Arc::default(),
                     },
                 };
-                place.users += 1;
-                let model = Arc::clone(&place.model);
-                places.push(place);
-                let stay = Stay { name: wanted.name.to_owned(), loaded: Arc::downgrade(self) };
-                return Ok((stay, model));
+                entry.users += 1;
+                let slot = Arc::clone(&entry.model);
+                entries.push(entry);
+                return Ok((Lease { key: key.clone(), registry: Arc::downgrade(self) }, slot));
             }
             let left = self.patience.saturating_sub(begun.elapsed());
             if left.is_zero() || needed > self.budget {
                 tracing::warn!(model = wanted.name, needed, taken, budget = self.budget, "model.no_memory");
                 return Err(needed);
             }
-            places = self.freed.wait_timeout(places, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            entries = self.released.wait_timeout(entries, left).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }
     }
 
     /// A model is loaded: what it takes is known.
-    fn settle(&self, name: &str, bytes: u64) {
-        let mut places = lock(&self.places);
-        if let Some(place) = places.iter_mut().find(|place| place.name == name) {
-            place.bytes = bytes;
+    fn set_bytes(&self, key: &Key, bytes: u64) {
+        let mut entries = lock(&self.entries);
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
+            entry.bytes = bytes;
         }
-        let gone = self.take_excess(&mut places, 0, false, Some(name));
-        drop(places);
-        drop(gone);
+        let evicted = self.evict(&mut entries, 0, false, Some(key));
+        drop(entries);
+        drop(evicted);
     }
-}
 
-impl<T> Loaded<T> {
-    /// What nobody uses and there is no room for when `needed` bytes more come, the least recently used first, and what could
-    /// not be loaded. `spared` is about to be used.
-    fn take_excess(
-        &self,
-        places: &mut Vec<Place<T>>,
-        needed: u64,
-        one_more: bool,
-        spared: Option<&str>,
-    ) -> Vec<Place<T>> {
-        let counted = places.iter().filter(|place| place.is_counted).count() + usize::from(one_more);
-        let mut excess = counted.saturating_sub(self.most);
-        let mut bytes = (places.iter().map(|place| place.bytes).sum::<u64>() + needed).saturating_sub(self.budget);
-        let goes = |place: &mut Place<T>| {
-            if place.users > 0 || spared == Some(place.name.as_str()) {
+    /// Takes out what nobody uses and there is no room for when `needed` bytes more come, the least recently used first, and
+    /// what could not be loaded. `spared` is about to be used.
+    fn evict(&self, entries: &mut Vec<Entry>, needed: u64, one_more: bool, spared: Option<&Key>) -> Vec<Entry> {
+        let counted = entries.iter().filter(|entry| entry.is_counted).count() + usize::from(one_more);
+        let mut excess = counted.saturating_sub(self.limit);
+        let mut bytes = (entries.iter().map(|entry| entry.bytes).sum::<u64>() + needed).saturating_sub(self.budget);
+        let goes = |entry: &mut Entry| {
+            if entry.users > 0 || spared == Some(&entry.key) {
                 return false;
             }
-            let goes = bytes > 0 || place.is_counted && excess > 0 || lock(&place.model).is_none();
+            let goes = bytes > 0 || entry.is_counted && excess > 0 || lock(&entry.model).is_none();
             if goes {
-                bytes = bytes.saturating_sub(place.bytes);
-                excess = excess.saturating_sub(usize::from(place.is_counted));
+                bytes = bytes.saturating_sub(entry.bytes);
+                excess = excess.saturating_sub(usize::from(entry.is_counted));
             }
             goes
         };
-        places.extract_if(.., goes).collect()
+        entries.extract_if(.., goes).collect()
     }
 }
 
-impl<T: Send + 'static> Drop for Stay<T> {
+impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(loaded) = self.loaded.upgrade() else { return };
-        let mut places = lock(&loaded.places);
-        let Some(index) = places.iter().position(|place| place.name == self.name) else { return };
-        let mut place = places.remove(index);
-        place.users -= 1;
-        places.push(place);
-        let gone = loaded.take_excess(&mut places, 0, false, None);
-        drop(places);
-        loaded.freed.notify_all();
-        if !gone.is_empty() {
-            // A model ends when its thread does, after what it computes just now: the last reference may be dropped on a
-            // thread of the runtime. Where there is no thread to be had it is dropped here.
-            let _ = std::thread::Builder::new().name("hark-unload".to_owned()).spawn(move || drop(gone));
+        let Some(registry) = self.registry.upgrade() else { return };
+        let mut entries = lock(&registry.entries);
+        let Some(index) = entries.iter().position(|entry| entry.key == self.key) else { return };
+        let mut entry = entries.remove(index);
+        entry.users -= 1;
+        entries.push(entry);
+        let evicted = registry.evict(&mut entries, 0, false, None);
+        drop(entries);
+        registry.released.notify_all();
+        if !evicted.is_empty() {
+            // Dropping a model joins its engine's thread, and the last reference may be dropped on a Tokio worker. Where
+            // there is no thread to be had it is dropped here.
+            let _ = std::thread::Builder::new().name("hark-unload".to_owned()).spawn(move || drop(evicted));
         }
     }
 }
 
-impl<T: Send + 'static> Deref for InUse<T> {
+impl<T> Deref for InUse<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -236,8 +243,14 @@ impl<T: Send + 'static> Deref for InUse<T> {
     }
 }
 
+/// The model as its own type.
+fn typed<T: Resident>(model: &Arc<dyn Resident>) -> Option<Arc<T>> {
+    let any: Arc<dyn Any + Send + Sync> = Arc::clone(model) as _;
+    any.downcast().ok()
+}
+
 /// Nothing here is left half done by a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -248,30 +261,41 @@ mod tests {
 
     use super::*;
 
-    /// A model takes as many bytes as its name has letters.
-    impl Resident for Arc<str> {
+    /// A model that takes as many bytes as its name has letters.
+    struct Named(Arc<str>);
+
+    impl Resident for Named {
         fn bytes(&self) -> u64 {
-            self.len() as u64
+            self.0.len() as u64
         }
 
         fn is_usable(&self) -> bool {
-            !self.contains('!') || !BROKEN.load(Ordering::SeqCst)
+            !self.0.contains('!') || !BROKEN.load(Ordering::SeqCst)
+        }
+    }
+
+    /// A model of another kind.
+    struct Other(u64);
+
+    impl Resident for Other {
+        fn bytes(&self) -> u64 {
+            self.0
         }
     }
 
     /// Whether models whose names have an exclamation mark have failed.
     static BROKEN: AtomicBool = AtomicBool::new(false);
 
-    fn wanted(name: &str) -> Wanted<'_> {
-        Wanted { name, bytes: name.len() as u64, is_counted: true }
+    fn wanted(name: &str) -> ModelSpec<'_> {
+        ModelSpec { name, bytes: name.len() as u64, is_counted: true }
     }
 
-    fn loaded(most: usize) -> Arc<Loaded<Arc<str>>> {
-        Loaded::new(most, 1000, Duration::from_secs(60))
+    fn loaded(most: usize) -> Arc<ModelRegistry> {
+        ModelRegistry::new(most, 1000, Duration::from_secs(60))
     }
 
-    fn within(budget: u64, patience: Duration) -> Arc<Loaded<Arc<str>>> {
-        Loaded::new(100, budget, patience)
+    fn within(budget: u64, patience: Duration) -> Arc<ModelRegistry> {
+        ModelRegistry::new(100, budget, patience)
     }
 
     /// Loads models, which are their names, and knows which of them are still in memory.
@@ -281,10 +305,10 @@ mod tests {
     }
 
     impl Disk {
-        fn load(&self, name: &str) -> Result<Arc<str>, Infallible> {
+        fn load(&self, name: &str) -> Result<Named, Infallible> {
             let model = Arc::from(name);
             lock(&self.all).push(Arc::downgrade(&model));
-            Ok(model)
+            Ok(Named(model))
         }
 
         fn loads(&self) -> usize {
@@ -313,7 +337,7 @@ mod tests {
         let (disk, loaded) = (Disk::default(), loaded(1));
         let get = |name: &'static str| loaded.get(wanted(name), || disk.load(name)).unwrap();
         let (one, other) = (get("a"), get("a"));
-        assert!(Arc::ptr_eq(&one, &other));
+        assert!(Arc::ptr_eq(&one.0, &other.0));
         drop((one, other));
         drop(get("a"));
         assert_eq!(disk.loads(), 1);
@@ -366,7 +390,7 @@ mod tests {
         let (disk, loaded) = (Disk::default(), loaded(2));
         let get = |name: &'static str| loaded.get(wanted(name), || disk.load(name)).unwrap();
         drop(get("a"));
-        assert!(loaded.get(wanted("b"), || Err("not there")).is_err());
+        assert!(loaded.get::<Named, _>(wanted("b"), || Err("not there")).is_err());
         drop(get("c"));
         disk.assert_in_memory(&["a", "c"]);
         drop(get("b"));
@@ -440,7 +464,7 @@ mod tests {
     fn a_model_that_takes_more_than_expected_pushes_out_what_nobody_uses() {
         let (disk, loaded) = (Disk::default(), within(10, Duration::from_secs(60)));
         drop(loaded.get(wanted("aaaa"), || disk.load("aaaa")).unwrap());
-        let small = Wanted { name: "bbbbbbbb", bytes: 2, is_counted: true };
+        let small = ModelSpec { name: "bbbbbbbb", bytes: 2, is_counted: true };
         let large = loaded.get(small, || disk.load("bbbbbbbb")).unwrap();
         disk.assert_in_memory(&["bbbbbbbb"]);
         assert_eq!(loaded.bytes(), 8);
@@ -454,11 +478,25 @@ mod tests {
         let before = get("a!");
         BROKEN.store(true, Ordering::SeqCst);
         let after = get("a!");
-        assert!(!Arc::ptr_eq(&before, &after));
+        assert!(!Arc::ptr_eq(&before.0, &after.0));
         assert_eq!(disk.loads(), 2);
         BROKEN.store(false, Ordering::SeqCst);
         drop((before, after));
         drop(get("a!"));
         assert_eq!(disk.loads(), 2, "the new one serves from now on");
+    }
+
+    #[test]
+    fn models_of_all_kinds_share_one_budget_and_may_have_the_same_name() {
+        let (disk, registry) = (Disk::default(), within(10, Duration::from_secs(60)));
+        drop(registry.get(wanted("aaaa"), || disk.load("aaaa")).unwrap());
+        let spec = ModelSpec { name: "aaaa", bytes: 5, is_counted: false };
+        let other = registry.get(spec, || Ok::<_, Infallible>(Other(5))).unwrap();
+        assert_eq!((other.0, registry.bytes()), (5, 9));
+        assert_eq!((registry.loaded::<Named>().len(), registry.loaded::<Other>().len()), (1, 1));
+        // The one of the first kind is not in use: it makes room for another of the same kind, the one in use stays.
+        drop(registry.get(wanted("bbbbb"), || disk.load("bbbbb")).unwrap());
+        disk.assert_in_memory(&["bbbbb"]);
+        assert_eq!(registry.loaded::<Other>()[0].1.0, 5);
     }
 }

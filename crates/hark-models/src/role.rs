@@ -1,0 +1,45 @@
+//! What a model is for.
+
+use serde::{Deserialize, Serialize};
+
+/// The part that a model plays; the catalogue says which model plays it when nothing else is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Speech recognition.
+    #[serde(alias = "speech")]
+    Transcription,
+    /// Voice activity detection.
+    Vad,
+    /// Speaker segmentation: who speaks when inside a few seconds.
+    Segmentation,
+    /// Speaker embedding: a vector that is near another of the same voice.
+    Embedding,
+    /// Work on text: translation, summaries.
+    Text,
+    /// Speech synthesis.
+    Voice,
+    /// Noise reduction.
+    Enhance,
+    /// Recordings for tests; not listed by default.
+    Sounds,
+    /// Anything else a user's catalogue brings.
+    #[serde(alias = "speakers")]
+    Other,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Role::Transcription => "transcription",
+            Role::Vad => "voice activity detection",
+            Role::Segmentation => "speaker segmentation",
+            Role::Embedding => "speaker embedding",
+            Role::Text => "text",
+            Role::Voice => "speech synthesis",
+            Role::Enhance => "noise reduction",
+            Role::Sounds => "test sounds",
+            Role::Other => "other",
+        })
+    }
+}

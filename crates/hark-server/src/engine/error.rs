@@ -1,0 +1,137 @@
+//! Why an engine gives no words, and whose fault that is.
+
+use hark_api::{ApiError, ErrorKind, FaultKind};
+use hark_speech::{BackendError, SpeechError};
+
+/// Why there are no words.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The name is that of no model.
+    #[error("there is no model {0:?}: GET /v1/models lists them")]
+    UnknownModel(String),
+    /// The model is not on this server.
+    #[error("the model {0} is not installed on this server; `hark models pull {0}` installs it")]
+    ModelMissing(String),
+    /// The engine only takes recordings.
+    #[error("this server does not transcribe live sound")]
+    NotLive,
+    /// The engine can't tell voices apart.
+    #[error("this server does not know voices")]
+    NoVoices,
+    /// The recording or what was asked of it is at fault: another try ends the same.
+    #[error("{0}")]
+    Unusable(String),
+    /// The recording costs more than its owner has: another try ends the same.
+    #[error("{0}")]
+    NotCovered(String),
+    /// Somebody called it off.
+    #[error("cancelled")]
+    Cancelled,
+    /// Our fault; the attempt counts, and another one may succeed.
+    #[error("{0}")]
+    Failed(String),
+    /// Something that the work depends on is away: another try succeeds once it is back, and the attempt does not count.
+    #[error("{reason}")]
+    Unavailable {
+        /// What is away.
+        dependency: Dependency,
+        /// Why, for the log.
+        reason: String,
+    },
+}
+
+/// What the work on a recording depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Dependency {
+    /// The recording can't be read where it is kept.
+    Recordings,
+    /// The model can't be loaded, or what it computes on is lost or out of memory.
+    Engine,
+    /// The program that reads the format is not installed.
+    Decoder,
+}
+
+impl Dependency {
+    /// The name in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dependency::Recordings => "recordings",
+            Dependency::Engine => "engine",
+            Dependency::Decoder => "decoder",
+        }
+    }
+}
+
+impl EngineError {
+    /// Something that the work depends on is away.
+    pub fn unavailable(dependency: Dependency, reason: impl std::fmt::Display) -> Self {
+        EngineError::Unavailable { dependency, reason: reason.to_string() }
+    }
+
+    /// Whose fault it is when a job ends with this error.
+    pub fn fault(&self) -> FaultKind {
+        match self {
+            EngineError::Unusable(_) => FaultKind::Input,
+            EngineError::NotCovered(_) => FaultKind::Credits,
+            EngineError::Cancelled => FaultKind::Cancelled,
+            EngineError::Failed(_) => FaultKind::Internal,
+            // A worker that lacks a model does not speak for the others.
+            EngineError::UnknownModel(_)
+            | EngineError::ModelMissing(_)
+            | EngineError::NotLive
+            | EngineError::NoVoices
+            | EngineError::Unavailable { .. } => FaultKind::Unavailable,
+        }
+    }
+}
+
+impl From<SpeechError> for EngineError {
+    fn from(error: SpeechError) -> Self {
+        match error {
+            SpeechError::Cancelled => EngineError::Cancelled,
+            SpeechError::Media(hark_media::MediaError::Io(_)) => {
+                EngineError::unavailable(Dependency::Recordings, error)
+            }
+            SpeechError::Media(hark_media::MediaError::FfmpegMissing { .. }) => {
+                EngineError::unavailable(Dependency::Decoder, error)
+            }
+            SpeechError::Media(_)
+            | SpeechError::Language(_)
+            | SpeechError::EnglishOnly(_)
+            | SpeechError::NoSpeech
+            | SpeechError::TooLittleSpeech { .. }
+            | SpeechError::SeveralVoices { .. }
+            | SpeechError::ClipTooLong { .. } => EngineError::Unusable(error.to_string()),
+            SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::Speakers(_) | SpeechError::NoVoices => {
+                EngineError::unavailable(Dependency::Engine, error)
+            }
+            SpeechError::Engine(BackendError::OutOfMemory(_) | BackendError::DeviceLost(_)) => {
+                EngineError::unavailable(Dependency::Engine, error)
+            }
+            // The recording may be what stopped it, so the attempt counts.
+            SpeechError::Engine(BackendError::Fault(_)) | SpeechError::EngineStopped => {
+                EngineError::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        let kind = match &error {
+            EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
+            EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices => ErrorKind::ModelMissing,
+            EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
+            EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
+            EngineError::Unavailable { .. } => {
+                tracing::error!(%error, "engine.unavailable");
+                return ErrorKind::Unavailable.into();
+            }
+            EngineError::Cancelled | EngineError::Failed(_) => {
+                tracing::error!(%error, "engine.error");
+                return ErrorKind::Internal.into();
+            }
+        };
+        ApiError::new(kind, error.to_string())
+    }
+}
