@@ -8,6 +8,8 @@
 mod coverage;
 mod error;
 pub mod live;
+mod load;
+mod recording;
 mod scheduler;
 mod segments;
 mod speakers;
@@ -20,9 +22,10 @@ pub mod windows;
 pub use error::SpeechError;
 pub use hark_media::CancelToken;
 pub use hark_transcript::Lane;
+pub use load::{BackendLoader, LoadOptions, load_on_cpu};
 pub use scheduler::{EngineState, Meter, Reload, Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};
-pub use transcriber::{BackendLoader, LoadOptions, Progress, Request, Transcriber, Transcription, load_on_cpu};
+pub use transcriber::{Progress, Request, Transcriber, Transcription};
 pub use voiceprint::Voiceprint;
 pub use voices::{Speakers, Voices};
 

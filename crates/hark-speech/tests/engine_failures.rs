@@ -162,7 +162,7 @@ fn submit(scheduler: &Scheduler, windows: &[f32]) -> Outcomes {
             words: true,
             // A beginning of its own for every window: what a network of such weights goes on with is little.
             prefix: (0..4).map(|token| 64 + tag as u32 + token).collect(),
-            most_tokens: 12,
+            max_tokens: 12,
             ..DecodeOptions::default()
         };
         scheduler.submit(WindowRequest {

@@ -93,7 +93,7 @@ impl Session {
     }
 
     fn poll(&mut self) {
-        let now = self.live.heard();
+        let now = self.live.seconds_received();
         let events = self.live.poll().expect("the engine runs");
         self.events.extend(events.into_iter().map(|event| (now, event)));
     }

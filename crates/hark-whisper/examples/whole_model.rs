@@ -65,7 +65,7 @@ fn main() {
         beam: BEAM,
         temperatures: vec![0.0],
         words: true,
-        most_tokens: tokens,
+        max_tokens: tokens,
         ..DecodeOptions::default()
     });
     for windows in [1, slots] {

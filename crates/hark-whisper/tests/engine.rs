@@ -400,9 +400,9 @@ impl Looks {
             prompt: encode(before),
             prefix: encode(beginning),
             temperatures: vec![0.0],
-            most_tokens: 24,
+            max_tokens: 24,
             // What a network makes of this sound is nothing to go by: it counts in any case.
-            most_no_speech: 1.0,
+            no_speech_threshold: 1.0,
             ..DecodeOptions::default()
         };
         let again = Again { key, changed: if whole { None } else { Some(0..64) } };

@@ -170,7 +170,7 @@ fn failing(call: usize, fault: Fault) -> Engine<Failing> {
 }
 
 fn known() -> DecodeOptions {
-    DecodeOptions { language: Language::Known("en".to_owned()), most_tokens: 6, ..DecodeOptions::default() }
+    DecodeOptions { language: Language::Known("en".to_owned()), max_tokens: 6, ..DecodeOptions::default() }
 }
 
 #[test]

@@ -470,7 +470,7 @@ fn check_beam(case: Case, language: &str, specials: [u32; 5]) {
         language: Language::Detect { sure_from: 0.1 },
         temperatures: vec![0.0],
         words: true,
-        most_tokens: 12,
+        max_tokens: 12,
         ..DecodeOptions::default()
     });
     let mut engine = Engine::new(case.backend, Arc::clone(tokenizer));

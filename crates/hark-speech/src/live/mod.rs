@@ -7,13 +7,13 @@
 //! its waker when there is something to poll for. Its windows go through the scheduler that files use, in the live lane.
 //!
 //! Voice activity opens an utterance and ends it. While it lasts, the sound since its beginning is decoded again and again,
-//! one pass at a time, and each pass is told the words that are settled already, so it only writes what is new. A word is
+//! one pass at a time, and each pass is given the words that are settled already, so it only writes what is new. A word is
 //! settled when it lies far enough behind the end of the sound. When an utterance grows long its settled beginning is cut
 //! off and becomes the prompt of the passes that follow.
 
-mod circles;
 mod endpoint;
 mod policy;
+mod repetition;
 mod session;
 mod speakers;
 

@@ -5,12 +5,12 @@
 pub struct LivePolicy {
     /// New sound before the next pass, at least; more when more came during the last one.
     pub interval: f64,
-    /// A word should be told this long after its end: the later it is settled, the more of what follows it was heard…
-    pub tell_within: f64,
+    /// A word should be emitted this long after its end: the later it is settled, the more of what follows it was decoded…
+    pub emit_within: f64,
     /// …so it is settled when it ends at least this long before the end of the sound, where passes are slow…
-    pub least_hold: f64,
+    pub min_hold: f64,
     /// …and at most this long, where they are quick.
-    pub most_hold: f64,
+    pub max_hold: f64,
     /// Silence that ends an utterance.
     pub end_silence: f64,
     /// A longer silence parts what was said before from what comes: until then they are looked at together.
@@ -22,8 +22,8 @@ pub struct LivePolicy {
     /// Sound that a cut leaves, with its text, before what is new, where a sentence begins early enough: words are heard
     /// better behind others.
     pub keep_back: f64,
-    /// Most tokens of the text before that a pass is told.
-    pub most_prompt: usize,
+    /// Most tokens of the text before that a pass is prompted with.
+    pub max_prompt_tokens: usize,
     /// Hypotheses followed.
     pub beam: usize,
     /// A pass encodes what is new, so much sound before it…
@@ -36,15 +36,15 @@ impl Default for LivePolicy {
     fn default() -> Self {
         LivePolicy {
             interval: 0.4,
-            tell_within: 2.3,
-            least_hold: 1.2,
-            most_hold: 2.0,
+            emit_within: 2.3,
+            min_hold: 1.2,
+            max_hold: 2.0,
             end_silence: 0.6,
             longest_pause: 3.0,
             trim_from: 20.0,
             trim_anywhere_from: 25.0,
             keep_back: 8.0,
-            most_prompt: 60,
+            max_prompt_tokens: 60,
             beam: 5,
             encode_back: 2.0,
             encode_ahead: 0.6,

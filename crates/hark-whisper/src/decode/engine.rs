@@ -449,8 +449,8 @@ impl Window {
             temperature,
             timestamps: options.timestamps,
             goes_on: !options.prefix.is_empty(),
-            most_tokens: options
-                .most_tokens
+            max_tokens: options
+                .max_tokens
                 .saturating_sub(options.prefix.len())
                 .min(self.context.saturating_sub(prompt_len))
                 .max(1),
@@ -559,9 +559,9 @@ impl Window {
         }
         let decoded = self.decoded(search.best(), tokenizer);
         let options = &self.job.options;
-        let repeats = decoded.compression > options.most_compression;
-        let doubtful = decoded.mean_log_prob < options.least_log_prob;
-        let silent = decoded.no_speech > options.most_no_speech && doubtful;
+        let repeats = decoded.compression > options.compression_ratio_threshold;
+        let doubtful = decoded.mean_logprob < options.logprob_threshold;
+        let silent = decoded.no_speech > options.no_speech_threshold && doubtful;
         if silent {
             return Some(Outcome::Decoded(Box::new(Decoded {
                 tokens: Vec::new(),
@@ -575,7 +575,8 @@ impl Window {
         }
         // Of refused results keep the likeliest that does not repeat itself.
         let better = self.refused.as_ref().is_none_or(|other| {
-            let key = |result: &Decoded| (result.compression <= options.most_compression, result.mean_log_prob);
+            let key =
+                |result: &Decoded| (result.compression <= options.compression_ratio_threshold, result.mean_logprob);
             key(&decoded).partial_cmp(&key(other)) == Some(std::cmp::Ordering::Greater)
         });
         if better {
@@ -590,9 +591,9 @@ impl Window {
     fn decoded(&self, best: Option<Hypothesis>, tokenizer: &Tokenizer) -> Decoded {
         let mut tokens = self.job.options.prefix.clone();
         let mut log_probs = vec![0.0; tokens.len()];
-        let mut mean_log_prob = f32::NEG_INFINITY;
+        let mut mean_logprob = f32::NEG_INFINITY;
         if let Some(best) = best {
-            mean_log_prob = best.mean_log_prob();
+            mean_logprob = best.mean_logprob();
             tokens.extend(best.tokens);
             log_probs.extend(best.log_probs);
         }
@@ -605,7 +606,7 @@ impl Window {
             log_probs: log_probs[..tokens.len()].to_vec(),
             tokens,
             text,
-            mean_log_prob,
+            mean_logprob,
             no_speech: self.no_speech,
             temperature: self.temperature,
             words: Vec::new(),

@@ -57,13 +57,13 @@ pub struct DecodeOptions {
     /// Text that the window is known to begin with, as tokens: the search goes on behind it. Not with timestamps.
     pub prefix: Vec<u32>,
     /// A text that compresses better than this repeats itself: try the next temperature.
-    pub most_compression: f32,
+    pub compression_ratio_threshold: f32,
     /// A text less likely than this on average (log-probability a token) is doubtful: try the next temperature.
-    pub least_log_prob: f32,
+    pub logprob_threshold: f32,
     /// With a no-speech probability above this, and a doubtful text, there is no speech.
-    pub most_no_speech: f32,
+    pub no_speech_threshold: f32,
     /// Most tokens of a text.
-    pub most_tokens: usize,
+    pub max_tokens: usize,
 }
 
 impl Default for DecodeOptions {
@@ -78,10 +78,10 @@ impl Default for DecodeOptions {
             words: false,
             prompt: Vec::new(),
             prefix: Vec::new(),
-            most_compression: 2.4,
-            least_log_prob: -1.0,
-            most_no_speech: 0.6,
-            most_tokens: 224,
+            compression_ratio_threshold: 2.4,
+            logprob_threshold: -1.0,
+            no_speech_threshold: 0.6,
+            max_tokens: 224,
         }
     }
 }
@@ -100,7 +100,7 @@ pub struct Decoded {
     /// The text of the tokens.
     pub text: String,
     /// Mean log-probability of the tokens behind the prefix, the end included.
-    pub mean_log_prob: f32,
+    pub mean_logprob: f32,
     /// Probability that there is no speech.
     pub no_speech: f32,
     /// How well the text compresses.

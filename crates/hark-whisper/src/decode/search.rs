@@ -24,7 +24,7 @@ impl Hypothesis {
     }
 
     /// Mean log-probability, the end included.
-    pub fn mean_log_prob(&self) -> f32 {
+    pub fn mean_logprob(&self) -> f32 {
         self.sum / (self.tokens.len() + 1) as f32
     }
 }
@@ -41,7 +41,7 @@ pub struct Plan {
     /// Whether the prompt ends in text that the search goes on with.
     pub goes_on: bool,
     /// Most tokens.
-    pub most_tokens: usize,
+    pub max_tokens: usize,
     /// Last timestamp token that may come (the end of the window's sound).
     pub last_time: u32,
 }
@@ -160,7 +160,7 @@ impl Search {
         if self.finished.len() >= self.plan.width {
             self.live.clear();
         }
-        let most = self.plan.most_tokens;
+        let most = self.plan.max_tokens;
         if self.live.iter().any(|hypothesis| hypothesis.tokens.len() >= most || is_looping(&hypothesis.tokens)) {
             // Beams grow in step: all are as long. Those that ran out count as they are.
             let room = self.plan.width.saturating_sub(self.finished.len());

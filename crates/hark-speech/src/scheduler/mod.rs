@@ -8,10 +8,12 @@
 //! An engine that fails or panics is dropped and loaded again, and the windows it had go back to the front of the queue: twice
 //! at most, the second time each by itself, so that a window that breaks the engine takes no other with it.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod queue;
+mod words;
+
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,9 +21,10 @@ use std::time::Duration;
 use hark_transcript::Lane;
 use hark_whisper::backend::{Again, Backend, BackendError, MemoryUse};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome, Spent};
-use hark_whisper::tokenizer::Tokenizer;
 
 use crate::SpeechError;
+use queue::{Queued, WindowQueue};
+use words::WordTiming;
 
 /// One window to decode.
 pub struct WindowRequest {
@@ -73,7 +76,7 @@ impl Meter {
     }
 }
 
-/// Hears the outcome of a window by its tag, on a thread that serves everybody: it must be quick.
+/// Called with the outcome of a window by its tag, on a thread that serves everybody: it must not block.
 pub type Reply = Arc<dyn Fn(usize, Result<Outcome, BackendError>) + Send + Sync>;
 
 /// Loads the engine again after it failed.
@@ -91,19 +94,14 @@ pub enum EngineState {
     Failed,
 }
 
-/// Slots that the lanes below must leave free for this one and higher: a clip or a live window never waits for a
-/// slot that a long file holds.
-const RESERVED: usize = 2;
 /// Steps that only the highest lane takes before all lanes take one.
 const EXCLUSIVE_STEPS: u32 = 12;
 /// How often a window goes back to the queue after the engine failed with it…
-const MOST_RETRIES: u32 = 2;
+const MAX_RETRIES: u32 = 2;
 /// …and from which time on it is decoded by itself.
-const ALONE_FROM: u32 = 2;
+const ISOLATED_FROM: u32 = 2;
 /// An engine that had nothing to do for so long gives its memory back, and is asked whether it is well.
 const IDLE: Duration = Duration::from_secs(15);
-/// Texts that may wait for the times of their words; the engine waits when they are more.
-const MOST_UNTIMED: usize = 32;
 
 /// Hands windows to the engine's thread; clones share it.
 #[derive(Clone)]
@@ -113,7 +111,7 @@ pub struct Scheduler {
 }
 
 struct Shared {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<WindowQueue>,
     arrived: Condvar,
     stopping: AtomicBool,
     owners: AtomicU64,
@@ -122,87 +120,6 @@ struct Shared {
     /// How often the engine was loaded again; counted by whoever started it.
     restarts: Arc<AtomicU64>,
     memory: MemoryUse,
-}
-
-/// A window in the queue or in the engine.
-struct Queued {
-    request: WindowRequest,
-    /// How often it went back to the queue.
-    retries: u32,
-}
-
-/// The windows that wait, by lane; in a lane the owners in the order of their turns.
-#[derive(Default)]
-struct Waiting {
-    lanes: BTreeMap<Lane, LaneQueue>,
-}
-
-#[derive(Default)]
-struct LaneQueue {
-    turns: VecDeque<u64>,
-    windows: HashMap<u64, VecDeque<Queued>>,
-}
-
-impl LaneQueue {
-    fn push(&mut self, window: Queued) {
-        let owner = window.request.owner;
-        let queue = self.windows.entry(owner).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(owner);
-        }
-        queue.push_back(window);
-    }
-
-    /// Puts back a window that was popped: it is its owner's next, and the owner's turn comes first.
-    fn push_front(&mut self, window: Queued) {
-        let owner = window.request.owner;
-        let queue = self.windows.entry(owner).or_default();
-        queue.push_front(window);
-        self.turns.retain(|other| *other != owner);
-        self.turns.push_front(owner);
-    }
-
-    fn pop(&mut self) -> Option<Queued> {
-        let owner = self.turns.pop_front()?;
-        let queue = self.windows.get_mut(&owner)?;
-        let request = queue.pop_front();
-        if queue.is_empty() {
-            self.windows.remove(&owner);
-        } else {
-            self.turns.push_back(owner);
-        }
-        request
-    }
-}
-
-impl Waiting {
-    fn is_empty(&self) -> bool {
-        self.lanes.values().all(|lane| lane.turns.is_empty())
-    }
-
-    /// The next window of a lane that may use one of `free` slots; others are in use, or none is.
-    fn pop(&mut self, free: usize, others: bool) -> Option<Queued> {
-        for (&lane, queue) in self.lanes.iter_mut().rev() {
-            let must_leave = if lane == Lane::Bulk && others { RESERVED } else { 0 };
-            if free <= must_leave {
-                continue;
-            }
-            while let Some(window) = queue.pop() {
-                if !window.request.cancelled.load(Ordering::Relaxed) {
-                    return Some(window);
-                }
-            }
-        }
-        None
-    }
-
-    fn push(&mut self, window: Queued) {
-        self.lanes.entry(window.request.lane).or_default().push(window);
-    }
-
-    fn push_front(&mut self, window: Queued) {
-        self.lanes.entry(window.request.lane).or_default().push_front(window);
-    }
 }
 
 /// Ends the engine's thread when the last handle is gone.
@@ -226,7 +143,7 @@ impl Scheduler {
     /// Starts a thread that runs `engine`, and loads it again with `reload` when it fails; `restarts` counts that.
     pub fn start<B: Backend + 'static>(engine: Engine<B>, reload: Reload<B>, restarts: Arc<AtomicU64>) -> Self {
         let shared = Arc::new(Shared {
-            waiting: Mutex::new(Waiting::default()),
+            queue: Mutex::default(),
             arrived: Condvar::new(),
             stopping: AtomicBool::new(false),
             owners: AtomicU64::new(1),
@@ -293,13 +210,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The windows that an engine's thread took from the queue.
+/// The windows that an engine's thread claimed from the queue.
 #[derive(Default)]
-struct Taken {
+struct Claimed {
     /// Those that the engine has, by its numbers for them.
     pending: HashMap<u64, Queued>,
-    /// One that the engine failed with before, which waits until it is the only one.
-    alone: Option<Queued>,
+    /// One that the engine failed with before: it is decoded once no other is.
+    isolated: Option<Queued>,
 }
 
 /// Why an engine's thread stopped running its engine.
@@ -317,30 +234,30 @@ impl From<BackendError> for Ended {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        lock(&self.waiting)
+    fn lock(&self) -> MutexGuard<'_, WindowQueue> {
+        lock(&self.queue)
     }
 
     /// Runs the engine until nobody wants it any more, and loads it again whenever it fails.
     fn supervise<B: Backend>(&self, engine: Engine<B>, mut reload: Reload<B>) {
-        let timing = Timing::start(Arc::clone(engine.tokenizer()));
-        let mut taken = Taken::default();
+        let timing = WordTiming::start(Arc::clone(engine.tokenizer()));
+        let mut claimed = Claimed::default();
         let mut engine = Some(engine);
         while let Some(running) = engine.as_mut() {
-            let ended = catch_unwind(AssertUnwindSafe(|| self.run(running, &mut taken, &timing)));
+            let ended = catch_unwind(AssertUnwindSafe(|| self.run(running, &mut claimed, &timing)));
             let error = match ended {
                 Ok(Ended::Stopped) => return,
                 Ok(Ended::Failed(error)) => error,
                 Err(panic) => BackendError::Fault(format!("the engine panicked: {}", panic_message(&*panic))),
             };
-            tracing::error!(%error, windows = taken.pending.len(), "engine.failed");
+            tracing::error!(%error, windows = claimed.pending.len(), "engine.failed");
             *lock(&self.state) = EngineState::Reloading;
             // First out of memory, then in again; what panicked once may do so when it is dropped.
             let failed = engine.take();
             let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
             // The one that waited had no part in it.
-            taken.alone.take().into_iter().for_each(|window| self.lock().push_front(window));
-            self.put_back(taken.pending.drain().map(|(_, window)| window).collect(), &error);
+            claimed.isolated.take().into_iter().for_each(|window| self.lock().push_front(window));
+            self.requeue(claimed.pending.drain().map(|(_, window)| window).collect(), &error);
             if self.stopping.load(Ordering::SeqCst) {
                 return;
             }
@@ -351,18 +268,18 @@ impl Shared {
                     *lock(&self.state) = EngineState::Running;
                     tracing::warn!(restarts, "engine.reloaded");
                 }
-                Ok(Err(reason)) => self.give_up(&error, &reason.to_string()),
-                Err(panic) => self.give_up(&error, panic_message(&*panic)),
+                Ok(Err(reason)) => self.abandon(&error, &reason.to_string()),
+                Err(panic) => self.abandon(&error, panic_message(&*panic)),
             }
         }
     }
 
-    /// Puts windows back to the front of the queue, in the order in which they came; those that were put back often enough
-    /// are told of the error.
-    fn put_back(&self, mut windows: Vec<Queued>, error: &BackendError) {
+    /// Requeues windows at the front of the queue, in the order in which they came; those that were put back often enough
+    /// get the error.
+    fn requeue(&self, mut windows: Vec<Queued>, error: &BackendError) {
         windows.sort_by_key(|window| (window.request.owner, window.request.tag));
         for mut window in windows.into_iter().rev() {
-            if window.retries >= MOST_RETRIES {
+            if window.retries >= MAX_RETRIES {
                 let WindowRequest { reply, tag, .. } = window.request;
                 reply(tag, Err(error.clone()));
             } else {
@@ -373,8 +290,8 @@ impl Shared {
         }
     }
 
-    /// The engine can't be loaded again: whoever waits hears of it.
-    fn give_up(&self, error: &BackendError, reason: &str) {
+    /// The engine can't be loaded again: whoever waits gets the error.
+    fn abandon(&self, error: &BackendError, reason: &str) {
         tracing::error!(%error, reason, "engine.reload_failed");
         let waiting = {
             let mut waiting = self.lock();
@@ -387,8 +304,8 @@ impl Shared {
         }
     }
 
-    fn run<B: Backend>(&self, engine: &mut Engine<B>, taken: &mut Taken, timing: &Timing) -> Ended {
-        match self.decode(engine, taken, timing) {
+    fn run<B: Backend>(&self, engine: &mut Engine<B>, claimed: &mut Claimed, timing: &WordTiming) -> Ended {
+        match self.decode(engine, claimed, timing) {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -397,10 +314,10 @@ impl Shared {
     fn decode<B: Backend>(
         &self,
         engine: &mut Engine<B>,
-        taken: &mut Taken,
-        timing: &Timing,
+        claimed: &mut Claimed,
+        timing: &WordTiming,
     ) -> Result<std::convert::Infallible, Ended> {
-        let Taken { pending, alone } = taken;
+        let Claimed { pending, isolated } = claimed;
         let mut next_id = 0;
         let mut exclusive = 0;
         // With so many windows the device had no memory for another: it is asked again when it has fewer.
@@ -409,7 +326,7 @@ impl Shared {
             if self.stopping.load(Ordering::SeqCst) {
                 return Err(Ended::Stopped);
             }
-            if engine.live() == 0 && alone.is_none() {
+            if engine.live() == 0 && isolated.is_none() {
                 self.wait(engine)?;
             }
             engine.drop_windows(|id| {
@@ -420,19 +337,19 @@ impl Shared {
                 }
                 unwanted
             })?;
-            let is_alone = pending.values().any(|window| window.retries >= ALONE_FROM);
+            let is_isolated = pending.values().any(|window| window.retries >= ISOLATED_FROM);
             let is_full = engine.live() >= full_at;
             full_at = if is_full { full_at } else { usize::MAX };
-            let next = match alone.take() {
+            let next = match isolated.take() {
                 Some(window) if engine.live() == 0 => vec![window],
                 Some(window) => {
-                    *alone = Some(window);
+                    *isolated = Some(window);
                     Vec::new()
                 }
-                None if is_alone || is_full => Vec::new(),
+                None if is_isolated || is_full => Vec::new(),
                 None => {
-                    let next = self.next(engine, alone);
-                    if next.is_empty() && alone.is_some() {
+                    let next = self.next(engine, isolated);
+                    if next.is_empty() && isolated.is_some() {
                         continue;
                     }
                     next
@@ -501,14 +418,14 @@ impl Shared {
         Ok(())
     }
 
-    /// The next windows, as many as are best encoded together; one that must be decoded by itself goes to `alone`.
-    fn next<B: Backend>(&self, engine: &Engine<B>, alone: &mut Option<Queued>) -> Vec<Queued> {
+    /// The next windows, as many as are best encoded together; one that must be decoded by itself goes to `isolated`.
+    fn next<B: Backend>(&self, engine: &Engine<B>, isolated: &mut Option<Queued>) -> Vec<Queued> {
         let mut waiting = self.lock();
         let (mut next, free) = (Vec::new(), engine.free());
         while next.len() < engine.batch().min(free) {
             let Some(window) = waiting.pop(free - next.len(), engine.live() + next.len() > 0) else { break };
-            if window.retries >= ALONE_FROM {
-                *alone = Some(window);
+            if window.retries >= ISOLATED_FROM {
+                *isolated = Some(window);
                 break;
             }
             next.push(window);
@@ -557,7 +474,7 @@ impl Shared {
             refused.into_iter().rev().for_each(|window| self.lock().push_front(window));
             return Ok(false);
         }
-        self.put_back(refused, &error);
+        self.requeue(refused, &error);
         engine.trim()?;
         Ok(false)
     }
@@ -566,127 +483,4 @@ impl Shared {
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
-}
-
-/// A thread that computes the times of words: the engine decodes on meanwhile.
-struct Timing {
-    texts: Option<SyncSender<(Reply, usize, Outcome)>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Timing {
-    fn start(tokenizer: Arc<Tokenizer>) -> Self {
-        let (texts, receiver) = sync_channel(MOST_UNTIMED);
-        let thread = std::thread::Builder::new().name("hark-words".to_owned());
-        // Where there is no thread to be had, the engine's own does it.
-        match thread.spawn(move || time_words(receiver, &tokenizer)) {
-            Ok(thread) => Timing { texts: Some(texts), thread: Some(thread) },
-            Err(_) => Timing { texts: None, thread: None },
-        }
-    }
-
-    fn reply(&self, reply: Reply, tag: usize, outcome: Outcome) {
-        match (&self.texts, outcome) {
-            (Some(texts), outcome @ Outcome::Untimed(_)) => {
-                if let Err(lost) = texts.send((reply, tag, outcome)) {
-                    let (reply, tag, _) = lost.0;
-                    reply(tag, Err(BackendError::Fault("the times of words can't be computed".to_owned())));
-                }
-            }
-            (_, outcome) => reply(tag, Ok(outcome)),
-        }
-    }
-}
-
-impl Drop for Timing {
-    fn drop(&mut self) {
-        self.texts = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn time_words(texts: Receiver<(Reply, usize, Outcome)>, tokenizer: &Tokenizer) {
-    for (reply, tag, outcome) in texts {
-        let timed = catch_unwind(AssertUnwindSafe(|| outcome.timed(tokenizer)));
-        reply(
-            tag,
-            timed.map_err(|panic| BackendError::Fault(format!("timing words panicked: {}", panic_message(&*panic)))),
-        );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(owner: u64, lane: Lane, tag: usize) -> WindowRequest {
-        WindowRequest {
-            owner,
-            lane,
-            mel: Arc::new([]),
-            frames: 0,
-            again: None,
-            options: Arc::new(DecodeOptions::default()),
-            cancelled: Arc::new(AtomicBool::new(false)),
-            tag,
-            reply: Arc::new(|_, _| {}),
-            meter: Meter::default(),
-        }
-    }
-
-    fn queue(requests: impl IntoIterator<Item = WindowRequest>) -> Waiting {
-        let mut waiting = Waiting::default();
-        for request in requests {
-            waiting.push(Queued { request, retries: 0 });
-        }
-        waiting
-    }
-
-    fn order(waiting: &mut Waiting, free: usize) -> Vec<(u64, usize)> {
-        let windows = std::iter::from_fn(|| waiting.pop(free, true));
-        windows.map(|window| (window.request.owner, window.request.tag)).collect()
-    }
-
-    #[test]
-    fn owners_of_a_lane_take_turns() {
-        let many = (0..5).map(|tag| request(1, Lane::Bulk, tag));
-        let few = (0..2).map(|tag| request(2, Lane::Bulk, tag));
-        let mut waiting = queue(many.chain(few));
-        let expected = [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (1, 3), (1, 4)];
-        assert_eq!(order(&mut waiting, 9), expected);
-        assert!(waiting.is_empty());
-    }
-
-    #[test]
-    fn higher_lanes_go_first_and_bulk_leaves_slots_for_them() {
-        let mut waiting =
-            queue([request(1, Lane::Bulk, 0), request(2, Lane::Interactive, 1), request(3, Lane::Live, 2)]);
-        assert_eq!(order(&mut waiting, RESERVED), [(3, 2), (2, 1)]);
-        assert_eq!(order(&mut waiting, RESERVED + 1), [(1, 0)]);
-    }
-
-    #[test]
-    fn a_device_that_takes_little_still_decodes_long_files() {
-        let mut waiting = queue([request(1, Lane::Bulk, 0)]);
-        assert!(waiting.pop(1, true).is_none());
-        assert!(waiting.pop(1, false).is_some(), "nobody else is there to leave a slot for");
-    }
-
-    #[test]
-    fn a_window_that_is_put_back_is_its_owners_next() {
-        let mut waiting = queue([request(1, Lane::Bulk, 0), request(1, Lane::Bulk, 1), request(2, Lane::Bulk, 0)]);
-        let first = waiting.pop(9, true).expect("it waits");
-        waiting.push_front(first);
-        assert_eq!(order(&mut waiting, 9), [(1, 0), (2, 0), (1, 1)]);
-    }
-
-    #[test]
-    fn a_window_nobody_wants_is_passed_over() {
-        let mut waiting = queue([request(1, Lane::Bulk, 0), request(1, Lane::Bulk, 1)]);
-        let first = &waiting.lanes[&Lane::Bulk].windows[&1][0];
-        first.request.cancelled.store(true, Ordering::Relaxed);
-        assert_eq!(order(&mut waiting, 9), [(1, 1)]);
-    }
 }

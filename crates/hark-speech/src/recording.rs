@@ -1,0 +1,434 @@
+//! The state of one transcription: windows out, replies in, a transcript at the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+use hark_media::{AudioStream, SAMPLE_RATE};
+use hark_transcript::{Lane, TranscriptionResult};
+use hark_whisper::backend::BackendError;
+use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
+
+use crate::SpeechError;
+use crate::coverage::left_out;
+use crate::scheduler::{Meter, Reply, WindowRequest};
+use crate::segments::{segments_of, straighten};
+use crate::speakers::{assign_in_order, speakers_of};
+use crate::transcriber::{Progress, Request, Transcriber, Transcription};
+use crate::vad::VadStream;
+use crate::voiceprint;
+use crate::voices::Listener;
+use crate::windows::{Window, WindowCutter};
+
+/// The logprob threshold of a second look: a text below it is not accepted.
+const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
+
+/// Windows of one recording that may wait or be decoded at a time: enough to fill the engine, and a bound on the memory
+/// of a recording of any length.
+const MAX_OUTSTANDING: usize = 40;
+/// A language is settled by its first window if that is this sure…
+const SURE: f32 = 0.7;
+/// …or else by this many windows together.
+const VOTERS: usize = 5;
+
+/// A window that the engine has.
+struct Outstanding {
+    window: Window,
+    /// Set for a stretch that another window's text left out.
+    is_second_look: bool,
+    meter: Meter,
+}
+
+/// What share of a window's work its encoding is; the rest are the steps of its text.
+const ENCODING_SHARE: f64 = 0.2;
+/// Steps a second of sound that are expected until windows have shown theirs, counting for this many seconds.
+const EXPECTED_STEPS: (f64, f64) = (4.0, 60.0);
+/// What a window that is not done counts at most: a text that is longer than others are goes on beyond what was expected.
+const MAX_SHARE: f64 = 0.95;
+
+/// How many steps texts take, from the windows that are done.
+#[derive(Default)]
+struct Pace {
+    steps: f64,
+    seconds: f64,
+}
+
+impl Pace {
+    fn add(&mut self, window: &Outstanding) {
+        self.steps += f64::from(window.meter.steps());
+        self.seconds += window.seconds();
+    }
+
+    /// The share of a window's work that is done.
+    fn share_done(&self, window: &Outstanding) -> f64 {
+        if !window.meter.is_encoded() {
+            return 0.0;
+        }
+        let (steps, seconds) = EXPECTED_STEPS;
+        let a_second = (steps * seconds + self.steps) / (seconds + self.seconds);
+        let text = f64::from(window.meter.steps()) / (a_second * window.seconds()).max(1.0);
+        (ENCODING_SHARE + (1.0 - ENCODING_SHARE) * text).min(MAX_SHARE)
+    }
+}
+
+impl Outstanding {
+    /// Seconds of sound that are not done before this window is; those of a second look are counted already.
+    fn seconds(&self) -> f64 {
+        if self.is_second_look { 0.0 } else { self.window.samples.len() as f64 / f64::from(SAMPLE_RATE) }
+    }
+}
+
+/// A decoded window, without its samples.
+struct Done {
+    /// First sample and the one after the last.
+    samples: (u64, u64),
+    decoded: Decoded,
+    /// Stretches decoded on their own, in seconds from the window's start.
+    gaps: Vec<(f64, f64)>,
+}
+
+/// A window's number and what became of it.
+type WindowReply = (usize, Result<Outcome, BackendError>);
+
+/// The state of one transcription.
+pub(crate) struct Recording<'a> {
+    transcriber: &'a Transcriber,
+    request: &'a Request,
+    owner: u64,
+    options: DecodeOptions,
+    language: Option<(String, f32)>,
+    /// Windows whose language is not settled yet.
+    held: Vec<Window>,
+    /// Summed probabilities of the languages, and how many windows voted.
+    votes: BTreeMap<String, f32>,
+    voters: usize,
+    replies: Receiver<WindowReply>,
+    reply_to: Reply,
+    unwanted: Arc<AtomicBool>,
+    listener: Option<Listener>,
+    /// Windows that are not decoded yet, by number.
+    outstanding: BTreeMap<usize, Outstanding>,
+    pace: Pace,
+    /// Where the last window that was cut ends, in seconds.
+    cut_until: f64,
+    /// The seconds of audio that were last reported as done.
+    reported: f64,
+    done: Vec<Done>,
+    windows: usize,
+    seconds_read: f64,
+    total: Option<f64>,
+    at_end: bool,
+}
+
+impl<'a> Recording<'a> {
+    pub(crate) fn new(
+        transcriber: &'a Transcriber,
+        request: &'a Request,
+        duration: Option<f64>,
+    ) -> Result<Self, SpeechError> {
+        let language = transcriber.language_of(request.language.as_deref(), request.task)?;
+        let prompt = transcriber.prompt_of(request.hotwords.as_deref(), request.prompt.as_deref());
+        let (sender, replies) = channel();
+        // A receiver that is gone has stopped waiting.
+        let reply_to: Reply = Arc::new(move |tag, outcome| drop(sender.send((tag, outcome))));
+        Ok(Recording {
+            transcriber,
+            request,
+            owner: transcriber.scheduler.new_owner(),
+            options: DecodeOptions {
+                task: request.task,
+                beam: request.beam.max(1),
+                temperatures: request.temperatures.clone(),
+                // Always: the alignment also shows what a text leaves out.
+                words: true,
+                timestamps: request.timestamps,
+                prompt,
+                ..DecodeOptions::default()
+            },
+            language: language.map(|code| (code, 1.0)),
+            held: Vec::new(),
+            votes: BTreeMap::new(),
+            voters: 0,
+            replies,
+            reply_to,
+            unwanted: Arc::new(AtomicBool::new(false)),
+            listener: Listener::start(transcriber.voices.as_ref(), request.speakers)?,
+            outstanding: BTreeMap::new(),
+            pace: Pace::default(),
+            cut_until: 0.0,
+            reported: 0.0,
+            done: Vec::new(),
+            windows: 0,
+            seconds_read: 0.0,
+            total: duration,
+            at_end: false,
+        })
+    }
+
+    pub(crate) fn run(
+        &mut self,
+        mut audio: AudioStream,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Transcription, SpeechError> {
+        let mut vad = VadStream::leveled(&self.transcriber.vad);
+        let mut cutter = WindowCutter::new(&self.request.windows);
+        let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
+        let mut samples_read = 0u64;
+        while !self.at_end {
+            self.check_cancelled()?;
+            samples.clear();
+            probabilities.clear();
+            let count = audio.read(&mut samples)?;
+            samples_read += count as u64;
+            if let Some(listener) = &self.listener {
+                listener.push(&samples);
+            }
+            self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
+            let windows = if count == 0 {
+                self.at_end = true;
+                self.total = Some(self.seconds_read);
+                vad.finish(&mut probabilities);
+                let mut windows = cutter.push(&[], &probabilities);
+                windows.extend(cutter.finish());
+                windows
+            } else {
+                vad.push(&samples, &mut probabilities);
+                cutter.push(&samples, &probabilities)
+            };
+            for window in windows {
+                self.enqueue(window, progress)?;
+            }
+            while let Ok((tag, outcome)) = self.replies.try_recv() {
+                self.absorb((tag, outcome?), progress);
+            }
+            self.report(progress);
+        }
+        self.settle_language()?;
+        self.flush(progress)?;
+        while !self.outstanding.is_empty() {
+            self.wait(progress)?;
+        }
+        Ok(self.finish(audio.warnings().to_vec()))
+    }
+
+    /// A window came out of the cutter: decode it, or hold it until the language is known.
+    fn enqueue(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        self.cut_until = window.end() as f64 / f64::from(SAMPLE_RATE);
+        self.held.push(window);
+        // The first window may be the only one: then it settles the language for itself, without a second encoding.
+        if self.language.is_none() && self.held.len() > 1 {
+            self.settle_language()?;
+        }
+        if self.language.is_some() {
+            self.flush(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Submits all held windows.
+    fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        for window in std::mem::take(&mut self.held) {
+            self.start(window, false);
+            let most = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
+            while self.outstanding.len() >= most {
+                self.wait(progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands one window to the engine.
+    fn start(&mut self, window: Window, is_second_look: bool) {
+        let language = match &self.language {
+            Some((code, _)) => Language::Known(code.clone()),
+            None => Language::Detect { sure_from: 0.0 },
+        };
+        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
+        let tag = self.windows;
+        self.windows += 1;
+        let meter = Meter::default();
+        self.submit(tag, &window, options, meter.clone());
+        self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
+    }
+
+    /// The prompt of the next window: the text before it, where that is wanted.
+    fn prompt(&self) -> Vec<u32> {
+        let mut prompt = self.options.prompt.clone();
+        // A text that needed a high temperature is no example to follow.
+        if self.request.condition_on_previous
+            && let Some(Done { decoded, .. }) = self.done.last()
+            && decoded.temperature < 0.5
+        {
+            prompt.extend(decoded.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
+        }
+        prompt
+    }
+
+    fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>, meter: Meter) {
+        let lead = window.lead(self.request.windows.speech_pad);
+        let (mel, frames) = self.transcriber.spectrogram(lead, &window.samples);
+        let lane = self.request.lane.unwrap_or(Lane::of_recording(self.seconds_read, self.at_end));
+        self.transcriber.scheduler.submit(WindowRequest {
+            owner: self.owner,
+            lane,
+            mel: mel.into(),
+            frames,
+            again: None,
+            options,
+            cancelled: Arc::clone(&self.unwanted),
+            tag,
+            reply: Arc::clone(&self.reply_to),
+            meter,
+        });
+    }
+
+    /// Finds the language from the held windows: the first alone if it is sure, else several together.
+    fn settle_language(&mut self) -> Result<(), SpeechError> {
+        if self.language.is_some() || self.held.len() < 2 {
+            return Ok(());
+        }
+        let options =
+            Arc::new(DecodeOptions { language: Language::Detect { sure_from: f32::INFINITY }, ..self.options.clone() });
+        while self.voters < self.held.len().min(VOTERS) {
+            self.submit(self.voters, &self.held[self.voters], Arc::clone(&options), Meter::default());
+            let (_, outcome) = loop {
+                if let Some(reply) = self.receive()? {
+                    break reply;
+                }
+            };
+            self.voters += 1;
+            if let Outcome::Languages(probabilities) = outcome {
+                for (code, probability) in probabilities {
+                    *self.votes.entry(code).or_default() += probability;
+                }
+            }
+            let Some((code, votes)) = self.votes.iter().max_by(|a, b| a.1.total_cmp(b.1)) else {
+                continue;
+            };
+            let share = votes / self.voters as f32;
+            let all_voted = self.voters == VOTERS || self.at_end && self.voters == self.held.len();
+            if share >= SURE || all_voted {
+                self.language = Some((code.clone(), share));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up: the engine drops the windows that it has, and the speakers are not waited for.
+    pub(crate) fn cancel(&mut self) {
+        self.unwanted.store(true, Ordering::SeqCst);
+        self.listener.take().into_iter().for_each(Listener::give_up);
+    }
+
+    fn check_cancelled(&self) -> Result<(), SpeechError> {
+        if self.request.cancel.is_cancelled() { Err(SpeechError::Cancelled) } else { Ok(()) }
+    }
+
+    /// The next reply of the engine; none when a tenth of a second passes without one.
+    fn receive(&self) -> Result<Option<(usize, Outcome)>, SpeechError> {
+        use std::sync::mpsc::RecvTimeoutError;
+        self.check_cancelled()?;
+        match self.replies.recv_timeout(std::time::Duration::from_millis(100)) {
+            Ok((tag, outcome)) => Ok(Some((tag, outcome?))),
+            Err(RecvTimeoutError::Timeout) if self.transcriber.scheduler.is_running() => Ok(None),
+            Err(_) => Err(SpeechError::EngineStopped),
+        }
+    }
+
+    /// Waits for the next reply of the engine, and reports progress meanwhile.
+    fn wait(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+        loop {
+            match self.receive()? {
+                Some(reply) => {
+                    self.absorb(reply, progress);
+                    return Ok(());
+                }
+                None => self.report(progress),
+            }
+        }
+    }
+
+    /// Reports how much sound is done, if that is more than before. Windows are decoded many at a time and end together: those
+    /// that the engine is at count with the share of their work that is done.
+    fn report(&mut self, progress: &mut dyn FnMut(Progress)) {
+        let seconds = |window: &Window| window.samples.len() as f64 / f64::from(SAMPLE_RATE);
+        let held: f64 = self.held.iter().map(seconds).sum();
+        let left = self.outstanding.values().map(|window| window.seconds() * (1.0 - self.pace.share_done(window)));
+        let cut_until = if self.at_end { self.seconds_read } else { self.cut_until };
+        let audio_done = cut_until - held - left.sum::<f64>();
+        if audio_done > self.reported {
+            self.reported = audio_done;
+            progress(Progress { audio_done, audio_total: self.total });
+        }
+    }
+
+    fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
+        let Some(outstanding) = self.outstanding.remove(&tag) else {
+            return;
+        };
+        self.pace.add(&outstanding);
+        let Outstanding { window, is_second_look, .. } = outstanding;
+        if let Outcome::Decoded(mut decoded) = outcome {
+            let lead = window.lead(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
+            for word in &mut decoded.words {
+                (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
+            }
+            self.accept(window, *decoded, is_second_look);
+        }
+        self.report(progress);
+    }
+
+    /// Accepts a decoded window, and has what its text leaves out decoded again.
+    fn accept(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
+        // On a second look only a confident text counts: the first look had a reason to pass over it.
+        let doubtful = decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD;
+        if decoded.text.is_empty() || is_second_look && doubtful {
+            return;
+        }
+        if self.language.is_none() {
+            self.language = Some((decoded.language.clone(), decoded.language_probability));
+        }
+        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
+        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
+        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
+        for &(from, to) in &gaps {
+            let second_look = window.part(from, to);
+            self.start(second_look, true);
+        }
+        self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
+    }
+
+    fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
+        let (language, language_probability) = self.language.take().unwrap_or_default();
+        let mut segments: Vec<_> =
+            self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
+        segments.sort_by(|a, b| a.start.total_cmp(&b.start));
+        straighten(&mut segments);
+        let mut names = BTreeMap::new();
+        match self.listener.take().map(Listener::finish) {
+            None => {}
+            Some(Some(heard)) => {
+                let (assigned, order) = assign_in_order(segments, &heard);
+                segments = assigned;
+                names = voiceprint::names(&heard.voices, &order, &self.request.known);
+            }
+            Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
+        }
+        if !self.request.words {
+            segments.iter_mut().for_each(|segment| segment.words = Vec::new());
+        }
+        let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
+        let result = TranscriptionResult {
+            text,
+            language,
+            duration: (self.seconds_read * 1000.0).round() / 1000.0,
+            speakers: speakers_of(&segments),
+            segments,
+            model: self.transcriber.model_name.to_string(),
+        };
+        let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
+        Transcription { result, names, warnings, language_probability, windows: self.windows, second_looks }
+    }
+}
