@@ -10,16 +10,17 @@ use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::credentials::Credentials;
+use crate::documentation::Documentation;
 use crate::engine::{Engines, Models};
-use crate::jobs::{Breaker, Kinds, Running, Waiting};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
-use crate::live::Streams;
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
 use crate::probe::Probes;
-use crate::readiness::Readiness;
-use crate::routes::documentation::Documentation;
+use crate::metrics::readiness::Report;
+use crate::queue::{Breaker, Running, Waiting};
+use crate::readiness::{Needs, Readiness};
 use crate::sign::Sign;
+use crate::streams::Streams;
 
 /// Which part of the service a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,17 +68,15 @@ pub(crate) struct Shared {
     pub(crate) bodies: Bodies,
     pub(crate) waiting: Waiting,
     /// Live sessions.
-    pub(crate) streams: Streams,
+    pub(crate) streams: Arc<Streams>,
     /// Recordings being worked on here.
     pub(crate) running: Running,
-    /// What jobs may be here.
-    pub(crate) kinds: Kinds,
     /// Stops the claiming of jobs when nothing can be done about them.
     pub(crate) breaker: Breaker,
     /// Rung when the workers should look at the queue.
     pub(crate) bell: Notify,
     /// Whether requests can be taken.
-    pub(crate) readiness: Readiness,
+    readiness: Readiness,
     draining: AtomicBool,
     models: Kept<Vec<hark_api::Model>>,
     device: Kept<Option<String>>,
@@ -93,11 +92,11 @@ impl Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(store: Store, engines: Engines, config: Config, role: Role, clock: Clock) -> Self {
+    pub(crate) fn new(store: Store, engines: Engines, config: Config, role: Role, clock: Clock, documentation: Documentation) -> Self {
         let mailer = config.mail.as_ref().and_then(|mail| match Mailer::new(mail) {
             Ok(mailer) => Some(mailer),
             Err(problem) => {
-                tracing::error!(problem, "mails can't be sent");
+                tracing::error!(problem, "mail.misconfigured");
                 None
             }
         });
@@ -109,7 +108,7 @@ impl App {
             role,
             clock,
             metrics: Arc::default(),
-            documentation: Documentation::new(&crate::router::document()),
+            documentation,
             fonts: Arc::default(),
             credentials: Credentials::default(),
             rates: RateLimiter::new(),
@@ -122,9 +121,8 @@ impl App {
             anonymous_uploads: AtOnce::new(),
             bodies: Bodies::default(),
             waiting: Waiting::default(),
-            streams: Streams::default(),
+            streams: Arc::default(),
             running: Running::default(),
-            kinds: Kinds::standard(),
             breaker: Breaker::default(),
             bell: Notify::new(),
             readiness: Readiness::default(),
@@ -143,6 +141,18 @@ impl App {
     /// What jobs may need and this process has.
     pub(crate) async fn capabilities(&self) -> Capabilities {
         self.capabilities.get(&self.engines, Models::capabilities).await
+    }
+
+    /// Whether requests can be taken, as of a second ago at most.
+    pub(crate) async fn readiness(&self) -> Report {
+        let models = async {
+            match self.role {
+                Role::Account => None,
+                Role::All | Role::Gpu => Some(self.device().await.is_some()),
+            }
+        };
+        let min_free_disk = self.config.min_free_disk_mb.saturating_mul(1_000_000);
+        self.readiness.report(Needs { store: &self.store, metrics: &self.metrics, min_free_disk, models }).await
     }
 
     /// What computes here.

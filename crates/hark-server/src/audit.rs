@@ -4,7 +4,7 @@ use hark_store::{AccountId, Actor, KeyKind, NewAudit};
 
 use crate::app::App;
 use crate::middleware::Identity;
-use crate::sign::Visit;
+use crate::visit::Visit;
 
 /// Somebody signed up.
 pub(crate) const ACCOUNT_CREATED: &str = "account.created";

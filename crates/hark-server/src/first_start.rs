@@ -2,7 +2,7 @@
 
 use hark_store::{KeyKind, NewAccount, NewKey, Plan, Secret, Store};
 
-use crate::ServerError;
+use crate::error::ServerError;
 
 /// The address of the first account.
 const EMAIL: &str = "admin@localhost";

@@ -9,6 +9,7 @@ mod audit;
 mod config;
 mod credentials;
 mod document;
+mod documentation;
 mod engine;
 mod error;
 mod extract;
@@ -17,6 +18,8 @@ mod first_start;
 mod idempotent;
 mod integrity;
 mod jobs;
+#[cfg(test)]
+mod layers;
 mod limits;
 mod listen;
 mod live;
@@ -25,7 +28,9 @@ mod mail;
 mod metrics;
 mod middleware;
 mod multipart;
+mod options;
 mod probe;
+mod queue;
 mod random;
 mod readiness;
 mod recording;
@@ -34,10 +39,17 @@ mod router;
 mod routes;
 mod service;
 mod sign;
+mod storage;
+mod streams;
+mod visit;
 mod webhooks;
+mod wire;
 
 pub use app::Role;
-pub use config::{Anonymous, Config, DailyLimit, Hidden, LimitUnit, PaidModels, Recordings, Seconds, StorageQuota};
+pub use config::{
+    Anonymous, Config, DailyLimit, Hidden, Integrity, JobSettings, LimitUnit, Limits, MailConfig, MailSecurity, PaidModels,
+    Recordings, Seconds, StorageQuota, StreamLimits, Webhooks,
+};
 pub use engine::{
     Bytes, Dependency, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models, SpeechEngine,
     SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
@@ -47,12 +59,8 @@ pub use engine::{InstantEngine, NoModelsEngine};
 pub use error::ServerError;
 pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};
-pub use integrity::{Finding, Integrity, check_integrity};
-pub use jobs::JobSettings;
-pub use limits::Limits;
-pub use live::StreamLimits;
-pub use mail::{MailConfig, MailSecurity};
+pub use integrity::{Finding, check_integrity};
 pub use router::document;
 pub use service::Service;
 pub use sign::{PasswordError, hash_password};
-pub use webhooks::{Webhooks, webhook_secret};
+pub use webhooks::webhook_secret;

@@ -67,7 +67,7 @@ pub(crate) async fn serve<S>(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "connection.accept_failed");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -95,14 +95,14 @@ pub(crate) async fn serve<S>(
         tokio::spawn(async move {
             let _open = (open, place);
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended badly");
+                tracing::debug!(%error, "connection.error");
             }
         });
     }
     drop(listener);
     let drain = config.drain_timeout.duration();
     if tokio::time::timeout(drain, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests were still under way after {} s", drain.as_secs());
+        tracing::warn!(timeout = drain.as_secs(), "drain.requests_left");
     }
 }
 
@@ -129,8 +129,8 @@ async fn refuse(mut stream: TcpStream, refused: Refused) {
 }
 
 /// Binds an address.
-pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, crate::ServerError> {
-    TcpListener::bind(address).await.map_err(|source| crate::ServerError::Listen { address, source })
+pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, crate::error::ServerError> {
+    TcpListener::bind(address).await.map_err(|source| crate::error::ServerError::Listen { address, source })
 }
 
 /// Counts a connection while it is open.

@@ -1,56 +1,13 @@
 //! Mail to people: the confirmation of an address. Only where a mail server is configured.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
-use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{Message, SmtpTransport, Transport as _};
-use serde::Deserialize;
 use tokio::sync::Semaphore;
 
-use crate::config::Hidden;
-
-/// How mails are sent: the `[server.mail]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MailConfig {
-    /// The mail server.
-    pub host: String,
-    /// Its port; 587 with STARTTLS, 465 with TLS, 25 without, when not given.
-    pub port: Option<u16>,
-    /// How the connection is protected.
-    #[serde(default)]
-    pub security: MailSecurity,
-    /// Who signs in there; nobody when not given.
-    pub user: Option<String>,
-    /// With which password.
-    pub password: Option<Hidden>,
-    /// The sender, such as `Hark <hark@example.com>`.
-    pub from: String,
-}
-
-/// How a connection to a mail server is protected.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MailSecurity {
-    /// TLS after a first word in the open; a server that can't is refused.
-    #[default]
-    Starttls,
-    /// TLS from the first byte.
-    Tls,
-    /// None: for a mail server on this machine.
-    None,
-}
-
-impl MailConfig {
-    /// What makes no sense, in words for the operator.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        transport(self).and(sender(self)).map(drop)
-    }
-}
+use crate::config::{MailConfig, sender, transport};
 
 /// Sends mails in the background, a few at once.
 #[derive(Clone)]
@@ -62,8 +19,6 @@ pub(crate) struct Mailer {
 
 /// Mails on their way at once.
 const AT_ONCE: usize = 4;
-/// How long the mail server may be silent.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Mailer {
     /// A mailer as configured; the settings were checked before.
@@ -74,7 +29,7 @@ impl Mailer {
     /// Sends a text without waiting; what goes wrong is for the log, since the answer must not tell who has an account.
     pub(crate) fn send(&self, to: &str, subject: &str, text: String) {
         let Ok(to) = to.parse::<lettre::Address>() else {
-            tracing::error!("an address that was taken can't be mailed to");
+            tracing::error!("mail.address_invalid");
             return;
         };
         let message = Message::builder()
@@ -85,7 +40,7 @@ impl Mailer {
             .body(text);
         let message = match message {
             Ok(message) => message,
-            Err(error) => return tracing::error!(%error, "a mail can't be written"),
+            Err(error) => return tracing::error!(%error, "mail.compose_failed"),
         };
         let (transport, places) = (self.transport.clone(), Arc::clone(&self.places));
         tokio::spawn(async move {
@@ -95,76 +50,11 @@ impl Mailer {
                 transport.send(&message)
             });
             match sent.await {
-                Ok(Ok(_)) => tracing::info!("a mail was sent"),
+                Ok(Ok(_)) => tracing::info!("mail.sent"),
                 // An answer of the mail server may quote the address, which is no secret of ours.
-                Ok(Err(error)) => tracing::error!(%error, "a mail could not be sent"),
-                Err(error) => tracing::error!(%error, "sending a mail failed"),
+                Ok(Err(error)) => tracing::error!(%error, "mail.failed"),
+                Err(error) => tracing::error!(%error, "mail.failed"),
             }
         });
-    }
-}
-
-fn sender(config: &MailConfig) -> Result<Mailbox, String> {
-    config.from.parse().map_err(|error| format!("`mail.from` is not an address: {error}"))
-}
-
-fn transport(config: &MailConfig) -> Result<SmtpTransport, String> {
-    let parameters = || {
-        let tls = TlsParameters::builder(config.host.clone()).build_rustls();
-        tls.map_err(|error| format!("`mail.host` can't be reached with TLS: {error}"))
-    };
-    let (tls, port) = match config.security {
-        MailSecurity::Starttls => (Tls::Required(parameters()?), 587),
-        MailSecurity::Tls => (Tls::Wrapper(parameters()?), 465),
-        MailSecurity::None => (Tls::None, 25),
-    };
-    let mut builder = SmtpTransport::builder_dangerous(&config.host)
-        .port(config.port.unwrap_or(port))
-        .tls(tls)
-        .timeout(Some(PATIENCE));
-    match (&config.user, &config.password) {
-        (Some(_), Some(_)) if config.security == MailSecurity::None && !is_here(&config.host) => {
-            return Err("`mail.password` would travel unprotected: set `mail.security` to starttls or tls".to_owned());
-        }
-        (Some(user), Some(password)) => {
-            builder = builder.credentials(Credentials::new(user.clone(), password.0.clone()));
-        }
-        (None, None) => {}
-        _ => return Err("`mail.user` and `mail.password` belong together: give both or neither".to_owned()),
-    }
-    Ok(builder.build())
-}
-
-fn is_here(host: &str) -> bool {
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(security: MailSecurity) -> MailConfig {
-        MailConfig {
-            host: "mail.example.com".into(),
-            port: None,
-            security,
-            user: None,
-            password: None,
-            from: "Hark <hark@example.com>".into(),
-        }
-    }
-
-    #[test]
-    fn settings_that_would_send_nothing_or_a_password_in_the_open_are_refused() {
-        assert!(config(MailSecurity::Starttls).check().is_ok());
-        assert!(config(MailSecurity::Tls).check().is_ok());
-        assert!(MailConfig { from: "nobody".into(), ..config(MailSecurity::None) }.check().is_err());
-        let user = Some("hark".to_owned());
-        let password = Some(Hidden("secret".into()));
-        assert!(MailConfig { user: user.clone(), ..config(MailSecurity::Tls) }.check().is_err());
-        let both = MailConfig { user, password, ..config(MailSecurity::None) };
-        assert!(both.check().unwrap_err().contains("unprotected"));
-        assert!(MailConfig { host: "127.0.0.1".into(), ..both.clone() }.check().is_ok());
-        assert!(!format!("{both:?}").contains("secret"));
     }
 }

@@ -207,7 +207,7 @@ impl Multipart {
             return Err(malformed("it ended early"));
         };
         let frame = frame.map_err(|error| {
-            tracing::debug!(%error, "an upload broke off");
+            tracing::debug!(%error, "upload.aborted");
             self.body = None;
             Failure::of_body(&error, malformed("it ended early"))
         })?;

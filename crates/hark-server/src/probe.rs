@@ -46,7 +46,7 @@ impl Probes {
 
     /// Takes a place for an owner who may have `most` probes at once; waits for others to end.
     pub(crate) async fn enter(&self, owner: Owner, most: i64, metrics: &Arc<Metrics>) -> Result<ProbePlace, Failure> {
-        let of_owner = self.by_owner.take(owner);
+        let of_owner = self.by_owner.acquire(owner);
         if i64::try_from(of_owner.before).unwrap_or(i64::MAX) >= most.max(1) {
             let message = "too many recordings are being checked for you at once: wait for one to end";
             return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
@@ -112,11 +112,11 @@ pub(crate) const ROUNDING: f64 = 0.05;
 fn refused(error: MediaError) -> Failure {
     match error {
         MediaError::Io(_) => {
-            tracing::error!(%error, "an upload can't be read back");
+            tracing::error!(%error, "upload.read_failed");
             ErrorKind::Internal.into()
         }
         MediaError::FfmpegMissing { .. } => {
-            tracing::error!(%error, "an upload can't be read");
+            tracing::error!(%error, "upload.read_failed");
             Failure::new(ErrorKind::ModelMissing, "this server can't read that format: ffmpeg is not installed on it")
         }
         other => Failure::new(ErrorKind::UnreadableMedia, other.to_string()),

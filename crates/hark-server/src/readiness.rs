@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hark_store::Store;
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::app::{App, Role};
+use crate::metrics::Metrics;
+use crate::metrics::integrity::DATABASE;
+use crate::metrics::readiness::{Check, Report};
 
 /// How long a check may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,49 +21,14 @@ const KEEP: Duration = Duration::from_secs(1);
 /// How long the result of writing to the recordings counts: a bucket takes money for each request.
 const KEEP_RECORDINGS: Duration = Duration::from_secs(10);
 
-/// What the service needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Check {
-    /// The database takes a write.
-    Database,
-    /// The last integrity check found the database undamaged.
-    Integrity,
-    /// The data folder and the temporary folder have space.
-    Disk,
-    /// The folder or bucket of recordings takes, gives and removes.
-    Recordings,
-    /// A model can run here.
-    Models,
-}
-
-impl Check {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Check::Database => "database",
-            Check::Integrity => "integrity",
-            Check::Disk => "disk",
-            Check::Recordings => "recordings",
-            Check::Models => "models",
-        }
-    }
-}
-
-/// How each check ended; one that does not concern this role is left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Report(Vec<(Check, bool)>);
-
-impl Report {
-    pub(crate) fn checks(&self) -> impl Iterator<Item = (Check, bool)> + '_ {
-        self.0.iter().copied()
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        self.0.iter().all(|(_, passed)| *passed)
-    }
-
-    pub(crate) fn passed(&self, check: Check) -> bool {
-        self.0.iter().all(|(other, passed)| *other != check || *passed)
-    }
+/// What the checks look at.
+pub(crate) struct Needs<'a, M> {
+    pub(crate) store: &'a Store,
+    pub(crate) metrics: &'a Metrics,
+    /// Bytes that must be free on the disks.
+    pub(crate) min_free_disk: u64,
+    /// Whether a model can run here; none where that does not concern this process.
+    pub(crate) models: M,
 }
 
 /// The checks and their last results.
@@ -74,54 +42,49 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// How things stand, as of a second ago at most. Those who ask at the same moment share one answer.
-    pub(crate) async fn report(&self, app: &App) -> Report {
+    pub(crate) async fn report(&self, needs: Needs<'_, impl Future<Output = Option<bool>>>) -> Report {
         let mut last = self.last.lock().await;
         if let Some((at, report)) = &*last
             && at.elapsed() < KEEP
         {
             return report.clone();
         }
-        let report = self.run(app).await;
+        let metrics = needs.metrics;
+        let report = self.run(needs).await;
         if let Some((_, before)) = &*last {
             log_changes(before, &report);
         } else {
             log_changes(&Report::default(), &report);
         }
-        app.metrics.readiness.set(&report);
+        metrics.readiness.set(&report);
         *last = Some((Instant::now(), report.clone()));
         report
     }
 
-    async fn run(&self, app: &App) -> Report {
-        let store = app.store.clone();
+    async fn run(&self, needs: Needs<'_, impl Future<Output = Option<bool>>>) -> Report {
+        let store = needs.store.clone();
         let database =
             self.database.run(KEEP, async move { store.integrity().probe_database().await.map_err(|e| e.to_string()) });
-        let store = app.store.clone();
+        let store = needs.store.clone();
         let recordings = self
             .recordings
             .run(KEEP_RECORDINGS, async move { store.integrity().probe_recordings().await.map_err(|e| e.to_string()) });
-        let mut folders = app.store.integrity().local_folders();
+        let mut folders = needs.store.integrity().local_folders();
         folders.push(std::env::temp_dir());
-        let least = app.config.min_free_disk_mb.saturating_mul(1_000_000);
+        let least = needs.min_free_disk;
         let disk = self.disk.run(KEEP, async move {
             let looked = move || folders.iter().try_for_each(|folder| has_space(folder, least));
             tokio::task::spawn_blocking(looked).await.unwrap_or_else(|error| Err(error.to_string()))
         });
-        let models = async {
-            match app.role {
-                Role::Account => None,
-                Role::All | Role::Gpu => Some(app.device().await.is_some()),
-            }
-        };
-        let (database, recordings, disk, models) = tokio::join!(database, recordings, disk, models);
+        let (database, recordings, disk, models) = tokio::join!(database, recordings, disk, needs.models);
         let mut checks = vec![
             (Check::Database, database),
-            (Check::Integrity, !app.metrics.integrity.is_failing(crate::integrity::DATABASE)),
+            (Check::Integrity, !needs.metrics.integrity.is_failing(DATABASE)),
             (Check::Disk, disk),
             (Check::Recordings, recordings),
         ];
         checks.extend(models.map(|passed| (Check::Models, passed)));
-        Report(checks)
+        Report::new(checks)
     }
 }
 

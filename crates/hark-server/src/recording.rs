@@ -33,7 +33,7 @@ pub(crate) async fn duration(app: &App, caller: &Caller, blob: &Blob) -> Result<
     match probing.await {
         Ok(probed) => probed,
         Err(error) => {
-            tracing::error!(%error, "media probe panicked");
+            tracing::error!(%error, "media.probe_panicked");
             Err(hark_api::ErrorKind::Internal.into())
         }
     }
@@ -80,7 +80,7 @@ impl Drop for Unclaimed {
         let (store, key) = (self.store.clone(), self.blob.key.clone());
         runtime.spawn(async move {
             if let Err(error) = store.recordings().discard(&key).await {
-                tracing::warn!(%error, "a recording that nobody wants is left to the sweep");
+                tracing::warn!(%error, "recording.left_to_sweep");
             }
         });
     }

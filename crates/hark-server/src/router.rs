@@ -198,6 +198,6 @@ async fn guard(request: axum::extract::Request, next: axum::middleware::Next) ->
 fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     let message = panic.downcast_ref::<&str>().copied().map(str::to_owned);
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    tracing::error!(message, "a handler panicked");
+    tracing::error!(message, "request.panicked");
     Failure::from(ErrorKind::Internal).into_response()
 }

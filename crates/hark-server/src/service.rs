@@ -15,6 +15,7 @@ use tower::ServiceExt as _;
 
 use crate::app::{App, Role};
 use crate::config::Config;
+use crate::documentation::Documentation;
 use crate::engine::Engines;
 use crate::error::ServerError;
 use crate::{integrity, jobs, listen, live, retention, router, webhooks};
@@ -26,8 +27,8 @@ pub struct Service {
     metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    /// Passes news on until everything else has ended.
-    news: JoinHandle<()>,
+    /// Passes changes of the store on until everything else has ended.
+    changes: JoinHandle<()>,
     workers: Option<jobs::Workers>,
 }
 
@@ -48,9 +49,9 @@ impl Service {
             None => None,
         };
         let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-        let app = App::new(store, engines.into(), config, role, clock);
+        let app = App::new(store, engines.into(), config, role, clock, Documentation::new(&router::document()));
         let (stop, stopped) = watch::channel(false);
-        let news = jobs::listen_to_changes(&app, stopped.clone()).await;
+        let changes = jobs::listen_to_changes(&app, stopped.clone()).await;
         let mut tasks =
             vec![jobs::run_maintenance(&app, stopped.clone()), live::expire_sessions(&app, stopped.clone())];
         if app.config.integrity.enabled {
@@ -68,7 +69,7 @@ impl Service {
             tasks.push(serve(&app, listener, metrics_router(&app), stopped.clone()));
         }
         tasks.push(serve(&app, listener, router::router(&app), stopped));
-        Ok(Service { app, address, metrics_address, stop, tasks, news, workers })
+        Ok(Service { app, address, metrics_address, stop, tasks, changes, workers })
     }
 
     /// Where requests are taken.
@@ -98,12 +99,12 @@ impl Service {
         let drain = self.app.config.drain_timeout.duration();
         let sessions = async {
             if tokio::time::timeout(drain, self.app.streams.all_ended()).await.is_err() {
-                tracing::warn!("live sessions did not end in {} s", drain.as_secs());
+                tracing::warn!(timeout = drain.as_secs(), "drain.sessions_left");
             }
         };
         tokio::join!(workers, serving, sessions);
         drop(self.stop);
-        let _ = self.news.await;
+        let _ = self.changes.await;
     }
 }
 
@@ -121,7 +122,7 @@ fn metrics_router(app: &App) -> Router {
 
 async fn metrics(State(app): State<App>) -> impl IntoResponse {
     // The gauges of readiness are as fresh as the rest.
-    app.readiness.report(&app).await;
+    app.readiness().await;
     if let Ok(dead) = app.store.jobs().failed_count().await {
         app.metrics.jobs_dead.store(dead, std::sync::atomic::Ordering::Relaxed);
     }

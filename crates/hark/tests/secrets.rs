@@ -159,7 +159,7 @@ fn no_secret_reaches_the_log_however_much_is_logged_and_whatever_is_asked() {
     drop(server);
 
     let log = String::from_utf8_lossy(&std::fs::read(folder.path().join("log")).unwrap()).into_owned();
-    for level in ["DEBUG", "signed in", "INSERT INTO keys"] {
+    for level in ["DEBUG", "account.signed_in", "INSERT INTO keys"] {
         assert!(log.contains(level), "the log is not complete: {} bytes without {level}", log.len());
     }
     let session = session.replace("hark_session=", "");

@@ -52,7 +52,7 @@ pub(super) struct ModelRegistry {
     /// Bytes that all may take.
     budget: u64,
     /// How long one that does not fit waits.
-    patience: Duration,
+    timeout: Duration,
     /// Most recently used last.
     entries: Mutex<Vec<Entry>>,
     /// Notified when a model is not in use any more.
@@ -95,9 +95,9 @@ struct Lease {
 
 impl ModelRegistry {
     /// Nothing yet; `limit` counted models may stay while nobody uses them, at least one, and all within `budget` bytes.
-    pub(super) fn new(limit: usize, budget: u64, patience: Duration) -> Arc<Self> {
+    pub(super) fn new(limit: usize, budget: u64, timeout: Duration) -> Arc<Self> {
         let (entries, released) = (Mutex::default(), Condvar::new());
-        Arc::new(ModelRegistry { limit: limit.max(1), budget, patience, entries, released })
+        Arc::new(ModelRegistry { limit: limit.max(1), budget, timeout, entries, released })
     }
 
     /// The model of that kind and name; loads it if it is not there, and whoever else wants it meanwhile waits for that.
@@ -175,7 +175,7 @@ impl ModelRegistry {
                 entries.push(entry);
                 return Ok((Lease { key: key.clone(), registry: Arc::downgrade(self) }, slot));
             }
-            let left = self.patience.saturating_sub(begun.elapsed());
+            let left = self.timeout.saturating_sub(begun.elapsed());
             if left.is_zero() || needed > self.budget {
                 tracing::warn!(model = wanted.name, needed, taken, budget = self.budget, "model.no_memory");
                 return Err(needed);
@@ -294,8 +294,8 @@ mod tests {
         ModelRegistry::new(most, 1000, Duration::from_secs(60))
     }
 
-    fn within(budget: u64, patience: Duration) -> Arc<ModelRegistry> {
-        ModelRegistry::new(100, budget, patience)
+    fn within(budget: u64, timeout: Duration) -> Arc<ModelRegistry> {
+        ModelRegistry::new(100, budget, timeout)
     }
 
     /// Loads models, which are their names, and knows which of them are still in memory.

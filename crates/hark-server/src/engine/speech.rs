@@ -91,7 +91,7 @@ impl Resident for DiarizationModels {
 /// The roles of the networks that tell speakers apart.
 const DIARIZATION: [ModelRole; 2] = [ModelRole::Segmentation, ModelRole::Embedding];
 /// How long a model that does not fit waits for others to be done.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(30);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most of the memory for the windows of a model that is of use.
 const MAX_WORKSPACE: u64 = 3600 << 20;
 /// Whisper checkpoints behind [`Transcribe`], [`Live`] and [`Voices`].
@@ -110,7 +110,7 @@ impl SpeechEngine {
     pub fn new(options: SpeechOptions) -> Self {
         SpeechEngine {
             installed: InstalledModels::watch(options.models.clone()),
-            registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_PATIENCE),
+            registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_TIMEOUT),
             restarts: Mutex::default(),
             compute: Compute::from_options(options.threads, options.isa),
             options,
@@ -218,7 +218,7 @@ impl SpeechEngine {
             checkpoint,
             seconds = begun.elapsed().as_secs_f64(),
             backend = transcriber.backend_name(),
-            most_bytes = transcriber.memory().most,
+            max_bytes = transcriber.memory().most,
             "model.loaded"
         );
         Ok(SpeechModel { transcriber, _vad: vad, _diarization: diarization })

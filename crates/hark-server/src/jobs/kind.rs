@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hark_speech::CancelToken;
-use hark_store::{FaultKind, Job, Lease};
+use hark_store::{Job, Lease};
 
 use super::transcription::Transcription;
 use crate::app::App;
-use crate::engine::{Dependency, EngineError};
+use crate::queue::Fault;
 
 /// A kind of job.
 pub(crate) trait JobKind: Send + Sync + 'static {
@@ -50,65 +50,6 @@ impl Run {
 
     pub(super) fn progress(&self) -> i64 {
         self.percent.load(Ordering::Relaxed)
-    }
-}
-
-/// Why an attempt gave no result.
-#[derive(Debug)]
-pub(crate) struct Fault {
-    /// Whose fault it is.
-    pub(crate) kind: FaultKind,
-    /// What is away, where something is.
-    pub(crate) dependency: Option<Dependency>,
-    /// What went wrong: for the log, and for the sender where the fault is the sender's.
-    pub(crate) detail: String,
-}
-
-impl Fault {
-    /// A defect of ours.
-    pub(crate) fn internal(detail: impl std::fmt::Display) -> Self {
-        Fault { kind: FaultKind::Internal, dependency: None, detail: detail.to_string() }
-    }
-
-    /// What the owner of the job is told when it has failed.
-    pub(crate) fn reason(&self) -> String {
-        match self.kind {
-            FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => self.detail.clone(),
-            FaultKind::Internal | FaultKind::Timeout => {
-                "the recording could not be transcribed: something went wrong on the server; nothing was charged, and the recording is kept: retry the transcript"
-                    .to_owned()
-            }
-            FaultKind::Unavailable => {
-                "the recording could not be transcribed: what the server needs for it was away for too long; nothing was charged, and the recording is kept: retry the transcript later"
-                    .to_owned()
-            }
-        }
-    }
-}
-
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Self {
-        let dependency = match &error {
-            EngineError::Unavailable { dependency, .. } => Some(*dependency),
-            EngineError::ModelMissing(_) | EngineError::UnknownModel(_) | EngineError::NoVoices => {
-                Some(Dependency::Engine)
-            }
-            _ => None,
-        };
-        Fault { kind: error.fault(), dependency, detail: error.to_string() }
-    }
-}
-
-impl From<hark_store::Error> for Fault {
-    fn from(error: hark_store::Error) -> Self {
-        let (kind, dependency) = match &error {
-            // A recording that is not where it should be may be back soon, with the folder or bucket that it lies in.
-            hark_store::Error::Blob(_) | hark_store::Error::Sealed(_) | hark_store::Error::NotFound("recording") => {
-                (FaultKind::Unavailable, Some(Dependency::Recordings))
-            }
-            other => (other.fault(), None),
-        };
-        Fault { kind, dependency, detail: error.to_string() }
     }
 }
 

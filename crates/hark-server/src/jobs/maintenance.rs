@@ -55,19 +55,19 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
         loop {
             match app.store.jobs().expire_leases().await {
                 Ok(0) => {}
-                Ok(count) => tracing::warn!(count, "recordings of silent workers went back to the queue"),
-                Err(error) => tracing::error!(%error, "leases can't be looked at"),
+                Ok(count) => tracing::warn!(count, "leases.expired"),
+                Err(error) => tracing::error!(%error, "leases.expiry_failed"),
             }
             if let Err(error) = app.store.ledger().release_expired().await {
-                tracing::error!(%error, "holds can't be looked at");
+                tracing::error!(%error, "holds.expiry_failed");
             }
             if !app.config.keep_audio
                 && let Err(error) = app.store.jobs().drop_old_failed(app.config.jobs.failed_retention.duration()).await
             {
-                tracing::error!(%error, "failed jobs can't be dropped");
+                tracing::error!(%error, "jobs.retention_failed");
             }
             if let Err(error) = delete_forgotten(&app).await {
-                tracing::error!(%error, "anonymous transcripts can't be looked at");
+                tracing::error!(%error, "transcripts.expiry_failed");
             }
             if started.elapsed() >= FIRST_SWEEP.min(interval)
                 && let Err(error) = sweep(&app, interval).await

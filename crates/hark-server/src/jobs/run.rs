@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use hark_store::{AfterFault, Error as StoreError, FaultKind, Job, Lease};
 use tokio::time::MissedTickBehavior;
 
-use super::kind::{Fault, JobKind, JobResult, Run};
+use super::kind::{JobKind, JobResult, Kinds, Run};
 use crate::app::App;
 use crate::engine::Dependency;
+use crate::queue::Fault;
 
 /// How often progress is written.
 const BEAT: Duration = Duration::from_secs(1);
@@ -19,13 +20,15 @@ const WRITE_FOR: Duration = Duration::from_secs(600);
 const WRITE_WAIT: Duration = Duration::from_secs(5);
 
 /// Works on a claimed job until it is completed, given back, failed or lost.
-pub(crate) async fn run(app: &App, job: Job) {
+pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
     let begun = Instant::now();
     let run = Arc::new(Run::new(job));
     let lease = &run.job.lease;
     app.running.add(lease.job, &run.cancel);
     app.metrics.jobs_running.fetch_add(1, Ordering::Relaxed);
-    let outcome = match app.kinds.get(&lease.kind) {
+    let transcript = lease.transcript.map(|id| id.0);
+    tracing::info!(job = %lease.job, transcript, attempt = run.job.attempt, "job.claimed");
+    let outcome = match kinds.get(&lease.kind) {
         Some(kind) => attempt(app, kind, &run).await,
         None => Err(Fault::internal(format!("no job is of kind {:?}", lease.kind))),
     };
@@ -81,18 +84,18 @@ async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dy
 }
 
 /// Waits for a database that does not answer, so that what became of a job is written once it does.
-struct Patience {
+struct WriteBackoff {
     since: Instant,
     wait: Duration,
 }
 
-impl Patience {
+impl WriteBackoff {
     fn new() -> Self {
-        Patience { since: Instant::now(), wait: Duration::from_millis(200) }
+        WriteBackoff { since: Instant::now(), wait: Duration::from_millis(200) }
     }
 
     /// Whether to try again after this error; if so, the wait is over and the lease renewed as far as possible.
-    async fn is_worth(&mut self, app: &App, lease: &Lease, error: &StoreError) -> bool {
+    async fn wait_to_retry(&mut self, app: &App, lease: &Lease, error: &StoreError) -> bool {
         if error.fault() != FaultKind::Unavailable || self.since.elapsed() > WRITE_FOR {
             return false;
         }
@@ -107,7 +110,7 @@ impl Patience {
 /// Writes the result: the work is done.
 async fn commit(app: &App, run: &Run, result: &dyn JobResult, begun: Instant) -> Result<(), Fault> {
     let lease = &run.job.lease;
-    let mut patience = Patience::new();
+    let mut backoff = WriteBackoff::new();
     loop {
         match result.commit(app, lease).await {
             Ok(()) => {
@@ -119,7 +122,7 @@ async fn commit(app: &App, run: &Run, result: &dyn JobResult, begun: Instant) ->
                 tracing::info!(job = %lease.job, "job.result_too_late");
                 return Ok(());
             }
-            Err(error) if patience.is_worth(app, lease, &error).await => {}
+            Err(error) if backoff.wait_to_retry(app, lease, &error).await => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -145,7 +148,7 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
         // What hits everything stops the claiming, not the jobs.
         app.breaker.pause(Dependency::Recordings, &fault.detail, &app.metrics);
     }
-    let mut patience = Patience::new();
+    let mut backoff = WriteBackoff::new();
     let done = loop {
         let done = if is_away {
             let released = app.store.jobs().release(lease, fault.kind, &fault.detail).await;
@@ -154,7 +157,7 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
             app.store.jobs().fail_with_detail(lease, fault.kind, &fault.reason(), &fault.detail).await
         };
         match done {
-            Err(error) if patience.is_worth(app, lease, &error).await => {}
+            Err(error) if backoff.wait_to_retry(app, lease, &error).await => {}
             done => break done,
         }
     };

@@ -9,10 +9,11 @@ use hark_speech::Voiceprint;
 use hark_store::{AccountId, Lease, Need, Owner, TRANSCRIBE};
 
 use super::budget::JobBudget;
-use super::kind::{Fault, JobKind, JobResult, Run};
+use super::kind::{JobKind, JobResult, Run};
 use crate::app::App;
 use crate::engine::{IDENTIFY, Transcribed, Work};
 use crate::probe;
+use crate::queue::Fault;
 
 /// What a worker must have for this work.
 pub(crate) fn needs(work: &Work) -> Vec<Need> {
@@ -71,7 +72,7 @@ async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String,
     let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
         Some(print) => Some((voice.name, print)),
         None => {
-            tracing::warn!(voice = %voice.id, "a voiceprint is not of the network that listens: it has to be learned again");
+            tracing::warn!(voice = %voice.id, "voiceprint.incompatible");
             None
         }
     });

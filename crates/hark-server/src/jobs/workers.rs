@@ -1,27 +1,27 @@
 //! Workers: how many recordings are worked on at once, and how they end when the service does.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hark_speech::CancelToken;
-use hark_store::{Capabilities, Claim, JobId, Lane};
+use hark_store::{Capabilities, Claim, Lane};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use super::{breaker, run};
+use super::kind::Kinds;
+use super::run;
 use crate::app::App;
+use crate::queue::{Running, wait_after};
 use crate::random;
 
 /// How often the queue is looked at when nothing rings: other processes put jobs into it too.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Places that long work leaves to somebody who waits for a clip; with few places, a quarter of them.
 const RESERVED: usize = 2;
 /// How often it is said that jobs wait for what this process does not have, and how long such a job must have waited.
 const REPORT: Duration = Duration::from_secs(60);
 /// How long cancelled recordings have to notice.
-const NOTICE: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The workers of this process.
 pub(crate) struct Workers {
@@ -31,35 +31,6 @@ pub(crate) struct Workers {
     running: Running,
     places: Arc<Semaphore>,
     claiming: JoinHandle<()>,
-}
-
-/// What is being worked on here, with the means to call it off; clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct Running(Arc<Mutex<HashMap<JobId, CancelToken>>>);
-
-impl Running {
-    pub(crate) fn add(&self, job: JobId, cancel: &CancelToken) {
-        self.lock().insert(job, cancel.clone());
-    }
-
-    pub(crate) fn remove(&self, job: JobId) {
-        self.lock().remove(&job);
-    }
-
-    /// Calls a job off if it runs here.
-    pub(crate) fn cancel(&self, job: JobId) {
-        if let Some(cancel) = self.lock().get(&job) {
-            cancel.cancel();
-        }
-    }
-
-    fn cancel_all(&self) {
-        self.lock().values().for_each(CancelToken::cancel);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, CancelToken>> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
 }
 
 impl Workers {
@@ -84,17 +55,18 @@ impl Workers {
         match self.app.store.jobs().release_all(&self.name).await {
             Ok(count) => {
                 self.app.metrics.jobs_given_back.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
-                tracing::info!(count, "recordings were given back to the queue");
+                tracing::info!(count, "jobs.released");
             }
-            Err(error) => tracing::error!(%error, "recordings could not be given back; their leases will run out"),
+            Err(error) => tracing::error!(%error, "jobs.release_failed"),
         }
         self.running.cancel_all();
-        let _ = tokio::time::timeout(NOTICE, self.places.acquire_many(all)).await;
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.places.acquire_many(all)).await;
     }
 }
 
 async fn claim(app: App, name: String, places: Arc<Semaphore>) {
-    let kinds = app.kinds.names();
+    let kinds = Arc::new(Kinds::standard());
+    let names = kinds.names();
     let mut faults = 0;
     let mut reported: Option<Instant> = None;
     while !app.is_draining() {
@@ -115,14 +87,14 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
         }
         if capabilities.is_none() {
             drop(place);
-            let _ = tokio::time::timeout(LOOK, app.bell.notified()).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, app.bell.notified()).await;
             continue;
         }
         let is_reserved = places.available_permits() < RESERVED.min(app.config.workers / 4);
         let claim = Claim {
             worker: &name,
             lease: app.config.lease.duration(),
-            kinds: &kinds,
+            kinds: &names,
             last: if is_reserved { Lane::Interactive } else { Lane::Bulk },
             capabilities: &capabilities,
         };
@@ -134,16 +106,16 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
         }
         match claimed {
             Ok(Some(job)) => {
-                let app = app.clone();
+                let (app, kinds) = (app.clone(), Arc::clone(&kinds));
                 tokio::spawn(async move {
-                    run::run(&app, job).await;
+                    run::run(&app, &kinds, job).await;
                     drop(place);
                     app.bell.notify_one();
                 });
             }
             Ok(None) => {
                 drop(place);
-                let _ = tokio::time::timeout(LOOK, app.bell.notified()).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, app.bell.notified()).await;
             }
             Err(error) => {
                 drop(place);
@@ -152,7 +124,7 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
                     tracing::error!(dependency = "database", %error, "claiming.paused");
                 }
                 faults += 1;
-                pause(&app, breaker::wait_after(faults)).await;
+                pause(&app, wait_after(faults)).await;
             }
         }
     }
@@ -161,7 +133,7 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
 /// Claims nothing until recordings can be read again.
 async fn wait_for_recordings(app: &App) {
     for faults in 1.. {
-        pause(app, breaker::wait_after(faults)).await;
+        pause(app, wait_after(faults)).await;
         if app.is_draining() {
             return;
         }
@@ -176,7 +148,7 @@ async fn wait_for_recordings(app: &App) {
 async fn pause(app: &App, wait: Duration) {
     let end = Instant::now() + wait;
     while Instant::now() < end && !app.is_draining() {
-        tokio::time::sleep(LOOK.min(end.saturating_duration_since(Instant::now()))).await;
+        tokio::time::sleep(POLL_INTERVAL.min(end.saturating_duration_since(Instant::now()))).await;
     }
 }
 
@@ -184,7 +156,7 @@ async fn pause(app: &App, wait: Duration) {
 async fn report_unclaimable(app: &App, capabilities: &Capabilities) {
     let unmet = match app.store.jobs().unmet_needs(capabilities, REPORT).await {
         Ok(unmet) => unmet,
-        Err(error) => return tracing::debug!(%error, "unclaimable jobs can't be counted"),
+        Err(error) => return tracing::debug!(%error, "jobs.unclaimable_not_counted"),
     };
     let most = unmet.iter().map(|(_, jobs)| *jobs).max().unwrap_or(0);
     app.metrics.jobs_unclaimable.store(most, Ordering::Relaxed);

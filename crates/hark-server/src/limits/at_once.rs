@@ -29,7 +29,7 @@ impl<K: Eq + Hash + Clone> AtOnce<K> {
     }
 
     /// Takes a place for `caller`; whether it may have it is for the asker to judge by `before`.
-    pub(crate) fn take(&self, caller: K) -> Place<K> {
+    pub(crate) fn acquire(&self, caller: K) -> Place<K> {
         let mut counts = self.lock();
         let count = counts.entry(caller.clone()).or_default();
         let before = *count;
@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn places_are_counted_by_caller_and_given_back() {
         let at_once = AtOnce::new();
-        let first = at_once.take("a");
-        let second = at_once.take("a");
-        assert_eq!((first.before, second.before, at_once.take("b").before), (0, 1, 0));
+        let first = at_once.acquire("a");
+        let second = at_once.acquire("a");
+        assert_eq!((first.before, second.before, at_once.acquire("b").before), (0, 1, 0));
         drop(first);
-        assert_eq!(at_once.take("a").before, 1);
+        assert_eq!(at_once.acquire("a").before, 1);
         drop(second);
-        assert_eq!(at_once.take("a").before, 0);
+        assert_eq!(at_once.acquire("a").before, 0);
         assert!(at_once.lock().is_empty());
     }
 }

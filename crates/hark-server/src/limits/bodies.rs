@@ -14,6 +14,8 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use super::subnet;
 
+use crate::config::Limits;
+
 /// What all bodies together, and those of one address, may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
@@ -25,6 +27,17 @@ pub(crate) struct BodyLimits {
     pub(crate) least_rate: u64,
     /// Seconds of waiting before the rate is looked at.
     pub(crate) grace: Duration,
+}
+
+impl From<&Limits> for BodyLimits {
+    fn from(limits: &Limits) -> Self {
+        BodyLimits {
+            in_all: limits.body_bytes,
+            per_address: limits.body_bytes_per_address,
+            least_rate: limits.body_rate,
+            grace: limits.body_grace.duration(),
+        }
+    }
 }
 
 /// Why a body is not read to its end.

@@ -6,14 +6,10 @@ mod at_once;
 mod bodies;
 mod connections;
 mod rate;
-mod settings;
-mod storage;
 
 pub(crate) use address::{client_address, networks, subnet};
 pub(crate) use anonymous::AddressHash;
 pub(crate) use at_once::{AtOnce, Place};
-pub(crate) use bodies::{Bodies, BodyLimits, BodyRefusal};
+pub(crate) use bodies::{Bodies, BodyRefusal};
 pub(crate) use connections::{Connections, Refused};
 pub(crate) use rate::{Rate, RateLimiter};
-pub use settings::Limits;
-pub(crate) use storage::{StorageRoom, storage_full};

@@ -18,7 +18,7 @@ pub(crate) enum Dialect {
 }
 
 /// What a text message of the client means.
-pub(crate) enum Said {
+pub(crate) enum ClientMessage {
     /// Sound: 16-bit samples, 16 kHz.
     Sound(Bytes),
     /// Finish what was said.
@@ -43,11 +43,11 @@ impl Dialect {
         matches!(self, Dialect::Own)
     }
 
-    pub(crate) fn read(&mut self, text: &str) -> Result<Said, Failure> {
+    pub(crate) fn read(&mut self, text: &str) -> Result<ClientMessage, Failure> {
         match self {
             Dialect::Own => message::parse_action(text).map(|action| match action {
-                Action::Flush => Said::Flush,
-                Action::Stop => Said::Stop,
+                Action::Flush => ClientMessage::Flush,
+                Action::Stop => ClientMessage::Stop,
             }),
             Dialect::Realtime(realtime) => Ok(realtime.read(text)),
         }

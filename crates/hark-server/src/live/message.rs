@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Work;
 use crate::error::Failure;
-use crate::routes::transcribe::{language, words};
+use crate::options::{language, words};
 
 /// The largest text message.
 pub(crate) const MOST_TEXT: usize = 64 << 10;
@@ -165,12 +165,12 @@ enum Told<'a> {
         transcript_id: Option<i64>,
         /// Who said what, now that all of it was heard; only where speakers are told apart.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        segments: Vec<Said<'a>>,
+        segments: Vec<SegmentView<'a>>,
     },
 }
 
 #[derive(Serialize)]
-struct Said<'a> {
+struct SegmentView<'a> {
     start: f64,
     end: f64,
     text: &'a str,
@@ -204,7 +204,7 @@ pub(crate) fn last(result: &TranscriptionResult, transcript: Option<TranscriptId
     let TranscriptionResult { text, duration, language, .. } = result;
     let transcript_id = transcript.map(|id| id.0);
     let segments = result.segments.iter().filter(|_| !result.speakers.is_empty());
-    let segments = segments.map(|segment| Said {
+    let segments = segments.map(|segment| SegmentView {
         start: segment.start,
         end: segment.end,
         text: &segment.text,
@@ -219,20 +219,9 @@ pub(crate) fn error(error: &ApiError) -> String {
     serde_json::to_string(&error.body()).unwrap_or_default()
 }
 
-/// The code that a connection is closed with for an error (decisions: streaming).
-pub(crate) fn close_code(error: &ApiError) -> u16 {
-    match error.status() {
-        401 | 402 | 403 | 408 | 409 | 429 => 1008,
-        400..500 => 1003,
-        503 => 1013,
-        _ => 1011,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hark_api::ErrorKind;
 
     #[test]
     fn the_config_message_overrides_the_address_and_the_rest_is_the_default() {
@@ -262,16 +251,5 @@ mod tests {
         for wrong in ["stop", r#"{"action": "jump"}"#, r#"{"language": "en"}"#, "\"stop\""] {
             assert!(parse_action(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_close_says_whose_fault_it_is() {
-        let code = |kind: ErrorKind| close_code(&kind.into());
-        assert_eq!(code(ErrorKind::InvalidInput), 1003);
-        assert_eq!(code(ErrorKind::Unauthorized), 1008);
-        assert_eq!(code(ErrorKind::InsufficientCredits), 1008);
-        assert_eq!(code(ErrorKind::TooManyAtOnce), 1008);
-        assert_eq!(code(ErrorKind::Internal), 1011);
-        assert_eq!(code(ErrorKind::ShuttingDown), 1013);
     }
 }

@@ -10,25 +10,22 @@ mod message;
 mod outbox;
 mod realtime;
 mod record;
-mod registry;
 mod session;
 mod socket;
 
-pub(crate) use dialect::{Dialect, Said};
+pub(crate) use dialect::{Dialect, ClientMessage};
 pub(crate) use message::{Hello, parse_hello};
 pub(crate) use realtime::Realtime;
-pub(crate) use registry::Streams;
 pub(crate) use session::{begin, resume};
-pub(crate) use socket::{Connection, MOST_LIBRARY_BYTES, refuse};
+pub(crate) use socket::{MOST_LIBRARY_BYTES, refuse};
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::app::App;
-use crate::config::Seconds;
+use crate::config::StreamLimits;
 
 /// Pings without any answer after which the other end is gone.
 const UNANSWERED_PINGS: u32 = 3;
@@ -46,46 +43,9 @@ const LOOK_FOR_SILENT: Duration = Duration::from_secs(5);
 /// What storing the end of a session may take while the database fails.
 const STORE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What live sessions may do: the `[server.stream]` table.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StreamLimits {
-    /// Sessions at once, of everybody together.
-    pub sessions: usize,
-    /// Seconds of sound of one session.
-    pub longest: Seconds,
-    /// Seconds without sound after which a session ends.
-    pub idle: Seconds,
-    /// Seconds a client has for its first message.
-    pub first_message: Seconds,
-    /// Seconds for which a session whose connection broke can be gone on with.
-    pub resume: Seconds,
-    /// Seconds after which the other end is asked whether it is still there; it is gone when it says nothing three times.
-    pub ping: Seconds,
-    /// Seconds after which the held credit of a session that heard nothing is free again if its process died; one that lives
-    /// says so in time.
-    pub hold: Seconds,
-}
-
-impl Default for StreamLimits {
-    fn default() -> Self {
-        StreamLimits {
-            sessions: 256,
-            longest: Seconds(4.0 * 3600.0),
-            idle: Seconds(60.0),
-            first_message: Seconds(10.0),
-            resume: Seconds(120.0),
-            ping: Seconds(15.0),
-            hold: Seconds(900.0),
-        }
-    }
-}
-
-impl StreamLimits {
-    /// What storing the end of a session may take.
-    fn store_within(&self, is_draining: bool) -> Duration {
-        if is_draining { STORE_WITHIN / 6 } else { STORE_WITHIN }
-    }
+/// What storing the end of a session may take.
+fn store_within(is_draining: bool) -> Duration {
+    if is_draining { STORE_WITHIN / 6 } else { STORE_WITHIN }
 }
 
 /// How long a session whose process died waits for its client before it is completed with what was settled; also how long

@@ -6,12 +6,12 @@ use hark_media::{Resampler, SAMPLE_RATE};
 use hark_speech::live::LiveText;
 use serde_json::{Value, json};
 
-use super::dialect::Said;
+use super::dialect::ClientMessage;
 use crate::engine::Work;
 use crate::error::Failure;
 use crate::random;
-use crate::routes::openai;
-use crate::routes::transcribe::{language, words};
+use crate::error::openai;
+use crate::options::{language, words};
 
 /// The rate of `pcm16` where the session does not say another.
 const USUAL_RATE: u32 = 24_000;
@@ -116,26 +116,26 @@ impl Realtime {
     }
 
     /// Reads an event; one that makes no sense is answered with an error and changes nothing.
-    pub(crate) fn read(&mut self, text: &str) -> Said {
+    pub(crate) fn read(&mut self, text: &str) -> ClientMessage {
         let event: Value = serde_json::from_str(text).unwrap_or_default();
         let event_id = event["event_id"].as_str();
-        let wrong = |message: String| Said::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
+        let wrong = |message: String| ClientMessage::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
         match event["type"].as_str() {
             Some("session.update" | "transcription_session.update") => match self.update(&event["session"]) {
-                Ok(()) => Said::Answer(self.about_session("updated")),
+                Ok(()) => ClientMessage::Answer(self.about_session("updated")),
                 Err(message) => wrong(message),
             },
             Some("input_audio_buffer.append") => match event["audio"].as_str().and_then(base64) {
                 Some(bytes) => {
                     self.has_begun = true;
-                    Said::Sound(self.sound(&bytes))
+                    ClientMessage::Sound(self.sound(&bytes))
                 }
                 None => wrong("`audio` must be sound in base64".to_owned()),
             },
-            Some("input_audio_buffer.commit") => Said::Flush,
+            Some("input_audio_buffer.commit") => ClientMessage::Flush,
             Some("input_audio_buffer.clear") => {
                 // Words are heard as sound comes: there is nothing that could still be taken back.
-                Said::Answer(told("input_audio_buffer.cleared", json!({})))
+                ClientMessage::Answer(told("input_audio_buffer.cleared", json!({})))
             }
             Some(other) => wrong(format!("a transcription session knows no event {other:?}")),
             None => wrong("an event is a JSON object with a `type`".to_owned()),
@@ -338,13 +338,13 @@ mod tests {
         let mut realtime = Realtime::new(false);
         let ga = json!({"type": "session.update", "session": {"audio": {"input": {
             "format": {"type": "audio/pcm", "rate": 16_000}, "transcription": {"model": "base", "language": "de"}}}}});
-        let Said::Answer(updated) = realtime.read(&ga.to_string()) else { panic!() };
+        let ClientMessage::Answer(updated) = realtime.read(&ga.to_string()) else { panic!() };
         assert!(updated.contains("\"session.updated\""), "{updated}");
         let work = realtime.work().unwrap();
         assert_eq!((work.model.as_str(), work.language.as_deref()), ("base", Some("de")));
         assert_eq!(realtime.encoding, Encoding::Pcm(16_000));
         let wrong = json!({"type": "session.update", "session": {"input_audio_format": "mp3"}});
-        let Said::Answer(error) = realtime.read(&wrong.to_string()) else { panic!() };
+        let ClientMessage::Answer(error) = realtime.read(&wrong.to_string()) else { panic!() };
         assert!(error.contains("\"error\"") && realtime.work().unwrap().model == "base", "{error}");
         let beta = json!({"type": "transcription_session.update", "session": {
             "input_audio_format": "g711_ulaw", "input_audio_transcription": {"model": "small"}}});

@@ -13,12 +13,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::before::Before;
-use super::dialect::{Dialect, Said};
-use super::message;
+use super::dialect::{Dialect, ClientMessage};
 use super::outbox::Outbox;
 use super::record::{Mark, Record};
-use super::registry::{Registration, Streams};
-use super::socket::{Connection, Incoming, Line, refuse};
+use super::socket::{Incoming, Line, refuse};
 use super::{FINISH_WITHIN, MOST_BACKLOG, PAUSE, UNANSWERED_PINGS};
 use crate::app::App;
 use crate::engine::{LiveHandle, Work};
@@ -26,10 +24,12 @@ use crate::error::Failure;
 use crate::limits::Place;
 use crate::middleware::Caller;
 use crate::random;
-use crate::routes::transcribe::{checkpoint, model, too_many_at_once};
+use crate::streams::connection::close_code;
+use crate::streams::{Connection, Registration};
+use crate::options::{checkpoint, model, too_many_at_once};
 
 /// How often a session looks at the clock.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Bytes of a second of sound.
 const BYTES_A_SECOND: f64 = SAMPLE_RATE as f64 * 2.0;
 
@@ -98,13 +98,13 @@ pub(crate) async fn begin(
 ) -> Result<Session, Failure> {
     let asked = model(&work.model, caller.plan().is_paid(), &app.config)?;
     work.model = checkpoint(asked, app.role, &*app.engines.models)?;
-    let place = take_place(app, &caller).await?;
+    let place = acquire_place(app, &caller).await?;
     let continued = match (wanted, &caller) {
         (Some(wanted), Caller::Account(identity)) => app.store.live().resume(identity.account(), wanted).await?,
         _ => None,
     };
     let id = wanted.filter(|_| continued.is_some()).map_or_else(random::id, str::to_owned);
-    let Some(registration) = Streams::register(app, &id, caller.owner()) else {
+    let Some(registration) = app.streams.register(&app.metrics, app.config.stream.sessions, &id, caller.owner()) else {
         let busy = if app.is_draining() { ErrorKind::ShuttingDown } else { ErrorKind::QueueFull };
         return Err(busy.into());
     };
@@ -156,9 +156,9 @@ pub(crate) async fn resume(app: &App, caller: &Caller, id: &str, connection: Con
     }
 }
 
-async fn take_place(app: &App, caller: &Caller) -> Result<Place<Owner>, Failure> {
+async fn acquire_place(app: &App, caller: &Caller) -> Result<Place<Owner>, Failure> {
     let owner = caller.owner();
-    let place = app.uploads.take(owner.clone());
+    let place = app.uploads.acquire(owner.clone());
     let used = app.store.jobs().live_count(&owner).await? + place.before as i64;
     if used >= caller.plan().concurrency() { Err(too_many_at_once(app, caller, used)) } else { Ok(place) }
 }
@@ -167,7 +167,7 @@ impl Session {
     /// Runs the session to its end, with its first connection.
     pub(crate) async fn run(mut self, connection: Connection) {
         let mut line = Some(Line::new(connection, &self.outbox));
-        let mut look = tokio::time::interval(LOOK);
+        let mut look = tokio::time::interval(POLL_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let result = loop {
             let may_read = self.ending.is_none() && self.backlog() <= MOST_BACKLOG;
@@ -183,7 +183,7 @@ impl Session {
                 line.heard = Instant::now();
             }
             let done = match step {
-                Step::Came(incoming) => self.take(incoming, &mut line).await,
+                Step::Came(incoming) => self.handle(incoming, &mut line).await,
                 Step::Attached(connection) => self.attach(connection, &mut line).await,
                 Step::Woken => self.advance(Vec::new(), Ask::Nothing).await,
                 Step::Look => self.look(&mut line).await,
@@ -197,20 +197,20 @@ impl Session {
     }
 
     /// Takes what the client sent.
-    async fn take(&mut self, incoming: Incoming, line: &mut Option<Line>) -> Option<Done> {
+    async fn handle(&mut self, incoming: Incoming, line: &mut Option<Line>) -> Option<Done> {
         match incoming {
-            Incoming::Sound(sound) => match self.hear(&sound).await {
+            Incoming::Sound(sound) => match self.push_audio(&sound).await {
                 Ok(done) => done,
                 Err(failure) => self.end(Some(failure.error)).await,
             },
             Incoming::Text(text) => match self.dialect.read(&text) {
-                Ok(Said::Sound(sound)) => match self.hear(&sound).await {
+                Ok(ClientMessage::Sound(sound)) => match self.push_audio(&sound).await {
                     Ok(done) => done,
                     Err(failure) => self.end(Some(failure.error)).await,
                 },
-                Ok(Said::Flush) => self.advance(Vec::new(), Ask::Flush).await,
-                Ok(Said::Stop) => self.end(None).await,
-                Ok(Said::Answer(answer)) => {
+                Ok(ClientMessage::Flush) => self.advance(Vec::new(), Ask::Flush).await,
+                Ok(ClientMessage::Stop) => self.end(None).await,
+                Ok(ClientMessage::Answer(answer)) => {
                     self.outbox.message(answer);
                     None
                 }
@@ -227,7 +227,7 @@ impl Session {
     }
 
     /// Takes sound, once the minutes that it begins are paid for.
-    async fn hear(&mut self, sound: &Bytes) -> Result<Option<Done>, Failure> {
+    async fn push_audio(&mut self, sound: &Bytes) -> Result<Option<Done>, Failure> {
         if sound.is_empty() {
             return Ok(None);
         }
@@ -302,7 +302,7 @@ impl Session {
             return None;
         }
         if self.place.is_none() {
-            match take_place(&self.app, &self.caller).await {
+            match acquire_place(&self.app, &self.caller).await {
                 Ok(place) => self.place = Some(place),
                 Err(failure) => {
                     tokio::spawn(async move { refuse(connection, &failure).await });
@@ -362,9 +362,9 @@ impl Session {
             Err(error) => Err(error.to_string()),
         };
         match events {
-            Ok(events) => self.tell(events),
+            Ok(events) => self.send_events(events),
             Err(error) => {
-                tracing::error!(session = self.id, error, "the engine failed in a live session");
+                tracing::error!(session = self.id, error, "live.engine_failed");
                 let error = ApiError::from(ErrorKind::Internal);
                 if self.ending.is_none() {
                     self.outbox.message(self.dialect.error(&error));
@@ -375,7 +375,7 @@ impl Session {
         }
     }
 
-    fn tell(&mut self, events: Vec<LiveEvent>) -> Option<Done> {
+    fn send_events(&mut self, events: Vec<LiveEvent>) -> Option<Done> {
         let mut is_room = true;
         if events.iter().any(|event| matches!(event, LiveEvent::Text(_))) {
             self.save();
@@ -417,17 +417,17 @@ impl Session {
         self.app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
         let result = result.map(|result| TranscriptionResult { model: self.work.model.clone(), ..result });
         let stored =
-            self.record.close(result.as_ref(), self.app.config.stream.store_within(self.app.is_draining())).await;
+            self.record.close(result.as_ref(), super::store_within(self.app.is_draining())).await;
         let mut error = self.ending.take().and_then(|ending| ending.error);
         let transcript = stored.unwrap_or_else(|failure| {
-            tracing::error!(session = self.id, error = %failure.error, "a live session can't be stored");
+            tracing::error!(session = self.id, error = %failure.error, "live.store_failed");
             if error.is_none() {
                 self.outbox.message(self.dialect.error(&failure.error));
             }
             error.get_or_insert(failure.error);
             None
         });
-        tracing::info!(session = self.id, seconds, transcript = transcript.map(|id| id.0), "a live session ended");
+        tracing::info!(session = self.id, seconds, transcript = transcript.map(|id| id.0), "live.session_ended");
         // It is over for everybody but its connection, which the end of the service still waits for.
         drop((self.place, self.live));
         self.registration.attached.close();
@@ -441,7 +441,7 @@ impl Session {
             }
         }
         match &error {
-            Some(error) => self.outbox.close(message::close_code(error), &error.message),
+            Some(error) => self.outbox.close(close_code(error), &error.message),
             None => self.outbox.close(1000, ""),
         }
         line.end().await;

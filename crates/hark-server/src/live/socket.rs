@@ -1,7 +1,6 @@
 //! One WebSocket connection: what comes in, and what goes out at the pace of its reader.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use bytes::Bytes;
@@ -13,80 +12,14 @@ use tokio::time::{Instant, timeout};
 use super::message;
 use super::outbox::{Next, Outbox};
 use crate::error::Failure;
+use crate::streams::connection::{CLOSE_TIMEOUT, is_too_large, linger, reason, too_large};
+use crate::streams::Connection;
 
 /// The largest binary message: half a minute of sound.
 pub(crate) const MOST_BINARY: usize = 1 << 20;
 /// What the library reads of one message. More than is allowed: a message that it refuses stays unread, and then the
 /// reason may not reach the client.
 pub(crate) const MOST_LIBRARY_BYTES: usize = 4 << 20;
-/// What a client has to take its last messages…
-const LAST_WORDS: Duration = Duration::from_secs(10);
-/// …and to close its end, while what it still sends is dropped.
-const LINGER: Duration = Duration::from_secs(2);
-/// A reason may have 123 bytes (RFC 6455).
-const MOST_REASON: usize = 123;
-
-/// A connection that no session has yet.
-pub(crate) struct Connection {
-    sink: SplitSink<WebSocket, Message>,
-    stream: SplitStream<WebSocket>,
-    /// What came before the session was there.
-    first: Option<Message>,
-}
-
-impl Connection {
-    pub(crate) fn new(socket: WebSocket) -> Self {
-        let (sink, stream) = socket.split();
-        Connection { sink, stream, first: None }
-    }
-
-    /// The config message; none when the client sends sound at once. Fails with nothing when the client went away.
-    pub(crate) async fn greeting(&mut self, within: Duration) -> Result<Option<Utf8Bytes>, Option<Failure>> {
-        let first = timeout(within, async {
-            loop {
-                match self.stream.next().await {
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                    other => return other,
-                }
-            }
-        });
-        match first.await {
-            Err(_) => Err(Some(Failure::new(
-                hark_api::ErrorKind::RequestTimeout,
-                "no config message came: send language and model as JSON",
-            ))),
-            Ok(Some(Ok(Message::Text(text)))) => Ok(Some(text)),
-            Ok(Some(Ok(Message::Binary(sound)))) => {
-                self.first = Some(Message::Binary(sound));
-                Ok(None)
-            }
-            Ok(Some(Err(error))) if is_too_large(&error) => Err(Some(too_large())),
-            Ok(_) => Err(None),
-        }
-    }
-
-    /// Sends a message before there is a session; false when that can't be done.
-    pub(crate) async fn send(&mut self, text: String) -> bool {
-        matches!(timeout(LAST_WORDS, self.sink.send(Message::Text(text.into()))).await, Ok(Ok(())))
-    }
-
-    /// Lets the session read this message first.
-    pub(crate) fn put_back(&mut self, text: Utf8Bytes) {
-        self.first = Some(Message::Text(text));
-    }
-
-    /// Sends why there is no session, and closes.
-    pub(crate) async fn close(mut self, text: String, failure: &Failure) {
-        let close = CloseFrame { code: message::close_code(&failure.error), reason: reason(&failure.error.message) };
-        let told = timeout(LAST_WORDS, async {
-            self.sink.send(Message::Text(text.into())).await?;
-            self.sink.send(Message::Close(Some(close))).await
-        });
-        if let Ok(Ok(())) = told.await {
-            linger(&mut self.stream).await;
-        }
-    }
-}
 
 /// Sends an error over a connection that no session has, and closes it.
 pub(crate) async fn refuse(connection: Connection, failure: &Failure) {
@@ -152,7 +85,7 @@ impl Line {
 
     /// Lets the client take its last messages and close its end.
     pub(crate) async fn end(mut self) {
-        if !self.writer.is_finished() && timeout(LAST_WORDS, &mut self.writer).await.is_err() {
+        if !self.writer.is_finished() && timeout(CLOSE_TIMEOUT, &mut self.writer).await.is_err() {
             return;
         }
         linger(&mut self.stream).await;
@@ -187,26 +120,4 @@ async fn write(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
             return;
         }
     }
-}
-
-/// Drops what still comes: closing a socket with unread bytes would take the last messages away from the client.
-async fn linger(stream: &mut SplitStream<WebSocket>) {
-    let _ = timeout(LINGER, async { while let Some(Ok(_)) = stream.next().await {} }).await;
-}
-
-fn is_too_large(error: &axum::Error) -> bool {
-    // The library's own words: its type is not to be had through the framework.
-    error.to_string().contains("too long")
-}
-
-fn too_large() -> Failure {
-    Failure::invalid("the message is too large: send at most 1 MB of sound at once")
-}
-
-fn reason(text: &str) -> Utf8Bytes {
-    let mut end = text.len().min(MOST_REASON);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].into()
 }

@@ -10,5 +10,5 @@ mod scope;
 
 pub(crate) use authenticate::{Anonymous, Caller, Identity, allow_anonymous, by_token, require_account};
 pub(crate) use compress::compress;
-pub(crate) use cors::{cors, is_origin};
+pub(crate) use cors::cors;
 pub(crate) use observe::observe;

@@ -13,10 +13,9 @@ use tracing::Instrument as _;
 
 use super::linger::lingering;
 use crate::app::App;
-use crate::error::{Answered, Failure};
+use crate::error::{Answered, Failure, openai};
 use crate::limits::client_address;
 use crate::random;
-use crate::routes::openai;
 use crate::sign::guard;
 
 const REQUEST_ID: &str = "x-request-id";
@@ -34,7 +33,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     app.metrics.in_flight.fetch_add(1, Ordering::Relaxed);
     let _in_flight = InFlight(&app);
     let address = client_address(guard::peer(request.extensions()), request.headers(), &app.config.trusted_proxies);
-    let metered = |body| lingering(app.bodies.metered(body, address, app.config.limits.bodies()));
+    let metered = |body| lingering(app.bodies.metered(body, address, (&app.config.limits).into()));
     let response = next.run(request.map(metered)).instrument(span.clone()).await;
     let mut response = with_error_body(response);
     if is_openai {
@@ -45,7 +44,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     }
     let (status, took) = (response.status().as_u16(), begun.elapsed());
     app.metrics.answered(&route, method, status, took);
-    span.in_scope(|| tracing::info!(status, milliseconds = took.as_millis() as u64, "answered"));
+    span.in_scope(|| tracing::info!(status, milliseconds = took.as_millis() as u64, "request.completed"));
     response
 }
 

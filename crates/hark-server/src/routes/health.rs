@@ -10,7 +10,7 @@ use hark_api::{ApiError, ErrorKind, GpuHealth, Health, Liveness, Readiness};
 use crate::app::{App, Role};
 use crate::engine::EngineState;
 use crate::error::{Failure, UNAVAILABLE_RETRY};
-use crate::readiness::{Check, Report};
+use crate::metrics::readiness::{Check, Report};
 use crate::routes::AnyError;
 
 /// How the server is
@@ -22,7 +22,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
     if app.is_draining() {
         return Failure::from(ErrorKind::ShuttingDown).into_response();
     }
-    let report = app.readiness.report(&app).await;
+    let report = app.readiness().await;
     if !report.passed(Check::Database) || !report.passed(Check::Integrity) {
         return database_down().into_response();
     }
@@ -72,7 +72,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     if app.is_draining() {
         return Failure::from(ErrorKind::ShuttingDown).into_response();
     }
-    let report = app.readiness.report(&app).await;
+    let report = app.readiness().await;
     let ready =
         Readiness { status: if report.is_ready() { "ready" } else { "unready" }.to_owned(), checks: checks(&report) };
     if report.is_ready() {

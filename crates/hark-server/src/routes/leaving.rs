@@ -21,7 +21,8 @@ use crate::routes::audit::wire_event;
 use crate::routes::keys::wire_key;
 use crate::routes::transcripts::one::detail;
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
-use crate::sign::{Attempt, Verdict, Visit, cookie};
+use crate::sign::{Verdict, cookie};
+use crate::visit::{Attempt, Visit};
 
 /// Lines that wait for a slow reader.
 const AHEAD: usize = 16;

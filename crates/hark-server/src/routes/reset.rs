@@ -16,7 +16,8 @@ use crate::extract::Json;
 use crate::limits::subnet;
 use crate::routes::session::MAILS;
 use crate::routes::{AnyError, Invalid, Limited};
-use crate::sign::{Allowance, Visit, check_password};
+use crate::sign::{Allowance, check_password};
+use crate::visit::Visit;
 
 /// How long a link can be used.
 const LINK: Duration = Duration::from_secs(3600);
@@ -39,7 +40,7 @@ pub(crate) async fn request(
         return Err(Failure::new(ErrorKind::Forbidden, message));
     }
     let from = subnet(visit.address).to_string();
-    app.sign.tries.take(("resets from", &from), REQUESTS, app.clock.now()).map_err(|seconds| {
+    app.sign.tries.spend(("resets from", &from), REQUESTS, app.clock.now()).map_err(|seconds| {
         let message = format!("too many requests for new passwords from here: wait {seconds} seconds");
         Failure::from(ApiError::new(ErrorKind::RateLimited, message).retry_after(seconds))
     })?;
@@ -61,7 +62,7 @@ pub(crate) async fn request(
 
 async fn send(app: &App, visit: &Visit, account: &Account) -> Result<(), Failure> {
     let (Some(mailer), Some(url)) = (&app.mailer, &app.config.public_url) else { return Ok(()) };
-    if app.sign.tries.take(("mails", &account.email), MAILS, app.clock.now()).is_err() {
+    if app.sign.tries.spend(("mails", &account.email), MAILS, app.clock.now()).is_err() {
         return Ok(());
     }
     let key = NewKey { valid_for: Some(LINK), ..NewKey::new(KeyKind::Reset, "") };

@@ -19,7 +19,8 @@ use crate::limits::networks;
 use crate::middleware::Identity;
 use crate::routes::account::wire_account;
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
-use crate::sign::{Allowance, Attempt, Verdict, Visit, attempt, check_password, cookie, device, guard};
+use crate::sign::{Allowance, Verdict, check_password, cookie, device, guard};
+use crate::visit::{Attempt, Visit, attempt};
 
 /// How long a session lasts.
 const SESSION: Duration = Duration::from_secs(30 * 86_400);
@@ -66,7 +67,7 @@ pub(crate) async fn sign_up(
         return Ok(no_store((StatusCode::ACCEPTED, Answer(AwaitsConfirmation { confirmation_sent: true }))));
     }
     let account = app.store.accounts().create(&new).await?;
-    tracing::info!(account = %account.id, "signed up");
+    tracing::info!(account = %account.id, "account.created");
     audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::ACCOUNT_CREATED)).await;
     attempt::note(&app, &visit, account.id).await?;
     let session = begin_session(&app, &visit, account.id).await?;
@@ -104,7 +105,7 @@ async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
     match account {
         Some(account) => send_confirmation(app, &account).await,
         None => {
-            if app.sign.tries.take(("mails", &new.email), MAILS, app.clock.now()).is_ok()
+            if app.sign.tries.spend(("mails", &new.email), MAILS, app.clock.now()).is_ok()
                 && let Some(mailer) = &app.mailer
             {
                 let text = "Somebody, perhaps you, wanted to make an account with this address, which has one already.\n\
@@ -118,7 +119,7 @@ async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
 
 async fn send_confirmation(app: &App, account: &Account) -> Result<(), Failure> {
     let (Some(mailer), Some(url)) = (&app.mailer, &app.config.public_url) else { return Ok(()) };
-    if app.sign.tries.take(("mails", &account.email), MAILS, app.clock.now()).is_err() {
+    if app.sign.tries.spend(("mails", &account.email), MAILS, app.clock.now()).is_err() {
         return Ok(());
     }
     let key = NewKey { valid_for: Some(CONFIRMATION), ..NewKey::new(KeyKind::Confirmation, "") };
@@ -227,7 +228,7 @@ pub(crate) async fn sign_in(
         app.store.keys().revoke(account.id, opened.key()).await?;
         return Err(wrong_password());
     }
-    tracing::info!(account = %account.id, "signed in");
+    tracing::info!(account = %account.id, "account.signed_in");
     let opened_as = if given.token { "token" } else { "session" };
     let entry = audit::at_the_door(&visit, Some(account.id), audit::SIGNED_IN);
     audit::record(&app, entry.with_subject(format!("{opened_as} {}", opened.key()))).await;
@@ -333,7 +334,7 @@ pub(crate) async fn change_password(
         app.store.keys().revoke_all(id, kind).await?;
     }
     app.credentials.forget_account(id);
-    tracing::info!(account = %id, "changed the password");
+    tracing::info!(account = %id, "account.password_changed");
     let opened = match identity.kind() {
         KeyKind::Session => Opened::Session(begin_session(&app, &visit, id).await?),
         KeyKind::User => Opened::Token(begin_token(&app, id).await?),

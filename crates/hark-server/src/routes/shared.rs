@@ -7,7 +7,7 @@ use hark_api::{DateTime, SharedTranscript};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
-use crate::routes::transcripts::wire_language;
+use crate::wire::wire_language;
 use crate::routes::{AnyError, Missing};
 
 /// A shared transcript

@@ -16,7 +16,8 @@ use crate::middleware::{Caller, Identity};
 use crate::multipart::Multipart;
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
-use crate::routes::transcribe::{refuse_announced, store_file, too_many_at_once};
+use crate::options::too_many_at_once;
+use crate::routes::transcribe::{refuse_announced, store_file};
 use crate::routes::{AnyError, Invalid, Limited, Missing, TooLarge, Unauthorized, Unavailable};
 
 /// Characters of a name.
@@ -50,7 +51,7 @@ pub(crate) async fn enroll(
     app.engines.voices()?;
     // Listening to a voice counts among the transcriptions at once.
     let owner = caller.owner();
-    let place = app.uploads.take(owner.clone());
+    let place = app.uploads.acquire(owner.clone());
     let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
     if live >= caller.plan().concurrency() {
         return Err(too_many_at_once(&app, &caller, live));

@@ -19,7 +19,7 @@ const LONGEST_HOLD: Duration = Duration::from_secs(2);
 
 /// How tries of one kind are slowed down: so many are free, then each waits twice as long as the one before.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
+pub(crate) struct GuessLimit {
     /// Tries without a wait.
     pub(crate) free: u32,
     /// The first wait.
@@ -49,7 +49,7 @@ struct Tried {
     next_at: Micros,
 }
 
-impl Patience {
+impl GuessLimit {
     /// How long to wait after so many tries.
     fn after(self, count: u32) -> Duration {
         match count.checked_sub(self.free) {
@@ -62,7 +62,7 @@ impl Patience {
 impl Guesses {
     /// Counts a try for each of `who`: how long to hold it, or the seconds after which another is taken. A try that is refused
     /// counts for nobody.
-    pub(crate) fn begin(&self, who: &[(&str, &str, Patience)], now: Micros) -> Result<Duration, u64> {
+    pub(crate) fn begin(&self, who: &[(&str, &str, GuessLimit)], now: Micros) -> Result<Duration, u64> {
         let mut seen = self.lock();
         let mut wait = 0;
         for (kind, name, patience) in who {
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     const SECOND: Micros = 1_000_000;
-    const FEW: Patience = Patience { free: 3, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+    const FEW: GuessLimit = GuessLimit { free: 3, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
     #[test]
     fn after_the_free_tries_each_waits_twice_as_long_up_to_the_longest_wait() {

@@ -1,19 +1,16 @@
 //! Signing in: passwords, tries, cookies, and what keeps other sites from using them.
 
-pub(crate) mod attempt;
 pub(crate) mod cookie;
 pub(crate) mod device;
 pub(crate) mod guard;
 mod guesses;
 mod password;
 mod tries;
-mod visit;
 
-pub(crate) use attempt::Attempt;
 pub use password::{PasswordError, hash_password};
 pub(crate) use password::{Passwords, Verdict, check_password};
+pub(crate) use guesses::GuessLimit;
 pub(crate) use tries::{Allowance, Tries};
-pub(crate) use visit::Visit;
 
 use guesses::Guesses;
 

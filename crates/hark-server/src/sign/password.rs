@@ -113,7 +113,7 @@ impl Passwords {
     pub(crate) async fn hash(&self, password: String) -> Result<String, Failure> {
         let password = Zeroizing::new(password);
         self.run(move || hash(&password)).await?.map_err(|error| {
-            tracing::error!(%error, "a password can't be hashed");
+            tracing::error!(%error, "password.hash_failed");
             ErrorKind::Internal.into()
         })
     }
@@ -132,7 +132,7 @@ impl Passwords {
             work()
         });
         done.await.map_err(|error| {
-            tracing::error!(%error, "hashing a password failed");
+            tracing::error!(%error, "password.hash_failed");
             ErrorKind::Internal.into()
         })
     }
@@ -156,7 +156,7 @@ impl Passwords {
 fn verify(stored: Option<&str>, password: &str) -> Verdict {
     let has_password = stored.is_some();
     let Ok(parsed) = PasswordHash::new(stored.unwrap_or(DECOY)) else {
-        tracing::error!("a stored password hash can't be read");
+        tracing::error!("password.hash_unreadable");
         return Verdict::Wrong;
     };
     let right = argon2().verify_password(password.as_bytes(), &parsed).is_ok();

@@ -37,7 +37,7 @@ struct Seen {
 
 impl Tries {
     /// Takes a try of `who`; otherwise the seconds until there is one.
-    pub(crate) fn take(&self, who: (&str, &str), allowance: Allowance, now: Micros) -> Result<(), u64> {
+    pub(crate) fn spend(&self, who: (&str, &str), allowance: Allowance, now: Micros) -> Result<(), u64> {
         let step = allowance.every.as_micros() as i64;
         let tolerance = step * (i64::from(allowance.at_once) - 1);
         let key = self.hasher.hash_one(who);
@@ -71,21 +71,21 @@ mod tests {
     fn after_a_few_tries_at_once_there_is_one_a_minute() {
         let tries = Tries::default();
         for _ in 0..3 {
-            assert_eq!(tries.take(("account", "a"), FEW, 0), Ok(()));
+            assert_eq!(tries.spend(("account", "a"), FEW, 0), Ok(()));
         }
-        assert_eq!(tries.take(("account", "a"), FEW, 0), Err(60));
-        assert_eq!(tries.take(("account", "a"), FEW, 59_500_000), Err(1));
-        assert_eq!(tries.take(("account", "a"), FEW, 60_000_000), Ok(()));
-        assert_eq!(tries.take(("account", "a"), FEW, 60_000_000), Err(60));
-        assert_eq!(tries.take(("account", "b"), FEW, 0), Ok(()), "another has tries of its own");
-        assert_eq!(tries.take(("address", "a"), FEW, 0), Ok(()), "and so has another kind of the same name");
+        assert_eq!(tries.spend(("account", "a"), FEW, 0), Err(60));
+        assert_eq!(tries.spend(("account", "a"), FEW, 59_500_000), Err(1));
+        assert_eq!(tries.spend(("account", "a"), FEW, 60_000_000), Ok(()));
+        assert_eq!(tries.spend(("account", "a"), FEW, 60_000_000), Err(60));
+        assert_eq!(tries.spend(("account", "b"), FEW, 0), Ok(()), "another has tries of its own");
+        assert_eq!(tries.spend(("address", "a"), FEW, 0), Ok(()), "and so has another kind of the same name");
     }
 
     #[test]
     fn those_who_may_try_freely_are_forgotten() {
         let tries = Tries::default();
         for who in 0..50_000i64 {
-            tries.take(("account", &who.to_string()), FEW, who * 60_000_000).unwrap();
+            tries.spend(("account", &who.to_string()), FEW, who * 60_000_000).unwrap();
         }
         assert!(tries.lock().free_at.len() <= SWEEP_AT + 1);
     }

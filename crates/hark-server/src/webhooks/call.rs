@@ -14,7 +14,7 @@ use super::{Webhooks, address::is_public};
 use crate::mac::{hex, mac};
 
 /// How long a call may take, from the first look at its name to the end of the answer's head.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a call ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Caller {
             .max_redirects(0)
             .max_redirects_will_error(false)
             .http_status_as_error(false)
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TIMEOUT))
             .max_idle_connections(0)
             .user_agent(concat!("hark/", env!("CARGO_PKG_VERSION")))
             .build();

@@ -9,14 +9,14 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::call::{Call, Caller, Outcome, signature};
 use crate::app::App;
-use crate::routes::transcripts::wire_status;
+use crate::wire::wire_status;
 
 /// Calls under way at once; one takes ten seconds at most.
 const AT_ONCE: usize = 16;
 /// Whoever claimed a call and has not said how it ended after this long is dead.
 const LEASE: Duration = Duration::from_secs(60);
 /// How often the store is asked when nothing happens here: other processes finish transcripts too.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long after each failed attempt the next one comes: eight attempts over a day and a half.
 const WAITS: [Duration; 7] = [
     Duration::from_secs(10),
@@ -48,7 +48,7 @@ pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()
             }
             tokio::select! {
                 () = finished(&mut changes) => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
@@ -62,7 +62,7 @@ async fn claim(app: &App, places: usize) -> Vec<WebhookDelivery> {
         return Vec::new();
     }
     app.store.webhooks().claim(places as i64, LEASE).await.unwrap_or_else(|error| {
-        tracing::error!(%error, "webhooks that are due can't be read");
+        tracing::error!(%error, "webhook.poll_failed");
         Vec::new()
     })
 }
@@ -92,26 +92,26 @@ async fn deliver(app: &App, caller: &Caller, delivery: &WebhookDelivery) {
     let attempt = delivery.attempt;
     let noted = match outcome {
         Outcome::Delivered => {
-            tracing::info!(%transcript, attempt, "a webhook was delivered");
+            tracing::info!(%transcript, attempt, "webhook.delivered");
             app.store.webhooks().remove(delivery).await
         }
         Outcome::Never(why) => {
-            tracing::warn!(%transcript, attempt, why, "a webhook was given up");
+            tracing::warn!(%transcript, attempt, error = why, "webhook.failed");
             app.store.webhooks().remove(delivery).await
         }
         Outcome::Again(why) => match wait_after(attempt, app.store.now()) {
             Some(wait) => {
-                tracing::info!(%transcript, attempt, why, again_in = wait.as_secs(), "a webhook was not answered");
+                tracing::info!(%transcript, attempt, error = why, retry_in = wait.as_secs(), "webhook.retried");
                 app.store.webhooks().retry(delivery, app.store.now() + wait.as_micros() as i64).await
             }
             None => {
-                tracing::warn!(%transcript, attempt, why, "a webhook was given up after its last attempt");
+                tracing::warn!(%transcript, attempt, error = why, "webhook.failed");
                 app.store.webhooks().remove(delivery).await
             }
         },
     };
     if let Err(error) = noted {
-        tracing::error!(%error, "how a webhook ended can't be written; it will be tried again");
+        tracing::error!(%error, "webhook.outcome_not_written");
     }
 }
 

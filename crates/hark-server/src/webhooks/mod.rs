@@ -8,52 +8,38 @@ use std::net::IpAddr;
 
 use axum::http::Uri;
 use hark_store::{AccountId, Store, WebhookTarget};
-use serde::Deserialize;
 
 pub(crate) use deliver::start;
 
+use crate::config::Webhooks;
 use crate::mac::{hex, mac};
 
-/// Whether and whom the service calls: the `[server.webhooks]` table.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Webhooks {
-    /// Whether `webhook_url` is taken at all.
-    pub enabled: bool,
-    /// Whether calls may go without TLS.
-    pub allow_http: bool,
-    /// Whether calls may go to this machine and its network: only where every account is trusted with that.
-    pub allow_private: bool,
-}
-
-impl Webhooks {
-    /// What is wrong with an address, as far as it can be known without looking its name up.
-    pub(crate) fn check(&self, url: &str) -> Result<(), &'static str> {
-        if !self.enabled {
-            return Err("`webhook_url` is not enabled on this server: ask for the status instead");
-        }
-        const WRONG: &str = "`webhook_url` is not an address such as https://example.com/transcripts";
-        let uri: Uri = url.parse().map_err(|_| WRONG)?;
-        match uri.scheme_str() {
-            Some("https") => {}
-            Some("http") if self.allow_http => {}
-            Some("http") => return Err("`webhook_url` must begin with https://"),
-            _ => return Err(WRONG),
-        }
-        let authority = uri.authority().ok_or(WRONG)?;
-        if authority.as_str().contains('@') {
-            return Err("`webhook_url` must not hold a password: calls are signed instead");
-        }
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() {
-            return Err(WRONG);
-        }
-        let is_private = host.parse::<IpAddr>().is_ok_and(|ip| !address::is_public(ip)) || host == "localhost";
-        if is_private && !self.allow_private {
-            return Err("`webhook_url` must lead to the internet, not to this machine or its network");
-        }
-        Ok(())
+/// What is wrong with an address, as far as it can be known without looking its name up.
+pub(crate) fn check_url(settings: &Webhooks, url: &str) -> Result<(), &'static str> {
+    if !settings.enabled {
+        return Err("`webhook_url` is not enabled on this server: ask for the status instead");
     }
+    const WRONG: &str = "`webhook_url` is not an address such as https://example.com/transcripts";
+    let uri: Uri = url.parse().map_err(|_| WRONG)?;
+    match uri.scheme_str() {
+        Some("https") => {}
+        Some("http") if settings.allow_http => {}
+        Some("http") => return Err("`webhook_url` must begin with https://"),
+        _ => return Err(WRONG),
+    }
+    let authority = uri.authority().ok_or(WRONG)?;
+    if authority.as_str().contains('@') {
+        return Err("`webhook_url` must not hold a password: calls are signed instead");
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    if host.is_empty() {
+        return Err(WRONG);
+    }
+    let is_private = host.parse::<IpAddr>().is_ok_and(|ip| !address::is_public(ip)) || host == "localhost";
+    if is_private && !settings.allow_private {
+        return Err("`webhook_url` must lead to the internet, not to this machine or its network");
+    }
+    Ok(())
 }
 
 /// What the calls for an account are signed with; the same until it is rotated.
@@ -96,8 +82,8 @@ mod tests {
 
     #[test]
     fn addresses_that_can_be_known_to_be_wrong_are_refused_before_anything_is_uploaded() {
-        assert_eq!(ON.check("https://example.com/hook?a=b"), Ok(()));
-        assert_eq!(ON.check("https://example.com:8443"), Ok(()));
+        assert_eq!(check_url(&ON, "https://example.com/hook?a=b"), Ok(()));
+        assert_eq!(check_url(&ON, "https://example.com:8443"), Ok(()));
         for wrong in [
             "http://example.com",
             "ftp://example.com",
@@ -113,16 +99,16 @@ mod tests {
             "https://10.0.0.1:8080",
             "https://exa mple.com",
         ] {
-            assert!(ON.check(wrong).is_err(), "{wrong}");
+            assert!(check_url(&ON, wrong).is_err(), "{wrong}");
         }
-        assert!(Webhooks::default().check("https://example.com").unwrap_err().contains("not enabled"));
+        assert!(check_url(&Webhooks::default(), "https://example.com").unwrap_err().contains("not enabled"));
     }
 
     #[test]
     fn the_switches_allow_what_they_say_and_nothing_else() {
-        assert_eq!(Webhooks { allow_http: true, ..ON }.check("http://example.com"), Ok(()));
-        assert!(Webhooks { allow_http: true, ..ON }.check("http://127.0.0.1").is_err());
-        assert_eq!(Webhooks { allow_private: true, ..ON }.check("https://127.0.0.1"), Ok(()));
-        assert!(Webhooks { allow_private: true, ..ON }.check("http://127.0.0.1").is_err());
+        assert_eq!(check_url(&Webhooks { allow_http: true, ..ON }, "http://example.com"), Ok(()));
+        assert!(check_url(&Webhooks { allow_http: true, ..ON }, "http://127.0.0.1").is_err());
+        assert_eq!(check_url(&Webhooks { allow_private: true, ..ON }, "https://127.0.0.1"), Ok(()));
+        assert!(check_url(&Webhooks { allow_private: true, ..ON }, "http://127.0.0.1").is_err());
     }
 }

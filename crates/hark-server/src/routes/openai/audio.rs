@@ -11,7 +11,8 @@ use super::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unautho
 use crate::app::App;
 use crate::error::Failure;
 use crate::middleware::Caller;
-use crate::routes::transcribe::{Form, TRANSCRIPT_ID, Wait, take};
+use crate::error::TRANSCRIPT_ID;
+use crate::routes::transcribe::{Form, Wait, take};
 
 /// Transcribe a recording, as OpenAI's clients ask for it
 ///

@@ -16,7 +16,7 @@ use hark_api::{OpenAiEvent, TranscriptionResult};
 use hyper::body::Frame;
 use tokio::time::Interval;
 
-use super::error::body;
+use crate::error::openai::body;
 use super::layout::usage;
 use crate::routes::transcribe::Wait;
 
@@ -64,7 +64,7 @@ fn pieces(result: &TranscriptionResult) -> impl Iterator<Item = &str> {
 
 fn line(event: &impl serde::Serialize) -> String {
     let json = serde_json::to_string(event).unwrap_or_else(|error| {
-        tracing::error!(%error, "an event can't be written");
+        tracing::error!(%error, "event.encode_failed");
         "{}".to_owned()
     });
     format!("data: {json}\n\n")

@@ -3,14 +3,11 @@
 
 pub(crate) mod audio;
 pub(crate) mod embeddings;
-mod error;
 mod events;
 mod fields;
 mod layout;
 pub(crate) mod models;
 pub(crate) mod realtime;
-
-pub(crate) use error::{body, owns, reshape};
 
 use hark_api::OpenAiError;
 use utoipa::IntoResponses;

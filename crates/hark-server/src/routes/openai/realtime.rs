@@ -11,8 +11,9 @@ use serde::Deserialize;
 use super::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
 use crate::app::App;
 use crate::error::Failure;
+use crate::streams::Connection;
 use crate::extract::Query;
-use crate::live::{Connection, Dialect, MOST_LIBRARY_BYTES, Realtime, begin};
+use crate::live::{Dialect, MOST_LIBRARY_BYTES, Realtime, begin};
 use crate::middleware::{Caller, by_token};
 
 /// Where a browser puts the key.
@@ -69,7 +70,7 @@ async fn talk(app: App, caller: Caller, is_beta: bool, socket: WebSocket) {
         match connection.greeting(app.config.stream.idle.duration()).await {
             Ok(Some(text)) if Realtime::needs_session(&text) => break text,
             Ok(Some(text)) => {
-                if let crate::live::Said::Answer(answer) = realtime.read(&text)
+                if let crate::live::ClientMessage::Answer(answer) = realtime.read(&text)
                     && !connection.send(answer).await
                 {
                     return;

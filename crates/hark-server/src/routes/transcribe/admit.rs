@@ -63,7 +63,7 @@ pub(super) async fn anonymous_place(app: &App, caller: &Caller) -> Result<Option
     if caller.identity().is_some() {
         return Ok(None);
     }
-    let place = app.anonymous_uploads.take(());
+    let place = app.anonymous_uploads.acquire(());
     let live = app.store.addresses().anonymous_jobs().await? + place.before as i64;
     if live >= i64::from(app.config.limits.anonymous_at_once) {
         let message = "too many transcriptions without an account at the moment: try again soon, or sign up";

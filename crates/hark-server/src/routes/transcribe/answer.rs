@@ -10,16 +10,18 @@ use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
 use tokio::time::Instant;
 
-use super::{MODEL, TRANSCRIPT_ID, Taken};
+use super::{MODEL, Taken};
 use crate::app::{App, Role};
 use crate::error::Failure;
-use crate::jobs::{CLIENT_LEFT, Waiter};
+use crate::error::TRANSCRIPT_ID;
+use crate::jobs::CLIENT_LEFT;
+use crate::queue::Waiter;
 use crate::middleware::Caller;
-use crate::routes::transcripts::wire_status;
+use crate::wire::wire_status;
 
 /// How often a request that waits looks by itself: news from this process wakes it, news from others don't.
-const LOOK: Duration = Duration::from_secs(2);
-const LOOK_ELSEWHERE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A request that waits for its transcript; dropping it is the client going away.
 pub(crate) struct Wait {
@@ -54,7 +56,7 @@ impl Wait {
             // Nobody can come back for it.
             match app.store.transcripts().delete(account, id).await {
                 Ok(_) | Err(hark_store::Error::NotFound(_)) => {}
-                Err(error) => tracing::error!(%error, "an anonymous transcript could not be deleted"),
+                Err(error) => tracing::error!(%error, "transcript.delete_failed"),
             }
         }
         ended.map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))
@@ -100,9 +102,9 @@ pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
         None => app.store.transcripts().delete(account, id).await.map(drop),
     };
     match done {
-        Ok(()) => tracing::info!(transcript = %id, "cancelled: the client went away"),
+        Ok(()) => tracing::info!(transcript = %id, "job.abandoned"),
         Err(hark_store::Error::NotFound(_)) => {}
-        Err(error) => tracing::error!(%error, "an abandoned transcription could not be cancelled"),
+        Err(error) => tracing::error!(%error, "job.cancel_failed"),
     }
 }
 
@@ -146,7 +148,7 @@ async fn transcribed(
 /// A transcript as a file of text.
 pub(crate) fn export(result: &TranscriptionResult, format: Format) -> Result<Response, Failure> {
     let body = hark_export::render(result, format, &Options::default()).map_err(|error| {
-        tracing::error!(%error, "a transcript can't be written");
+        tracing::error!(%error, "transcript.encode_failed");
         Failure::from(ErrorKind::Internal)
     })?;
     Ok(([(header::CONTENT_TYPE, format.media_type())], body).into_response())
@@ -159,7 +161,7 @@ async fn wait(app: &App, waiter: &Waiter, id: TranscriptId, is_anonymous: bool) 
         false => "it goes on, ask for its status",
     };
     let deadline = Instant::now() + app.config.transcribe_timeout.duration();
-    let look = if app.role == Role::Account { LOOK_ELSEWHERE } else { LOOK };
+    let look = if app.role == Role::Account { REMOTE_POLL_INTERVAL } else { POLL_INTERVAL };
     loop {
         let changed = waiter.changed();
         let view = app.store.transcripts().status(id).await?;

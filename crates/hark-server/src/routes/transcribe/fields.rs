@@ -1,17 +1,15 @@
 //! The text fields of a transcription form, checked as they arrive so that a mistake is told before an upload ends.
 
-use hark_api::{ErrorKind, ResponseFormat};
-use hark_models::{default_name, needs_paid_plan};
-use hark_whisper::languages;
+use hark_api::ResponseFormat;
+use hark_models::default_name;
 
-use crate::app::Role;
-use crate::config::{Config, PaidModels};
-use crate::engine::{EngineError, Models, Work};
+use crate::config::Config;
+use crate::engine::Work;
+use crate::options::{MAX_PROMPT, language, words};
 use crate::error::Failure;
 use crate::routes::audio::refuse_second;
+use crate::webhooks;
 
-/// A longer prompt than the model reads is a mistake.
-const MAX_PROMPT: usize = 4000;
 const MAX_SPEAKERS: u32 = 100;
 
 /// The text fields of a form that sends a recording: ours, or one that other programs know.
@@ -89,7 +87,7 @@ impl Form for Fields {
             "webhook_url" => {
                 // A form may hold an empty field for what its sender did not fill in.
                 if !text.is_empty() {
-                    config.webhooks.check(text).map_err(Failure::invalid)?;
+                    webhooks::check_url(&config.webhooks, text).map_err(Failure::invalid)?;
                 }
                 put(&mut self.webhook_url, name, text.to_owned())
             }
@@ -120,28 +118,6 @@ impl Form for Fields {
     }
 }
 
-/// The model that serves the asked one for somebody with or without an active paid plan.
-pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<String, Failure> {
-    if is_paid || !needs_paid_plan(asked) {
-        return Ok(asked.to_owned());
-    }
-    match config.paid_models {
-        PaidModels::Serve => Ok(default_name().to_owned()),
-        PaidModels::Require => {
-            Err(Failure::new(ErrorKind::PlanNeeded, format!("the model {asked} needs an active paid plan")))
-        }
-    }
-}
-
-/// The checkpoint that serves a model; a process without models of its own leaves that to whoever takes the job.
-pub(crate) fn checkpoint(model: String, role: Role, models: &dyn Models) -> Result<String, Failure> {
-    match models.resolve(&model) {
-        Ok(checkpoint) => Ok(checkpoint),
-        Err(EngineError::ModelMissing(_)) if role == Role::Account => Ok(model),
-        Err(error) => Err(error.into()),
-    }
-}
-
 pub(crate) fn put<T>(place: &mut Option<T>, name: &str, value: T) -> Result<(), Failure> {
     refuse_second(place.is_some(), name)?;
     *place = Some(value);
@@ -161,18 +137,6 @@ fn speakers(text: &str) -> Result<u32, Failure> {
     count.ok_or_else(|| Failure::invalid(format!("`speakers` is {text:?}: give a number from 0 to {MAX_SPEAKERS}")))
 }
 
-pub(crate) fn language(text: &str) -> Result<Option<String>, Failure> {
-    if text.is_empty() || text.eq_ignore_ascii_case("auto") {
-        return Ok(None);
-    }
-    match languages::find(text) {
-        Some(language) => Ok(Some(language.code.to_owned())),
-        None => Err(Failure::invalid(format!(
-            "`language` is {text:?}: give a code such as en, es or zh, or auto; GET /v1/languages lists them"
-        ))),
-    }
-}
-
 fn format(text: &str) -> Result<ResponseFormat, Failure> {
     match text {
         "json" => Ok(ResponseFormat::Json),
@@ -181,13 +145,6 @@ fn format(text: &str) -> Result<ResponseFormat, Failure> {
         "vtt" => Ok(ResponseFormat::Vtt),
         _ => Err(Failure::invalid(format!("`response_format` is {text:?}: give json, txt, srt or vtt"))),
     }
-}
-
-pub(crate) fn words(name: &str, text: &str) -> Result<String, Failure> {
-    if text.chars().count() > MAX_PROMPT {
-        return Err(Failure::invalid(format!("`{name}` is longer than {MAX_PROMPT} characters")));
-    }
-    Ok(text.to_owned())
 }
 
 #[cfg(test)]
@@ -233,17 +190,5 @@ mod tests {
     fn a_field_that_comes_twice_is_refused_and_an_unknown_one_is_not() {
         assert!(set(&[("model", "small"), ("model", "small")]).is_err());
         assert!(set(&[("colour", "red"), ("colour", "red")]).is_ok());
-    }
-
-    #[test]
-    fn a_paid_model_without_a_plan_is_served_by_another_or_refused_as_configured() {
-        let mut config = Config::default();
-        let served = |asked: &str, is_paid: bool, config: &Config| model(asked, is_paid, config);
-        assert_eq!(served("large-v3", false, &config).unwrap(), "large-v3-turbo");
-        assert_eq!(served("large-v3", true, &config).unwrap(), "large-v3");
-        config.paid_models = PaidModels::Require;
-        let refused = served("svc-ai-enhanced", false, &config).unwrap_err();
-        assert_eq!((refused.error.status(), refused.error.upgrade), (402, true));
-        assert_eq!(served("medium", false, &config).unwrap(), "medium");
     }
 }

@@ -20,6 +20,7 @@ use crate::error::Failure;
 use crate::extract::Query;
 use crate::idempotent;
 use crate::jobs;
+use crate::options::too_many_at_once;
 use crate::limits::Place;
 use crate::middleware::Caller;
 use crate::probe;
@@ -27,11 +28,9 @@ use crate::routes::{AnyError, Deleted, Invalid, Late, Limited, Payment, Reused, 
 use receive::Received;
 
 pub(crate) use answer::{Wait, accepted, export};
-pub(crate) use fields::{Fields, Form, Wanted, boolean, checkpoint, language, model, put, words};
+pub(crate) use fields::{Fields, Form, Wanted, boolean, put};
 pub(crate) use receive::{refuse_announced, store_file};
 
-/// The transcript that an answer is about.
-pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
 /// The checkpoint that really ran.
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-model");
 
@@ -96,7 +95,7 @@ pub(crate) async fn take<F: Form>(
 
     // The place is held until the job is in the queue, where the store counts it.
     let owner = caller.owner();
-    let place = app.uploads.take(owner.clone());
+    let place = app.uploads.acquire(owner.clone());
     let at_once = caller.plan().concurrency();
     let limit_reached = |used: i64| too_many_at_once(app, caller, used);
     let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
@@ -152,18 +151,9 @@ async fn repeats(
     name: Option<&str>,
 ) -> Result<(bool, Option<Place<(Owner, String)>>), Failure> {
     let Some(name) = name else { return Ok((false, None)) };
-    let named = app.named_uploads.take((owner.clone(), name.to_owned()));
+    let named = app.named_uploads.acquire((owner.clone(), name.to_owned()));
     let is_repeat = named.before > 0 || app.store.idempotency().is_used(owner, name).await?;
     Ok((is_repeat, Some(named)))
-}
-
-/// Refuses one transcription more than the plan allows at once.
-pub(crate) fn too_many_at_once(app: &App, caller: &Caller, used: i64) -> Failure {
-    let what = hark_store::Limit::ConcurrentJobs;
-    let error = hark_store::Error::Limit { what, limit: caller.plan().concurrency(), used };
-    let mut failure = Failure::of_store(error, app.clock.now());
-    failure.error.upgrade = !caller.plan().is_paid();
-    failure
 }
 
 /// Accepts a job whole, even if the client goes away at this very moment; then nobody waits for it, and it is called off.
@@ -197,7 +187,7 @@ async fn job<Layout>(
         check_identify(app, caller)?;
     }
     let payload = serde_json::to_string(&wanted.work).map_err(|error| {
-        tracing::error!(%error, "a request can't be written");
+        tracing::error!(%error, "request.encode_failed");
         Failure::from(ErrorKind::Internal)
     })?;
     let webhook = match (wanted.webhook_url, caller.identity()) {

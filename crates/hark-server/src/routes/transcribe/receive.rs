@@ -7,12 +7,13 @@ use axum::http::{HeaderMap, header};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{Plan, Upload};
 
-use super::fields::{Form, Wanted, checkpoint, model};
+use super::fields::{Form, Wanted};
 use super::fingerprint::fingerprint;
 use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent::{self, Fingerprint};
-use crate::limits::StorageRoom;
+use crate::options::{checkpoint, model};
+use crate::storage::StorageRoom;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
 use crate::recording::Unclaimed;

@@ -65,11 +65,11 @@ pub(crate) async fn export(
     let file = match file.await {
         Ok(Ok(file)) => file,
         Ok(Err(error)) => {
-            tracing::error!(%error, %format, "a transcript can't be exported");
+            tracing::error!(%error, %format, "export.failed");
             return Err(ErrorKind::Internal.into());
         }
         Err(error) => {
-            tracing::error!(%error, %format, "an export panicked");
+            tracing::error!(%error, %format, "export.panicked");
             return Err(ErrorKind::Internal.into());
         }
     };

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type};
 
-use super::{wire_language, wire_status};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::middleware::Identity;
 use crate::routes::{AnyError, Invalid, Unauthorized};
+use crate::wire::{wire_language, wire_status};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

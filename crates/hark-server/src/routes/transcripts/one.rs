@@ -5,13 +5,13 @@ use axum::extract::State;
 use hark_api::{DateTime, Done, TranscriptChange, TranscriptDetail};
 use hark_store::{AccountId, SegmentEdit, TranscriptEdit, TranscriptId};
 
-use super::{wire_language, wire_status};
 use crate::app::App;
 use crate::audit;
 use crate::error::Failure;
 use crate::extract::{Json, Path};
 use crate::middleware::Identity;
 use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
+use crate::wire::{wire_language, wire_status};
 
 const MAX_TITLE: usize = 500;
 const MAX_NAME: usize = 200;

@@ -9,7 +9,8 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
 use crate::middleware::{Caller, Identity};
-use crate::routes::transcribe::{accepted, too_many_at_once};
+use crate::options::too_many_at_once;
+use crate::routes::transcribe::accepted;
 use crate::routes::{AnyError, Contradicted, Limited, Missing, Payment, Unauthorized, Unavailable};
 
 /// Try a failed transcript again

@@ -6,13 +6,13 @@ use axum::http::request::Parts;
 use hark_api::{ApiError, ErrorKind, TranscriptState};
 use hark_store::{Status, TranscriptId};
 
-use super::{wire_language, wire_status};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
 use crate::limits::client_address;
 use crate::routes::{AnyError, Limited, Missing};
 use crate::sign::guard;
+use crate::wire::{wire_language, wire_status};
 
 /// Somebody who may ask now: an address has so many requests a minute, since ids could be tried out.
 pub(crate) struct MayAsk;

@@ -5,20 +5,20 @@ use std::time::Duration;
 use hark_api::{ApiError, ErrorKind};
 use hark_store::AccountId;
 
-use super::guesses::Patience;
-use super::{Visit, device};
+use super::Visit;
 use crate::app::App;
 use crate::error::Failure;
 use crate::limits::{networks, subnet};
 use crate::mac::{hex, mac};
+use crate::sign::{GuessLimit, device};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Tries for an account from one address, or with one browser that is known.
-const OF_PAIR: Patience = Patience { free: 10, first: SECOND, longest: Duration::from_secs(900) };
+const OF_PAIR: GuessLimit = GuessLimit { free: 10, first: SECOND, longest: Duration::from_secs(900) };
 /// Tries from an address that no known browser vouches for: an office may share one.
-const OF_ADDRESS: Patience = Patience { free: 50, first: SECOND, longest: Duration::from_secs(60) };
+const OF_ADDRESS: GuessLimit = GuessLimit { free: 50, first: SECOND, longest: Duration::from_secs(60) };
 /// Tries for an account from all addresses that never signed in to it, together.
-const OF_ACCOUNT: Patience = Patience { free: 100, first: SECOND, longest: Duration::from_secs(30) };
+const OF_ACCOUNT: GuessLimit = GuessLimit { free: 100, first: SECOND, longest: Duration::from_secs(30) };
 
 const PAIR: &str = "address and account";
 const NETWORK: &str = "network";
@@ -31,7 +31,7 @@ pub(crate) struct Attempt<'a> {
     /// Where somebody signed in before; tries count by themselves there.
     own: (&'static str, String),
     /// Who else it was counted for.
-    others: Vec<(&'static str, String, Patience)>,
+    others: Vec<(&'static str, String, GuessLimit)>,
     /// The address as it is remembered for this account.
     address: String,
 }
@@ -56,7 +56,7 @@ impl<'a> Attempt<'a> {
         if own.0 == PAIR && !is_known {
             for network in networks(visit.address) {
                 let free = OF_ADDRESS.free * network.multiple;
-                others.push((NETWORK, network.name, Patience { free, ..OF_ADDRESS }));
+                others.push((NETWORK, network.name, GuessLimit { free, ..OF_ADDRESS }));
             }
             others.push((ACCOUNT, email.to_owned(), OF_ACCOUNT));
         }

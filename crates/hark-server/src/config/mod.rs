@@ -1,5 +1,13 @@
 //! What an operator may set, with the defaults of a single machine.
 
+mod integrity;
+mod jobs;
+mod limits;
+mod mail;
+mod origin;
+mod stream;
+mod webhooks;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
@@ -7,13 +15,15 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::integrity::Integrity;
-use crate::jobs::JobSettings;
-use crate::limits::Limits;
-use crate::live::StreamLimits;
-use crate::mail::MailConfig;
-use crate::middleware::is_origin;
-use crate::webhooks::Webhooks;
+pub use integrity::Integrity;
+pub use jobs::JobSettings;
+pub use limits::Limits;
+pub use mail::{MailConfig, MailSecurity};
+pub(crate) use mail::{sender, transport};
+use origin::is_origin;
+pub use stream::StreamLimits;
+pub use webhooks::Webhooks;
+
 
 /// Settings of the service: the `[server]` table of `hark.toml`.
 #[derive(Debug, Clone, Deserialize)]

@@ -1,5 +1,7 @@
 //! What the service answers when it can't do what was asked, and why it could not start.
 
+pub(crate) mod openai;
+
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -28,6 +30,8 @@ pub enum ServerError {
     Config(String),
 }
 
+/// Names the transcript that a request made.
+pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
 /// How much is allowed.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 /// How much of it is left.
@@ -131,7 +135,7 @@ impl Failure {
                 ApiError::from(ErrorKind::Unavailable).retry_after(UNAVAILABLE_RETRY).into()
             }
             other => {
-                tracing::error!(error = %other, "the store failed");
+                tracing::error!(error = %other, "store.error");
                 ErrorKind::Internal.into()
             }
         }
@@ -146,7 +150,7 @@ impl From<hark_store::Error> for Failure {
 
 fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failure {
     if what == Limit::StorageBytes {
-        return crate::limits::storage_full(limit.unsigned_abs(), used.unsigned_abs());
+        return storage_full(limit.unsigned_abs(), used.unsigned_abs());
     }
     let until_tomorrow = (hark_store::DAY - now.rem_euclid(hark_store::DAY)).unsigned_abs().div_ceil(1_000_000);
     let (kind, message, wait) = match what {
@@ -197,6 +201,24 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
         .header(RATE_LIMIT, limit.max(0).unsigned_abs())
         .header(RATE_REMAINING, (limit - used).max(0).unsigned_abs())
         .header(RATE_RESET, wait)
+}
+
+/// The refusal of a recording that does not fit.
+pub(crate) fn storage_full(quota: u64, used: u64) -> Failure {
+    let message = format!(
+        "the recordings of this account take {} of the {} that its plan allows, and this one does not fit: delete transcripts, or choose a higher plan",
+        size(used),
+        size(quota)
+    );
+    ApiError::new(ErrorKind::StorageFull, message).into()
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
 }
 
 /// Seconds until the first of the next month (UTC).

@@ -1,5 +1,9 @@
 //! What sign-up, sign-in and the like know of a request beside its body, and what they refuse before reading it.
 
+pub(crate) mod attempt;
+
+pub(crate) use attempt::Attempt;
+
 use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
@@ -7,11 +11,11 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use hark_store::KeyKind;
 
-use super::{device, guard};
 use crate::app::App;
 use crate::error::Failure;
 use crate::limits::client_address;
 use crate::middleware::Caller;
+use crate::sign::{device, guard};
 
 /// Where a request comes from.
 pub(crate) struct Visit {

@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hark_store::Owner;
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::socket::Connection;
-use crate::app::App;
+use super::Connection;
+use crate::metrics::Metrics;
 
 /// Sessions of one owner that may wait for their clients to come back.
-const MOST_WAITING: usize = 5;
+const MAX_WAITING: usize = 5;
 
 /// All live sessions.
 pub(crate) struct Streams {
@@ -29,7 +29,8 @@ struct Known {
 
 /// A session's place in the list; dropping it takes it off.
 pub(crate) struct Registration {
-    app: App,
+    streams: Arc<Streams>,
+    metrics: Arc<Metrics>,
     id: String,
     /// Connections of clients that come back.
     pub(crate) attached: mpsc::Receiver<Connection>,
@@ -44,17 +45,23 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Lists a session, unless there are too many or the service ends.
-    pub(crate) fn register(app: &App, id: &str, owner: Owner) -> Option<Registration> {
-        let streams = &app.streams;
-        let mut sessions = streams.lock();
-        if *streams.stop.borrow() || sessions.len() >= app.config.stream.sessions || sessions.contains_key(id) {
+    /// Lists a session, unless there are `limit` of them or the service ends.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        metrics: &Arc<Metrics>,
+        limit: usize,
+        id: &str,
+        owner: Owner,
+    ) -> Option<Registration> {
+        let mut sessions = self.lock();
+        if *self.stop.borrow() || sessions.len() >= limit || sessions.contains_key(id) {
             return None;
         }
         let (attach, attached) = mpsc::channel(1);
         sessions.insert(id.to_owned(), Known { owner, is_waiting: false, attach });
-        app.metrics.streams.fetch_add(1, Ordering::Relaxed);
-        Some(Registration { app: app.clone(), id: id.to_owned(), attached, stop: streams.stop.subscribe() })
+        metrics.streams.fetch_add(1, Ordering::Relaxed);
+        let (streams, metrics) = (Arc::clone(self), Arc::clone(metrics));
+        Some(Registration { streams, metrics, id: id.to_owned(), attached, stop: self.stop.subscribe() })
     }
 
     /// Where to hand a connection to for a session of this owner.
@@ -88,10 +95,10 @@ impl Streams {
 impl Registration {
     /// Says whether the session waits for its client; false when too many of its owner's do already.
     pub(crate) fn wait(&self, is_waiting: bool) -> bool {
-        let mut sessions = self.app.streams.lock();
+        let mut sessions = self.streams.lock();
         let Some(owner) = sessions.get(&self.id).map(|known| known.owner.clone()) else { return false };
         let others = sessions.iter().filter(|(id, known)| **id != self.id && known.is_waiting && known.owner == owner);
-        let is_room = !is_waiting || others.count() < MOST_WAITING;
+        let is_room = !is_waiting || others.count() < MAX_WAITING;
         if let Some(known) = sessions.get_mut(&self.id) {
             known.is_waiting = is_waiting && is_room;
         }
@@ -101,9 +108,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.app.streams.lock().remove(&self.id);
-        self.app.metrics.streams.fetch_sub(1, Ordering::Relaxed);
+        self.streams.lock().remove(&self.id);
+        self.metrics.streams.fetch_sub(1, Ordering::Relaxed);
         // There is one waiter: the end of the service.
-        self.app.streams.one_ended.notify_one();
+        self.streams.one_ended.notify_one();
     }
 }

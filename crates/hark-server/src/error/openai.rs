@@ -9,8 +9,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind, OpenAiError, OpenAiErrorDetail};
 
-use crate::error::Answered;
-use crate::routes::transcribe::TRANSCRIPT_ID;
+use super::{Answered, TRANSCRIPT_ID};
 
 /// What the official clients obey before their own rules.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");

@@ -2,8 +2,7 @@
 
 use serde::Deserialize;
 
-use super::BodyLimits;
-use crate::config::Seconds;
+use super::Seconds;
 
 /// Limits on connections, bodies and anonymous work, in all and by address (IPv6 by /64).
 #[derive(Debug, Clone, Deserialize)]
@@ -56,15 +55,6 @@ impl Limits {
         match counts.iter().find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(format!("`limits.{name}` must be at least 1")),
             None => Ok(()),
-        }
-    }
-
-    pub(crate) fn bodies(&self) -> BodyLimits {
-        BodyLimits {
-            in_all: self.body_bytes,
-            per_address: self.body_bytes_per_address,
-            least_rate: self.body_rate,
-            grace: self.body_grace.duration(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use hark_store::RetryPolicy;
 use serde::Deserialize;
 
-use crate::config::Seconds;
+use super::Seconds;
 
 /// The `[server.jobs]` table.
 #[derive(Debug, Clone, Deserialize)]

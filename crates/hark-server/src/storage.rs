@@ -1,9 +1,7 @@
 //! Bytes of recordings that an account may keep.
 
-use hark_api::{ApiError, ErrorKind};
-
 use crate::app::App;
-use crate::error::Failure;
+use crate::error::{Failure, storage_full};
 use crate::middleware::Caller;
 
 /// What an account may keep, and what it keeps already.
@@ -27,24 +25,6 @@ impl StorageRoom {
             true => Err(storage_full(self.quota, self.used)),
             false => Ok(()),
         }
-    }
-}
-
-/// The refusal of a recording that does not fit.
-pub(crate) fn storage_full(quota: u64, used: u64) -> Failure {
-    let message = format!(
-        "the recordings of this account take {} of the {} that its plan allows, and this one does not fit: delete transcripts, or choose a higher plan",
-        size(used),
-        size(quota)
-    );
-    ApiError::new(ErrorKind::StorageFull, message).into()
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000 => format!("{bytes} bytes"),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }
 

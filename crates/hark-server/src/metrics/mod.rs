@@ -1,6 +1,8 @@
 //! Counters and timings in the Prometheus text format.
 
+pub(crate) mod integrity;
 mod process;
+pub(crate) mod readiness;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +11,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::engine::{EngineReport, EngineState};
-use crate::integrity::IntegrityMetrics;
-use crate::readiness::Report;
+use integrity::IntegrityMetrics;
+use readiness::ReadinessMetrics;
 
 /// Upper ends of the timing buckets, in seconds: from a cached answer to a long transcription.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -59,25 +61,6 @@ pub(crate) struct Metrics {
     pub(crate) integrity: IntegrityMetrics,
     /// How the last readiness checks ended.
     pub(crate) readiness: ReadinessMetrics,
-}
-
-/// The last result of each readiness check.
-#[derive(Default)]
-pub(crate) struct ReadinessMetrics(Mutex<Report>);
-
-impl ReadinessMetrics {
-    pub(crate) fn set(&self, report: &Report) {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = report.clone();
-    }
-
-    fn render(&self, text: &mut String) {
-        let report = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let name = "hark_ready";
-        let _ = write!(text, "# HELP {name} Whether a readiness check passed.\n# TYPE {name} gauge\n");
-        for (check, passed) in report.checks() {
-            let _ = writeln!(text, "{name}{{check=\"{}\"}} {}", check.name(), u8::from(passed));
-        }
-    }
 }
 
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hark_store::{Capabilities, Need};
 
-use super::kind::Fault;
+use super::Fault;
 use crate::engine::Dependency;
 use crate::metrics::Metrics;
 
@@ -32,25 +32,25 @@ struct Pause {
 }
 
 /// The wait after so many faults in a row.
-pub(super) fn wait_after(faults: u32) -> Duration {
+pub(crate) fn wait_after(faults: u32) -> Duration {
     FIRST_WAIT.saturating_mul(1 << faults.saturating_sub(1).min(8)).min(LONGEST_WAIT)
 }
 
 impl Breaker {
     /// Stops all claiming until [`Breaker::resume`].
-    pub(super) fn pause(&self, dependency: Dependency, error: &str, metrics: &Metrics) {
+    pub(crate) fn pause(&self, dependency: Dependency, error: &str, metrics: &Metrics) {
         if !self.is_paused.swap(true, Ordering::SeqCst) {
             metrics.claiming_paused.store(1, Ordering::Relaxed);
             tracing::error!(dependency = dependency.name(), error, "claiming.paused");
         }
     }
 
-    pub(super) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.is_paused.load(Ordering::SeqCst)
     }
 
     /// What was away is back.
-    pub(super) fn resume(&self, metrics: &Metrics) {
+    pub(crate) fn resume(&self, metrics: &Metrics) {
         if self.is_paused.swap(false, Ordering::SeqCst) {
             metrics.claiming_paused.store(0, Ordering::Relaxed);
             tracing::info!("claiming.resumed");
@@ -58,7 +58,7 @@ impl Breaker {
     }
 
     /// Notes how a job that needs a model ended.
-    pub(super) fn observe(&self, model: &Need, fault: Option<&Fault>) {
+    pub(crate) fn observe(&self, model: &Need, fault: Option<&Fault>) {
         let mut models = self.lock();
         if fault.is_some_and(|fault| fault.dependency == Some(Dependency::Engine)) {
             let faults = models.get(model).map_or(1, |pause| pause.faults.saturating_add(1));
@@ -71,7 +71,7 @@ impl Breaker {
     }
 
     /// What a worker has, without the models that are not to be tried yet.
-    pub(super) fn admit(&self, mut all: Capabilities) -> Capabilities {
+    pub(crate) fn admit(&self, mut all: Capabilities) -> Capabilities {
         let now = Instant::now();
         for (model, _) in self.lock().iter().filter(|(_, pause)| pause.until > now) {
             all = all.without(model);
