@@ -12,6 +12,8 @@ mod document;
 mod documentation;
 mod engine;
 mod error;
+#[cfg(test)]
+mod events;
 mod extract;
 mod file_limit;
 mod first_start;
