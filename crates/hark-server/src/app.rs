@@ -15,8 +15,8 @@ use crate::engine::{Engines, Models};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::mail::Mailer;
 use crate::metrics::Metrics;
-use crate::probe::Probes;
 use crate::metrics::readiness::Report;
+use crate::probe::Probes;
 use crate::queue::{Breaker, Running, Waiting};
 use crate::readiness::{Needs, Readiness};
 use crate::sign::Sign;
@@ -92,7 +92,14 @@ impl Deref for App {
 }
 
 impl App {
-    pub(crate) fn new(store: Store, engines: Engines, config: Config, role: Role, clock: Clock, documentation: Documentation) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        engines: Engines,
+        config: Config,
+        role: Role,
+        clock: Clock,
+        documentation: Documentation,
+    ) -> Self {
         let mailer = config.mail.as_ref().and_then(|mail| match Mailer::new(mail) {
             Ok(mailer) => Some(mailer),
             Err(problem) => {

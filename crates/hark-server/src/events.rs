@@ -88,10 +88,14 @@ fn the_table_of_events_says_what_is_logged() {
     assert!(ours.len() > 80 && table.len() > 80, "events were not found");
     for (event, levels) in &ours {
         let listed = table.get(event.as_str()).unwrap_or_else(|| panic!("{event} is missing in {DOCUMENT}"));
-        assert!(levels.iter().any(|level| level == listed), "{event} is logged as {levels:?}, {DOCUMENT} says {listed}");
+        assert!(
+            levels.iter().any(|level| level == listed),
+            "{event} is logged as {levels:?}, {DOCUMENT} says {listed}"
+        );
     }
     let others = logged(&OTHERS);
-    let stale: Vec<_> = table.keys().filter(|&&event| !ours.contains_key(event) && !others.contains_key(event)).collect();
+    let stale: Vec<_> =
+        table.keys().filter(|&&event| !ours.contains_key(event) && !others.contains_key(event)).collect();
     assert!(stale.is_empty(), "{DOCUMENT} lists what nobody logs: {stale:?}");
 }
 

@@ -49,8 +49,8 @@ mod wire;
 
 pub use app::Role;
 pub use config::{
-    Anonymous, Config, DailyLimit, Hidden, Integrity, JobSettings, LimitUnit, Limits, MailConfig, MailSecurity, PaidModels,
-    Recordings, Seconds, StorageQuota, StreamLimits, Webhooks,
+    Anonymous, Config, DailyLimit, Hidden, Integrity, JobSettings, LimitUnit, Limits, MailConfig, MailSecurity,
+    PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, Webhooks,
 };
 pub use engine::{
     Bytes, Dependency, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models, SpeechEngine,

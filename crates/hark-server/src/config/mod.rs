@@ -24,7 +24,6 @@ use origin::is_origin;
 pub use stream::StreamLimits;
 pub use webhooks::Webhooks;
 
-
 /// Settings of the service: the `[server]` table of `hark.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]

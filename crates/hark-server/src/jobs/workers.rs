@@ -1,7 +1,7 @@
 //! Workers: how many recordings are worked on at once, and how they end when the service does.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hark_store::{Capabilities, Claim, Lane};

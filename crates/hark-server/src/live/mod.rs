@@ -13,7 +13,7 @@ mod record;
 mod session;
 mod socket;
 
-pub(crate) use dialect::{Dialect, ClientMessage};
+pub(crate) use dialect::{ClientMessage, Dialect};
 pub(crate) use message::{Hello, parse_hello};
 pub(crate) use realtime::Realtime;
 pub(crate) use session::{begin, resume};

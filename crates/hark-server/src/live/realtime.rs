@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::dialect::ClientMessage;
 use crate::engine::Work;
 use crate::error::Failure;
-use crate::random;
 use crate::error::openai;
 use crate::options::{language, words};
+use crate::random;
 
 /// The rate of `pcm16` where the session does not say another.
 const USUAL_RATE: u32 = 24_000;
@@ -119,7 +119,8 @@ impl Realtime {
     pub(crate) fn read(&mut self, text: &str) -> ClientMessage {
         let event: Value = serde_json::from_str(text).unwrap_or_default();
         let event_id = event["event_id"].as_str();
-        let wrong = |message: String| ClientMessage::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
+        let wrong =
+            |message: String| ClientMessage::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
         match event["type"].as_str() {
             Some("session.update" | "transcription_session.update") => match self.update(&event["session"]) {
                 Ok(()) => ClientMessage::Answer(self.about_session("updated")),

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::before::Before;
-use super::dialect::{Dialect, ClientMessage};
+use super::dialect::{ClientMessage, Dialect};
 use super::outbox::Outbox;
 use super::record::{Mark, Record};
 use super::socket::{Incoming, Line, refuse};
@@ -23,10 +23,10 @@ use crate::engine::{LiveHandle, Work};
 use crate::error::Failure;
 use crate::limits::Place;
 use crate::middleware::Caller;
+use crate::options::{checkpoint, model, too_many_at_once};
 use crate::random;
 use crate::streams::connection::close_code;
 use crate::streams::{Connection, Registration};
-use crate::options::{checkpoint, model, too_many_at_once};
 
 /// How often a session looks at the clock.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -416,8 +416,7 @@ impl Session {
         let seconds = self.taken as f64 / BYTES_A_SECOND;
         self.app.metrics.audio_milliseconds.fetch_add((seconds * 1000.0) as u64, Ordering::Relaxed);
         let result = result.map(|result| TranscriptionResult { model: self.work.model.clone(), ..result });
-        let stored =
-            self.record.close(result.as_ref(), super::store_within(self.app.is_draining())).await;
+        let stored = self.record.close(result.as_ref(), super::store_within(self.app.is_draining())).await;
         let mut error = self.ending.take().and_then(|ending| ending.error);
         let transcript = stored.unwrap_or_else(|failure| {
             tracing::error!(session = self.id, error = %failure.error, "live.store_failed");

@@ -12,8 +12,8 @@ use tokio::time::{Instant, timeout};
 use super::message;
 use super::outbox::{Next, Outbox};
 use crate::error::Failure;
-use crate::streams::connection::{CLOSE_TIMEOUT, is_too_large, linger, reason, too_large};
 use crate::streams::Connection;
+use crate::streams::connection::{CLOSE_TIMEOUT, is_too_large, linger, reason, too_large};
 
 /// The largest binary message: half a minute of sound.
 pub(crate) const MOST_BINARY: usize = 1 << 20;

@@ -36,4 +36,3 @@ pub(crate) fn cors(config: &Config) -> CorsLayer {
         .expose_headers(EXPOSED.map(HeaderName::from_static))
         .max_age(Duration::from_secs(3600))
 }
-

@@ -7,8 +7,8 @@ use hark_api::{DateTime, SharedTranscript};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
-use crate::wire::wire_language;
 use crate::routes::{AnyError, Missing};
+use crate::wire::wire_language;
 
 /// A shared transcript
 #[utoipa::path(get, path = "/v1/shared/{token}", tag = "transcripts", operation_id = "showShared",

@@ -10,9 +10,9 @@ use hark_api::{ErrorKind, Segment};
 use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
+use crate::documentation::escaped;
 use crate::error::{Answered, Failure};
 use crate::extract::Path;
-use crate::documentation::escaped;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1b1b1f;--soft:#5b5b66;--page:#fdfdfb;--line:#dedee3;--accent:#2456a6}\

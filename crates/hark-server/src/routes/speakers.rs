@@ -14,9 +14,9 @@ use crate::error::Failure;
 use crate::extract::Path;
 use crate::middleware::{Caller, Identity};
 use crate::multipart::Multipart;
+use crate::options::too_many_at_once;
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
-use crate::options::too_many_at_once;
 use crate::routes::transcribe::{refuse_announced, store_file};
 use crate::routes::{AnyError, Invalid, Limited, Missing, TooLarge, Unauthorized, Unavailable};
 

@@ -8,11 +8,11 @@ use hark_api::{ApiError, ErrorKind};
 
 use crate::app::App;
 use crate::error::Failure;
-use crate::streams::Connection;
 use crate::extract::Query;
 use crate::live::{Dialect, Hello, MOST_LIBRARY_BYTES, begin, parse_hello, refuse, resume};
 use crate::middleware::{Caller, by_token};
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
+use crate::streams::Connection;
 
 /// Transcribe live audio over a WebSocket
 ///

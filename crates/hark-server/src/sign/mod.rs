@@ -7,9 +7,9 @@ mod guesses;
 mod password;
 mod tries;
 
+pub(crate) use guesses::GuessLimit;
 pub use password::{PasswordError, hash_password};
 pub(crate) use password::{Passwords, Verdict, check_password};
-pub(crate) use guesses::GuessLimit;
 pub(crate) use tries::{Allowance, Tries};
 
 use guesses::Guesses;

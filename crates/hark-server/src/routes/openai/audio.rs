@@ -10,8 +10,8 @@ use super::layout::Layout;
 use super::{AnyError, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
 use crate::app::App;
 use crate::error::Failure;
-use crate::middleware::Caller;
 use crate::error::TRANSCRIPT_ID;
+use crate::middleware::Caller;
 use crate::routes::transcribe::{Form, Wait, take};
 
 /// Transcribe a recording, as OpenAI's clients ask for it

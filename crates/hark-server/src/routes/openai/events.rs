@@ -16,8 +16,8 @@ use hark_api::{OpenAiEvent, TranscriptionResult};
 use hyper::body::Frame;
 use tokio::time::Interval;
 
-use crate::error::openai::body;
 use super::layout::usage;
+use crate::error::openai::body;
 use crate::routes::transcribe::Wait;
 
 /// How often a comment says that the connection lives; proxies commonly cut after a minute of silence.

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use super::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
 use crate::app::App;
 use crate::error::Failure;
-use crate::streams::Connection;
 use crate::extract::Query;
 use crate::live::{Dialect, MOST_LIBRARY_BYTES, Realtime, begin};
 use crate::middleware::{Caller, by_token};
+use crate::streams::Connection;
 
 /// Where a browser puts the key.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";

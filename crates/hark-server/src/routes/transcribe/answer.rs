@@ -15,8 +15,8 @@ use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
 use crate::jobs::CLIENT_LEFT;
-use crate::queue::Waiter;
 use crate::middleware::Caller;
+use crate::queue::Waiter;
 use crate::wire::wire_status;
 
 /// How often a request that waits looks by itself: news from this process wakes it, news from others don't.

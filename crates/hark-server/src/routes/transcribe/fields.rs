@@ -5,8 +5,8 @@ use hark_models::default_name;
 
 use crate::config::Config;
 use crate::engine::Work;
-use crate::options::{MAX_PROMPT, language, words};
 use crate::error::Failure;
+use crate::options::{MAX_PROMPT, language, words};
 use crate::routes::audio::refuse_second;
 use crate::webhooks;
 

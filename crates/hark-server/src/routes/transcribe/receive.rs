@@ -12,12 +12,12 @@ use super::fingerprint::fingerprint;
 use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent::{self, Fingerprint};
-use crate::options::{checkpoint, model};
-use crate::storage::StorageRoom;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
+use crate::options::{checkpoint, model};
 use crate::recording::Unclaimed;
 use crate::routes::audio::refuse_second;
+use crate::storage::StorageRoom;
 
 /// What the other fields of a form may take beside the file.
 const FORM_OVERHEAD: u64 = 1 << 20;
