@@ -127,7 +127,7 @@ pub fn frame_pairs(compute: &Compute) -> &'static [usize; DEPTH / 2] {
 const ENCODER_ROWS: usize = 12 * BLOCK;
 
 /// Every frame attends to every frame, `heads` heads. Queries come multiplied by
-/// [`QUERY_SCALE`], values in the order of [`frame_pairs`].
+/// [`super::QUERY_SCALE`], values in the order of [`frame_pairs`].
 pub fn self_attention(
     compute: &Compute,
     query: Rows,

@@ -1,4 +1,4 @@
-//! Magnitudes of 256-point Fourier transforms of chunks of sound, as bodies over any [`Simd`].
+//! Magnitudes of 256-point Fourier transforms of chunks of sound, as bodies over any width of vector.
 //!
 //! One vector holds the same frame of several chunks, so nothing is ever shuffled; a library's transform takes one
 //! frame at a time.
