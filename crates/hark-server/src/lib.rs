@@ -57,7 +57,7 @@ pub use engine::{
     SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
-pub use engine::{InstantEngine, NoModelsEngine};
+pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};
 pub use error::ServerError;
 pub use file_limit::raise_file_limit;
 pub use first_start::{FirstKey, first_start};

@@ -9,7 +9,8 @@ use hark_media::Source;
 use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
 use hark_store::Capabilities;
 
-use super::{EngineError, Engines, Models, Transcribe, Transcribed, Voices, Work};
+use super::instant_live::InstantLive;
+use super::{EngineError, Engines, Live, LiveHandle, Models, Transcribe, Transcribed, Voices, Wake, Work};
 
 /// Answers every recording with the same few words, at once or after a set time.
 #[derive(Debug, Clone, Default)]
@@ -90,10 +91,16 @@ impl Voices for InstantEngine {
     }
 }
 
+impl Live for InstantEngine {
+    fn start_session(&self, work: &Work, wake: Wake) -> Result<LiveHandle, EngineError> {
+        Ok(LiveHandle::new(InstantLive::new(work, wake), ()))
+    }
+}
+
 impl From<InstantEngine> for Engines {
     fn from(engine: InstantEngine) -> Self {
         let engine = Arc::new(engine);
-        Engines::new(Arc::clone(&engine)).with_voices(engine)
+        Engines::new(Arc::clone(&engine)).with_live(Arc::clone(&engine) as Arc<dyn Live>).with_voices(engine)
     }
 }
 

@@ -5,6 +5,8 @@ mod error;
 mod installed;
 #[cfg(feature = "instant-engine")]
 mod instant;
+#[cfg(feature = "instant-engine")]
+mod instant_live;
 mod registry;
 mod speech;
 mod work;
@@ -20,8 +22,10 @@ pub use error::{Dependency, EngineError};
 pub use hark_speech::EngineState;
 #[cfg(feature = "instant-engine")]
 pub use instant::{InstantEngine, NoModelsEngine};
+#[cfg(feature = "instant-engine")]
+pub use instant_live::numbered_samples;
 pub use speech::{SpeechEngine, SpeechOptions};
-pub use work::{LiveHandle, Transcribed, Wake, Work};
+pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
 /// The capability that naming known speakers takes beside a model.
 pub(crate) const IDENTIFY: &str = "identify";

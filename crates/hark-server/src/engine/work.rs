@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use hark_api::TranscriptionResult;
-use hark_speech::Voiceprint;
-use hark_speech::live::LiveSession;
+use hark_speech::live::{LiveEvent, LiveSegments, LiveSession};
+use hark_speech::{SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
 /// A recording as words.
@@ -20,28 +20,82 @@ pub struct Transcribed {
 /// A live session, with what must stay in memory as long as it does: its models.
 pub struct LiveHandle {
     // Dropped before what it needs.
-    session: LiveSession,
+    session: Box<dyn LiveRecognizer>,
     _needs: Box<dyn Send>,
 }
 
 impl LiveHandle {
     /// A session that holds on to what it needs until it ends.
-    pub fn new(session: LiveSession, needs: impl Send + 'static) -> Self {
-        LiveHandle { session, _needs: Box::new(needs) }
+    pub fn new(session: impl LiveRecognizer, needs: impl Send + 'static) -> Self {
+        LiveHandle { session: Box::new(session), _needs: Box::new(needs) }
     }
 }
 
 impl Deref for LiveHandle {
-    type Target = LiveSession;
+    type Target = dyn LiveRecognizer;
 
-    fn deref(&self) -> &LiveSession {
-        &self.session
+    fn deref(&self) -> &Self::Target {
+        &*self.session
     }
 }
 
 impl DerefMut for LiveHandle {
-    fn deref_mut(&mut self) -> &mut LiveSession {
-        &mut self.session
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.session
+    }
+}
+
+/// What a live session asks of its recognizer; [`LiveSession`] says what each method does.
+pub trait LiveRecognizer: Send + 'static {
+    /// Takes the next samples.
+    fn push(&mut self, samples: &[f32]);
+    /// Ends the utterance.
+    fn flush(&mut self);
+    /// No more sound will come.
+    fn finish(&mut self);
+    /// Seconds of sound that wait to be decoded.
+    fn backlog(&self) -> f64;
+    /// What is new.
+    fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError>;
+    /// Everything that was settled so far.
+    fn so_far(&self) -> TranscriptionResult;
+    /// The segments of the settled texts from number `from` on.
+    fn settled_from(&self, from: usize) -> LiveSegments;
+    /// The language that is spoken, once it is known.
+    fn language(&self) -> Option<&str>;
+}
+
+impl LiveRecognizer for LiveSession {
+    fn push(&mut self, samples: &[f32]) {
+        LiveSession::push(self, samples);
+    }
+
+    fn flush(&mut self) {
+        LiveSession::flush(self);
+    }
+
+    fn finish(&mut self) {
+        LiveSession::finish(self);
+    }
+
+    fn backlog(&self) -> f64 {
+        LiveSession::backlog(self)
+    }
+
+    fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError> {
+        LiveSession::poll(self)
+    }
+
+    fn so_far(&self) -> TranscriptionResult {
+        LiveSession::so_far(self)
+    }
+
+    fn settled_from(&self, from: usize) -> LiveSegments {
+        LiveSession::settled_from(self, from)
+    }
+
+    fn language(&self) -> Option<&str> {
+        LiveSession::language(self)
     }
 }
 
