@@ -83,6 +83,22 @@ async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dy
     }
 }
 
+/// Waits for what may take longer than the lease, such as an answer of a bucket that hangs, and renews the lease meanwhile.
+async fn renewing<T>(app: &App, lease: &Lease, work: impl Future<Output = T>) -> T {
+    let keep = app.config.lease.duration();
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(keep / 3) => {}
+        }
+        // Where the lease is lost, so says the write of what became of the job.
+        if let Err(error) = app.store.jobs().renew(lease, keep).await {
+            tracing::warn!(%error, job = %lease.job, "lease.not_renewed");
+        }
+    }
+}
+
 /// Waits for a database that does not answer, so that what became of a job is written once it does.
 struct WriteBackoff {
     since: Instant,
@@ -133,15 +149,16 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
     let lease = &run.job.lease;
     let mut is_away = false;
     if fault.dependency == Some(Dependency::Recordings) && fault.kind == FaultKind::Unavailable {
+        let recordings = app.store.recordings();
         let can_read = match &run.job.blob {
-            Some(blob) => app.store.recordings().can_read(blob).await,
+            Some(blob) => renewing(app, lease, recordings.can_read(blob)).await,
             None => true,
         };
         if can_read {
             // Its recording is there, so that is not what is wrong.
             fault.kind = FaultKind::Internal;
         } else {
-            is_away = !app.store.recordings().can_read_any().await;
+            is_away = !renewing(app, lease, recordings.can_read_any()).await;
         }
     }
     if is_away {
