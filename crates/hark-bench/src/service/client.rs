@@ -3,10 +3,10 @@
 //! The client shares the machine's cores with the server, so what it spends is taken from what is measured.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// The boundary of forms; no recording of the bench contains it.
 const BOUNDARY: &str = "hark-bench-7d1f0c";
@@ -34,6 +34,11 @@ impl Answer {
         self.head.lines().find(|line| value(line)).and_then(|line| line.split_once(':')).map(|(_, value)| value.trim())
     }
 
+    /// How long the caller should wait, in whole seconds.
+    pub(super) fn retry_after(&self) -> Option<u64> {
+        self.header("retry-after").and_then(|seconds| seconds.parse().ok())
+    }
+
     /// The body as JSON; null where it is none.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -42,8 +47,12 @@ impl Answer {
 
 impl Connection {
     pub(super) async fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        Self::open_from(Ipv4Addr::LOCALHOST, address).await
+    }
+
+    /// Connects from an address of one's own, since limits count by address.
+    pub(super) async fn open_from(from: Ipv4Addr, address: SocketAddr) -> io::Result<Self> {
+        let stream = connect_from(from, address).await?;
         Ok(Connection { stream, buffer: Vec::with_capacity(4096), used: 0 })
     }
 
@@ -97,6 +106,15 @@ impl Connection {
             _ => Ok(()),
         }
     }
+}
+
+/// A connection to an address of IPv4, from this one.
+pub(super) async fn connect_from(from: Ipv4Addr, address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    let stream = socket.connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn broken(why: &'static str) -> io::Error {

@@ -47,9 +47,9 @@ pub(super) struct ServiceArgs {
     #[arg(long, default_value_t = 100, value_name = "N")]
     faults: u64,
     /// Kinds of faults, with commas
-    #[arg(long, value_delimiter = ',', value_enum, default_values = ["disk", "database", "recordings", "clock", "models", "kill"])]
+    #[arg(long, value_delimiter = ',', value_enum, default_values = ["disk", "database", "recordings", "bucket", "clock", "models", "kill"])]
     kinds: Vec<faults::Kind>,
-    /// The longest outage of the database, in seconds
+    /// The longest outage of the database or the bucket, in seconds
     #[arg(long, default_value_t = 45.0, value_name = "S")]
     longest: f64,
     /// What decides which faults happen when [default: by chance, and printed]
@@ -167,7 +167,7 @@ async fn measure(args: &ServiceArgs) -> Result<Report, BenchError> {
             }
             Part::Faults => {
                 for database in &args.databases {
-                    report.faults.push(fault(args, database).await?);
+                    report.faults.extend(fault(args, database).await?);
                 }
             }
         }
@@ -186,20 +186,21 @@ async fn kill(args: &ServiceArgs, database: &str) -> Measured<kills::Report> {
     Ok(killed)
 }
 
-async fn fault(args: &ServiceArgs, database: &str) -> Measured<faults::Report> {
+async fn fault(args: &ServiceArgs, database: &str) -> Measured<Vec<faults::Report>> {
     let database = if database == "postgres" { "postgres" } else { "sqlite" };
     let disk = faults::disk().ok_or_else(|| failed("there is no small disk"))?;
     let seed = args.seed.unwrap_or_else(|| kills::random(1_000_000));
-    let plan = faults::Plan {
-        rounds: args.faults,
-        seed,
-        kinds: &args.kinds,
-        longest: std::time::Duration::from_secs_f64(args.longest.clamp(0.3, 600.0)),
-    };
-    eprintln!("hark: faults on {database}, --seed {seed}");
-    let report = faults::run(database, &disk, &plan).await?;
-    print(&show::faults(&report))?;
-    Ok(report)
+    let longest = std::time::Duration::from_secs_f64(args.longest.clamp(0.3, 600.0));
+    let mut reports = Vec::new();
+    for (has_bucket, kinds, rounds) in faults::runs(&args.kinds, args.faults) {
+        let place = if has_bucket { "a bucket" } else { "a folder" };
+        eprintln!("hark: {rounds} faults on {database}, recordings in {place}, --seed {seed}");
+        let plan = faults::Plan { rounds, seed, kinds: &kinds, longest, has_bucket };
+        let report = faults::run(database, &disk, &plan).await?;
+        print(&show::faults(&report))?;
+        reports.push(report);
+    }
+    Ok(reports)
 }
 
 fn scratch(args: &ServiceArgs) -> Result<tempfile::TempDir, BenchError> {

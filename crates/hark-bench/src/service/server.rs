@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hark_server::{Config, Engines, InstantEngine, NoModelsEngine, Role, Seconds, Service};
+use hark_server::{Config, Engines, InstantEngine, NoModelsEngine, Role, Seconds, Service, StreamLimits};
 use hark_store::{Clock, Options, Store};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub(super) struct Setting {
     pub(super) lease: f64,
     /// Seconds a client may be silent.
     pub(super) idle: f64,
+    /// Seconds for which a live session waits for its client.
+    pub(super) resume: f64,
     /// Whether its engine has models.
     pub(super) has_models: bool,
     /// The file with the offset of its clock, where it has one of its own.
@@ -46,7 +48,7 @@ impl Setting {
     /// A service over a database, with its recordings in a folder.
     pub(super) fn new(database: String, folder: &Path) -> Self {
         let blobs = folder.join("blobs").display().to_string();
-        Setting { database, blobs, takes: 0, lease: 30.0, idle: 60.0, has_models: true, clock: None }
+        Setting { database, blobs, takes: 0, lease: 30.0, idle: 60.0, resume: 120.0, has_models: true, clock: None }
     }
 
     /// The store that the child uses, from outside.
@@ -64,6 +66,7 @@ pub(super) fn serve(setting: &Setting) -> Result<(), BenchError> {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             lease: Seconds(setting.lease),
             idle_timeout: Seconds(setting.idle),
+            stream: StreamLimits { resume: Seconds(setting.resume), ..StreamLimits::default() },
             ..Config::default()
         };
         let engines: Engines = match setting.has_models {

@@ -1,5 +1,6 @@
 //! The figures as people read them.
 
+use super::kills::check::Found;
 use super::people::Times;
 use super::{crowd, faults, kills, overhead, upload};
 
@@ -85,83 +86,63 @@ pub(super) fn memory(report: &crowd::Memory) -> String {
 /// Kills.
 pub(super) fn kills(report: &kills::Report) -> String {
     let kills::Report { database, kills, early_kills, seconds, answers, found, wrong } = report;
-    let mut text = format!(
-        "{database}: {kills} kills under load and {early_kills} while starting, in {seconds:.0} s\n\
-         \x20 {answers} answers, {} connections broken, {} requests repeated, {} asked to come back later\n\
-         \x20 {} recordings sent, {} promised: {} completed, {} failed with a reason, {} deleted\n\
-         \x20 {} charges of {} credits, {} keys made, {} recordings kept, {} leftovers swept\n",
-        found.broken,
-        found.repeats,
-        found.limited,
-        found.sent,
-        found.promised,
-        found.completed,
-        found.failed,
-        found.deleted,
-        found.charges,
-        found.credits_charged,
-        found.keys,
-        found.recordings_kept,
-        found.swept,
-    );
-    for line in wrong {
-        text += &format!("  WRONG: {line}\n");
-    }
-    if wrong.is_empty() {
-        text += "  everything adds up\n";
-    }
-    text + "\n"
+    let head = format!("{database}: {kills} kills under load and {early_kills} while starting, in {seconds:.0} s\n");
+    head + &outcome(*answers, found, None, wrong)
 }
 
 /// Faults.
 pub(super) fn faults(report: &faults::Report) -> String {
-    let faults::Report { database, seed, seconds, answers, rounds, found, wrong } = report;
-    let mut text = format!("{database}: {} faults in {seconds:.0} s (seed {seed})\n", rounds.len());
+    let faults::Report { database, has_bucket, seed, seconds, answers, rounds, found, live, wrong } = report;
+    let place = if *has_bucket { ", recordings in a bucket" } else { "" };
+    let mut text = format!("{database}{place}: {} faults in {seconds:.0} s (seed {seed})\n", rounds.len());
     for kind in <faults::Kind as clap::ValueEnum>::value_variants() {
         let of_kind: Vec<&faults::Round> = rounds.iter().filter(|round| round.kind == *kind).collect();
-        if of_kind.is_empty() {
-            continue;
+        if !of_kind.is_empty() {
+            text += &recovery(kind.name(), &of_kind);
         }
-        let longest = of_kind.iter().map(|round| round.lasted).fold(0.0, f64::max);
-        text +=
-            &format!("  {:<11}{:>4} times, {longest:>4.1} s at most; works again after", kind.name(), of_kind.len());
-        for probe in [faults::Probe::List, faults::Probe::Key, faults::Probe::Transcribe] {
-            let of_probe = of_kind.iter().flat_map(|round| &round.recovery).filter(|one| one.probe == probe);
-            let (mut seconds, mut never) = (Vec::new(), 0);
-            for one in of_probe {
-                match one.seconds {
-                    Some(found) => seconds.push(found),
-                    None => never += 1,
-                }
-            }
-            seconds.sort_by(f64::total_cmp);
-            let at = |share: f64| seconds.get(((seconds.len().max(1) - 1) as f64 * share).round() as usize);
-            let shown = |found: Option<&f64>| found.map_or("-".to_owned(), |found| format!("{found:.2}"));
-            text += &format!("  {} {} / {} s", probe.name(), shown(at(0.5)), shown(at(1.0)));
-            if never > 0 {
-                text += &format!(" ({never} times NOT within 60 s)");
-            }
-        }
-        text += "\n";
     }
-    text += &format!(
-        "  {answers} answers, {} failures while a fault lasted, {} connections broken, {} requests repeated\n\
-         \x20 {} recordings sent, {} promised: {} completed, {} failed with a reason, {} deleted\n\
-         \x20 {} charges of {} credits, {} keys made, {} recordings kept, {} leftovers swept\n",
-        found.excused,
-        found.broken,
-        found.repeats,
-        found.sent,
-        found.promised,
-        found.completed,
-        found.failed,
-        found.deleted,
-        found.charges,
-        found.credits_charged,
-        found.keys,
-        found.recordings_kept,
-        found.swept,
+    text + &outcome(*answers, found, Some(live), wrong)
+}
+
+/// How long faults of one kind lasted, and the median and longest time until everything worked again.
+fn recovery(kind: &str, rounds: &[&faults::Round]) -> String {
+    let longest = rounds.iter().map(|round| round.lasted).fold(0.0, f64::max);
+    let mut text = format!("  {kind:<11}{:>4} times, {longest:>4.1} s at most; works again after", rounds.len());
+    for probe in [faults::Probe::List, faults::Probe::Key, faults::Probe::Transcribe] {
+        let of_probe = rounds.iter().flat_map(|round| &round.recovery).filter(|one| one.probe == probe);
+        let (mut seconds, mut never) = (Vec::new(), 0);
+        for one in of_probe {
+            match one.seconds {
+                Some(found) => seconds.push(found),
+                None => never += 1,
+            }
+        }
+        seconds.sort_by(f64::total_cmp);
+        let at = |share: f64| seconds.get(((seconds.len().max(1) - 1) as f64 * share).round() as usize);
+        let shown = |found: Option<&f64>| found.map_or("-".to_owned(), |found| format!("{found:.2}"));
+        text += &format!("  {} {} / {} s", probe.name(), shown(at(0.5)), shown(at(1.0)));
+        if never > 0 {
+            text += &format!(" ({never} times NOT within 60 s)");
+        }
+    }
+    text + "\n"
+}
+
+/// What clients did, what became of it, and what does not add up.
+fn outcome(answers: u64, found: &Found, live: Option<&faults::Live>, wrong: &[String]) -> String {
+    let Found { broken, repeats, limited, excused, sent, promised, completed, failed, deleted, .. } = found;
+    let Found { charges, credits_charged, keys, recordings_kept, swept, .. } = found;
+    let mut text = format!(
+        "  {answers} answers, {excused} failures while a fault lasted, {broken} connections broken, {repeats} requests repeated, {limited} asked to come back later\n  \
+         {sent} recordings sent, {promised} promised: {completed} completed, {failed} failed with a reason, {deleted} deleted\n  \
+         {charges} charges of {credits_charged} credits, {keys} keys made, {recordings_kept} recordings kept, {swept} leftovers swept\n"
     );
+    if let Some(live) = live {
+        let faults::Live { sessions, finished, resumed, cut, seconds_sent, seconds_stored, minutes_charged } = live;
+        text += &format!(
+            "  {sessions} live sessions: {finished} finished, {cut} cut off, {resumed} times resumed; {seconds_sent} s sent, {seconds_stored} s stored, {minutes_charged} minutes charged\n"
+        );
+    }
     for line in wrong {
         text += &format!("  WRONG: {line}\n");
     }

@@ -3,15 +3,19 @@
 //! In: a database, a number of rounds, a seed. Out: what people did, how soon everything worked again after each fault, and everything that does not
 //! add up. Each kind of fault is a file; the people and the look at the end are those of the kills.
 
+mod bucket;
 mod clock;
 mod database;
 mod dice;
 mod disk;
 mod kill;
+mod live;
+mod live_check;
 mod models;
 mod namespace;
 mod recordings;
 mod recovery;
+mod s3;
 mod site;
 
 use std::path::Path;
@@ -24,24 +28,31 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::failed;
-use super::kills::check::{self, Found, Strictness};
-use super::kills::person::Notes;
+use super::kills::check::{self, Found, Place, Strictness};
+use super::kills::person::{Notes, Person};
 use super::kills::{self, World};
 use super::server::Setting;
 use crate::error::BenchError;
 use dice::Dice;
+use live::{LiveClient, LiveNotes};
 use site::{Database, Site};
 
 pub(super) use clock::environment as clock_environment;
+pub(super) use live_check::Live;
 pub(super) use namespace::{disk, run_inside};
 pub(super) use recovery::{Probe, Recovery};
+pub(super) use s3::S3;
 
 /// Accounts that are busy at once.
-const PEOPLE: usize = 6;
+const PEOPLE: u8 = 6;
+/// Live sessions at once.
+const SPEAKERS: u8 = 2;
 /// A recording's milliseconds in the engine: long enough for a fault to fall into.
 const TAKES: u64 = 30;
 /// Seconds of a lease: a worker that stands still for longer than this has lost its job.
 const LEASE: f64 = 3.0;
+/// Seconds for which a live session whose connection broke waits for its client.
+const RESUME: f64 = 10.0;
 /// People get this many answers between two faults, or wait this long for them.
 const ANSWERS: u64 = 12;
 const BETWEEN: Duration = Duration::from_secs(10);
@@ -59,6 +70,8 @@ pub(super) enum Kind {
     Database,
     /// The folder of the recordings is not there
     Recordings,
+    /// The bucket of the recordings refuses connections or does not answer
+    Bucket,
     /// The clock of one node is set by up to an hour
     Clock,
     /// A node without models beside healthy ones (PostgreSQL)
@@ -73,6 +86,7 @@ impl Kind {
             Kind::Disk => "disk",
             Kind::Database => "database",
             Kind::Recordings => "recordings",
+            Kind::Bucket => "bucket",
             Kind::Clock => "clock",
             Kind::Models => "models",
             Kind::Kill => "kill",
@@ -81,7 +95,7 @@ impl Kind {
 
     /// Whether requests may fail with a 5xx while it lasts. A wrong clock and a node that people do not ask are no excuse.
     fn excuses(self) -> bool {
-        matches!(self, Kind::Disk | Kind::Database | Kind::Recordings | Kind::Kill)
+        matches!(self, Kind::Disk | Kind::Database | Kind::Recordings | Kind::Bucket | Kind::Kill)
     }
 
     async fn inflict(self, site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
@@ -89,6 +103,7 @@ impl Kind {
             Kind::Disk => disk::inflict(site, dice, time).await,
             Kind::Database => database::inflict(site, dice, time).await,
             Kind::Recordings => recordings::inflict(site, dice, time).await,
+            Kind::Bucket => bucket::inflict(site, dice, time).await,
             Kind::Clock => clock::inflict(site, dice, time).await,
             Kind::Models => models::inflict(site, time).await,
             Kind::Kill => kill::inflict(site, dice, time).await,
@@ -101,8 +116,21 @@ pub(super) struct Plan<'a> {
     pub(super) rounds: u64,
     pub(super) seed: u64,
     pub(super) kinds: &'a [Kind],
-    /// The longest outage of the database.
+    /// The longest outage of the database or the bucket.
     pub(super) longest: Duration,
+    /// Whether recordings are kept in a bucket, not in a folder.
+    pub(super) has_bucket: bool,
+}
+
+/// Runs of so many faults of these kinds: whether recordings are in a bucket, the kinds, and how many. A folder and a bucket that fail need a run each.
+pub(super) fn runs(kinds: &[Kind], rounds: u64) -> Vec<(bool, Vec<Kind>, u64)> {
+    let without = |kind: Kind| kinds.iter().copied().filter(|other| *other != kind).collect::<Vec<_>>();
+    let (folder, bucket) = (without(Kind::Bucket), without(Kind::Recordings));
+    match (folder.is_empty(), kinds.contains(&Kind::Bucket)) {
+        (_, false) => vec![(false, folder, rounds)],
+        (true, true) => vec![(true, bucket, rounds)],
+        (false, true) => vec![(false, folder, rounds - rounds / 2), (true, bucket, rounds / 2)],
+    }
 }
 
 /// One fault and what came after it.
@@ -118,12 +146,15 @@ pub(super) struct Round {
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) database: &'static str,
+    /// Whether recordings were kept in a bucket.
+    pub(super) has_bucket: bool,
     pub(super) seed: u64,
     pub(super) seconds: f64,
     pub(super) answers: u64,
     pub(super) rounds: Vec<Round>,
     #[serde(flatten)]
     pub(super) found: Found,
+    pub(super) live: Live,
     /// Everything that does not add up.
     pub(super) wrong: Vec<String>,
 }
@@ -132,6 +163,9 @@ pub(super) struct Report {
 fn possible(kinds: &[Kind], database: &str) -> Result<Vec<Kind>, BenchError> {
     if kinds.contains(&Kind::Clock) && clock::library().is_none() {
         return Err(failed("steps of the clock need libfaketime: install the package faketime"));
+    }
+    if kinds.contains(&Kind::Bucket) && s3::program().is_none() {
+        return Err(failed("a bucket needs an S3 server: run tests/s3/install, or leave `bucket` out of --kinds"));
     }
     let is_possible = |kind: &Kind| *kind != Kind::Models || database == "postgres";
     let possible: Vec<Kind> = kinds.iter().copied().filter(is_possible).collect();
@@ -147,7 +181,7 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
     let begun = Instant::now();
     let kinds = possible(plan.kinds, database)?;
     let mut dice = Dice::new(plan.seed);
-    let folder = disk.join(database);
+    let folder = disk.join(if plan.has_bucket { format!("{database}-bucket") } else { database.to_owned() });
     std::fs::create_dir(&folder).map_err(|source| BenchError::File { path: folder.clone(), source })?;
     let (address, kept, nodes) = match database {
         "postgres" => {
@@ -159,7 +193,11 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
             (format!("sqlite://{}", path.display()), Database::Sqlite(path), 1)
         }
     };
-    let setting = Setting { takes: TAKES, lease: LEASE, ..Setting::new(address, &folder) };
+    let mut setting = Setting { takes: TAKES, lease: LEASE, resume: RESUME, ..Setting::new(address, &folder) };
+    let s3 = if plan.has_bucket { Some(S3::start().await?) } else { None };
+    if s3.is_some() {
+        setting.blobs = S3::place(database);
+    }
     let store = setting.store().await?;
     let (addresses, found_at) = watch::channel(Vec::new());
     let (tell_over, over) = watch::channel(false);
@@ -170,6 +208,7 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
         log: own.path().join("log"),
         setting,
         database: kept,
+        s3,
         clock: own.path().join("clock"),
         nodes: (0..nodes).map(|_| None).collect(),
         addresses,
@@ -180,18 +219,25 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
     let world = Arc::new(World::new(found_at, over));
     let mut people = Vec::new();
     for number in 0..PEOPLE {
-        people.push(tokio::spawn(kills::make(&store, number).await?.live(Arc::clone(&world))));
+        let person = Person::new(kills::login(&store, number).await?);
+        people.push(tokio::spawn(person.live(Arc::clone(&world))));
     }
-    let mut prober = kills::make(&store, PEOPLE).await?;
+    let mut speakers = Vec::new();
+    for number in 0..SPEAKERS {
+        let login = kills::login(&store, PEOPLE + number).await?;
+        speakers.push(tokio::spawn(LiveClient::new(login, Arc::clone(&world)).live()));
+    }
+    let mut prober = Person::new(kills::login(&store, PEOPLE + SPEAKERS).await?);
 
     let (mut wrong, mut rounds) = (Vec::new(), Vec::new());
     for number in 1..=plan.rounds {
         work(&world).await;
         // Each kind once before chance decides.
         let kind = kinds.get(number as usize - 1).copied().unwrap_or_else(|| dice.pick(&kinds));
-        let time = dice.time(SHORTEST, if kind == Kind::Database { plan.longest } else { SHORT });
+        let is_outage = matches!(kind, Kind::Database | Kind::Bucket);
+        let time = dice.time(SHORTEST, if is_outage { plan.longest } else { SHORT });
         if kind.excuses() {
-            world.trouble_begins();
+            world.trouble_begins(kind == Kind::Kill);
         }
         let started = Instant::now();
         kind.inflict(&mut site, &mut dice, time).await?;
@@ -215,6 +261,7 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
         for account in store.ledger().check().await.map_err(failed)? {
             wrong.push(format!("round {number}, {}: {account:?}", kind.name()));
         }
+        eprintln!("hark: round {number} of {}, {}: {lasted:.1} s", plan.rounds, kind.name());
         rounds.push(Round { kind, lasted, recovery });
     }
 
@@ -225,16 +272,25 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
         notes.push(person.await.map_err(failed)?);
     }
     notes.push(prober.notes());
+    let mut spoken: Vec<LiveNotes> = Vec::new();
+    for speaker in speakers {
+        spoken.push(speaker.await.map_err(failed)?);
+    }
     kills::finish(&store, &notes, &mut wrong).await?;
+    live_check::finish(&store, &spoken).await?;
     site.nodes.clear();
-    let found = check::check(&store, &notes, &folder, Strictness::NothingLost, &mut wrong).await?;
+    let blobs = site.recordings();
+    let place = site.s3.as_ref().map_or(Place::Folder(&blobs), |s3| Place::Bucket(s3, database));
+    let found = check::check(&store, &notes, place, Strictness::NothingLost, &mut wrong).await?;
+    let live = live_check::check(&store, &world, &spoken, &mut wrong).await?;
     store.close().await;
     if !wrong.is_empty() {
         eprintln!("hark: what the service logged stays in {}", own.keep().join("log").display());
     }
     let answers = world.answers.load(Ordering::Relaxed);
     let seconds = begun.elapsed().as_secs_f64();
-    Ok(Report { database, seed: plan.seed, seconds, answers, rounds, found, wrong })
+    let (seed, has_bucket) = (plan.seed, plan.has_bucket);
+    Ok(Report { database, has_bucket, seed, seconds, answers, rounds, found, live, wrong })
 }
 
 /// People get something done.

@@ -35,5 +35,6 @@ pub(in crate::service) fn run_inside(folder: &Path, megabytes: u64) -> Result<Ex
         command.args(["unshare", "--user"]).args(map);
     }
     command.arg(crate::own_binary()?).args(std::env::args_os().skip(1)).env(DISK, folder);
+    command.envs(super::s3::environment()?);
     command.status().map_err(|error| failed(format!("unshare (of the package util-linux) does not start: {error}")))
 }

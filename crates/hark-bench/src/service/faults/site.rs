@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::s3::S3;
 use crate::error::BenchError;
 use crate::service::failed;
 use crate::service::server::{Server, Setting};
@@ -23,6 +24,8 @@ pub(super) struct Site {
     pub(super) log: PathBuf,
     pub(super) setting: Setting,
     pub(super) database: Database,
+    /// The bucket of the recordings, where they are in one.
+    pub(super) s3: Option<S3>,
     /// The offset of the first node's clock.
     pub(super) clock: PathBuf,
     /// Running processes of the service; none where one was killed.

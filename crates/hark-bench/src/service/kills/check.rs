@@ -1,16 +1,20 @@
 //! What is left after the last kill, compared with what people were told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use hark_store::{EntryKind, KeyKind, Status, Store, TranscriptFilter, TranscriptId, TranscriptSummary};
+use hark_store::{EntryKind, FaultKind, KeyKind, Status, Store, TranscriptFilter, TranscriptId, TranscriptSummary};
 use serde::Serialize;
 
 use super::CREDITS;
 use super::person::{Notes, Told};
 use crate::error::BenchError;
 use crate::service::failed;
+use crate::service::faults::S3;
+
+/// The file beside the recordings that says whose they are.
+const MARKER: &str = "hark-store.json";
 
 /// What people did and what became of it.
 #[derive(Debug, Default, Serialize)]
@@ -34,9 +38,18 @@ pub(in crate::service) struct Found {
     pub(in crate::service) charges: u64,
     pub(in crate::service) credits_charged: i64,
     pub(in crate::service) keys: u64,
-    /// What the sweep removed: recordings of interrupted uploads and deletions, and files without a name.
+    /// What the sweep removed: recordings of interrupted uploads and deletions.
     pub(in crate::service) swept: u64,
     pub(in crate::service) recordings_kept: u64,
+}
+
+/// Where the recordings are.
+#[derive(Clone, Copy)]
+pub(in crate::service) enum Place<'a> {
+    /// In a folder.
+    Folder(&'a Path),
+    /// In a bucket, behind a prefix.
+    Bucket(&'a S3, &'a str),
 }
 
 /// What may have become of a recording that was accepted.
@@ -52,12 +65,15 @@ pub(in crate::service) enum Strictness {
 pub(in crate::service) async fn check(
     store: &Store,
     notes: &[Notes],
-    folder: &Path,
+    place: Place<'_>,
     strictness: Strictness,
     wrong: &mut Vec<String>,
 ) -> Result<Found, BenchError> {
     let swept = store.recordings().sweep_older_than(Duration::ZERO).await.map_err(failed)?;
-    let mut found = Found { swept: (swept.recordings.len() + swept.quarantined.len()) as u64, ..Found::default() };
+    for key in &swept.quarantined {
+        wrong.push(format!("the database does not know recording {key}"));
+    }
+    let mut found = Found { swept: swept.recordings.len() as u64, ..Found::default() };
     for account in store.ledger().check().await.map_err(failed)? {
         wrong.push(format!("a balance is not the sum of its ledger: {account:?}"));
     }
@@ -79,12 +95,16 @@ pub(in crate::service) async fn check(
         keys(store, one, &mut found, wrong).await?;
     }
     found.recordings_kept = kept.len() as u64;
-    let on_disk = files(&folder.join("blobs"));
-    for file in on_disk.difference(&kept) {
-        wrong.push(format!("a file belongs to no transcript: {}", file.display()));
+    let stored = match place {
+        Place::Folder(folder) => files(folder),
+        Place::Bucket(s3, prefix) => s3.names(prefix).await?,
+    };
+    let stored: BTreeSet<String> = stored.into_iter().filter(|name| name != MARKER).collect();
+    for file in stored.difference(&kept) {
+        wrong.push(format!("a file belongs to no transcript: {file}"));
     }
-    for file in kept.difference(&on_disk) {
-        wrong.push(format!("a recording that is kept is not on disk: {}", file.display()));
+    for file in kept.difference(&stored) {
+        wrong.push(format!("a recording that is kept is not there: {file}"));
     }
     Ok(found)
 }
@@ -159,9 +179,14 @@ async fn told(
             }
             Status::Failed => {
                 found.failed += 1;
-                let reason = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?.error;
-                if reason.is_none_or(|reason| reason.is_empty()) {
+                let there = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?;
+                let reason = there.error.unwrap_or_default();
+                if reason.is_empty() {
                     wrong.push(format!("{title} failed without a reason"));
+                }
+                // Whether or not its sender was told that it was accepted.
+                if strictness == Strictness::NothingLost && there.error_kind.is_some_and(FaultKind::is_ours) {
+                    wrong.push(format!("{title} failed through a fault of ours ({:?}): {reason}", there.error_kind));
                 }
             }
             other => wrong.push(format!("{title} is still {other}")),
@@ -175,12 +200,12 @@ async fn recordings(
     store: &Store,
     one: &Notes,
     transcripts: &HashMap<String, TranscriptSummary>,
-    kept: &mut BTreeSet<PathBuf>,
+    kept: &mut BTreeSet<String>,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
     for (title, transcript) in transcripts {
         let recording = match store.recordings().get(one.account, transcript.id).await {
-            Ok(blob) => store.recordings().local_path(&blob),
+            Ok(blob) => Some(format!("{}/{}", &blob.key.as_str()[..2], blob.key)),
             Err(hark_store::Error::NotFound(_)) => None,
             Err(error) => return Err(failed(error)),
         };
@@ -189,7 +214,7 @@ async fn recordings(
             Status::Completed => true,
             Status::Failed => {
                 let fault = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?.error_kind;
-                fault.is_some_and(hark_store::FaultKind::is_ours)
+                fault.is_some_and(FaultKind::is_ours)
             }
             Status::Queued | Status::Processing => false,
         };
@@ -201,6 +226,16 @@ async fn recordings(
     Ok(())
 }
 
+/// What the ledger has of a job.
+#[derive(Debug, Default)]
+struct Entries {
+    holds: i64,
+    releases: i64,
+    charges: i64,
+    /// Credits that were held and not released.
+    held: i64,
+}
+
 /// Holds are released, each completed transcript is charged once and for what it is long, and counted once.
 async fn credits(
     store: &Store,
@@ -209,25 +244,33 @@ async fn credits(
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
-    let mut jobs: BTreeMap<String, [i64; 3]> = BTreeMap::new();
+    let mut jobs: BTreeMap<String, Entries> = BTreeMap::new();
     let (mut charges, mut charged) = (0, 0);
     for entry in store.ledger().entries(one.account, i64::MAX).await.map_err(failed)? {
         let Some(reference) = entry.reference else { continue };
-        let counts = jobs.entry(reference).or_default();
+        // A hold that was raised has an entry for each raise, under the job's name and the new total.
+        let (job, is_raise) = reference.split_once('+').map_or((reference.as_str(), false), |(job, _)| (job, true));
+        let job = jobs.entry(job.to_owned()).or_default();
         match entry.kind {
-            EntryKind::Hold => counts[0] += 1,
-            EntryKind::Release => counts[1] += 1,
+            EntryKind::Hold => {
+                job.holds += i64::from(!is_raise);
+                job.held -= entry.amount;
+            }
+            EntryKind::Release => {
+                job.releases += 1;
+                job.held -= entry.amount;
+            }
             EntryKind::Charge => {
-                counts[2] += 1;
+                job.charges += 1;
                 charges += 1;
                 charged -= entry.amount;
             }
             other => wrong.push(format!("nobody posted a {}", other.name())),
         }
     }
-    for (job, counts) in jobs {
-        if !matches!(counts, [1, 1, 0 | 1]) {
-            wrong.push(format!("{job} has holds, releases and charges {counts:?}"));
+    for (job, entries) in jobs {
+        if !matches!(entries, Entries { holds: 1, releases: 1, charges: 0 | 1, held: 0 }) {
+            wrong.push(format!("{job} has {entries:?}"));
         }
     }
     // What was deleted early may have been completed and charged before.
@@ -290,17 +333,17 @@ async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<Str
     Ok(())
 }
 
-/// Every file below a folder.
-fn files(folder: &Path) -> BTreeSet<PathBuf> {
+/// Every file below a folder, by its path from there.
+fn files(root: &Path) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
-    let mut folders = vec![folder.to_owned()];
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if !path.ends_with("hark-store.json") {
-                out.insert(path);
+            } else if let Ok(path) = path.strip_prefix(root) {
+                out.insert(path.display().to_string());
             }
         }
     }

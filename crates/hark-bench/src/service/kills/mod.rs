@@ -6,24 +6,24 @@
 pub(super) mod check;
 pub(super) mod person;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hark_store::{KeyKind, NewAccount, NewKey, Plan, Store};
+use hark_store::{AccountId, KeyId, KeyKind, NewAccount, NewKey, Plan, Store};
 use serde::Serialize;
 use tokio::sync::watch;
 
 use super::failed;
 use super::server::{Server, Setting, Starting};
 use crate::error::BenchError;
-use check::{Found, Strictness};
+use check::{Found, Place, Strictness};
 use person::{Notes, Person};
 
 /// Accounts that are busy at once; few enough that a kill meets several of them in the middle of something.
-const PEOPLE: usize = 8;
+const PEOPLE: u8 = 8;
 /// Credits that nobody uses up.
 pub(super) const CREDITS: i64 = 10_000_000;
 /// A recording's milliseconds in the engine: long enough to be killed in.
@@ -47,31 +47,79 @@ pub(super) struct World {
     pub(super) answers: AtomicU64,
     /// Counts beginnings and ends of faults: odd while one lasts that excuses failures.
     troubles: AtomicU64,
+    /// The faults that excuse failures, the oldest first.
+    windows: Mutex<Vec<Window>>,
+}
+
+/// When a fault began and ended.
+struct Window {
+    begun: Instant,
+    ended: Option<Instant>,
+    is_kill: bool,
 }
 
 impl World {
     pub(super) fn new(addresses: watch::Receiver<Vec<SocketAddr>>, over: watch::Receiver<bool>) -> Self {
-        World { addresses, over, answers: AtomicU64::new(0), troubles: AtomicU64::new(0) }
+        let (answers, troubles) = (AtomicU64::new(0), AtomicU64::new(0));
+        World { addresses, over, answers, troubles, windows: Mutex::new(Vec::new()) }
     }
 
     /// One node, from which failures are expected.
     pub(super) fn in_trouble(address: SocketAddr) -> Self {
         let world = World::new(watch::channel(vec![address]).1, watch::channel(false).1);
-        world.trouble_begins();
+        world.trouble_begins(false);
         world
     }
 
-    pub(super) fn trouble_begins(&self) {
+    /// A fault begins that excuses failures.
+    pub(super) fn trouble_begins(&self, is_kill: bool) {
+        self.windows().push(Window { begun: Instant::now(), ended: None, is_kill });
         self.troubles.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// It has ended, and everything works again.
     pub(super) fn trouble_ends(&self) {
+        if let Some(last) = self.windows().last_mut() {
+            last.ended = Some(Instant::now());
+        }
         self.troubles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn windows(&self) -> std::sync::MutexGuard<'_, Vec<Window>> {
+        self.windows.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The count of faults, for [`World::excuses`].
+    pub(super) fn troubles(&self) -> u64 {
+        self.troubles.load(Ordering::Relaxed)
     }
 
     /// Whether a fault lasted at any time since the count stood at `then`.
-    fn excuses(&self, then: u64) -> bool {
-        then % 2 == 1 || self.troubles.load(Ordering::Relaxed) != then
+    pub(super) fn excuses(&self, then: u64) -> bool {
+        then % 2 == 1 || self.troubles() != then
+    }
+
+    /// The last moment up to `at` before which the database could be written for `lag`; kills do not count.
+    pub(super) fn quiet_before(&self, at: Instant, lag: Duration) -> Instant {
+        let mut quiet = at;
+        for window in self.windows().iter().rev().filter(|window| !window.is_kill) {
+            if window.begun < quiet && window.ended.is_none_or(|ended| ended + lag > quiet) {
+                quiet = window.begun;
+            }
+        }
+        quiet
+    }
+
+    /// Whether everybody should come to an end.
+    pub(super) fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+
+    /// A running node, waited for where there is none.
+    pub(super) async fn any_address(&self) -> std::io::Result<SocketAddr> {
+        let mut addresses = self.addresses.clone();
+        let found = addresses.wait_for(|found| !found.is_empty()).await.map_err(std::io::Error::other)?.clone();
+        Ok(found[random(found.len() as u64) as usize])
     }
 }
 
@@ -112,7 +160,7 @@ pub(super) async fn run(database: &'static str, kills: u64, folder: &Path) -> Re
     let world = Arc::new(World::new(addresses, over));
     let mut people = Vec::new();
     for number in 0..PEOPLE {
-        let person = make(&store, number).await?;
+        let person = Person::new(login(&store, number).await?);
         people.push(tokio::spawn(person.live(Arc::clone(&world))));
     }
 
@@ -151,7 +199,8 @@ pub(super) async fn run(database: &'static str, kills: u64, folder: &Path) -> Re
     }
     finish(&store, &notes, &mut wrong).await?;
     drop(server);
-    let found = check::check(&store, &notes, folder, Strictness::MayFail, &mut wrong).await?;
+    let place = Place::Folder(&folder.join("blobs"));
+    let found = check::check(&store, &notes, place, Strictness::MayFail, &mut wrong).await?;
     store.close().await;
     let answers = world.answers.load(Ordering::Relaxed);
     let kills = kills - early_kills;
@@ -164,13 +213,24 @@ async fn start(setting: &Setting, log: &Path) -> Result<Server, BenchError> {
     tokio::task::spawn_blocking(move || Server::start(&setting, &log)).await.map_err(failed)?
 }
 
-pub(super) async fn make(store: &Store, number: usize) -> Result<Person, BenchError> {
+/// An account with its key.
+pub(super) struct Login {
+    pub(super) account: AccountId,
+    pub(super) key: KeyId,
+    pub(super) secret: String,
+    /// The address that its requests come from: limits count by address.
+    pub(super) from: Ipv4Addr,
+}
+
+/// Makes the account of this number.
+pub(super) async fn login(store: &Store, number: u8) -> Result<Login, BenchError> {
     let new = NewAccount { credits: CREDITS, ..NewAccount::new(format!("person{number}@example.org"), Plan::Pro) };
     let account = store.accounts().create(&new).await.map_err(failed)?.id;
     let new =
         NewKey { rate_limit: 1_000_000, monthly_limit_minutes: CREDITS, ..NewKey::new(KeyKind::Service, "the first") };
     let (key, secret) = store.keys().create(account, &new).await.map_err(failed)?;
-    Ok(Person::new(account, key.id, secret.reveal().to_owned()))
+    let from = Ipv4Addr::new(127, 0, 1, 1 + number);
+    Ok(Login { account, key: key.id, secret: secret.reveal().to_owned(), from })
 }
 
 /// Waits until nothing is queued or worked on.

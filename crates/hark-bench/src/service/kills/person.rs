@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hark_store::{AccountId, KeyId};
 
-use super::{World, random};
+use super::{Login, World, random};
 use crate::service::client::{Answer, Connection, around, form_type, request, upload, wav};
 
 /// Samples a second of the recordings: few, so that minutes of them are small.
@@ -23,6 +24,8 @@ const ALL_DIED: &str = "the recording could not be transcribed: every attempt en
 const REVOKED: Duration = Duration::from_secs(10);
 /// A repeat that is told to wait asks so many times.
 const REPEATS: u32 = 40;
+/// Who is told to wait for longer asks earlier.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// What somebody knows of a recording they sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +76,7 @@ pub(in crate::service) struct Notes {
 
 pub(in crate::service) struct Person {
     secret: String,
+    from: Ipv4Addr,
     world: Option<Arc<World>>,
     notes: Notes,
     sent: u64,
@@ -81,7 +85,8 @@ pub(in crate::service) struct Person {
 }
 
 impl Person {
-    pub(in crate::service) fn new(account: AccountId, key: KeyId, secret: String) -> Self {
+    pub(in crate::service) fn new(login: Login) -> Self {
+        let Login { account, key, secret, from } = login;
         let notes = Notes {
             account,
             key,
@@ -93,14 +98,14 @@ impl Person {
             repeats: 0,
             wrong: Vec::new(),
         };
-        Person { secret, world: None, notes, sent: 0, is_excused: false }
+        Person { secret, from, world: None, notes, sent: 0, is_excused: false }
     }
 
     /// Does one thing after the other until it is over.
     pub(in crate::service) async fn live(mut self, world: Arc<World>) -> Notes {
         self.world = Some(Arc::clone(&world));
         let recordings = LENGTHS.map(|seconds| wav(seconds, RATE));
-        while !*world.over.borrow() {
+        while !world.is_over() {
             let which = random(LENGTHS.len() as u64) as usize;
             let (recording, cost) = (&recordings[which], which as i64 + 1);
             let done = match random(12) {
@@ -162,14 +167,12 @@ impl Person {
     /// Waits for a living server and connects to it.
     async fn connect(&self) -> io::Result<Connection> {
         let Some(world) = &self.world else { return Err(io::ErrorKind::NotConnected.into()) };
-        let mut addresses = world.addresses.clone();
-        let found = addresses.wait_for(|found| !found.is_empty()).await.map_err(io::Error::other)?.clone();
-        Connection::open(found[random(found.len() as u64) as usize]).await
+        Connection::open_from(self.from, world.any_address().await?).await
     }
 
     /// Asks once. A failure that a fault excuses is as good as a broken connection: nothing is known of what was asked.
     async fn ask(&mut self, bytes: &[u8]) -> io::Result<Answer> {
-        let troubles = self.world.as_ref().map_or(0, |world| world.troubles.load(Ordering::Relaxed));
+        let troubles = self.world.as_ref().map_or(0, |world| world.troubles());
         let asked = async {
             let mut connection = self.connect().await?;
             connection.ask(bytes).await
@@ -194,7 +197,8 @@ impl Person {
         }
         if answer.status == 429 {
             self.notes.limited += 1;
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            let wait = answer.retry_after().map_or(Duration::from_millis(100), Duration::from_secs);
+            tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
         }
         Ok(answer)
     }
@@ -279,6 +283,7 @@ impl Person {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
                 }
+                (429, _) => continue,
                 _ => self.complain("the status of an accepted upload", &answer),
             }
             break;
