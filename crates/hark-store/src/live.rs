@@ -197,6 +197,8 @@ impl LiveSessions<'_> {
     /// Ends a session: the whole result takes the place of what was appended; without one, that stays.
     pub async fn complete(self, lease: &LiveLease, result: Option<&TranscriptionResult>) -> Result<()> {
         let id = lease.transcript;
+        // One that was resumed before anything of it was stored, and heard no more, ends as if it had been cut off: it is refunded.
+        let result = result.filter(|result| result.duration > 0.0 || !result.segments.is_empty());
         let sealer = self.store.sealer(lease.account).await?;
         let sealed = result.map(|result| segment::seal_from(&sealer, id, 0, &result.segments)).transpose()?;
         let mut tx = self.store.db().begin().await?;

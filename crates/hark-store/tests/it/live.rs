@@ -179,6 +179,17 @@ on_both! {
         assert_eq!(text_of(&store, account, lease.transcript).await, (Status::Completed, String::new()));
     }
 
+    async fn a_session_resumed_before_anything_was_stored_that_hears_no_more_costs_nothing(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        begin(&store, account, "s1").await;
+        let resumed = store.live().resume(account, "s1").await.unwrap().expect("the session goes on");
+        store.live().complete(&resumed.lease, Some(&TranscriptionResult::default())).await.unwrap();
+        assert_eq!(text_of(&store, account, resumed.lease.transcript).await, (Status::Completed, String::new()));
+        assert_eq!(store.accounts().get(account).await.unwrap().credits, 10);
+        assert!(store.ledger().check().await.unwrap().is_empty());
+    }
+
     async fn minutes_are_charged_as_far_as_credits_go(place: Place) {
         let store = place.open().await;
         let account = account(&store, 2).await;
