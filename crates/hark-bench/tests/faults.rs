@@ -37,16 +37,19 @@ fn faults_around_a_service_over_sqlite_end_with_their_cause() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL"]
 fn faults_around_a_service_over_postgres_end_with_their_cause() {
     survives("postgres", "disk,database,recordings,clock,models,kill");
 }
 
 #[test]
+#[ignore = "needs an S3 server: tests/s3/install"]
 fn a_bucket_that_is_gone_ends_with_its_cause_over_sqlite() {
     survives("sqlite", "bucket");
 }
 
 #[test]
+#[ignore = "needs PostgreSQL and an S3 server: tests/s3/install"]
 fn a_bucket_that_is_gone_ends_with_its_cause_over_postgres() {
     survives("postgres", "bucket");
 }

@@ -33,6 +33,7 @@ fn kills_of_a_service_over_sqlite_lose_and_double_nothing() {
 }
 
 #[test]
+#[ignore = "needs PostgreSQL"]
 fn kills_of_a_service_over_postgres_lose_and_double_nothing() {
     kill_ten_times("postgres");
 }

@@ -292,6 +292,7 @@ mod tests {
 
     /// Needs ffmpeg.
     #[test]
+    #[ignore = "needs ffmpeg"]
     fn ffmpeg_reads_the_length_of_a_file_past_four_gigabytes() {
         let spec = AudioSpec { rate: 48_000, channels: 2 };
         let frames = 3u64 << 29;

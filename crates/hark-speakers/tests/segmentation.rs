@@ -34,6 +34,7 @@ fn top(classes: &[f32; CLASSES]) -> usize {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn the_plain_network_answers_what_onnx_runtime_does() {
     let network = ReferenceSegmenter::load(&installed(MODEL)).expect("the network loads");
     let made = network.segment(&made_voices(WINDOW_SAMPLES));
@@ -55,6 +56,7 @@ fn the_plain_network_answers_what_onnx_runtime_does() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn every_instruction_set_chooses_the_classes_of_the_plain_network() {
     let samples = conversation();
     let windows: Vec<&[f32]> = samples.windows(WINDOW_SAMPLES).step_by(WINDOW_SAMPLES / 2).collect();
@@ -76,6 +78,7 @@ fn every_instruction_set_chooses_the_classes_of_the_plain_network() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_window_is_heard_the_same_alone_and_among_others() {
     let samples = conversation();
     let windows: Vec<&[f32]> = (0..35).map(|index| &samples[index * 4_000..][..WINDOW_SAMPLES]).collect();
@@ -89,6 +92,7 @@ fn a_window_is_heard_the_same_alone_and_among_others() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_short_window_is_followed_by_silence() {
     let samples = conversation();
     let mut padded = samples[..50_000].to_vec();

@@ -29,6 +29,7 @@ fn recording() -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn progress_is_the_share_of_sound_that_is_done_and_moves_while_windows_are_decoded_together() {
     let mut options = LoadOptions::new(models().join("whisper-tiny"), models().join("silero-vad"));
     options.compute = Some(Compute::from_options(Some(2), None));

@@ -86,6 +86,7 @@ fn worst(a: &[f32], b: &[f32]) -> f32 {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn every_kernel_set_gives_the_probabilities_of_onnx_runtime() {
     let sound = babble();
     for (path, expected) in installed() {
@@ -103,6 +104,7 @@ fn every_kernel_set_gives_the_probabilities_of_onnx_runtime() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn blocks_of_any_size_give_the_same_probabilities() {
     let model = load();
     // Over 48 chunks, so that whole batches, partial ones and single chunks all meet.
@@ -116,6 +118,7 @@ fn blocks_of_any_size_give_the_same_probabilities() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_finished_stream_starts_anew() {
     let model = load();
     let sound = babble();
@@ -126,6 +129,7 @@ fn a_finished_stream_starts_anew() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn samples_that_are_no_numbers_do_not_poison_what_follows() {
     let model = load();
     let sound = babble();
@@ -146,6 +150,7 @@ fn samples_that_are_no_numbers_do_not_poison_what_follows() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_leveled_stream_hears_quiet_speech_and_leaves_loud_speech_alone() {
     let model = load();
     let loud: Vec<f32> = babble().iter().map(|x| 8.0 * x).collect();
@@ -178,6 +183,7 @@ fn a_leveled_stream_hears_quiet_speech_and_leaves_loud_speech_alone() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_damaged_file_is_refused_with_what_to_do() {
     let path = installed()[0].0.clone();
     let bytes = std::fs::read(&path).expect("the installed weights can be read");

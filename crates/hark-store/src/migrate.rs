@@ -186,6 +186,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "needs PostgreSQL"]
     async fn jobs_of_a_database_from_before_there_were_kinds_go_on() {
         jobs_become_of_a_kind("sqlite://{folder}/hark.db").await;
         jobs_become_of_a_kind(&hark_postgres::new_database().await.unwrap_or_else(|error| panic!("{error}"))).await;

@@ -108,6 +108,7 @@ fn expected_log_probs(tokens: &[u32]) -> Vec<f32> {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn encoder_states_are_those_of_the_plain_network() {
     let truth = truth();
     for (isa, weights) in setups() {
@@ -123,6 +124,7 @@ fn encoder_states_are_those_of_the_plain_network() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn scores_are_those_of_the_plain_network() {
     let truth = truth();
     let mut tokens = prompt(&truth.tokenizer);
@@ -162,6 +164,7 @@ fn scores_are_those_of_the_plain_network() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn hypotheses_that_follow_one_another_keep_their_own_past() {
     let truth = truth();
     let start = prompt(&truth.tokenizer);
@@ -195,6 +198,7 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn alignment_scores_are_those_of_the_plain_network() {
     let truth = truth();
     let mut tokens = prompt(&truth.tokenizer);
@@ -223,6 +227,7 @@ fn alignment_scores_are_those_of_the_plain_network() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn windows_side_by_side_do_not_disturb_each_other() {
     let truth = truth();
     let start = prompt(&truth.tokenizer);
@@ -272,6 +277,7 @@ fn nearly(one: &[(u32, f32)], other: &[(u32, f32)], within: f32) -> bool {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
     let truth = truth();
     let again = |key: u64, changed: Option<std::ops::Range<usize>>| Again { key, changed };
@@ -309,6 +315,7 @@ fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_window_that_is_being_decoded_is_never_written_over() {
     let truth = truth();
     let silence = vec![truth.mel[2990 * 80]; truth.mel.len()];
@@ -421,6 +428,7 @@ impl Looks {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_second_look_puts_only_the_new_part_of_its_prompt_through() {
     const BEFORE: &str = " What was said before";
     const BEGINNING: &str = " The people of this town and of all the other towns on the river";
@@ -476,6 +484,7 @@ fn a_second_look_puts_only_the_new_part_of_its_prompt_through() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn what_a_device_was_never_told_of_is_a_fault_and_no_panic() {
     let truth = truth();
     let mut backend = backend(Isa::best(), Weights::Int8, 2);
@@ -501,6 +510,7 @@ fn what_a_device_was_never_told_of_is_a_fault_and_no_panic() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn sound_that_is_no_number_is_a_fault_and_no_empty_text() {
     let truth = truth();
     for (isa, weights) in setups() {
@@ -516,6 +526,7 @@ fn sound_that_is_no_number_is_a_fault_and_no_empty_text() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn memory_that_was_given_back_changes_nothing() {
     let truth = truth();
     for weights in [Weights::Bf16, Weights::Int8] {

@@ -113,12 +113,14 @@ async fn charged(folder: &Path, database: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models and espeak-ng"]
 async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_once_over_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     kill_and_wait(folder.path(), &sqlite(folder.path())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs PostgreSQL, models and espeak-ng"]
 async fn what_was_settled_before_a_kill_is_a_transcript_after_it_and_is_charged_once_over_postgres() {
     let folder = tempfile::tempdir().unwrap();
     let database = hark_postgres::new_database().await.unwrap_or_else(|error| panic!("{error}"));
@@ -161,6 +163,7 @@ async fn kill_and_wait(folder: &Path, database: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models and espeak-ng"]
 async fn a_client_goes_on_after_a_kill_with_the_same_transcript() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -197,6 +197,7 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -226,6 +227,7 @@ fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -260,6 +262,7 @@ fn the_master_key_is_changed_and_what_was_sealed_is_still_read() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_server_hears_the_same_as_this_machine_and_keeps_what_it_heard() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -322,6 +325,7 @@ fn a_server_hears_the_same_as_this_machine_and_keeps_what_it_heard() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn what_goes_wrong_with_a_server_is_said_and_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -352,6 +356,7 @@ fn what_goes_wrong_with_a_server_is_said_and_costs_nothing() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn ctrl_c_calls_off_what_the_server_works_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -399,6 +404,7 @@ fn cut_meeting(name: &str, from: f64, to: f64, path: &Path) {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_voice_taught_here_or_to_a_server_is_named_where_that_is_asked_for() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();

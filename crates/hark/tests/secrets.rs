@@ -96,6 +96,7 @@ fn form(fields: &[(String, Option<String>)]) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn no_secret_reaches_the_log_however_much_is_logged_and_whatever_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let server = start(folder.path());

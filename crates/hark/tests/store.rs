@@ -44,6 +44,7 @@ fn listed(folder: &Path, server: &Server, key: &str) -> Vec<Value> {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_running_service_is_backed_up_and_comes_back_elsewhere() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path();
@@ -144,6 +145,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+#[ignore = "needs ffmpeg"]
 fn with_a_master_key_sound_never_comes_to_disk_in_the_clear() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = &temporary.path().canonicalize().unwrap();

@@ -85,6 +85,7 @@ fn is_sentence(text: &str) -> bool {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn live_sound_goes_to_a_server_from_a_file_and_from_a_pipe_and_a_wrong_key_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -159,6 +160,7 @@ fn a_thousand_connections_that_come_and_go_leave_no_memory_files_or_credits_behi
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_live_session_and_files_share_one_model_in_memory_and_what_is_over_the_limit_goes_when_its_use_ends() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

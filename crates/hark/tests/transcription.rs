@@ -61,6 +61,7 @@ fn assert_heard(text: &str) {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_file_becomes_text_on_stdout_and_nothing_else() {
     let folder = folder_with_talk();
     let output = hark(folder.path()).args(["transcribe", "talk.wav"]).output().unwrap();
@@ -76,6 +77,7 @@ fn a_file_becomes_text_on_stdout_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn stdin_becomes_json_with_word_times_that_run_forwards() {
     let folder = folder_with_talk();
     let wav = std::fs::File::open(folder.path().join("talk.wav")).unwrap();
@@ -90,6 +92,7 @@ fn stdin_becomes_json_with_word_times_that_run_forwards() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_recording_that_begins_with_speech_has_the_same_word_times_as_one_with_silence_before_it() {
     let folder = folder_with_talk();
     let cut = |filter: &str, name: &str| {
@@ -116,6 +119,7 @@ fn a_recording_that_begins_with_speech_has_the_same_word_times_as_one_with_silen
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn several_files_are_written_to_a_folder_and_a_bad_one_fails_alone() {
     let folder = folder_with_talk();
     std::fs::copy(folder.path().join("talk.wav"), folder.path().join("again.wav")).unwrap();
@@ -139,6 +143,7 @@ fn several_files_are_written_to_a_folder_and_a_bad_one_fails_alone() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn several_texts_on_stdout_keep_the_order_of_the_files() {
     let folder = folder_with_talk();
     speak("One short line.", &folder.path().join("short.wav"));
@@ -149,6 +154,7 @@ fn several_texts_on_stdout_keep_the_order_of_the_files() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn an_interrupt_leaves_no_half_written_file() {
     let folder = folder_with_talk();
     let long = folder.path().join("long.wav");
@@ -187,6 +193,7 @@ fn bare_talk(folder: &Path) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn live_sound_from_a_pipe_becomes_lines_and_a_file_at_the_end() {
     let folder = folder_with_talk();
     let mut child = Running::start(
@@ -211,6 +218,7 @@ fn live_sound_from_a_pipe_becomes_lines_and_a_file_at_the_end() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
     use std::io::BufRead as _;
     let folder = folder_with_talk();
@@ -238,6 +246,7 @@ fn live_words_come_before_the_pipe_ends_and_an_interrupt_keeps_what_was_said() {
 }
 
 #[test]
+#[ignore = "needs models, espeak-ng and alsa-utils"]
 fn a_microphone_is_heard_through_alsa_until_an_interrupt() {
     use std::io::BufRead as _;
     let folder = folder_with_talk();
@@ -269,6 +278,7 @@ fn a_microphone_is_heard_through_alsa_until_an_interrupt() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_live_file_of_any_format_is_heard_and_an_output_that_exists_is_refused_before_anything_is_said() {
     let folder = folder_with_talk();
     let output = hark(folder.path()).args(["live", "talk.wav", "-l", "en", "-q"]).output().unwrap();
@@ -299,6 +309,7 @@ fn speaker_at(turns: &[(f64, f64, String)], moment: f64) -> Option<&str> {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn two_people_on_the_telephone_are_told_apart_word_by_word() {
     let folder = tempfile::tempdir().unwrap();
     let (call, turns) = telephone_call();
@@ -331,6 +342,7 @@ fn two_people_on_the_telephone_are_told_apart_word_by_word() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_live_call_has_a_label_before_each_line_and_both_speakers_in_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let (call, turns) = telephone_call();
@@ -356,6 +368,7 @@ fn a_live_call_has_a_label_before_each_line_and_both_speakers_in_its_file() {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn speakers_can_be_given_or_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (call, _) = telephone_call();
@@ -373,6 +386,7 @@ fn speakers_can_be_given_or_left_alone() {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn one_voice_gets_no_label_in_text() {
     let folder = folder_with_talk();
     let output = hark(folder.path()).args(["transcribe", "talk.wav", "--speakers", "auto", "-q"]).output().unwrap();

@@ -167,6 +167,7 @@ fn lines_of_first_page(pdf: &[u8]) -> Vec<[usize; 4]> {
 }
 
 #[test]
+#[ignore = "needs poppler"]
 fn text_comes_back_from_pages_in_the_order_of_reading() {
     for conversation in ALL {
         let (language, title, turns) = conversation;
@@ -197,6 +198,7 @@ fn every_font_is_embedded_as_a_subset_with_its_text() {
 }
 
 #[test]
+#[ignore = "needs fonts"]
 fn every_line_has_ink_and_no_ink_is_outside_the_margins() {
     const MARGIN: usize = 69;
     for conversation in ALL {
@@ -229,6 +231,7 @@ fn a_right_to_left_paragraph_begins_at_the_right_margin() {
 }
 
 #[test]
+#[ignore = "needs fonts"]
 fn a_file_tells_its_title_date_language_and_structure() {
     let folder = tempfile::tempdir().unwrap();
     let pdf = file(&transcript(ENGLISH), "Two\nlines & \u{202E}more", Format::Pdf);
@@ -265,6 +268,7 @@ fn by_office(documents: &[(&str, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+#[ignore = "needs LibreOffice and poppler"]
 fn libreoffice_opens_word_documents_with_every_word_in_place() {
     let hostile = "</w:t></w:r></w:p> &amp; \u{0}\u{B}\u{FFFF}\u{202E}<![CDATA[ ]]> \u{301}lone";
     let mut documents: Vec<(&str, Vec<u8>)> =
@@ -308,6 +312,7 @@ fn words_of(text: &str) -> String {
 }
 
 #[test]
+#[ignore = "needs poppler"]
 fn whatever_is_said_documents_keep_every_word_and_their_order() {
     let mut dice = Dice(13);
     for round in 0..60 {
@@ -391,6 +396,7 @@ fn ink(pdf: &[u8]) -> usize {
 }
 
 #[test]
+#[ignore = "needs poppler"]
 fn a_picture_in_title_name_and_text_is_shown_and_can_be_copied() {
     let mut transcript = transcript(ENGLISH);
     transcript.segments[0].text = "Party time 😀, and a new one: \u{1FAE8}.".into();
@@ -403,6 +409,7 @@ fn a_picture_in_title_name_and_text_is_shown_and_can_be_copied() {
 }
 
 #[test]
+#[ignore = "needs poppler"]
 fn a_machine_without_any_font_still_makes_a_document_whose_text_can_be_copied() {
     let empty = tempfile::tempdir().unwrap();
     let fonts = Fonts::only_folders([empty.path().to_owned()]);

@@ -151,6 +151,7 @@ async fn what_needs_a_model_that_is_not_there_checks_the_request_and_then_says_s
 }
 
 #[tokio::test]
+#[ignore = "needs models"]
 async fn models_and_languages_are_listed_as_both_descriptions_have_them() {
     let server = Server::with(config(), real_engine()).await;
     let models = json(server.anonymous().get("/v1/models").await, 200).await;

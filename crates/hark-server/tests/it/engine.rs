@@ -90,6 +90,7 @@ fn hear(engine: &SpeechEngine) -> Result<String, EngineError> {
 }
 
 #[test]
+#[ignore = "needs models and espeak-ng"]
 fn a_recording_whose_engine_panics_is_transcribed_by_the_next_and_so_is_the_one_after_it() {
     let steps = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&steps);
@@ -125,6 +126,7 @@ fn linked_models() -> tempfile::TempDir {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn damaged_weights_are_never_loaded_and_the_job_waits_until_they_are_repaired() {
     let folder = linked_models();
     let engine = SpeechEngine::new(options(folder.path()));
@@ -148,6 +150,7 @@ fn damaged_weights_are_never_loaded_and_the_job_waits_until_they_are_repaired() 
 }
 
 #[test]
+#[ignore = "needs models"]
 fn a_model_that_does_not_fit_the_budget_is_not_loaded_and_one_that_fits_stays_within_it() {
     let folder = linked_models();
     let small = SpeechEngine::new(SpeechOptions { memory_budget: Bytes(50 << 20), ..options(folder.path()) });

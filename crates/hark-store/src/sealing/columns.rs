@@ -222,6 +222,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[ignore = "needs PostgreSQL"]
     async fn every_column_of_bytes_is_declared_as_sealed_or_known_as_plain() {
         check("sqlite://{folder}/hark.db").await;
         check(&hark_postgres::new_database().await.unwrap_or_else(|error| panic!("{error}"))).await;

@@ -9,6 +9,7 @@ async fn open(address: &str, folder: &tempfile::TempDir) -> Result<Store, hark_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn postgres_is_reached_over_tls_if_its_certificate_is_vouched_for_and_not_otherwise() {
     let database = hark_postgres::new_encrypted_database().await.unwrap_or_else(|error| panic!("{error}"));
     let folder = tempfile::tempdir().unwrap();

@@ -321,6 +321,7 @@ async fn heard(changes: &mut tokio::sync::broadcast::Receiver<Change>, wanted: C
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn processes_that_share_postgres_hear_of_each_others_changes() {
     let place = Place::postgres().await;
     // Two stores are two processes for each other: they share the database only.

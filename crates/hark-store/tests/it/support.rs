@@ -95,6 +95,7 @@ macro_rules! on_both {
 
             $(#[$meta])*
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            #[ignore = "needs PostgreSQL"]
             async fn postgres() {
                 test($crate::support::Place::postgres().await).await;
             }

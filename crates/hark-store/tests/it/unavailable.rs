@@ -88,6 +88,7 @@ async fn nothing_is_written_to_a_database_file_that_was_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs PostgreSQL"]
 async fn a_postgres_that_stops_is_unavailable_at_once_and_used_again_when_it_is_back() {
     let server = hark_postgres::new_server().await.unwrap_or_else(|error| panic!("{error}"));
     let folder = tempfile::tempdir().unwrap();

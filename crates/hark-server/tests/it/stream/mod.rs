@@ -17,6 +17,7 @@ fn base() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn words_come_while_somebody_speaks_and_the_whole_is_stored_and_charged() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
@@ -55,6 +56,7 @@ async fn words_come_while_somebody_speaks_and_the_whole_is_stored_and_charged() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn the_credential_may_come_in_three_places_and_a_wrong_one_opens_nothing() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
@@ -96,6 +98,7 @@ async fn the_credential_may_come_in_three_places_and_a_wrong_one_opens_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn without_an_account_words_are_heard_and_nothing_is_kept() {
     let server = live_server(config()).await;
     let mut talker = Talker::connect(&server.anonymous(), "?model=base&language=en").await.unwrap();
@@ -111,6 +114,7 @@ async fn without_an_account_words_are_heard_and_nothing_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn a_flush_finishes_what_was_said_and_the_session_goes_on() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
@@ -135,6 +139,7 @@ async fn a_flush_finishes_what_was_said_and_the_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
 async fn a_sender_that_pauses_gets_its_texts_without_asking() {
     let server = live_server(config()).await;
     let client = server.account(Plan::Free).await;
