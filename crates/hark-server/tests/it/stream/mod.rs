@@ -5,6 +5,9 @@ mod limits;
 mod realtime;
 mod talker;
 
+use std::sync::Arc;
+
+use hark_server::{Engines, InstantEngine};
 use hark_store::Plan;
 use serde_json::{Value, json as value};
 
@@ -156,7 +159,8 @@ async fn a_sender_that_pauses_gets_its_texts_without_asking() {
 
 #[tokio::test]
 async fn who_does_not_speak_websocket_is_told_so_and_an_engine_for_recordings_hears_nothing_live() {
-    let server = Server::start().await;
+    let recordings_only = Engines::new(Arc::new(InstantEngine::default()));
+    let server = Server::with(config(), recordings_only).await;
     let client = server.account(Plan::Free).await;
     assert!(refusal(client.get("/v1/stream").await, 400).await.contains("WebSocket"));
     let mut talker = Talker::connect(&client, "").await.unwrap();
