@@ -9,13 +9,14 @@ mod value;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
-use sqlx::{Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Type};
+use sqlx::{ConnectOptions as _, Connection as _, Decode, PgPool, Postgres, Row as _, Sqlite, SqlitePool, Type};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_busy};
 use transaction::Guard;
 pub(crate) use transaction::Tx;
 pub(crate) use value::{Value, args};
@@ -218,7 +219,7 @@ impl Db {
     }
 }
 
-/// Closes all connections of a pool. sqlx 0.8 forgets one that is on its way back to the pool at that moment: it stays open for as long as the pool lives.
+/// Closes all connections of a pool. sqlx forgets one that is on its way back to the pool at that moment: it stays open for as long as the pool lives.
 async fn close<T: sqlx::Database>(pool: &sqlx::Pool<T>) {
     for _ in 0..200 {
         pool.close().await;
@@ -260,6 +261,7 @@ async fn connect_sqlite(path: &Path, connections: u32) -> Result<Db> {
         // Deleted text must not stay in the file.
         .pragma("secure_delete", "on")
         .pragma("trusted_schema", "off");
+    enter_wal_mode(&options).await?;
     let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_SQLITE).idle_timeout(None).max_lifetime(None);
     let writer = pool().max_connections(1).test_before_acquire(false).connect_with(options.clone()).await?;
     let readers = pool()
@@ -269,6 +271,22 @@ async fn connect_sqlite(path: &Path, connections: u32) -> Result<Db> {
         .await?;
     let file = DatabaseFile::open(path).map_err(|e| Error::Setup(format!("can't read {}: {e}", path.display())))?;
     Ok(Db::Sqlite { writer, readers, file })
+}
+
+/// Puts a new database in WAL mode, which its file keeps. SQLite does not wait in its busy handler for this change: where several processes open a new
+/// database at once, all but one are told at once that it is locked.
+async fn enter_wal_mode(options: &SqliteConnectOptions) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let error = match options.connect().await {
+            Ok(connection) => return Ok(connection.close().await?),
+            Err(error) => error,
+        };
+        if !is_busy(&error) || begun.elapsed() > BUSY {
+            return Err(error.into());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The file that the connections of SQLite have open, whatever happens to its path.
@@ -306,17 +324,53 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
 }
 
 /// Creates the file that only its owner may read, and its folder likewise; SQLite gives its side files the same mode.
+///
+/// A database that exists is not opened here: closing any descriptor of a file releases all POSIX locks that this process has on it, those of SQLite's
+/// connections included (https://www.sqlite.org/howtocorrupt.html).
 fn private_file(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    /// Held until the descriptor of a new file is closed: nobody in this process connects to it before.
+    static CREATING: Mutex<()> = Mutex::new(());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         private_folder(folder)?;
     }
-    let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+    let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+    match std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        _ => std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)),
+    }
 }
 
 /// Creates a folder that only its owner may enter; one that exists keeps its mode.
 pub(crate) fn private_folder(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// POSIX locks of this process on a file, as the kernel lists them.
+    fn locks(path: &Path) -> usize {
+        let file = format!(":{} ", identity(path).unwrap().1);
+        let process = format!(" {} ", std::process::id());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().filter(|line| line.contains(&file) && line.contains(&process)).count()
+    }
+
+    #[tokio::test]
+    async fn opening_a_database_again_leaves_the_locks_of_its_connections() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hark.db");
+        let url = format!("sqlite://{}", path.display());
+        let first = Db::connect(&url, 1, "test").await.unwrap();
+        first.execute("CREATE TABLE notes (text TEXT)", &[]).await.unwrap();
+        let held = locks(&path);
+        assert!(held > 0, "a connection in WAL mode holds a shared lock for as long as it is open");
+        let second = Db::connect(&url, 1, "test").await.unwrap();
+        assert!(locks(&path) >= held);
+        second.close().await.unwrap();
+        first.close().await.unwrap();
+    }
 }

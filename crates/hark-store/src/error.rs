@@ -125,9 +125,21 @@ fn classify_postgres(code: &str) -> Class {
     }
 }
 
-/// By result code, whose low byte is the primary one: https://www.sqlite.org/rescode.html
+/// Result code of SQLite: another connection holds a lock.
+const BUSY: i32 = 5;
+
+/// Whether SQLite found a lock of another connection.
+pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| primary(&code) == BUSY)
+}
+
+/// The primary result code, the low byte of an extended one.
+fn primary(code: &str) -> i32 {
+    code.parse::<i32>().unwrap_or(0) & 0xff
+}
+
+/// By result code: https://www.sqlite.org/rescode.html
 fn classify_sqlite(code: &str) -> Class {
-    const BUSY: i32 = 5;
     const LOCKED: i32 = 6;
     const NOMEM: i32 = 7;
     const READONLY: i32 = 8;
@@ -137,7 +149,7 @@ fn classify_sqlite(code: &str) -> Class {
     const CANTOPEN: i32 = 14;
     const PROTOCOL: i32 = 15;
     const NOTADB: i32 = 26;
-    match code.parse::<i32>().unwrap_or(0) & 0xff {
+    match primary(code) {
         CORRUPT | NOTADB => Class::Damaged,
         BUSY | LOCKED | NOMEM | READONLY | IOERR | FULL | CANTOPEN | PROTOCOL => Class::Unavailable,
         _ => Class::Other,
