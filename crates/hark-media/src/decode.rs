@@ -384,7 +384,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|message| (*message).to_owned()))
             .unwrap_or_default();
-        tracing::warn!(message, "a decoder panicked");
+        tracing::warn!(message, "media.decoder_panicked");
         Failure::Unsupported("its damage".into())
     })
 }

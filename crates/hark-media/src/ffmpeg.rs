@@ -327,7 +327,7 @@ fn feed_child(mut stream: Stream, mut stdin: impl Write, starved: &AtomicBool) {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                tracing::warn!(%error, "the source ended with an error");
+                tracing::warn!(%error, "media.source_failed");
                 break;
             }
         };

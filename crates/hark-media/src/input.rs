@@ -193,61 +193,61 @@ impl MediaSource for Seekable {
     }
 }
 
-/// How much of a stream is kept for a second decoder while the first one looks at it.
-const KEPT_BYTES: usize = 8 << 20;
+/// How much of a stream is buffered for a second decoder while the first one looks at it.
+const REPLAY_BYTES: usize = 8 << 20;
 
 /// A stream that several decoders may try in turn.
 #[derive(Clone)]
-pub(crate) struct Stream(Arc<Mutex<Kept>>);
+pub(crate) struct Stream(Arc<Mutex<Replayable>>);
 
-struct Kept {
+struct Replayable {
     reader: Box<dyn Read + Send + Sync>,
-    kept: Cursor<Vec<u8>>,
-    keeping: bool,
+    buffer: Cursor<Vec<u8>>,
+    is_buffering: bool,
 }
 
 impl Stream {
     fn new(reader: Box<dyn Read + Send + Sync>) -> Self {
-        Stream(Arc::new(Mutex::new(Kept { reader, kept: Cursor::default(), keeping: true })))
+        Stream(Arc::new(Mutex::new(Replayable { reader, buffer: Cursor::default(), is_buffering: true })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Replayable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes back to the start when everything read so far was kept.
+    /// Goes back to the start when everything read so far is in the buffer.
     fn rewind(&self) -> bool {
-        let mut kept = self.lock();
-        kept.kept.set_position(0);
-        kept.keeping
+        let mut stream = self.lock();
+        stream.buffer.set_position(0);
+        stream.is_buffering
     }
 
-    /// Keeps nothing more: a decoder has taken the stream.
+    /// Buffers nothing more: a decoder has taken the stream.
     pub(crate) fn accept(&self) {
-        self.lock().keeping = false;
+        self.lock().is_buffering = false;
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut guard = self.lock();
-        let Kept { reader, kept, keeping } = &mut *guard;
-        let again = kept.read(buffer)?;
+        let Replayable { reader, buffer: replay, is_buffering } = &mut *guard;
+        let again = replay.read(buffer)?;
         if again > 0 {
             return Ok(again);
         }
-        if !*keeping && !kept.get_ref().is_empty() {
-            *kept = Cursor::default();
+        if !*is_buffering && !replay.get_ref().is_empty() {
+            *replay = Cursor::default();
         }
         let fresh = reader.read(buffer)?;
-        if *keeping {
-            if kept.get_ref().len() + fresh > KEPT_BYTES {
-                *keeping = false;
-                *kept = Cursor::default();
+        if *is_buffering {
+            if replay.get_ref().len() + fresh > REPLAY_BYTES {
+                *is_buffering = false;
+                *replay = Cursor::default();
             } else {
-                kept.get_mut().extend_from_slice(&buffer[..fresh]);
-                let end = kept.get_ref().len() as u64;
-                kept.set_position(end);
+                replay.get_mut().extend_from_slice(&buffer[..fresh]);
+                let end = replay.get_ref().len() as u64;
+                replay.set_position(end);
             }
         }
         Ok(fresh)

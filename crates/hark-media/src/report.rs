@@ -96,7 +96,7 @@ impl Reporter {
     /// Reads all of ffmpeg's error output on a thread of its own.
     pub(crate) fn listen(stderr: impl Read + Send + 'static) -> std::io::Result<Self> {
         let reporter = Reporter::default();
-        let ears = reporter.clone();
+        let writer = reporter.clone();
         std::thread::Builder::new().name("ffmpeg-report".into()).spawn(move || {
             let mut reader = BufReader::new(stderr);
             let mut line = Vec::new();
@@ -104,42 +104,42 @@ impl Reporter {
                 line.clear();
                 match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line) {
                     Ok(0) | Err(_) => break,
-                    Ok(_) => ears.tell(|report| report.hear(&String::from_utf8_lossy(&line))),
+                    Ok(_) => writer.update(|report| report.parse_line(&String::from_utf8_lossy(&line))),
                 }
             }
-            ears.tell(|report| report.ended = true);
+            writer.update(|report| report.ended = true);
         })?;
         Ok(reporter)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Report)) {
+    fn update(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.0.0.lock().unwrap_or_else(PoisonError::into_inner));
         self.0.1.notify_all();
     }
 
-    /// The report once the input is described, or as it stands after `patience`.
-    pub(crate) fn described(&self, patience: Duration) -> Report {
-        self.wait(patience, |report| report.described || report.ended)
+    /// The report once the input is described, or as it stands after `timeout`.
+    pub(crate) fn described(&self, timeout: Duration) -> Report {
+        self.wait(timeout, |report| report.described || report.ended)
     }
 
-    /// The report once ffmpeg has said its last, or as it stands after `patience`.
-    pub(crate) fn ended(&self, patience: Duration) -> Report {
-        self.wait(patience, |report| report.ended)
+    /// The report once ffmpeg has said its last, or as it stands after `timeout`.
+    pub(crate) fn ended(&self, timeout: Duration) -> Report {
+        self.wait(timeout, |report| report.ended)
     }
 
-    fn wait(&self, patience: Duration, done: impl Fn(&Report) -> bool) -> Report {
+    fn wait(&self, timeout: Duration, done: impl Fn(&Report) -> bool) -> Report {
         let report = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (report, _) = self
             .0
             .1
-            .wait_timeout_while(report, patience, |report| !done(report))
+            .wait_timeout_while(report, timeout, |report| !done(report))
             .unwrap_or_else(PoisonError::into_inner);
         report.clone()
     }
 }
 
 impl Report {
-    fn hear(&mut self, line: &str) {
+    fn parse_line(&mut self, line: &str) {
         let line = line.trim_end();
         let text = line.trim_start();
         if !self.described {
@@ -244,7 +244,7 @@ mod tests {
             "  Stream #0:0: Audio: pcm_f32le, 48000 Hz, stereo, flt, 3072 kb/s",
             "[opus @ 0x5581] Error parsing the packet header.",
         ] {
-            report.hear(line);
+            report.parse_line(line);
         }
         assert_eq!(report.container, Some("matroska"));
         assert_eq!(report.known_duration(), Some(3723.5));
@@ -266,12 +266,12 @@ mod tests {
         ];
         for (line, kind) in kinds {
             let mut report = Report::default();
-            report.hear(line);
+            report.parse_line(line);
             assert_eq!(report.complaint(), kind, "{line}");
         }
         let mut report = Report::default();
-        report.hear("Input #0, root:x:0:0:/etc/passwd, from 'file:/dev/fd/0':");
-        report.hear("  Stream #0:0: Audio: HARK_MASTER_KEY=secret, 1 Hz");
+        report.parse_line("Input #0, root:x:0:0:/etc/passwd, from 'file:/dev/fd/0':");
+        report.parse_line("  Stream #0:0: Audio: HARK_MASTER_KEY=secret, 1 Hz");
         assert_eq!((report.container, report.audio.as_slice()), (None, &[String::new()][..]), "a name is no message");
     }
 }

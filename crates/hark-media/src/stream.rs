@@ -82,7 +82,7 @@ impl AudioStream {
                 }
                 Err(Failure::Media(error)) => return Err(error),
                 Err(Failure::Unsupported(reason)) => {
-                    tracing::debug!(reason, container = container.name(), "handing over to ffmpeg");
+                    tracing::debug!(reason, container = container.name(), "media.ffmpeg_fallback");
                     why = Some(reason);
                 }
             }
@@ -209,7 +209,7 @@ impl AudioStream {
         };
         match child {
             Ok(child) => {
-                tracing::debug!(reason, at = self.seconds(), "starting over with ffmpeg");
+                tracing::debug!(reason, at = self.seconds(), "media.ffmpeg_restarted");
                 self.info = child.info().clone();
                 self.backend = Backend::Ffmpeg(Box::new(child));
                 // What the resampler has not given yet is dropped with it: ffmpeg gives it again.

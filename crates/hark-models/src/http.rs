@@ -134,7 +134,7 @@ impl Http {
             if fruitless >= FRUITLESS_TRIES {
                 return Err(Error::Transfer { url: job.url.clone(), why });
             }
-            tracing::debug!(url = job.url, why, "trying again");
+            tracing::debug!(url = job.url, why, "model.download_retried");
             let doubled = self.patience.first_wait * 2u32.pow(fruitless - 1);
             std::thread::sleep(wait.unwrap_or(doubled).min(LONGEST_WAIT));
         }

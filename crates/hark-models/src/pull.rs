@@ -200,7 +200,7 @@ impl ModelStore {
                 }
                 Err(error) if error.is_local() => return Err(error),
                 Err(error) => {
-                    tracing::info!(model = model.name, source = source.describe(), %error, "a source did not serve");
+                    tracing::info!(model = model.name, source = source.describe(), %error, "model.source_failed");
                     attempts.push(Attempt { source: source.describe(), error });
                 }
             }

@@ -78,7 +78,7 @@ impl Fetching<'_> {
         }
     }
 
-    fn tell(&mut self, step: Step, file: &str, done: u64, total: u64) {
+    fn report(&mut self, step: Step, file: &str, done: u64, total: u64) {
         (self.progress)(Progress { step, file: file.to_owned(), done, total, source: self.source.describe() });
     }
 
@@ -127,7 +127,7 @@ impl Fetching<'_> {
 
     fn archive_from_registry(&mut self, kind: SourceKind, archive: &Archive) -> Result<PathBuf, Error> {
         let dir = self.downloads.join(short_id(archive.sha256.as_bytes()));
-        self.tell(Step::Downloading, &archive.package, 0, archive.size);
+        self.report(Step::Downloading, &archive.package, 0, archive.size);
         let (progress, source) = (&mut *self.progress, self.source.describe());
         let path = registry::fetch(kind, archive, &dir, &mut |done| {
             // The client's folder may briefly hold the archive twice.
@@ -140,7 +140,7 @@ impl Fetching<'_> {
                 source: source.clone(),
             });
         })?;
-        self.tell(Step::Downloading, &archive.package, archive.size, archive.size);
+        self.report(Step::Downloading, &archive.package, archive.size, archive.size);
         Ok(path)
     }
 
@@ -212,7 +212,7 @@ impl Fetching<'_> {
             return Err(Error::NotFound { url: from.display().to_string(), status: 404 });
         }
         let bytes = std::fs::copy(&from, &to).map_err(Error::io("copy", &from))?;
-        self.tell(Step::Downloading, &file.name, bytes, bytes);
+        self.report(Step::Downloading, &file.name, bytes, bytes);
         self.accept(file, &to)
     }
 

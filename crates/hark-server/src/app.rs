@@ -78,9 +78,9 @@ pub(crate) struct Shared {
     /// Whether requests can be taken.
     readiness: Readiness,
     draining: AtomicBool,
-    models: Kept<Vec<hark_api::Model>>,
-    device: Kept<Option<String>>,
-    capabilities: Kept<Capabilities>,
+    models: TimedCache<Vec<hark_api::Model>>,
+    device: TimedCache<Option<String>>,
+    capabilities: TimedCache<Capabilities>,
 }
 
 impl Deref for App {
@@ -134,9 +134,9 @@ impl App {
             bell: Notify::new(),
             readiness: Readiness::default(),
             draining: AtomicBool::new(false),
-            models: Kept::default(),
-            device: Kept::default(),
-            capabilities: Kept::default(),
+            models: TimedCache::default(),
+            device: TimedCache::default(),
+            capabilities: TimedCache::default(),
         }))
     }
 
@@ -181,16 +181,16 @@ impl Shared {
     }
 }
 
-/// A value that is looked up on disk, and then kept for a moment.
-struct Kept<T>(Mutex<Option<(Instant, T)>>);
+/// A value that is looked up on disk, and cached for a moment.
+struct TimedCache<T>(Mutex<Option<(Instant, T)>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for TimedCache<T> {
     fn default() -> Self {
-        Kept(Mutex::new(None))
+        TimedCache(Mutex::new(None))
     }
 }
 
-impl<T: Clone + Default + Send + 'static> Kept<T> {
+impl<T: Clone + Default + Send + 'static> TimedCache<T> {
     async fn get(&self, engines: &Engines, look: fn(&dyn Models) -> T) -> T {
         if let Some((at, value)) = &*self.lock()
             && at.elapsed() < KEEP_LISTS

@@ -83,7 +83,7 @@ pub(crate) async fn serve<S>(
             }
         };
         let _ = stream.set_nodelay(true);
-        let io = TokioIo::new(Patient::new(stream, config.idle_timeout.duration()));
+        let io = TokioIo::new(WriteTimeoutStream::new(stream, config.idle_timeout.duration()));
         let service = service.clone().map_request(move |request: hyper::Request<hyper::body::Incoming>| {
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(ConnectInfo(peer));
@@ -149,52 +149,52 @@ impl Drop for Open {
     }
 }
 
-/// A connection whose reader may be slow but not stop: a write that makes no headway for `patience` fails.
+/// A connection whose reader may be slow but not stop: a write that makes no headway for `timeout` fails.
 ///
 /// It also gives the Error body to what the HTTP library answers before any handler is asked, when a head can't be
 /// read: those answers are empty.
-struct Patient {
+struct WriteTimeoutStream {
     stream: TcpStream,
-    patience: Duration,
-    stuck: Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
     /// An answer that goes out instead of the library's, and how much of it is written.
-    instead: Option<(Vec<u8>, usize)>,
+    replacement: Option<(Vec<u8>, usize)>,
 }
 
-impl Patient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
-        Patient { stream, patience, stuck: None, instead: None }
+impl WriteTimeoutStream {
+    fn new(stream: TcpStream, timeout: Duration) -> Self {
+        WriteTimeoutStream { stream, timeout, stalled: None, replacement: None }
     }
 
     /// Writes the answer that replaces `data` and tells the library that `data` was written.
-    fn write_instead(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        while let Some((answer, written)) = &mut self.instead {
+    fn write_replacement(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        while let Some((answer, written)) = &mut self.replacement {
             if *written == answer.len() {
-                self.instead = None;
+                self.replacement = None;
                 break;
             }
             let progress = Pin::new(&mut self.stream).poll_write(context, &answer[*written..]);
             if let Poll::Ready(Ok(count)) = &progress {
                 *written += *count;
             }
-            ready!(self.judge(context, progress))?;
+            ready!(self.check_progress(context, progress))?;
         }
         Poll::Ready(Ok(data.len()))
     }
 
-    fn judge<T>(&mut self, context: &mut Context<'_>, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn check_progress<T>(&mut self, context: &mut Context<'_>, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if progress.is_ready() {
-            self.stuck = None;
+            self.stalled = None;
             return progress;
         }
-        let until = Instant::now() + self.patience;
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        ready!(stuck.as_mut().poll(context));
+        let until = Instant::now() + self.timeout;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client stopped reading")))
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -204,16 +204,16 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        if self.instead.is_none() {
-            self.instead = refusal_of_the_library(data).map(|answer| (answer, 0));
+        if self.replacement.is_none() {
+            self.replacement = refusal_of_the_library(data).map(|answer| (answer, 0));
         }
-        if self.instead.is_some() {
-            return self.write_instead(context, data);
+        if self.replacement.is_some() {
+            return self.write_replacement(context, data);
         }
         let progress = Pin::new(&mut self.stream).poll_write(context, data);
-        self.judge(context, progress)
+        self.check_progress(context, progress)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -124,7 +124,7 @@ impl<N: Networks> Diarizer<N> {
         if self.total > 0 && self.windows == beyond && self.done < self.frames.len() {
             self.embed_speech(true);
         }
-        self.tell(speakers)
+        self.label_segments(speakers)
     }
 
     /// Segments the next windows, and embeds the speech that they complete.
@@ -177,7 +177,7 @@ impl<N: Networks> Diarizer<N> {
         sound.iter().copied().cycle().take(if sound.is_empty() { 0 } else { PIECE * FRAME_STEP }).collect()
     }
 
-    fn tell(self, speakers: Option<usize>) -> Diarization {
+    fn label_segments(self, speakers: Option<usize>) -> Diarization {
         let seconds = self.total as f64 / SAMPLE_RATE as f64;
         let pieces = self.pieces.iter().zip(&self.vectors);
         let heard: Vec<cluster::Heard> = pieces

@@ -134,7 +134,7 @@ fn too_long() -> Failure {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Told<'a> {
+enum ServerMessage<'a> {
     Ready {
         status: &'static str,
         session_id: &'a str,
@@ -177,26 +177,26 @@ struct SegmentView<'a> {
     speaker: Option<&'a str>,
 }
 
-fn written(told: &Told<'_>) -> String {
+fn to_json(message: &ServerMessage<'_>) -> String {
     // Strings and numbers: nothing of it can fail to be written.
-    serde_json::to_string(told).unwrap_or_default()
+    serde_json::to_string(message).unwrap_or_default()
 }
 
 /// The session takes sound. For one that is gone on with, `received` is the seconds of sound that it has.
 pub(crate) fn ready(session_id: &str, received: Option<f64>) -> String {
-    written(&Told::Ready { status: "ready", session_id, resumed: received.map(|_| true), received })
+    to_json(&ServerMessage::Ready { status: "ready", session_id, resumed: received.map(|_| true), received })
 }
 
 /// The text behind the last one that stays, as it stands now.
 pub(crate) fn partial(text: &str) -> String {
-    written(&Told::Partial { partial: text })
+    to_json(&ServerMessage::Partial { partial: text })
 }
 
 /// A text that stays.
 pub(crate) fn text(text: &LiveText) -> String {
     let LiveText { text, start, end, words, language, confidence, speaker, .. } = text;
     let speaker = speaker.as_deref();
-    written(&Told::Text { text, start: *start, end: *end, words, language, confidence: *confidence, speaker })
+    to_json(&ServerMessage::Text { text, start: *start, end: *end, words, language, confidence: *confidence, speaker })
 }
 
 /// Everything, once, last.
@@ -211,7 +211,7 @@ pub(crate) fn last(result: &TranscriptionResult, transcript: Option<TranscriptId
         speaker: segment.speaker.as_deref(),
     });
     let segments = segments.collect();
-    written(&Told::Final { is_final: true, text, duration: *duration, language, transcript_id, segments })
+    to_json(&ServerMessage::Final { is_final: true, text, duration: *duration, language, transcript_id, segments })
 }
 
 /// Why it ends.

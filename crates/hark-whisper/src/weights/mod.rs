@@ -215,7 +215,7 @@ impl Checkpoint {
             .into_iter()
             .filter(|(layer, head)| *layer < dims.n_text_layer && *head < dims.n_text_head)
             .collect();
-        tracing::debug!(?path, ?found.format, ?dims, "opened checkpoint");
+        tracing::debug!(?path, ?found.format, ?dims, "model.opened");
         Ok(Self {
             dims,
             format: found.format,

@@ -89,7 +89,7 @@ impl Local {
         }
         options.compute = Some(compute);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
-        tracing::info!("engine: {}", transcriber.backend_name());
+        tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
     }
 

@@ -8,7 +8,7 @@ use hark_store::{EntryKind, FaultKind, KeyKind, Status, Store, TranscriptFilter,
 use serde::Serialize;
 
 use super::CREDITS;
-use super::person::{Notes, Told};
+use super::person::{Notes, Outcome};
 use crate::error::BenchError;
 use crate::service::failed;
 use crate::service::faults::S3;
@@ -88,7 +88,7 @@ pub(in crate::service) async fn check(
         found.broken += one.broken;
         found.limited += one.limited;
         let transcripts = transcripts(store, one, wrong).await?;
-        told(store, one, &transcripts, strictness, &mut found, wrong).await?;
+        check_promises(store, one, &transcripts, strictness, &mut found, wrong).await?;
         found.excused += one.excused;
         recordings(store, one, &transcripts, &mut kept, wrong).await?;
         credits(store, one, &transcripts, &mut found, wrong).await?;
@@ -132,7 +132,7 @@ async fn transcripts(
 }
 
 /// Every promise was kept, and nothing is there that nobody asked for.
-async fn told(
+async fn check_promises(
     store: &Store,
     one: &Notes,
     transcripts: &HashMap<String, TranscriptSummary>,
@@ -140,19 +140,19 @@ async fn told(
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
-    for (title, (told, _)) in &one.recordings {
+    for (title, (outcome, _)) in &one.recordings {
         let there = transcripts.get(title);
         let status = there.map(|transcript| (transcript.id, transcript.status));
-        let is_right = match *told {
-            Told::Nothing => true,
-            Told::Refused => there.is_none(),
-            Told::Accepted(id) if strictness == Strictness::NothingLost => {
+        let is_right = match *outcome {
+            Outcome::Nothing => true,
+            Outcome::Refused => there.is_none(),
+            Outcome::Accepted(id) if strictness == Strictness::NothingLost => {
                 status == Some((TranscriptId(id), Status::Completed))
             }
-            Told::Accepted(id) => status.is_some_and(|(found, _)| found == TranscriptId(id)),
-            Told::Completed(id) => status == Some((TranscriptId(id), Status::Completed)),
-            Told::Failed(id) => status == Some((TranscriptId(id), Status::Failed)),
-            Told::DeletedCompleted(_) | Told::Deleted(_) => there.is_none(),
+            Outcome::Accepted(id) => status.is_some_and(|(found, _)| found == TranscriptId(id)),
+            Outcome::Completed(id) => status == Some((TranscriptId(id), Status::Completed)),
+            Outcome::Failed(id) => status == Some((TranscriptId(id), Status::Failed)),
+            Outcome::DeletedCompleted(_) | Outcome::Deleted(_) => there.is_none(),
         };
         if !is_right {
             let reason = match there {
@@ -160,10 +160,10 @@ async fn told(
                 None => None,
             };
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-            wrong.push(format!("{title}: its sender was told {told:?}, the store has {status:?}{reason}"));
+            wrong.push(format!("{title}: its sender was told {outcome:?}, the store has {status:?}{reason}"));
         }
-        found.promised += u64::from(!matches!(told, Told::Nothing | Told::Refused));
-        found.deleted += u64::from(matches!(told, Told::DeletedCompleted(_) | Told::Deleted(_)));
+        found.promised += u64::from(!matches!(outcome, Outcome::Nothing | Outcome::Refused));
+        found.deleted += u64::from(matches!(outcome, Outcome::DeletedCompleted(_) | Outcome::Deleted(_)));
     }
     for (title, transcript) in transcripts {
         if !one.recordings.contains_key(title) {
@@ -275,13 +275,13 @@ async fn credits(
     }
     // What was deleted early may have been completed and charged before.
     let (mut least, mut most) = ((0, 0), (0, 0));
-    for (title, (told, cost)) in &one.recordings {
+    for (title, (outcome, cost)) in &one.recordings {
         let is_completed = transcripts.get(title).is_some_and(|there| there.status == Status::Completed);
-        let sure = is_completed || matches!(told, Told::DeletedCompleted(_));
+        let sure = is_completed || matches!(outcome, Outcome::DeletedCompleted(_));
         if sure {
             least = (least.0 + 1, least.1 + cost);
         }
-        if sure || matches!(told, Told::Deleted(_)) {
+        if sure || matches!(outcome, Outcome::Deleted(_)) {
             most = (most.0 + 1, most.1 + cost);
         }
     }

@@ -29,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// What somebody knows of a recording they sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::service) enum Told {
+pub(in crate::service) enum Outcome {
     /// The connection broke, or they left, before an answer came.
     Nothing,
     /// It was refused, or broken off before its end: no trace of it may be.
@@ -60,7 +60,7 @@ pub(in crate::service) struct Notes {
     pub(in crate::service) account: AccountId,
     pub(in crate::service) key: KeyId,
     /// Recordings by title, with what they cost.
-    pub(in crate::service) recordings: HashMap<String, (Told, i64)>,
+    pub(in crate::service) recordings: HashMap<String, (Outcome, i64)>,
     /// Keys by name.
     pub(in crate::service) keys: HashMap<String, MadeKey>,
     /// Connections that broke.
@@ -154,14 +154,14 @@ impl Person {
     /// Whether a recording is transcribed while one waits.
     pub(in crate::service) async fn can_transcribe(&mut self) -> bool {
         let title = self.name("probe");
-        self.note(&title, Told::Nothing, 1);
+        self.note(&title, Outcome::Nothing, 1);
         let recording = wav(LENGTHS[0], RATE);
         let Ok(answer) = self.ask(&upload("/v1/transcribe", &self.secret, &[], &title, &recording)).await else {
             return false;
         };
-        let told = self.read("a probe", &answer);
-        self.note(&title, told, 1);
-        matches!(told, Told::Completed(_))
+        let outcome = self.read("a probe", &answer);
+        self.note(&title, outcome, 1);
+        matches!(outcome, Outcome::Completed(_))
     }
 
     /// Waits for a living server and connects to it.
@@ -223,8 +223,8 @@ impl Person {
         format!("{what}-{}-{}", self.notes.account, self.sent)
     }
 
-    fn note(&mut self, title: &str, told: Told, cost: i64) {
-        self.notes.recordings.insert(title.to_owned(), (told, cost));
+    fn note(&mut self, title: &str, outcome: Outcome, cost: i64) {
+        self.notes.recordings.insert(title.to_owned(), (outcome, cost));
     }
 
     fn complain(&mut self, what: &str, answer: &Answer) {
@@ -233,52 +233,52 @@ impl Person {
     }
 
     /// What an answer to an upload tells.
-    fn read(&mut self, what: &str, answer: &Answer) -> Told {
+    fn read(&mut self, what: &str, answer: &Answer) -> Outcome {
         let id = answer.header("x-transcript-id").and_then(|id| id.parse().ok());
         let body = answer.json();
         match (answer.status, id) {
-            (200, Some(id)) if body["text"] == "nothing was heard" => Told::Completed(id),
-            (202, Some(id)) if body["id"] == id => Told::Accepted(id),
+            (200, Some(id)) if body["text"] == "nothing was heard" => Outcome::Completed(id),
+            (202, Some(id)) if body["id"] == id => Outcome::Accepted(id),
             (500, Some(id)) if body["error"].as_str().is_some_and(|error| error.starts_with(ALL_DIED)) => {
-                Told::Failed(id)
+                Outcome::Failed(id)
             }
             // Whatever became of the answer, the recording was taken.
-            (500.., Some(id)) if self.is_excused => Told::Accepted(id),
-            (429, None) => Told::Refused,
+            (500.., Some(id)) if self.is_excused => Outcome::Accepted(id),
+            (429, None) => Outcome::Refused,
             _ => {
                 self.complain(what, answer);
-                Told::Nothing
+                Outcome::Nothing
             }
         }
     }
 
     async fn send_and_wait(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
         let title = self.name("waited");
-        self.note(&title, Told::Nothing, cost);
+        self.note(&title, Outcome::Nothing, cost);
         let answer = self.ask(&upload("/v1/transcribe", &self.secret, &[], &title, recording)).await?;
-        let told = self.read("an upload", &answer);
-        self.note(&title, told, cost);
+        let outcome = self.read("an upload", &answer);
+        self.note(&title, outcome, cost);
         Ok(())
     }
 
-    async fn send(&mut self, what: &str, recording: &[u8], cost: i64) -> io::Result<(String, Told)> {
+    async fn send(&mut self, what: &str, recording: &[u8], cost: i64) -> io::Result<(String, Outcome)> {
         let title = self.name(what);
-        self.note(&title, Told::Nothing, cost);
+        self.note(&title, Outcome::Nothing, cost);
         let answer = self.ask(&upload("/v1/transcribe?async=true", &self.secret, &[], &title, recording)).await?;
-        let told = self.read("an asynchronous upload", &answer);
-        self.note(&title, told, cost);
-        Ok((title, told))
+        let outcome = self.read("an asynchronous upload", &answer);
+        self.note(&title, outcome, cost);
+        Ok((title, outcome))
     }
 
     async fn send_and_come_back(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
-        let (title, Told::Accepted(id)) = self.send("async", recording, cost).await? else { return Ok(()) };
+        let (title, Outcome::Accepted(id)) = self.send("async", recording, cost).await? else { return Ok(()) };
         for _ in 0..random(20) {
             let path = format!("/v1/transcripts/{id}/status");
             let answer = self.ask(&request("GET", &path, &self.secret, &[], &[])).await?;
             let body = answer.json();
             match (answer.status, body["status"].as_str()) {
-                (200, Some("completed")) => self.note(&title, Told::Completed(id), cost),
-                (200, Some("failed")) => self.note(&title, Told::Failed(id), cost),
+                (200, Some("completed")) => self.note(&title, Outcome::Completed(id), cost),
+                (200, Some("failed")) => self.note(&title, Outcome::Failed(id), cost),
                 (200, Some("queued" | "processing")) => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     continue;
@@ -294,7 +294,7 @@ impl Person {
     /// Repeats an upload until its answer comes, sometimes twice at once, and sometimes once more.
     async fn send_with_a_name(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
         let title = self.name("named");
-        self.note(&title, Told::Nothing, cost);
+        self.note(&title, Outcome::Nothing, cost);
         let path = if random(2) == 0 { "/v1/transcribe" } else { "/v1/transcribe?async=true" };
         let bytes = upload(path, &self.secret, &[("idempotency-key", title.as_str())], &title, recording);
         if random(3) == 0 {
@@ -312,20 +312,20 @@ impl Person {
             // The one who went away was first, and the job was called off before we came: so the contract has it.
             if answer.status == 409 {
                 let id = answer.header("x-transcript-id").and_then(|id| id.parse().ok());
-                self.note(&title, id.map_or(Told::Nothing, Told::Failed), cost);
+                self.note(&title, id.map_or(Outcome::Nothing, Outcome::Failed), cost);
                 return Ok(());
             }
-            let told = self.read("a named upload", &answer);
-            match told {
-                Told::Completed(id) | Told::Accepted(id) | Told::Failed(id) => {
+            let outcome = self.read("a named upload", &answer);
+            match outcome {
+                Outcome::Completed(id) | Outcome::Accepted(id) | Outcome::Failed(id) => {
                     if *first.get_or_insert(id) != id {
                         self.notes.wrong.push(format!("a repeat of {title} made {id} beside {first:?}"));
                     }
-                    self.note(&title, told, cost);
+                    self.note(&title, outcome, cost);
                     left -= 1;
                 }
                 // Full places: they become free.
-                Told::Refused if first.is_none() => continue,
+                Outcome::Refused if first.is_none() => continue,
                 _ => return Ok(()),
             }
         }
@@ -335,7 +335,7 @@ impl Person {
     /// Sends a recording and goes away without waiting for its transcript.
     async fn leave(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
         let title = self.name("left");
-        self.note(&title, Told::Nothing, cost);
+        self.note(&title, Outcome::Nothing, cost);
         let mut connection = self.connect().await?;
         connection.send(&upload("/v1/transcribe", &self.secret, &[], &title, recording)).await?;
         tokio::time::sleep(Duration::from_millis(random(40))).await;
@@ -345,7 +345,7 @@ impl Person {
     /// Goes away in the middle of an upload: no trace of it may stay.
     async fn break_off(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
         let title = self.name("broken");
-        self.note(&title, Told::Refused, cost);
+        self.note(&title, Outcome::Refused, cost);
         let (before, after) = around(&title);
         let whole = [&before, recording, &after].concat();
         let kind = form_type();
@@ -381,15 +381,15 @@ impl Person {
     }
 
     async fn delete_completed(&mut self) -> io::Result<()> {
-        let found = self.notes.recordings.iter().find_map(|(title, (told, cost))| match told {
-            Told::Completed(id) => Some((title.clone(), *id, *cost)),
+        let found = self.notes.recordings.iter().find_map(|(title, (outcome, cost))| match outcome {
+            Outcome::Completed(id) => Some((title.clone(), *id, *cost)),
             _ => None,
         });
         let Some((title, id, cost)) = found else { return Ok(()) };
         if !self.delete(id).await? {
             return Ok(());
         }
-        self.note(&title, Told::DeletedCompleted(id), cost);
+        self.note(&title, Outcome::DeletedCompleted(id), cost);
         let answer = self.ask(&request("GET", &format!("/v1/transcripts/{id}"), &self.secret, &[], &[])).await?;
         if answer.status != 404 {
             self.complain("a deleted transcript", &answer);
@@ -399,10 +399,10 @@ impl Person {
 
     /// Deletes a transcript that may be queued, worked on or done.
     async fn delete_early(&mut self, recording: &[u8], cost: i64) -> io::Result<()> {
-        let (title, Told::Accepted(id)) = self.send("early", recording, cost).await? else { return Ok(()) };
+        let (title, Outcome::Accepted(id)) = self.send("early", recording, cost).await? else { return Ok(()) };
         tokio::time::sleep(Duration::from_millis(random(30))).await;
         if self.delete(id).await? {
-            self.note(&title, Told::Deleted(id), cost);
+            self.note(&title, Outcome::Deleted(id), cost);
         }
         Ok(())
     }
