@@ -1,6 +1,6 @@
-//! How fast both networks are: `cargo run --release -p hark-speakers --example network_speed -- [SECONDS] [THREADS]`.
+//! Throughput of both networks: `cargo run --release -p hark-speakers --example network_speed -- [SECONDS] [THREADS]`.
 //!
-//! Ten-second windows every five seconds and pieces of 1.5 s every second, over made sound: what a recording without a
+//! Ten-second windows every five seconds and pieces of 1.5 s every second, over synthetic audio: what a recording without a
 //! pause takes. Prints times real time, best and median of several rounds, for each network and for both together.
 //! `HARK_ISA` picks the kernels, `HARK_MODELS` the folder of the models.
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         times[2].push(both);
     }
     eprintln!(
-        "{seconds} s of sound, {threads} threads, {}: {} windows, {} pieces",
+        "{seconds} s of audio, {threads} threads, {}: {} windows, {} pieces",
         isa.name(),
         windows.len(),
         spans.len()
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Two gliding tones and noise: the networks take the same time for any sound.
+/// Two gliding tones and noise: the networks take the same time for any audio.
 fn made(index: usize) -> f32 {
     let time = index as f32 / SAMPLE_RATE as f32;
     let noise = (index as u32).wrapping_mul(2_654_435_761) as f32 / 2f32.powi(32) - 0.5;

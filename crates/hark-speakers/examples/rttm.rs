@@ -1,6 +1,6 @@
-//! Who spoke when in WAV files, as RTTM: `rttm MODELS OUT FILE.wav …` writes `OUT/FILE.rttm` for each 16 kHz mono file.
+//! Diarizes WAV files to RTTM: `rttm MODELS OUT FILE.wav …` writes `OUT/FILE.rttm` for each 16 kHz mono file.
 //!
-//! Files are read as they are heard, so the memory told every ten minutes of a long one is what hearing it takes.
+//! Files are streamed, so the memory printed every ten minutes of a long one is the working memory of the diarizer.
 //! `HARK_ISA` picks the kernels.
 
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         file.read_exact(&mut [0; 44])?;
         let started = Instant::now();
         let mut diarizer = Diarizer::new(&mut networks);
-        let mut heard = 0;
+        let mut received = 0;
         loop {
             let mut bytes = Vec::new();
             file.by_ref().take(2 * SAMPLE_RATE as u64).read_to_end(&mut bytes)?;
@@ -41,31 +41,36 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let sample = |pair: &[u8]| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0;
             let samples: Vec<f32> = bytes.chunks_exact(2).map(sample).collect();
             diarizer.push(&samples);
-            heard += samples.len();
-            if heard % (600 * SAMPLE_RATE) == 0 {
-                let minutes = heard / 60 / SAMPLE_RATE;
+            received += samples.len();
+            if received % (600 * SAMPLE_RATE) == 0 {
+                let minutes = received / 60 / SAMPLE_RATE;
                 println!("{minutes} min: {:.1} s, {} kB", started.elapsed().as_secs_f64(), memory());
             }
         }
         let last = Instant::now();
-        let told = diarizer.finish(None);
+        let found = diarizer.finish(None);
         spent += started.elapsed().as_secs_f64();
-        seconds += heard as f64 / SAMPLE_RATE as f64;
-        if heard >= 600 * SAMPLE_RATE {
-            println!("{} voices found in {:.1} s, {} kB", told.voices.len(), last.elapsed().as_secs_f64(), memory());
+        seconds += received as f64 / SAMPLE_RATE as f64;
+        if received >= 600 * SAMPLE_RATE {
+            println!(
+                "{} voices found in {:.1} s, {} kB",
+                found.centroids.len(),
+                last.elapsed().as_secs_f64(),
+                memory()
+            );
         }
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let line = |turn: &hark_speakers::Turn| {
             let length = turn.end - turn.start;
             format!("SPEAKER {name} 1 {:.3} {length:.3} <NA> <NA> SPEAKER_{:02} <NA> <NA>\n", turn.start, turn.speaker)
         };
-        std::fs::write(out.join(format!("{name}.rttm")), told.turns.iter().map(line).collect::<String>())?;
+        std::fs::write(out.join(format!("{name}.rttm")), found.turns.iter().map(line).collect::<String>())?;
     }
     println!("{seconds:.0} s in {spent:.2} s: {:.0} × real time", seconds / spent);
     Ok(())
 }
 
-/// The memory in use, where the system tells it: `VmRSS` and the most so far, `VmHWM`.
+/// The memory in use, where the system reports it: `VmRSS` and the most so far, `VmHWM`.
 fn memory() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let number = |name: &str| {

@@ -1,4 +1,4 @@
-//! What can go wrong before the networks listen.
+//! Errors of loading the networks.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ pub enum SpeakersError {
         path: PathBuf,
         /// The model it belongs to.
         model: &'static str,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is not the network we run.
+    /// The file does not hold the expected network.
     #[error("{} is not the network that was expected: {what}; install it again with `hark models pull {model}`", path.display())]
     Malformed {
         /// The file.
@@ -30,7 +30,7 @@ pub enum SpeakersError {
 }
 
 impl SpeakersError {
-    /// The error of the file at `path`, which belongs to a model.
+    /// Maps the error of a weights file of `model`.
     pub(crate) fn of_file(error: FileError, path: &Path, model: &'static str) -> Self {
         match error {
             FileError::Read { source, .. } => Self::Unreadable { path: path.to_owned(), model, source },

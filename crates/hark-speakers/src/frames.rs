@@ -1,49 +1,49 @@
-//! From the scores of overlapping windows to one account of every frame of a recording.
+//! Aggregates the powerset scores of overlapping windows into one speaker count and set of local speakers per frame.
 //!
-//! Windows begin half a window apart, so that every frame is heard twice. How many speak is the mean of both, weighted
-//! towards the middle of a window, where the network sees most around a frame. Who they are among the window's voices is
-//! the word of the window whose middle is nearest; windows name their voices each in its own order, so the names of each
-//! are matched with those of the one before over the frames that both heard.
+//! Windows overlap by half, so every frame is scored twice. The speaker count is the mean of both scores, weighted
+//! towards the middle of a window, where the network has the most context. The local speakers are those of the window
+//! whose middle is nearest. Each window numbers its local speakers in its own order, so each window is matched with the
+//! previous one by the permutation that agrees best over the frames they share.
 
 use crate::{CLASSES, FRAMES_PER_WINDOW, POWERSET};
 
 /// Frames from the start of one window to the start of the next: just under 5 s.
 pub const HOP: usize = 296;
 
-/// Voices that a window can tell apart.
-const VOICES: usize = 3;
-/// Probability of silence from which nobody speaks. More would find words that are missed now (a third of what meetings
-/// miss), but as much noise, whose embeddings mislead the search for voices.
-const SILENCE: f32 = 0.5;
-/// Probability of two voices from which two speak. The network is slow to say so: on tuning conversations and one half of
-/// the meetings 0.3 to 0.45 are alike and all better than 0.5.
-const OVERLAP: f32 = 0.4;
-/// Frames that two neighbouring windows both hear.
-const SHARED: usize = FRAMES_PER_WINDOW - HOP;
+/// Local speakers that the powerset of a window distinguishes.
+const LOCAL_SPEAKERS: usize = 3;
+/// Probability of silence from which a frame counts as non-speech. A higher threshold would recover a third of the missed
+/// speech of meetings, but as much noise, whose embeddings mislead clustering.
+const SILENCE_THRESHOLD: f32 = 0.5;
+/// Probability of overlap from which a frame has two speakers. The network underestimates overlap: on the tuning
+/// conversations and one half of the meetings 0.3 to 0.45 score alike, and all better than 0.5.
+const OVERLAP_THRESHOLD: f32 = 0.4;
+/// Frames that two neighbouring windows share.
+const SHARED_FRAMES: usize = FRAMES_PER_WINDOW - HOP;
 
-/// What is known of one frame, in a byte, since there are half a million of them in three hours.
+/// Speaker count and local speakers of one frame, packed in a byte: three hours have half a million frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame(u8);
 
 impl Frame {
-    /// A frame in which so many speak, and who of the three voices would if anybody did.
-    pub fn new(speaking: u8, voices: [bool; VOICES]) -> Self {
+    /// A frame with this many speakers; `voices` are the local speakers that are active if any is.
+    pub fn new(speakers: u8, voices: [bool; LOCAL_SPEAKERS]) -> Self {
         let bits = voices.iter().enumerate().map(|(voice, &active)| u8::from(active) << voice).sum::<u8>();
-        Frame(speaking << VOICES | bits)
+        Frame(speakers << LOCAL_SPEAKERS | bits)
     }
 
-    /// 0, 1, or 2 for two and more.
-    pub fn speaking(self) -> u8 {
-        self.0 >> VOICES
+    /// The speaker count: 0, 1, or 2 for two and more.
+    pub fn speakers(self) -> u8 {
+        self.0 >> LOCAL_SPEAKERS
     }
 
-    /// Whether this local voice is among those who speak.
-    pub fn has(self, voice: usize) -> bool {
+    /// Whether this local speaker is active.
+    pub fn is_active(self, voice: usize) -> bool {
         self.0 >> voice & 1 == 1
     }
 
-    /// The local voice, where it is a single one.
-    pub fn solo(self) -> Option<usize> {
+    /// The local speaker, if exactly one is active.
+    pub fn single_speaker(self) -> Option<usize> {
         match self.0 & 0b111 {
             0b001 => Some(0),
             0b010 => Some(1),
@@ -55,58 +55,60 @@ impl Frame {
 
 impl std::fmt::Debug for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{:03b}", self.speaking(), self.0 & 0b111)
+        write!(f, "{}:{:03b}", self.speakers(), self.0 & 0b111)
     }
 }
 
-/// The window that has the word on who speaks in a frame.
+/// The window whose local speakers a frame uses.
 pub fn window_of(frame: usize) -> usize {
     let (window, offset) = (frame / HOP, frame % HOP);
-    // Half of what both hear belongs to each.
-    if offset < SHARED / 2 { window.saturating_sub(1) } else { window }
+    // Each of two windows decides half of the frames they share.
+    if offset < SHARED_FRAMES / 2 { window.saturating_sub(1) } else { window }
 }
 
 /// Log-probabilities of one window.
 type Scores = [[f32; CLASSES]];
 
-/// Windows on their way to frames.
+/// Aggregates the windows of a recording into frames, in order.
 #[derive(Debug, Default)]
 pub struct Stitcher {
     windows: usize,
-    /// The frames of the last window that the next one hears too: probabilities, and the voices by their matched names.
-    tail: Vec<Tail>,
-    /// The matched name of each voice of the last window.
-    names: [usize; VOICES],
+    /// The frames of the last window that the next one shares.
+    tail: Vec<FrameScores>,
+    /// The number, across windows, of each local speaker of the last window.
+    permutation: [usize; LOCAL_SPEAKERS],
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Tail {
-    /// Probability of none, one, more; times its weight.
-    speaking: [f32; 3],
+struct FrameScores {
+    /// Probability of zero, one and more speakers, times the weight.
+    speakers: [f32; 3],
     weight: f32,
-    /// Probability of each voice, by matched name.
-    voices: [f32; VOICES],
-    /// Who speaks, by matched name.
-    active: [bool; VOICES],
+    /// Probability of each local speaker, after the permutation.
+    voices: [f32; LOCAL_SPEAKERS],
+    /// The active local speakers, after the permutation.
+    active: [bool; LOCAL_SPEAKERS],
 }
 
 impl Stitcher {
-    /// Takes the next window and gives the frames that it completes: those before the start of the window to come, or
-    /// all that are left if this is the last.
+    /// Adds the next window and returns the frames that it completes: those before the start of the next window, or all
+    /// the remaining ones if this is the last.
     pub fn push(&mut self, scores: &Scores, last: bool) -> Vec<Frame> {
-        let probabilities: Vec<[f32; CLASSES]> = scores.iter().map(probabilities).collect();
-        self.names = if self.windows == 0 { [0, 1, 2] } else { self.matched(&probabilities) };
-        let now: Vec<Tail> = probabilities.iter().enumerate().map(|(place, frame)| self.tail(place, frame)).collect();
+        let probabilities: Vec<[f32; CLASSES]> = scores.iter().map(softmax).collect();
+        self.permutation = if self.windows == 0 { [0, 1, 2] } else { self.best_permutation(&probabilities) };
+        let now: Vec<FrameScores> =
+            probabilities.iter().enumerate().map(|(place, frame)| self.tail(place, frame)).collect();
         let complete = if last { now.len() } else { HOP.min(now.len()) };
         let frames = now[..complete].iter().enumerate().map(|(place, here)| {
             let before = self.tail.get(place);
-            let told_by = if place < SHARED / 2 { before.unwrap_or(here) } else { here };
+            let labels_from = if place < SHARED_FRAMES / 2 { before.unwrap_or(here) } else { here };
             let weight = here.weight + before.map_or(0.0, |before| before.weight);
-            let speaking: [f32; 3] = std::array::from_fn(|count| {
-                (here.speaking[count] + before.map_or(0.0, |before| before.speaking[count])) / weight
+            let speakers: [f32; 3] = std::array::from_fn(|count| {
+                (here.speakers[count] + before.map_or(0.0, |before| before.speakers[count])) / weight
             });
-            let count = if speaking[0] >= SILENCE { 0 } else { 1 + u8::from(speaking[2] > OVERLAP) };
-            Frame::new(count, told_by.active)
+            let count =
+                if speakers[0] >= SILENCE_THRESHOLD { 0 } else { 1 + u8::from(speakers[2] > OVERLAP_THRESHOLD) };
+            Frame::new(count, labels_from.active)
         });
         let frames = frames.collect();
         self.tail = now[HOP.min(now.len())..].to_vec();
@@ -114,50 +116,52 @@ impl Stitcher {
         frames
     }
 
-    fn tail(&self, place: usize, frame: &[f32; CLASSES]) -> Tail {
+    fn tail(&self, place: usize, frame: &[f32; CLASSES]) -> FrameScores {
         let angle = std::f32::consts::TAU * (place + 1) as f32 / (FRAMES_PER_WINDOW + 1) as f32;
-        // A raised cosine that is not quite zero at the edges, where the first and the last frames are heard once.
+        // A raised cosine with a floor: the first and the last frames of a recording are scored once, at an edge.
         let weight = 0.5 - 0.5 * angle.cos() + 0.05;
-        let mut speaking = [0.0; 3];
+        let mut speakers = [0.0; 3];
         for (class, probability) in frame.iter().enumerate() {
-            speaking[POWERSET[class].len()] += probability * weight;
+            speakers[POWERSET[class].len()] += probability * weight;
         }
-        // Whether anybody speaks is decided elsewhere: here only who it would be.
+        // Speech or silence is decided by `speakers`; this is the likeliest class given speech.
         let class = (1..CLASSES).max_by(|&a, &b| frame[a].total_cmp(&frame[b])).unwrap_or(1);
-        let mut active = [false; VOICES];
-        POWERSET[class].iter().for_each(|&voice| active[self.names[voice]] = true);
-        let mut voices = [0.0; VOICES];
-        for (voice, probability) in voice_probabilities(frame).into_iter().enumerate() {
-            voices[self.names[voice]] = probability;
+        let mut active = [false; LOCAL_SPEAKERS];
+        POWERSET[class].iter().for_each(|&voice| active[self.permutation[voice]] = true);
+        let mut voices = [0.0; LOCAL_SPEAKERS];
+        for (voice, probability) in speaker_probabilities(frame).into_iter().enumerate() {
+            voices[self.permutation[voice]] = probability;
         }
-        Tail { speaking, weight, voices, active }
+        FrameScores { speakers, weight, voices, active }
     }
 
-    /// The names of a window's voices: the order in which they agree best with the window before.
-    fn matched(&self, probabilities: &[[f32; CLASSES]]) -> [usize; VOICES] {
-        const ORDERS: [[usize; VOICES]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-        let mut agreement = [[0.0_f32; VOICES]; VOICES];
+    /// The permutation of a window's local speakers that agrees best with the previous window.
+    fn best_permutation(&self, probabilities: &[[f32; CLASSES]]) -> [usize; LOCAL_SPEAKERS] {
+        const ORDERS: [[usize; LOCAL_SPEAKERS]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let mut agreement = [[0.0_f32; LOCAL_SPEAKERS]; LOCAL_SPEAKERS];
         for (before, frame) in self.tail.iter().zip(probabilities) {
-            for (voice, probability) in voice_probabilities(frame).into_iter().enumerate() {
-                for (name, known) in before.voices.iter().enumerate() {
-                    agreement[voice][name] += probability * known;
+            for (voice, probability) in speaker_probabilities(frame).into_iter().enumerate() {
+                for (number, known) in before.voices.iter().enumerate() {
+                    agreement[voice][number] += probability * known;
                 }
             }
         }
-        let sum = |order: &[usize; VOICES]| (0..VOICES).map(|voice| agreement[voice][order[voice]]).sum::<f32>();
+        let sum = |order: &[usize; LOCAL_SPEAKERS]| {
+            (0..LOCAL_SPEAKERS).map(|voice| agreement[voice][order[voice]]).sum::<f32>()
+        };
         ORDERS.into_iter().max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap_or([0, 1, 2])
     }
 }
 
-fn probabilities(scores: &[f32; CLASSES]) -> [f32; CLASSES] {
-    let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let powers = scores.map(|score| (score - most).exp());
+fn softmax(scores: &[f32; CLASSES]) -> [f32; CLASSES] {
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers = scores.map(|score| (score - max).exp());
     let sum: f32 = powers.iter().sum();
     powers.map(|power| power / sum)
 }
 
-fn voice_probabilities(frame: &[f32; CLASSES]) -> [f32; VOICES] {
-    let mut voices = [0.0; VOICES];
+fn speaker_probabilities(frame: &[f32; CLASSES]) -> [f32; LOCAL_SPEAKERS] {
+    let mut voices = [0.0; LOCAL_SPEAKERS];
     for (class, probability) in frame.iter().enumerate() {
         POWERSET[class].iter().for_each(|&voice| voices[voice] += probability);
     }
@@ -168,7 +172,7 @@ fn voice_probabilities(frame: &[f32; CLASSES]) -> [f32; VOICES] {
 mod tests {
     use super::*;
 
-    /// A window in which each frame surely has one class.
+    /// A window in which each frame has one certain class.
     fn window(class: impl Fn(usize) -> usize) -> Vec<[f32; CLASSES]> {
         (0..FRAMES_PER_WINDOW)
             .map(|frame| std::array::from_fn(|other| if other == class(frame) { 0.0 } else { -20.0 }))
@@ -183,34 +187,34 @@ mod tests {
     }
 
     #[test]
-    fn a_voice_keeps_its_name_though_the_next_window_calls_it_otherwise() {
+    fn a_local_speaker_keeps_its_number_when_the_next_window_permutes_them() {
         let mut stitcher = Stitcher::default();
-        // Voice 0 until frame 400, then voice 1; the second window has them as its voices 2 and 0.
+        // Speaker 0 until frame 400, then speaker 1; the second window numbers them 2 and 0.
         let mut frames = stitcher.push(&window(|frame| if frame < 400 { 1 } else { 2 }), false);
         frames.extend(stitcher.push(&window(|frame| if frame + HOP < 400 { 3 } else { 1 }), true));
-        assert!(frames[..400].iter().all(|frame| frame.solo() == Some(0) && frame.speaking() == 1));
-        assert!(frames[400..].iter().all(|frame| frame.solo() == Some(1)));
+        assert!(frames[..400].iter().all(|frame| frame.single_speaker() == Some(0) && frame.speakers() == 1));
+        assert!(frames[400..].iter().all(|frame| frame.single_speaker() == Some(1)));
     }
 
     #[test]
     fn silence_one_and_two_are_counted() {
         let mut stitcher = Stitcher::default();
         let frames = stitcher.push(&window(|frame| [0, 3, 5][frame / 200]), true);
-        assert_eq!(frames[100].speaking(), 0);
-        assert_eq!((frames[300].speaking(), frames[300].solo()), (1, Some(2)));
-        assert_eq!((frames[500].speaking(), frames[500].solo()), (2, None));
-        assert!(frames[500].has(0) && !frames[500].has(1) && frames[500].has(2));
+        assert_eq!(frames[100].speakers(), 0);
+        assert_eq!((frames[300].speakers(), frames[300].single_speaker()), (1, Some(2)));
+        assert_eq!((frames[500].speakers(), frames[500].single_speaker()), (2, None));
+        assert!(frames[500].is_active(0) && !frames[500].is_active(1) && frames[500].is_active(2));
     }
 
     #[test]
-    fn two_are_heard_before_they_are_likelier_than_one() {
+    fn overlap_is_detected_below_a_probability_of_one_half() {
         let unsure = |both: f32| {
             let frame = std::array::from_fn(|class| match class {
                 1 => (1.0 - both).ln(),
                 4 => both.ln(),
                 _ => -20.0,
             });
-            Stitcher::default().push(&vec![frame; FRAMES_PER_WINDOW], true)[300].speaking()
+            Stitcher::default().push(&vec![frame; FRAMES_PER_WINDOW], true)[300].speakers()
         };
         assert_eq!((unsure(0.35), unsure(0.45)), (1, 2));
     }
@@ -220,18 +224,18 @@ mod tests {
         let mut stitcher = Stitcher::default();
         let mut frames = stitcher.push(&window(|_| 1), false);
         frames.extend(stitcher.push(&window(|_| 0), true));
-        assert_eq!(frames[HOP + 20].speaking(), 1);
-        assert_eq!(frames[HOP + SHARED - 20].speaking(), 0);
-        assert_eq!((window_of(HOP + 20), window_of(HOP + SHARED - 20), window_of(3)), (0, 1, 0));
+        assert_eq!(frames[HOP + 20].speakers(), 1);
+        assert_eq!(frames[HOP + SHARED_FRAMES - 20].speakers(), 0);
+        assert_eq!((window_of(HOP + 20), window_of(HOP + SHARED_FRAMES - 20), window_of(3)), (0, 1, 0));
     }
 
     #[test]
-    fn a_frame_is_one_byte_and_tells_what_went_in() {
+    fn a_frame_is_one_byte_and_returns_what_was_stored() {
         assert_eq!(size_of::<Frame>(), 1);
         for bits in 0..8 {
             let voices = [bits & 1 > 0, bits & 2 > 0, bits & 4 > 0];
             let frame = Frame::new(2, voices);
-            assert_eq!((frame.speaking(), [frame.has(0), frame.has(1), frame.has(2)]), (2, voices));
+            assert_eq!((frame.speakers(), [frame.is_active(0), frame.is_active(1), frame.is_active(2)]), (2, voices));
         }
     }
 }

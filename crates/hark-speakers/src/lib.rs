@@ -1,9 +1,9 @@
-//! Who spoke when.
+//! Speaker diarization.
 //!
-//! In: 16 kHz mono samples of a recording. Out: how many speak at each moment and whose voice it is. Two networks do the
-//! listening: the [`Segmenter`] tells up to three voices apart inside ten seconds, the [`Embedder`] turns a piece of
-//! sound into a vector that stands close to others of the same voice. None of its business: containers, words, the
-//! names of people, and who asked.
+//! Input: 16 kHz mono samples of a recording. Output: the turns of each speaker and the cluster centroid of each. The
+//! [`Segmenter`] finds up to three local speakers in windows of ten seconds, the [`Embedder`] maps a piece of speech to a
+//! speaker embedding, and agglomerative clustering ([`cluster`]) joins local speakers across windows. Containers, words
+//! and the names of people are not its concern.
 
 pub mod cluster;
 mod diarizer;
@@ -19,11 +19,11 @@ pub use diarizer::{Diarization, Diarizer, Networks};
 pub use embedding::{EMBEDDING_WIDTH, Embedder, SHORTEST_PIECE};
 pub use error::SpeakersError;
 pub use segmentation::{
-    CLASSES, FRAME_FIELD, FRAME_STEP, FRAMES_PER_WINDOW, POWERSET, Segmenter, WINDOW_SAMPLES, frame_middle,
+    CLASSES, FRAME_STEP, FRAMES_PER_WINDOW, POWERSET, RECEPTIVE_FIELD, Segmenter, WINDOW_SAMPLES, frame_middle,
 };
 pub use turns::Turn;
 
 pub use hark_compute::{Compute, Isa};
 
-/// Samples in a second of the sound that both networks take.
+/// Sample rate of both networks' input in Hz.
 pub const SAMPLE_RATE: usize = 16_000;

@@ -1,4 +1,4 @@
-//! The embedding network: golden numbers from an independent run, and the fast network beside the plain one.
+//! The embedding network: golden numbers from an independent run, and the fast network compared with the reference.
 
 mod sounds;
 
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use hark_speakers::embedding::reference::ReferenceEmbedder;
 use hark_speakers::{Compute, EMBEDDING_WIDTH, Embedder, Isa, SHORTEST_PIECE, SpeakersError};
-use sounds::{conversation, installed, made_voices};
+use sounds::{conversation, installed, synthetic_speech};
 
 const MODEL: &str = "campplus-zh-en";
 
 /// The first eight and the last four numbers of vectors, from the same weights as an ONNX graph run by ONNX Runtime 1.31.1
 /// on a filter bank in double precision by numpy.
-const OF_MADE_VOICES: [(Range<usize>, [f32; 12]); 2] = [
+const SYNTHETIC: [(Range<usize>, [f32; 12]); 2] = [
     (
         24_000..48_000,
         [
@@ -29,7 +29,7 @@ const OF_MADE_VOICES: [(Range<usize>, [f32; 12]); 2] = [
         ],
     ),
 ];
-const OF_CONVERSATION: (Range<usize>, [f32; 12]) = (
+const CONVERSATION: (Range<usize>, [f32; 12]) = (
     112_000..136_000,
     [
         -0.0111, 0.027_126, -0.085_787, -0.020_89, 0.020_678, 0.039_842, 0.022_408, 0.051_544, 0.050_881, -0.088_341,
@@ -41,7 +41,7 @@ fn embedder(threads: usize, isa: Isa) -> Embedder {
     Embedder::load(&installed(MODEL), &Arc::new(Compute::new(threads, isa))).expect("the network loads")
 }
 
-fn plain() -> ReferenceEmbedder {
+fn reference() -> ReferenceEmbedder {
     ReferenceEmbedder::load(&installed(MODEL)).expect("the network loads")
 }
 
@@ -51,35 +51,35 @@ fn cosine(a: &[f32; EMBEDDING_WIDTH], b: &[f32; EMBEDDING_WIDTH]) -> f32 {
 
 #[test]
 #[ignore = "needs models"]
-fn the_plain_network_answers_what_an_independent_run_did() {
-    let (network, made, real) = (plain(), made_voices(48_000), conversation());
-    let made = OF_MADE_VOICES.into_iter().map(|(span, golden)| (&made[span], golden));
-    let real = std::iter::once((&real[OF_CONVERSATION.0], OF_CONVERSATION.1));
+fn the_reference_matches_an_independent_implementation() {
+    let (network, made, real) = (reference(), synthetic_speech(48_000), conversation());
+    let made = SYNTHETIC.into_iter().map(|(span, golden)| (&made[span], golden));
+    let real = std::iter::once((&real[CONVERSATION.0], CONVERSATION.1));
     for (samples, golden) in made.chain(real) {
         let vector = network.embed(samples);
-        for (index, wanted) in (0..8).chain(EMBEDDING_WIDTH - 4..EMBEDDING_WIDTH).zip(golden) {
-            assert!((vector[index] - wanted).abs() < 1e-4, "number {index}: {} and not {wanted}", vector[index]);
+        for (index, expected) in (0..8).chain(EMBEDDING_WIDTH - 4..EMBEDDING_WIDTH).zip(golden) {
+            assert!((vector[index] - expected).abs() < 1e-4, "number {index}: {} and not {expected}", vector[index]);
         }
     }
 }
 
 #[test]
 #[ignore = "needs models"]
-fn every_instruction_set_points_where_the_plain_network_does() {
+fn every_instruction_set_matches_the_reference() {
     let samples = conversation();
-    // The last is long enough for two segments with masks of their own.
+    // The last is long enough for two context segments.
     let pieces = [
         &samples[112_000..136_000],
         &samples[200_000..224_000],
         &samples[240_000..250_000],
         &samples[300_000..348_000],
     ];
-    let network = plain();
-    let wanted = pieces.map(|piece| network.embed(piece));
+    let network = reference();
+    let expected = pieces.map(|piece| network.embed(piece));
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
-        for (index, (vector, wanted)) in embedder(2, isa).embed(&pieces).iter().zip(&wanted).enumerate() {
+        for (index, (vector, expected)) in embedder(2, isa).embed(&pieces).iter().zip(&expected).enumerate() {
             assert!((cosine(vector, vector) - 1.0).abs() < 1e-5, "a vector has length 1");
-            let close = cosine(vector, wanted);
+            let close = cosine(vector, expected);
             assert!(close > 0.998, "{}: piece {index} has a cosine of {close}", isa.name());
         }
     }
@@ -87,9 +87,9 @@ fn every_instruction_set_points_where_the_plain_network_does() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_piece_sounds_the_same_alone_and_among_others() {
+fn a_piece_has_the_same_embedding_alone_and_in_a_batch() {
     let samples = conversation();
-    // Two lengths, in turns, and more pieces than run together.
+    // Two lengths, in turns, and more pieces than a batch.
     let pieces: Vec<&[f32]> =
         (0..21).map(|index| &samples[index * 16_000..][..if index % 3 == 0 { 24_000 } else { 16_000 }]).collect();
     for threads in [1, 3] {
@@ -104,7 +104,7 @@ fn a_piece_sounds_the_same_alone_and_among_others() {
 
 #[test]
 #[ignore = "needs models"]
-fn spans_of_a_sound_are_its_pieces() {
+fn spans_have_the_embeddings_of_their_pieces() {
     let samples = conversation();
     let mut network = embedder(2, Isa::best());
     let overlapping: Vec<Range<usize>> = (0..10).map(|index| 5_003 + index * 12_000..29_003 + index * 12_000).collect();
@@ -119,9 +119,9 @@ fn spans_of_a_sound_are_its_pieces() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_voice_is_closer_to_itself_than_to_another() {
+fn a_speaker_is_closer_to_themselves_than_to_another() {
     let samples = conversation();
-    // By the reference that comes with the recording: one voice speaks in the first three spans, another in the others.
+    // By the reference that comes with the recording: the first three spans are one speaker, the others another.
     let spans = [11.1, 12.7, 19.55, 15.99, 21.78, 24.78].map(|second: f64| {
         let start = (second * 16_000.0) as usize;
         start..start + 24_000
@@ -130,12 +130,12 @@ fn a_voice_is_closer_to_itself_than_to_another() {
     let same = [(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)].map(|(a, b)| cosine(&vectors[a], &vectors[b]));
     let other = (0..3).flat_map(|a| (3..6).map(move |b| (a, b))).map(|(a, b)| cosine(&vectors[a], &vectors[b]));
     let (closest, farthest) = (other.fold(f32::MIN, f32::max), same.into_iter().fold(f32::MAX, f32::min));
-    assert!(farthest > closest, "the same voice {farthest}, another {closest}");
+    assert!(farthest > closest, "the same speaker {farthest}, another {closest}");
 }
 
 #[test]
 #[ignore = "needs models"]
-fn silence_and_scraps_have_a_vector_too() {
+fn silence_and_very_short_pieces_have_finite_embeddings() {
     let mut network = embedder(1, Isa::best());
     for piece in [&[][..], &[0.5], &vec![0.0; SHORTEST_PIECE], &vec![0.0; 24_000]] {
         let vector = network.embed(&[piece])[0];
@@ -145,7 +145,7 @@ fn silence_and_scraps_have_a_vector_too() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_missing_and_a_damaged_file_are_told_apart() {
+fn a_missing_and_a_damaged_file_are_different_errors() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compute = Arc::new(Compute::new(1, Isa::Portable));
     let missing = Embedder::load(folder.path(), &compute).expect_err("nothing is there");

@@ -1,4 +1,4 @@
-//! The segmentation network: golden numbers from ONNX Runtime, and the fast network beside the plain one.
+//! The segmentation network: golden numbers from ONNX Runtime, and the fast network compared with the reference.
 
 mod sounds;
 
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use hark_speakers::segmentation::reference::ReferenceSegmenter;
 use hark_speakers::{CLASSES, Compute, FRAMES_PER_WINDOW, Isa, Segmenter, SpeakersError, WINDOW_SAMPLES};
-use sounds::{conversation, installed, made_voices};
+use sounds::{conversation, installed, synthetic_speech};
 
 const MODEL: &str = "pyannote-segmentation-3";
 
 /// Log-probabilities by ONNX Runtime 1.31.1 of the same file: `(frame, classes)`.
-const OF_MADE_VOICES: [(usize, [f32; CLASSES]); 4] = [
+const SYNTHETIC: [(usize, [f32; CLASSES]); 4] = [
     (0, [-0.3082, -4.1168, -2.8424, -1.7928, -5.6423, -5.2319, -4.1813]),
     (200, [-0.1499, -5.6041, -3.8083, -2.3028, -6.6893, -6.0977, -4.617]),
     (400, [-0.0907, -5.8159, -4.244, -2.717, -7.9328, -7.4652, -6.0597]),
     (588, [-0.2344, -4.674, -3.0801, -1.9696, -6.3264, -6.0814, -4.6006]),
 ];
-const OF_CONVERSATION: [(usize, [f32; CLASSES]); 5] = [
+const CONVERSATION: [(usize, [f32; CLASSES]); 5] = [
     (0, [-0.2284, -4.3519, -2.2835, -2.5228, -6.4964, -6.3389, -5.1416]),
     (150, [-0.0969, -4.747, -3.4629, -2.995, -7.9903, -7.1671, -6.7443]),
     (300, [-0.0526, -5.065, -4.9313, -3.3196, -8.5633, -7.3626, -7.289]),
@@ -35,20 +35,20 @@ fn top(classes: &[f32; CLASSES]) -> usize {
 
 #[test]
 #[ignore = "needs models"]
-fn the_plain_network_answers_what_onnx_runtime_does() {
+fn the_reference_matches_onnx_runtime() {
     let network = ReferenceSegmenter::load(&installed(MODEL)).expect("the network loads");
-    let made = network.segment(&made_voices(WINDOW_SAMPLES));
+    let made = network.segment(&synthetic_speech(WINDOW_SAMPLES));
     let real = network.segment(&conversation()[..WINDOW_SAMPLES]);
-    for (answer, golden) in [(made, &OF_MADE_VOICES[..]), (real, &OF_CONVERSATION[..])] {
+    for (answer, golden) in [(made, &SYNTHETIC[..]), (real, &CONVERSATION[..])] {
         assert_eq!(answer.len(), FRAMES_PER_WINDOW);
-        for (frame, wanted) in golden {
+        for (frame, expected) in golden {
             for class in 0..CLASSES {
-                let off = (answer[*frame][class] - wanted[class]).abs();
+                let off = (answer[*frame][class] - expected[class]).abs();
                 assert!(
                     off < 1e-3,
                     "frame {frame}, class {class}: {} and not {}",
                     answer[*frame][class],
-                    wanted[class]
+                    expected[class]
                 );
             }
         }
@@ -57,17 +57,17 @@ fn the_plain_network_answers_what_onnx_runtime_does() {
 
 #[test]
 #[ignore = "needs models"]
-fn every_instruction_set_chooses_the_classes_of_the_plain_network() {
+fn every_instruction_set_matches_the_classes_of_the_reference() {
     let samples = conversation();
     let windows: Vec<&[f32]> = samples.windows(WINDOW_SAMPLES).step_by(WINDOW_SAMPLES / 2).collect();
     assert_eq!(windows.len(), 5);
-    let plain = ReferenceSegmenter::load(&installed(MODEL)).expect("the network loads");
-    let wanted: Vec<_> = windows.iter().map(|window| plain.segment(window)).collect();
-    let speech = wanted.iter().flatten().filter(|classes| top(classes) != 0).count();
-    assert!(speech > FRAMES_PER_WINDOW, "the conversation is heard");
+    let reference = ReferenceSegmenter::load(&installed(MODEL)).expect("the network loads");
+    let expected: Vec<_> = windows.iter().map(|window| reference.segment(window)).collect();
+    let speech = expected.iter().flatten().filter(|classes| top(classes) != 0).count();
+    assert!(speech > FRAMES_PER_WINDOW, "speech is detected");
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         let answer = segmenter(2, isa).segment(&windows);
-        let pairs = || answer.iter().flatten().zip(wanted.iter().flatten());
+        let pairs = || answer.iter().flatten().zip(expected.iter().flatten());
         let same = pairs().filter(|(a, b)| top(a) == top(b)).count();
         let all = windows.len() * FRAMES_PER_WINDOW;
         assert!(same * 1000 >= all * 995, "{}: {same} of {all} frames", isa.name());
@@ -79,7 +79,7 @@ fn every_instruction_set_chooses_the_classes_of_the_plain_network() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_window_is_heard_the_same_alone_and_among_others() {
+fn a_window_has_the_same_scores_alone_and_in_a_batch() {
     let samples = conversation();
     let windows: Vec<&[f32]> = (0..35).map(|index| &samples[index * 4_000..][..WINDOW_SAMPLES]).collect();
     for threads in [1, 3] {
@@ -93,12 +93,12 @@ fn a_window_is_heard_the_same_alone_and_among_others() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_short_window_is_followed_by_silence() {
+fn a_short_window_is_padded_with_silence() {
     let samples = conversation();
     let mut padded = samples[..50_000].to_vec();
     padded.resize(WINDOW_SAMPLES, 0.0);
     let mut network = segmenter(1, Isa::best());
-    // The buffers still hold what came before.
+    // Leaves old contents in the buffers.
     network.segment(&[&samples[..WINDOW_SAMPLES]]);
     assert_eq!(network.segment(&[&samples[..50_000]]), network.segment(&[&padded]));
     assert!(network.segment(&[]).is_empty());
@@ -107,7 +107,7 @@ fn a_short_window_is_followed_by_silence() {
 }
 
 #[test]
-fn a_missing_and_a_damaged_file_are_told_apart() {
+fn a_missing_and_a_damaged_file_are_different_errors() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let compute = Arc::new(Compute::new(1, Isa::Portable));
     let missing = Segmenter::load(folder.path(), &compute).expect_err("nothing is there");

@@ -412,7 +412,7 @@ impl<'a> Recording<'a> {
             Some(Some(heard)) => {
                 let (assigned, order) = assign_in_order(segments, &heard);
                 segments = assigned;
-                names = voiceprint::names(&heard.voices, &order, &self.request.known);
+                names = voiceprint::names(&heard.centroids, &order, &self.request.known);
             }
             Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
         }

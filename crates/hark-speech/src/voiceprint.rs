@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use hark_media::{AudioStream, Options, Source};
-use hark_speakers::cluster::{Voice, dot, unit_length};
+use hark_speakers::cluster::{Embedding, dot, l2_normalized};
 use hark_speakers::{Diarization, Diarizer, EMBEDDING_WIDTH, SAMPLE_RATE};
 
 use crate::speakers::label;
@@ -26,7 +26,7 @@ const SECOND_VOICE: (f64, f64) = (1.5, 0.1);
 
 /// What one person's voice sounds like: a vector of length 1, to compare with others by cosine.
 #[derive(Clone, PartialEq)]
-pub struct Voiceprint(Voice);
+pub struct Voiceprint(Embedding);
 
 /// A print identifies a person: it is shown nowhere, not even in a log.
 impl fmt::Debug for Voiceprint {
@@ -38,7 +38,7 @@ impl fmt::Debug for Voiceprint {
 impl Voiceprint {
     /// The print of a vector in this direction; none for zeros or what is no number.
     pub fn new(vector: &[f32; EMBEDDING_WIDTH]) -> Option<Self> {
-        let print = unit_length(vector);
+        let print = l2_normalized(vector);
         // Also false for what is no number.
         ((dot(&print, &print) - 1.0).abs() < 1e-3).then_some(Voiceprint(print))
     }
@@ -97,7 +97,7 @@ impl Voices {
 
 /// The voice of a clip in which nobody else is heard clearly.
 fn one_voice(heard: &Diarization) -> Result<Voiceprint, SpeechError> {
-    let mut spoken = vec![0.0; heard.voices.len()];
+    let mut spoken = vec![0.0; heard.centroids.len()];
     for turn in &heard.turns {
         spoken[turn.speaker] += turn.end - turn.start;
     }
@@ -113,13 +113,13 @@ fn one_voice(heard: &Diarization) -> Result<Voiceprint, SpeechError> {
     if spoken[main] < LEAST_SPEECH {
         return Err(SpeechError::TooLittleSpeech { heard: spoken[main], needed: LEAST_SPEECH });
     }
-    Voiceprint::new(&heard.voices[main]).ok_or(SpeechError::NoSpeech)
+    Voiceprint::new(&heard.centroids[main]).ok_or(SpeechError::NoSpeech)
 }
 
 /// The names of those speakers whose voices are known, by label; `order` has the speaker of each label's number. A
 /// speaker gets the name that fits best or none, and where a name fits several it is the best one's alone: two voices
 /// of one recording are two people.
-pub(crate) fn names(heard: &[Voice], order: &[usize], known: &[(String, Voiceprint)]) -> BTreeMap<String, String> {
+pub(crate) fn names(heard: &[Embedding], order: &[usize], known: &[(String, Voiceprint)]) -> BTreeMap<String, String> {
     let mut best: BTreeMap<&str, (f32, usize)> = BTreeMap::new();
     for (number, &speaker) in order.iter().enumerate() {
         let likeness = known.iter().map(|(name, print)| (dot(&heard[speaker], &print.0), name));
@@ -137,7 +137,7 @@ mod tests {
     use hark_speakers::Turn;
 
     /// A voice that points along one axis, and a little along another.
-    fn voice(axis: usize, other: usize, share: f32) -> Voice {
+    fn voice(axis: usize, other: usize, share: f32) -> Embedding {
         let mut vector = [0.0; EMBEDDING_WIDTH];
         vector[axis] = (1.0 - share * share).sqrt();
         vector[other] += share;
@@ -155,8 +155,8 @@ mod tests {
             turns.push(Turn { start, end: start + seconds, speaker });
             start += seconds;
         }
-        let voices = (0..seconds.len()).map(|speaker| voice(speaker, 50, 0.0)).collect();
-        Diarization { exclusive: turns.clone(), turns, voices, overlaps: Vec::new() }
+        let centroids = (0..seconds.len()).map(|speaker| voice(speaker, 50, 0.0)).collect();
+        Diarization { exclusive: turns.clone(), turns, centroids, overlaps: Vec::new() }
     }
 
     #[test]

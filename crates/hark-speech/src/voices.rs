@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use hark_speakers::cluster::Voice;
+use hark_speakers::cluster::Embedding;
 use hark_speakers::{CLASSES, Compute, Diarization, Diarizer, Embedder, Networks, Segmenter};
 
 use crate::SpeechError;
@@ -46,7 +46,7 @@ impl Networks for Voices {
         self.with(|networks| networks.segment(windows))
     }
 
-    fn embed(&mut self, pieces: &[&[f32]]) -> Vec<Voice> {
+    fn embed(&mut self, pieces: &[&[f32]]) -> Vec<Embedding> {
         self.with(|networks| networks.embed(pieces))
     }
 }

@@ -1,8 +1,8 @@
-//! The layers over time: 52 dense layers in three blocks, each adding 32 channels, and the statistics at the end.
+//! The densely connected TDNN: 52 layers in three blocks, each adding 32 channels, and statistics pooling.
 //!
-//! The weights have 14 MB, so several pieces run together: every weight is read once for all of them. The steps of the
-//! pieces stand one below the other with two empty steps between, which serve as the zeros around each piece; a layer
-//! is then one product over all rows. A piece of 1.5 s costs 0.45 G multiply-adds.
+//! The weights have 14 MB, so pieces run in batches: every weight is read once per batch. The steps of the pieces are
+//! stacked with two zero rows between them, which are the zero padding of each piece; a layer is then one GEMM over all
+//! rows. A piece of 1.5 s costs 0.45 G multiply-adds.
 
 use hark_compute::Worker;
 use hark_compute::buffer::Buffer;
@@ -13,16 +13,16 @@ use hark_compute::ops::{Epilogue, Ops};
 use hark_compute::view::{MatMut, MatRef};
 
 use super::EMBEDDING_WIDTH;
-use super::head::{LINES, WIDTH};
+use super::head::{OUT_BINS, WIDTH};
 use super::weights::{
-    BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, Norm, PLANES, SEGMENT, Tensors, folded,
+    BLOCKS, BOTTLENECK, CONTEXT, FIRST, FIRST_TAPS, GROWTH, LAST, Norm, PLANES, SEGMENT, Tensors, folded,
 };
 
-/// Empty steps between pieces, as far as the widest layer sees.
+/// Zero rows between pieces: the largest dilation.
 const GAP: usize = 2;
-/// Rows that go through a layer at once: what is made of them stays in the second-level cache.
+/// Rows per tile of a layer: its intermediate results stay in the L2 cache.
 const ROWS: usize = 6 * BLOCK;
-/// The widest layer, and 32 more so that rows do not fall on the same few cache sets.
+/// Row stride: the widest layer plus 32, so that rows do not map to the same few cache sets.
 const STRIDE: usize = 1024 + 32;
 
 /// The packed layers.
@@ -37,47 +37,47 @@ pub(super) struct Dense {
 }
 
 struct Block {
-    /// Steps between the taps of its layers.
+    /// Dilation of its layers' taps.
     dilation: usize,
     layers: Vec<Layer>,
     transit: Linear,
 }
 
 struct Layer {
-    inside: Linear,
-    /// One for each of the three taps.
+    bottleneck: Linear,
+    /// The dilated convolution, one matrix per tap.
     local: [PackedBf16; 3],
-    /// `[INSIDE][CONTEXT]` and `[CONTEXT][GROWTH]`.
+    /// `[BOTTLENECK][CONTEXT]` and `[CONTEXT][GROWTH]`.
     context: [Vec<f32>; 2],
     context_bias: [Vec<f32>; 2],
 }
 
-/// A product of rows that go through a norm and ReLU first.
+/// Batch norm and ReLU, then a linear layer.
 struct Linear {
     norm: Norm,
     weights: PackedBf16,
     bias: Vec<f32>,
-    /// Whether the result goes through ReLU as well.
+    /// Whether ReLU follows.
     relu: bool,
     inputs: usize,
 }
 
-/// Where one thread works on a group of pieces.
+/// The buffers of one thread for a batch of pieces.
 pub(super) struct Workspace {
-    /// Steps of a piece before and after the first layer.
+    /// Steps of a piece before and after the first layer, which has stride 2.
     steps: usize,
     halved: usize,
     pieces: usize,
-    /// What the head puts out, `[row][WIDTH]`, two rows of zeros first.
+    /// The head's output, `[row][WIDTH]`, after two rows of zeros.
     input: Buffer<u16>,
-    /// The growing channels, by turns.
+    /// The growing channels, in alternating buffers.
     channels: [Buffer<u16>; 2],
-    /// What is inside a layer, two rows of zeros first.
-    inside: Buffer<u16>,
+    /// The bottleneck activations of a layer, after two rows of zeros.
+    bottleneck: Buffer<u16>,
     scaled: Buffer<u16>,
     sums: Buffer<f32>,
-    /// For each row the mask that applies; the last mask is zero.
-    which: Vec<u32>,
+    /// The mask index of each row; the last mask is zero.
+    mask_index: Vec<u32>,
     masks: Buffer<f32>,
 }
 
@@ -88,7 +88,7 @@ impl Workspace {
         let rows = pieces * (halved + GAP);
         let padded = rows.next_multiple_of(BLOCK) + BLOCK;
         let segments = halved.div_ceil(SEGMENT);
-        let which = (0..padded)
+        let mask_index = (0..padded)
             .map(|row| match (row / (halved + GAP), row % (halved + GAP)) {
                 (piece, step) if piece < pieces && step < halved => (piece * segments + step / SEGMENT) as u32,
                 _ => (pieces * segments) as u32,
@@ -100,10 +100,10 @@ impl Workspace {
             pieces,
             input: Buffer::zeroed((2 * padded + FIRST_TAPS) * WIDTH),
             channels: [Buffer::zeroed(padded * STRIDE), Buffer::zeroed(padded * STRIDE)],
-            inside: Buffer::zeroed((padded + 2 * GAP) * INSIDE),
+            bottleneck: Buffer::zeroed((padded + 2 * GAP) * BOTTLENECK),
             scaled: Buffer::zeroed(ROWS * STRIDE),
             sums: Buffer::zeroed(ROWS * BLOCK),
-            which,
+            mask_index,
             masks: Buffer::zeroed((pieces * segments + 1) * GROWTH),
         }
     }
@@ -118,7 +118,7 @@ impl Workspace {
         self.halved + GAP
     }
 
-    /// Where the head's output of a piece goes.
+    /// The slot for the head's output of a piece.
     pub(super) fn input_of(&mut self, piece: usize) -> &mut [u16] {
         let at = (GAP + piece * 2 * self.period()) * WIDTH;
         &mut self.input[at..]
@@ -150,13 +150,13 @@ impl Dense {
             blocks.push(Block { dilation, layers, transit });
             width /= 2;
         }
-        let norm = Norm::read_plain(tensors, "xvector.dense.nonlinear.batchnorm", EMBEDDING_WIDTH)?;
+        let norm = Norm::read_without_affine(tensors, "xvector.dense.nonlinear.batchnorm", EMBEDDING_WIDTH)?;
         let last = folded(tensors, "xvector.dense.linear", &[EMBEDDING_WIDTH, 2 * LAST, 1], &norm)?;
         Ok(Dense {
             first: PackedBf16::pack(FIRST, FIRST_TAPS * WIDTH, |output, input| {
-                // The file's channels are `[channel][line]`, the head's output `[line][channel]`.
-                let (tap, line, channel) = (input / WIDTH, input % WIDTH / PLANES, input % PLANES);
-                first[(output * WIDTH + channel * LINES + line) * FIRST_TAPS + tap]
+                // The file's channels are `[channel][bin]`, the head's output `[bin][channel]`.
+                let (tap, bin, channel) = (input / WIDTH, input % WIDTH / PLANES, input % PLANES);
+                first[(output * WIDTH + channel * OUT_BINS + bin) * FIRST_TAPS + tap]
             }),
             first_bias,
             blocks,
@@ -166,29 +166,29 @@ impl Dense {
         })
     }
 
-    /// Runs `pieces` pieces whose head has been put in the workspace; one vector each, not yet of length 1.
+    /// Runs `pieces` pieces whose head output is in the workspace; returns embeddings before L2 normalization.
     pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, pieces: usize) -> Vec<[f32; EMBEDDING_WIDTH]> {
-        assert!(pieces <= workspace.pieces, "room for the pieces");
+        assert!(pieces <= workspace.pieces, "the workspace holds the pieces");
         let ops = worker.compute().ops;
         let pass = Pass { worker, ops, rows: pieces * workspace.period() };
         pass.first(self, workspace);
-        let mut now = 0;
+        let mut current = 0;
         for block in &self.blocks {
-            let mut width = block.layers[0].inside.inputs;
+            let mut width = block.layers[0].bottleneck.inputs;
             for layer in &block.layers {
-                pass.layer(layer, block.dilation, workspace, pieces, now, width);
+                pass.layer(layer, block.dilation, workspace, pieces, current, width);
                 width += GROWTH;
             }
-            pass.transit(&block.transit, workspace, now);
-            now = 1 - now;
+            pass.transit(&block.transit, workspace, current);
+            current = 1 - current;
         }
-        (0..pieces).map(|piece| self.pool(ops, workspace, piece, now)).collect()
+        (0..pieces).map(|piece| self.pool(ops, workspace, piece, current)).collect()
     }
 
-    /// Mean and deviation of each channel over a piece, and the last layer.
-    fn pool(&self, ops: &Ops, workspace: &Workspace, piece: usize, now: usize) -> [f32; EMBEDDING_WIDTH] {
+    /// Statistics pooling (mean and standard deviation of each channel over a piece) and the last layer.
+    fn pool(&self, ops: &Ops, workspace: &Workspace, piece: usize, current: usize) -> [f32; EMBEDDING_WIDTH] {
         let (mut sums, mut squares) = ([0f32; LAST], [0f32; LAST]);
-        let rows = &workspace.channels[now][piece * workspace.period() * STRIDE..];
+        let rows = &workspace.channels[current][piece * workspace.period() * STRIDE..];
         let rows = MatRef::new(rows, workspace.halved, LAST, STRIDE);
         ops.moments(rows, &self.out.gain, &self.out.shift, &mut sums, &mut squares);
         let count = workspace.halved as f32;
@@ -213,23 +213,24 @@ fn transposed(weights: &[f32], outputs: usize, inputs: usize) -> Vec<f32> {
 impl Layer {
     fn pack(tensors: &Tensors, name: &str, inputs: usize) -> Result<Self, String> {
         let part = |part: &str| format!("{name}.{part}");
-        let norm = Norm::read(tensors, &part("nonlinear2.batchnorm"), INSIDE)?;
-        let inside = folded(tensors, &part("linear1"), &[INSIDE, inputs, 1], &norm)?;
-        let local = tensors.get(&part("cam_layer.linear_local.weight"), &[GROWTH, INSIDE, 3])?;
-        let tap =
-            |tap: usize| PackedBf16::pack(GROWTH, INSIDE, |output, input| local[(output * INSIDE + input) * 3 + tap]);
-        let one = tensors.get(&part("cam_layer.linear1.weight"), &[CONTEXT, INSIDE, 1])?;
+        let norm = Norm::read(tensors, &part("nonlinear2.batchnorm"), BOTTLENECK)?;
+        let bottleneck = folded(tensors, &part("linear1"), &[BOTTLENECK, inputs, 1], &norm)?;
+        let local = tensors.get(&part("cam_layer.linear_local.weight"), &[GROWTH, BOTTLENECK, 3])?;
+        let tap = |tap: usize| {
+            PackedBf16::pack(GROWTH, BOTTLENECK, |output, input| local[(output * BOTTLENECK + input) * 3 + tap])
+        };
+        let one = tensors.get(&part("cam_layer.linear1.weight"), &[CONTEXT, BOTTLENECK, 1])?;
         let two = tensors.get(&part("cam_layer.linear2.weight"), &[GROWTH, CONTEXT, 1])?;
         Ok(Layer {
-            inside: Linear {
+            bottleneck: Linear {
                 norm: Norm::read(tensors, &part("nonlinear1.batchnorm"), inputs)?,
-                weights: PackedBf16::pack(INSIDE, inputs, |output, input| inside[output * inputs + input]),
+                weights: PackedBf16::pack(BOTTLENECK, inputs, |output, input| bottleneck[output * inputs + input]),
                 bias: norm.shift,
                 relu: true,
                 inputs,
             },
             local: [tap(0), tap(1), tap(2)],
-            context: [transposed(one, CONTEXT, INSIDE), transposed(two, GROWTH, CONTEXT)],
+            context: [transposed(one, CONTEXT, BOTTLENECK), transposed(two, GROWTH, CONTEXT)],
             context_bias: [
                 tensors.get(&part("cam_layer.linear1.bias"), &[CONTEXT])?.to_vec(),
                 tensors.get(&part("cam_layer.linear2.bias"), &[GROWTH])?.to_vec(),
@@ -238,7 +239,7 @@ impl Layer {
     }
 }
 
-/// All rows on their way through the layers.
+/// One batch's pass through the layers.
 struct Pass<'a> {
     worker: &'a Worker<'a>,
     ops: &'a Ops,
@@ -246,7 +247,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Five taps over the head's steps, every second of them.
+    /// The first TDNN layer: five taps, stride 2.
     fn first(&self, dense: &Dense, workspace: &mut Workspace) {
         for first in (0..self.rows).step_by(ROWS) {
             let count = ROWS.min(self.rows - first);
@@ -261,7 +262,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Norm and ReLU of the rows of `from`, the product, and its epilogue into `out`.
+    /// Batch norm and ReLU of the rows of `from`, the GEMM, and its epilogue into `out`.
     fn linear(
         &self,
         layer: &Linear,
@@ -271,7 +272,7 @@ impl Pass<'_> {
         out: &mut [u16],
         stride: usize,
     ) {
-        // Rows of a multiple of 64 lines would fall on the same cache sets.
+        // A row stride of a multiple of 64 cache lines would map rows to the same cache sets.
         let width = layer.inputs + BLOCK;
         for first in (0..self.rows).step_by(ROWS) {
             let count = ROWS.min(self.rows - first);
@@ -287,55 +288,56 @@ impl Pass<'_> {
         }
     }
 
-    fn transit(&self, layer: &Linear, workspace: &mut Workspace, now: usize) {
+    fn transit(&self, layer: &Linear, workspace: &mut Workspace, current: usize) {
         let Workspace { channels: [one, other], scaled, sums, .. } = workspace;
-        let (from, to) = if now == 0 { (&*one, other) } else { (&*other, one) };
+        let (from, to) = if current == 0 { (&*one, other) } else { (&*other, one) };
         self.linear(layer, from, scaled, sums, to, STRIDE);
     }
 
-    /// A dense layer: it reads the first `width` channels and writes the 32 behind them.
+    /// A dense layer: reads the first `width` channels and appends 32.
     fn layer(
         &self,
         layer: &Layer,
         dilation: usize,
         workspace: &mut Workspace,
         pieces: usize,
-        now: usize,
+        current: usize,
         width: usize,
     ) {
         let period = workspace.period();
-        let Workspace { channels, inside, scaled, sums, masks, which, halved, pieces: most, .. } = workspace;
-        let channels = &mut channels[now];
-        self.linear(&layer.inside, channels, scaled, sums, &mut inside[GAP * INSIDE..], INSIDE);
-        // The empty steps behind each piece are the zeros around it.
+        let Workspace { channels, bottleneck, scaled, sums, masks, mask_index, halved, pieces: capacity, .. } =
+            workspace;
+        let channels = &mut channels[current];
+        self.linear(&layer.bottleneck, channels, scaled, sums, &mut bottleneck[GAP * BOTTLENECK..], BOTTLENECK);
+        // The rows after each piece are its zero padding.
         for piece in 0..pieces {
-            inside[(GAP + piece * period + *halved) * INSIDE..][..GAP * INSIDE].fill(0);
+            bottleneck[(GAP + piece * period + *halved) * BOTTLENECK..][..GAP * BOTTLENECK].fill(0);
         }
         let segments = halved.div_ceil(SEGMENT);
-        debug_assert_eq!(masks.len(), (*most * segments + 1) * GROWTH);
+        debug_assert_eq!(masks.len(), (*capacity * segments + 1) * GROWTH);
         for piece in 0..pieces {
-            self.masks_of(layer, inside, piece * period, *halved, &mut masks[piece * segments * GROWTH..]);
+            self.context_masks(layer, bottleneck, piece * period, *halved, &mut masks[piece * segments * GROWTH..]);
         }
         for first in (0..self.rows).step_by(BLOCK) {
             let count = BLOCK.min(self.rows - first);
             for (tap, weights) in layer.local.iter().enumerate() {
-                let input = &inside[(GAP + first + tap * dilation - dilation) * INSIDE..];
-                weights.multiply(self.worker, Rows::new(input, INSIDE, count), 0, sums, BLOCK, tap > 0);
+                let input = &bottleneck[(GAP + first + tap * dilation - dilation) * BOTTLENECK..];
+                weights.multiply(self.worker, Rows::new(input, BOTTLENECK, count), 0, sums, BLOCK, tap > 0);
             }
             let out = MatMut::new(&mut channels[first * STRIDE + width..], count, BLOCK, STRIDE);
-            self.ops.mask(sums, masks.as_chunks::<BLOCK>().0, &which[first..], out);
+            self.ops.mask(sums, masks.as_chunks::<BLOCK>().0, &mask_index[first..], out);
         }
     }
 
-    /// What a layer lets through of each channel, for each segment of a piece.
-    fn masks_of(&self, layer: &Layer, inside: &Buffer<u16>, row: usize, steps: usize, masks: &mut [f32]) {
+    /// The context-aware masks of a layer: one factor per channel for each segment of a piece.
+    fn context_masks(&self, layer: &Layer, bottleneck: &Buffer<u16>, row: usize, steps: usize, masks: &mut [f32]) {
         let segments = steps.div_ceil(SEGMENT);
-        let mut means = vec![[0f32; INSIDE]; segments];
-        let mut whole = [0f32; INSIDE];
+        let mut means = vec![[0f32; BOTTLENECK]; segments];
+        let mut whole = [0f32; BOTTLENECK];
         for (segment, mean) in means.iter_mut().enumerate() {
             let count = SEGMENT.min(steps - segment * SEGMENT);
-            let rows = &inside[(GAP + row + segment * SEGMENT) * INSIDE..];
-            self.ops.column_sums(MatRef::new(rows, count, INSIDE, INSIDE), mean);
+            let rows = &bottleneck[(GAP + row + segment * SEGMENT) * BOTTLENECK..];
+            self.ops.column_sums(MatRef::new(rows, count, BOTTLENECK, BOTTLENECK), mean);
             for (whole, mean) in whole.iter_mut().zip(mean) {
                 *whole += *mean / steps as f32;
                 *mean /= count as f32;

@@ -1,8 +1,8 @@
-//! The front of the network: convolutions of 3 × 3 over frequency and time, 80 lines of frequency becoming 10.
+//! The convolutional head: 3 × 3 residual convolutions over frequency and time, from 80 frequency bins to 10.
 //!
-//! A plane holds 32 channels for each place, time running fastest, with a border of zeros. One tap is then one tile of
-//! 32 numbers and three neighbours in time are three tiles in a row: a convolution is three products, one for each
-//! line of frequency that it sees. A piece of 1.5 s costs 0.36 G multiply-adds.
+//! A plane has 32 channels at each position, `[bin][step][channel]`, with a border of zero padding. Three neighbours in
+//! time are then contiguous: a convolution is three GEMMs, one for each frequency bin of its kernel. A piece of 1.5 s
+//! costs 0.36 G multiply-adds.
 
 use hark_compute::Worker;
 use hark_compute::buffer::Buffer;
@@ -16,16 +16,16 @@ use hark_compute::view::{MatMut, MatRef};
 use super::weights::{Norm, PLANES, Tensors, folded};
 use crate::fbank::BINS;
 
-/// Lines of frequency that go out.
-pub(super) const LINES: usize = BINS / 8;
-/// Numbers of a step that goes out: line by line the channels.
-pub(super) const WIDTH: usize = LINES * PLANES;
-/// Numbers of a place of the input: the line below, the line itself, the line above, and a zero.
-const PLACE: usize = 4;
-/// Places beyond the last that a product may read.
-const BEYOND: usize = 2 * BLOCK;
+/// Frequency bins of the output.
+pub(super) const OUT_BINS: usize = BINS / 8;
+/// Columns of an output step: `[bin][channel]`.
+pub(super) const WIDTH: usize = OUT_BINS * PLANES;
+/// Elements of an input position: the bin below, the bin, the bin above, and a zero.
+const POSITION: usize = 4;
+/// Positions beyond the last that a GEMM may read.
+const READ_PADDING: usize = 2 * BLOCK;
 
-/// The packed front.
+/// The head with packed weights.
 pub(super) struct Head {
     first: PackedBf16,
     first_bias: Vec<f32>,
@@ -35,41 +35,41 @@ pub(super) struct Head {
 
 /// A convolution of 3 × 3.
 struct Convolution {
-    /// One for each line of frequency that is seen: `[channel out][3 steps × 32 channels]`.
-    lines: [PackedBf16; 3],
+    /// One matrix for each frequency bin of the kernel: `[output channel][3 steps × 32 channels]`.
+    bins: [PackedBf16; 3],
     bias: Vec<f32>,
 }
 
 /// Two convolutions and a shortcut around them.
 struct ResidualBlock {
-    /// Lines from one output to the next.
+    /// Stride over frequency.
     stride: usize,
     first: Convolution,
     second: Convolution,
-    /// Where the shortcut is a layer itself; its shift is in the second convolution's bias.
+    /// The projection of the shortcut, if it has one; its shift is folded into the second convolution's bias.
     shortcut: Option<PackedBf16>,
 }
 
-/// 32 channels for each place of some lines, with a border of zeros all around.
+/// 32 channels at each position, with a border of zero padding.
 struct Plane {
     data: Buffer<u16>,
 }
 
-/// Where one thread works on one piece.
+/// The buffers of one thread for one piece.
 pub(super) struct Workspace {
     steps: usize,
     input: Buffer<u16>,
-    /// Planes of 80, three of 40, three of 20 lines: borders are never written, so they stay zero.
+    /// Planes of 80, three of 40, three of 20 bins: borders are never written, so they stay zero.
     planes: [Plane; 7],
 }
 
 impl Workspace {
     /// Workspace for pieces of `steps` frames.
     pub(super) fn new(steps: usize) -> Self {
-        let plane = |lines| Plane { data: Buffer::zeroed(((lines + 2) * (steps + 2) + BEYOND) * PLANES) };
+        let plane = |bins| Plane { data: Buffer::zeroed(((bins + 2) * (steps + 2) + READ_PADDING) * PLANES) };
         Workspace {
             steps,
-            input: Buffer::zeroed((BINS * (steps + 2) + BEYOND) * PLACE),
+            input: Buffer::zeroed((BINS * (steps + 2) + READ_PADDING) * POSITION),
             planes: [BINS, BINS / 2, BINS / 2, BINS / 2, BINS / 4, BINS / 4, BINS / 4].map(plane),
         }
     }
@@ -79,9 +79,9 @@ impl Workspace {
     }
 }
 
-/// Where a place lies in a plane; line and step may be one beyond, into the border.
-fn place(steps: usize, line: usize, step: usize) -> usize {
-    (line * (steps + 2) + step) * PLANES
+/// The offset of a position in a plane; bin and step may be one beyond, in the border.
+fn offset(steps: usize, bin: usize, step: usize) -> usize {
+    (bin * (steps + 2) + step) * PLANES
 }
 
 #[repr(C, align(64))]
@@ -92,10 +92,10 @@ impl Head {
         let norm = Norm::read(tensors, "head.bn1", PLANES)?;
         let first = folded(tensors, "head.conv1", &[PLANES, 1, 3, 3], &norm)?;
         Ok(Head {
-            // `[line][step]` in the file, `[step][line]` in memory.
-            first: PackedBf16::pack(PLANES, 3 * PLACE, |output, input| match (input % PLACE, input / PLACE) {
+            // `[bin][step]` in the file, `[step][bin]` in memory.
+            first: PackedBf16::pack(PLANES, 3 * POSITION, |output, input| match (input % POSITION, input / POSITION) {
                 (3, _) => 0.0,
-                (line, step) => first[output * 9 + line * 3 + step],
+                (bin, step) => first[output * 9 + bin * 3 + step],
             }),
             first_bias: norm.shift,
             blocks: [
@@ -108,32 +108,32 @@ impl Head {
         })
     }
 
-    /// Runs one piece: `features` has [`BINS`] numbers a frame without their mean; `out` gets [`WIDTH`] numbers a frame.
+    /// Runs one piece: `features` has [`BINS`] mean-subtracted values per frame; `out` gets [`WIDTH`] values per frame.
     pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, features: &[[f32; BINS]], out: &mut [u16]) {
         let steps = workspace.steps;
         assert_eq!(features.len(), steps, "a piece of the workspace's length");
-        workspace.take_in(features);
+        workspace.load_features(features);
         let pass = Pass { worker, steps };
-        let [whole, half, half_inside, half_out, quarter, quarter_inside, quarter_out] = &mut workspace.planes;
+        let [whole, half, half_middle, half_out, quarter, quarter_middle, quarter_out] = &mut workspace.planes;
         pass.first(&self.first, &self.first_bias, &workspace.input, whole);
         let [first, second, third, fourth] = &self.blocks;
-        pass.residual(first, whole, half_inside, half, BINS / 2);
-        pass.residual(second, half, half_inside, half_out, BINS / 2);
-        pass.residual(third, half_out, quarter_inside, quarter, BINS / 4);
-        pass.residual(fourth, quarter, quarter_inside, quarter_out, BINS / 4);
-        let target = Target { data: out, line: PLANES, step: WIDTH };
-        pass.convolve(&self.last, quarter_out, 2, None, LINES, target);
+        pass.residual(first, whole, half_middle, half, BINS / 2);
+        pass.residual(second, half, half_middle, half_out, BINS / 2);
+        pass.residual(third, half_out, quarter_middle, quarter, BINS / 4);
+        pass.residual(fourth, quarter, quarter_middle, quarter_out, BINS / 4);
+        let target = Target { data: out, bin: PLANES, step: WIDTH };
+        pass.convolve(&self.last, quarter_out, 2, None, OUT_BINS, target);
     }
 }
 
 impl Workspace {
-    fn take_in(&mut self, features: &[[f32; BINS]]) {
+    fn load_features(&mut self, features: &[[f32; BINS]]) {
         let width = self.steps + 2;
         for (step, frame) in features.iter().enumerate() {
-            for line in 0..BINS {
-                let at = (line * width + step + 1) * PLACE;
-                let near = |line: usize| frame.get(line).map_or(0, |x| to_bf16(*x));
-                self.input[at..at + 3].copy_from_slice(&[near(line.wrapping_sub(1)), near(line), near(line + 1)]);
+            for bin in 0..BINS {
+                let at = (bin * width + step + 1) * POSITION;
+                let tap = |bin: usize| frame.get(bin).map_or(0, |x| to_bf16(*x));
+                self.input[at..at + 3].copy_from_slice(&[tap(bin.wrapping_sub(1)), tap(bin), tap(bin + 1)]);
             }
         }
     }
@@ -143,13 +143,13 @@ impl Convolution {
     fn pack(tensors: &Tensors, name: &str, norm: &str) -> Result<Self, String> {
         let norm = Norm::read(tensors, norm, PLANES)?;
         let weights = folded(tensors, name, &[PLANES, PLANES, 3, 3], &norm)?;
-        let of_line = |line: usize| {
+        let of_bin = |bin: usize| {
             PackedBf16::pack(PLANES, 3 * PLANES, |output, input| {
                 let (step, channel) = (input / PLANES, input % PLANES);
-                weights[((output * PLANES + channel) * 3 + line) * 3 + step]
+                weights[((output * PLANES + channel) * 3 + bin) * 3 + step]
             })
         };
-        Ok(Convolution { lines: [of_line(0), of_line(1), of_line(2)], bias: norm.shift })
+        Ok(Convolution { bins: [of_bin(0), of_bin(1), of_bin(2)], bias: norm.shift })
     }
 }
 
@@ -170,29 +170,29 @@ impl ResidualBlock {
     }
 }
 
-/// What is added to a convolution's sums.
+/// The shortcut that is added to a convolution's output.
 struct Shortcut<'a> {
     from: &'a Plane,
     stride: usize,
     layer: Option<&'a PackedBf16>,
 }
 
-/// Where finished lines go.
+/// The output of a convolution.
 struct Target<'a> {
-    /// From the first line's first step on.
+    /// Starts at the first bin's first step.
     data: &'a mut [u16],
-    /// Numbers from one line to the next, and from one step to the next.
-    line: usize,
+    /// Elements from one bin to the next, and from one step to the next.
+    bin: usize,
     step: usize,
 }
 
 impl<'a> Target<'a> {
     fn plane(plane: &'a mut Plane, steps: usize) -> Self {
-        Target { data: &mut plane.data[place(steps, 1, 1)..], line: (steps + 2) * PLANES, step: PLANES }
+        Target { data: &mut plane.data[offset(steps, 1, 1)..], bin: (steps + 2) * PLANES, step: PLANES }
     }
 }
 
-/// One piece on its way through the layers.
+/// One piece's pass through the layers.
 struct Pass<'a> {
     worker: &'a Worker<'a>,
     steps: usize,
@@ -204,45 +204,45 @@ impl Pass<'_> {
         let width = self.steps + 2;
         let mut target = Target::plane(out, self.steps);
         let mut sums = Sums([0.0; BLOCK * BLOCK]);
-        for line in 0..BINS {
+        for bin in 0..BINS {
             for step in (0..self.steps).step_by(BLOCK) {
                 let rows = BLOCK.min(self.steps - step);
-                // The neighbour before a step stands where the step's own number would without a border.
-                let input = Rows::new(&input[(line * width + step) * PLACE..], PLACE, rows);
+                // With the border, the left neighbour of a step is at the step's own index.
+                let input = Rows::new(&input[(bin * width + step) * POSITION..], POSITION, rows);
                 weights.multiply(self.worker, input, 0, &mut sums.0, BLOCK, false);
-                self.store(&sums.0, rows, bias, None, &mut target, line, step);
+                self.store(&sums.0, rows, bias, None, &mut target, bin, step);
             }
         }
     }
 
     /// Two convolutions and the shortcut around them.
-    fn residual(&self, block: &ResidualBlock, from: &Plane, inside: &mut Plane, to: &mut Plane, lines: usize) {
+    fn residual(&self, block: &ResidualBlock, from: &Plane, middle: &mut Plane, to: &mut Plane, bins: usize) {
         let shortcut = Shortcut { from, stride: block.stride, layer: block.shortcut.as_ref() };
-        self.convolve(&block.first, from, block.stride, None, lines, Target::plane(inside, self.steps));
-        self.convolve(&block.second, inside, 1, Some(shortcut), lines, Target::plane(to, self.steps));
+        self.convolve(&block.first, from, block.stride, None, bins, Target::plane(middle, self.steps));
+        self.convolve(&block.second, middle, 1, Some(shortcut), bins, Target::plane(to, self.steps));
     }
 
-    /// A convolution over `lines` output lines, `stride` input lines apart.
+    /// A convolution with `bins` output bins and this stride over frequency.
     fn convolve(
         &self,
         layer: &Convolution,
         from: &Plane,
         stride: usize,
         shortcut: Option<Shortcut>,
-        lines: usize,
+        bins: usize,
         mut target: Target,
     ) {
         let mut sums = Sums([0.0; BLOCK * BLOCK]);
-        for line in 0..lines {
+        for bin in 0..bins {
             for first in (0..self.steps).step_by(BLOCK) {
                 let rows = BLOCK.min(self.steps - first);
-                for (near, weights) in layer.lines.iter().enumerate() {
-                    let input = &from.data[place(self.steps, line * stride + near, first)..];
-                    weights.multiply(self.worker, Rows::new(input, PLANES, rows), 0, &mut sums.0, BLOCK, near > 0);
+                for (tap, weights) in layer.bins.iter().enumerate() {
+                    let input = &from.data[offset(self.steps, bin * stride + tap, first)..];
+                    weights.multiply(self.worker, Rows::new(input, PLANES, rows), 0, &mut sums.0, BLOCK, tap > 0);
                 }
                 let mut residual = None;
                 if let Some(shortcut) = &shortcut {
-                    let at = place(self.steps, line * shortcut.stride + 1, first + 1);
+                    let at = offset(self.steps, bin * shortcut.stride + 1, first + 1);
                     let input = &shortcut.from.data[at..];
                     match shortcut.layer {
                         Some(weights) => {
@@ -252,12 +252,12 @@ impl Pass<'_> {
                         None => residual = Some(MatRef::new(input, rows, PLANES, PLANES)),
                     }
                 }
-                self.store(&sums.0, rows, &layer.bias, residual, &mut target, line, first);
+                self.store(&sums.0, rows, &layer.bias, residual, &mut target, bin, first);
             }
         }
     }
 
-    /// Bias, residual, ReLU.
+    /// The epilogue: bias, residual, ReLU.
     fn store(
         &self,
         sums: &[f32],
@@ -265,10 +265,10 @@ impl Pass<'_> {
         bias: &[f32],
         residual: Option<MatRef<u16>>,
         target: &mut Target,
-        line: usize,
+        bin: usize,
         first: usize,
     ) {
-        let data = &mut target.data[line * target.line + first * target.step..];
+        let data = &mut target.data[bin * target.bin + first * target.step..];
         let out = MatMut::new(data, rows, PLANES, target.step);
         self.worker.compute().ops.epilogue(&Epilogue { sums, bias, residual, relu: true }, out);
     }

@@ -1,8 +1,8 @@
-//! CAM++: the voice of a piece of sound as a vector.
+//! CAM++: the speaker embedding of a piece of speech.
 //!
-//! Kaldi's filter bank without its mean, convolutions over frequency and time (`head`), dense layers over time, each
-//! with a mask that it makes from the whole piece (`dense`), and the mean and deviation of what comes out. A piece of
-//! 1.5 s costs 0.8 G multiply-adds.
+//! Kaldi's filter bank with its mean subtracted, a 2-D convolutional head over frequency and time (`head`), a densely
+//! connected TDNN with context-aware masking (`dense`), statistics pooling, and a linear layer. A piece of 1.5 s costs
+//! 0.8 G multiply-adds.
 
 mod dense;
 mod head;
@@ -20,13 +20,13 @@ use crate::fbank::{self, BINS, FilterBank, STEP, frames_in};
 use dense::Dense;
 use head::Head;
 
-/// Numbers of an embedding.
+/// Dimension of an embedding.
 pub const EMBEDDING_WIDTH: usize = 192;
-/// The shortest piece that is listened to as it is, 0.1 s; what is shorter is followed by silence.
+/// Minimum samples of a piece, 0.1 s; a shorter one is padded with silence.
 pub const SHORTEST_PIECE: usize = 1_600;
 
-/// Pieces that run together on one thread: enough that weights are read seldom, few enough that they stay in cache.
-const GROUP: usize = 4;
+/// Pieces per batch on one thread: enough to amortize reading the weights, few enough to stay in cache.
+const BATCH: usize = 4;
 
 /// One frame of the filter bank.
 type Frame = [f32; BINS];
@@ -37,7 +37,7 @@ pub struct Embedder {
     bank: FilterBank,
     head: Head,
     dense: Dense,
-    /// Where each thread works.
+    /// The workspace of each thread.
     workspaces: Vec<Workspace>,
 }
 
@@ -49,7 +49,7 @@ struct Workspace {
 }
 
 impl Embedder {
-    /// Numbers of an embedding.
+    /// Dimension of an embedding.
     pub const WIDTH: usize = EMBEDDING_WIDTH;
 
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
@@ -66,9 +66,9 @@ impl Embedder {
         Ok(Embedder { compute: compute.clone(), bank, head, dense, workspaces })
     }
 
-    /// One vector of length 1 for each piece of sound, best of 1.5 s and no less than 0.5 s.
+    /// One embedding of length 1 for each piece, ideally of 1.5 s and no less than 0.5 s.
     ///
-    /// Pieces given together run together; those of the same length do so best.
+    /// Pieces of the same length run as batches.
     pub fn embed(&mut self, pieces: &[&[f32]]) -> Vec<[f32; EMBEDDING_WIDTH]> {
         let steps: Vec<usize> = pieces.iter().map(|piece| frames_in(piece.len().max(SHORTEST_PIECE))).collect();
         let bank = &self.bank;
@@ -88,15 +88,15 @@ impl Embedder {
         run(&self.compute, &self.head, &self.dense, &mut self.workspaces, &steps, features)
     }
 
-    /// The same for parts of one sound, which may overlap: what they share is transformed once.
+    /// The embeddings of spans of `samples`, which may overlap: the features of shared frames are computed once.
     ///
-    /// Only parts that begin a multiple of 10 ms (160 samples) apart share anything. A part reaches no further than
-    /// the sound.
+    /// Frames are shared only if all spans start a multiple of 10 ms (160 samples) apart. A span that exceeds the samples
+    /// is truncated.
     pub fn embed_spans(&mut self, samples: &[f32], spans: &[Range<usize>]) -> Vec<[f32; EMBEDDING_WIDTH]> {
-        let whole = |span: &Range<usize>| span.end <= samples.len() && span.len() >= SHORTEST_PIECE;
+        let inside = |span: &Range<usize>| span.end <= samples.len() && span.len() >= SHORTEST_PIECE;
         let phase = spans.first().map_or(0, |span| span.start % STEP);
-        let alike = |span: &Range<usize>| whole(span) && span.start % STEP == phase;
-        if spans.is_empty() || !spans.iter().all(alike) {
+        let aligned = |span: &Range<usize>| inside(span) && span.start % STEP == phase;
+        if spans.is_empty() || !spans.iter().all(aligned) {
             let pieces: Vec<&[f32]> = spans
                 .iter()
                 .map(|span| samples.get(span.start..span.end.min(samples.len())).unwrap_or_default())
@@ -105,7 +105,7 @@ impl Embedder {
         }
         let first = spans.iter().map(|span| span.start).min().unwrap_or(0);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
-        // A frame is needed when a span holds it: what lies between spans is not transformed.
+        // Frames between spans are not computed.
         let mut needed = vec![false; frames_in(end - first)];
         let frames_of = |span: &Range<usize>| {
             let frame = (span.start - first) / STEP;
@@ -115,16 +115,20 @@ impl Embedder {
         let mut frames = vec![[0f32; BINS]; needed.len()];
         let places = SharedMut::new(frames.as_mut_ptr());
         let bank = &self.bank;
-        const AT_ONCE: usize = 64;
-        self.compute.parallel_for_with(&mut self.workspaces, needed.len().div_ceil(AT_ONCE), |piece, workspace, _| {
-            for frame in piece * AT_ONCE..needed.len().min((piece + 1) * AT_ONCE) {
-                if needed[frame] {
-                    // SAFETY: every frame belongs to one piece.
-                    let out = unsafe { &mut *places.at(frame) };
-                    bank.frame(&mut workspace.bank, &samples[first + frame * STEP..], out);
+        const FRAMES_PER_TASK: usize = 64;
+        self.compute.parallel_for_with(
+            &mut self.workspaces,
+            needed.len().div_ceil(FRAMES_PER_TASK),
+            |piece, workspace, _| {
+                for frame in piece * FRAMES_PER_TASK..needed.len().min((piece + 1) * FRAMES_PER_TASK) {
+                    if needed[frame] {
+                        // SAFETY: every frame belongs to one task.
+                        let out = unsafe { &mut *places.at(frame) };
+                        bank.frame(&mut workspace.bank, &samples[first + frame * STEP..], out);
+                    }
                 }
-            }
-        });
+            },
+        );
         let steps: Vec<usize> = spans.iter().map(|span| frames_in(span.len())).collect();
         let features = |index: usize, _: &mut fbank::Workspace, out: &mut Vec<Frame>| {
             out.clear();
@@ -134,7 +138,7 @@ impl Embedder {
     }
 }
 
-/// Runs pieces of `steps` frames each, groups of the same length together.
+/// Runs pieces of `steps` frames each, in batches of the same length.
 fn run(
     compute: &Compute,
     head: &Head,
@@ -145,9 +149,9 @@ fn run(
 ) -> Vec<[f32; EMBEDDING_WIDTH]> {
     let mut order: Vec<usize> = (0..steps.len()).collect();
     order.sort_by_key(|&index| steps[index]);
-    let most = steps.len().div_ceil(compute.threads()).clamp(1, GROUP);
+    let batch = steps.len().div_ceil(compute.threads()).clamp(1, BATCH);
     let groups: Vec<&[usize]> =
-        order.chunk_by(|&a, &b| steps[a] == steps[b]).flat_map(|same| same.chunks(most)).collect();
+        order.chunk_by(|&a, &b| steps[a] == steps[b]).flat_map(|same| same.chunks(batch)).collect();
     let mut embeddings = vec![[0f32; EMBEDDING_WIDTH]; steps.len()];
     let places = SharedMut::new(embeddings.as_mut_ptr());
     compute.parallel_for_with(workspaces, groups.len(), |group, workspace, worker| {
@@ -157,24 +161,24 @@ fn run(
             workspace.head = head::Workspace::new(steps);
         }
         if !workspace.dense.is_for(steps, group.len()) {
-            workspace.dense = dense::Workspace::new(steps, most);
+            workspace.dense = dense::Workspace::new(steps, batch);
         }
         for (place, &index) in group.iter().enumerate() {
             features(index, &mut workspace.bank, &mut workspace.features);
-            take_mean(&mut workspace.features);
+            subtract_mean(&mut workspace.features);
             head.run(worker, &mut workspace.head, &workspace.features, workspace.dense.input_of(place));
         }
         let found = dense.run(worker, &mut workspace.dense, group.len());
         for (&index, embedding) in group.iter().zip(found) {
             // SAFETY: every piece stands in one group.
-            unsafe { *places.at(index) = of_length_one(embedding) };
+            unsafe { *places.at(index) = l2_normalized(embedding) };
         }
     });
     embeddings
 }
 
-/// Takes the mean of each bin over the piece away.
-fn take_mean(features: &mut [Frame]) {
+/// Subtracts the mean of each bin over the piece.
+fn subtract_mean(features: &mut [Frame]) {
     let mut mean = [0f32; BINS];
     for frame in features.iter() {
         mean.iter_mut().zip(frame).for_each(|(mean, x)| *mean += x);
@@ -185,7 +189,7 @@ fn take_mean(features: &mut [Frame]) {
     }
 }
 
-fn of_length_one(mut embedding: [f32; EMBEDDING_WIDTH]) -> [f32; EMBEDDING_WIDTH] {
+fn l2_normalized(mut embedding: [f32; EMBEDDING_WIDTH]) -> [f32; EMBEDDING_WIDTH] {
     let length = embedding.iter().map(|x| x * x).sum::<f32>().sqrt();
     embedding.iter_mut().for_each(|x| *x /= length.max(f32::MIN_POSITIVE));
     embedding

@@ -1,29 +1,29 @@
-//! The embedding network straight from its definition, in float32: what tests compare the fast one with.
+//! The reference implementation of the embedding network, in plain float32: tests compare the fast one with it.
 
 use std::path::Path;
 
 use hark_compute::Isa;
 
-use super::weights::{self, BLOCKS, CONTEXT, FIRST, FIRST_TAPS, GROWTH, INSIDE, LAST, PLANES, SEGMENT, Tensors};
-use super::{EMBEDDING_WIDTH, of_length_one, take_mean};
+use super::weights::{self, BLOCKS, BOTTLENECK, CONTEXT, FIRST, FIRST_TAPS, GROWTH, LAST, PLANES, SEGMENT, Tensors};
+use super::{EMBEDDING_WIDTH, l2_normalized, subtract_mean};
 use crate::SpeakersError;
 use crate::fbank::{BINS, FilterBank, STEP, frames_in};
 use hark_compute::ops::Ops;
 
-/// The network as it stands in the file.
+/// The network with the weights of the file.
 pub struct ReferenceEmbedder {
     tensors: Tensors,
 }
 
-/// `[channel][line][step]`.
+/// `[channel][bin][step]`.
 type Planes = Vec<Vec<Vec<f32>>>;
 /// `[channel][step]`.
-type Lines = Vec<Vec<f32>>;
+type Channels = Vec<Vec<f32>>;
 
 impl ReferenceEmbedder {
     /// Reads the network from its folder.
     pub fn load(folder: &Path) -> Result<Self, SpeakersError> {
-        // Reading a tensor of each part says early whether this is the network.
+        // Checks names and shapes of all tensors.
         weights::load(folder, |tensors| {
             super::Head::pack(tensors)?;
             super::Dense::pack(tensors).map(|_| ())
@@ -32,7 +32,7 @@ impl ReferenceEmbedder {
         Ok(ReferenceEmbedder { tensors })
     }
 
-    /// What [`super::Embedder::embed`] answers for one piece of at least 0.1 s.
+    /// The equivalent of [`super::Embedder::embed`] for one piece of at least 0.1 s.
     pub fn embed(&self, samples: &[f32]) -> [f32; EMBEDDING_WIDTH] {
         let bank = FilterBank::new(Ops::of(Isa::Portable));
         let mut workspace = bank.workspace();
@@ -40,15 +40,15 @@ impl ReferenceEmbedder {
         for (index, frame) in frames.iter_mut().enumerate() {
             bank.frame(&mut workspace, &samples[index * STEP..], frame);
         }
-        take_mean(&mut frames);
+        subtract_mean(&mut frames);
         let plane = (0..BINS).map(|bin| frames.iter().map(|frame| frame[bin]).collect()).collect();
         let planes = self.head(vec![plane]);
-        let lines: Lines = planes.into_iter().flatten().collect();
+        let lines: Channels = planes.into_iter().flatten().collect();
         let mut x = self.convolve(&lines, "xvector.tdnn.linear", FIRST, FIRST_TAPS, 2, 1, 2, false);
         self.normalize(&mut x, "xvector.tdnn.nonlinear.batchnorm");
-        for (number, (layers, apart)) in BLOCKS.into_iter().enumerate() {
+        for (number, (layers, dilation)) in BLOCKS.into_iter().enumerate() {
             for layer in 1..=layers {
-                let added = self.layer(&x, &format!("xvector.block{}.tdnnd{layer}", number + 1), apart);
+                let added = self.layer(&x, &format!("xvector.block{}.tdnnd{layer}", number + 1), dilation);
                 x.extend(added);
             }
             let name = format!("xvector.transit{}", number + 1);
@@ -64,53 +64,53 @@ impl ReferenceEmbedder {
             let squares: f32 = line.iter().map(|x| (x - mean) * (x - mean)).sum();
             (squares / (line.len() as f32 - 1.0).max(1.0)).sqrt()
         };
-        let statistics: Lines =
+        let statistics: Channels =
             x.iter().map(|line| vec![mean(line)]).chain(x.iter().map(|line| vec![deviation(line)])).collect();
         let out = self.convolve(&statistics, "xvector.dense.linear", EMBEDDING_WIDTH, 1, 1, 1, 0, false);
         let means = self.get("xvector.dense.nonlinear.batchnorm.running_mean", &[EMBEDDING_WIDTH]);
         let variances = self.get("xvector.dense.nonlinear.batchnorm.running_var", &[EMBEDDING_WIDTH]);
-        of_length_one(std::array::from_fn(|index| (out[index][0] - means[index]) / (variances[index] + 1e-5).sqrt()))
+        l2_normalized(std::array::from_fn(|index| (out[index][0] - means[index]) / (variances[index] + 1e-5).sqrt()))
     }
 
     fn get(&self, name: &str, shape: &[usize]) -> &[f32] {
-        self.tensors.get(name, shape).expect("the network was read whole")
+        self.tensors.get(name, shape).expect("the tensors were checked")
     }
 
     fn head(&self, x: Planes) -> Planes {
-        let mut x = self.cut(self.plane_norm(self.plane(&x, "head.conv1", 3, 1), "head.bn1"));
+        let mut x = self.relu(self.plane_norm(self.plane(&x, "head.conv1", 3, 1), "head.bn1"));
         for layer in ["head.layer1", "head.layer2"] {
-            for (number, step) in [(0, 2), (1, 1)] {
+            for (number, stride) in [(0, 2), (1, 1)] {
                 let part = |part: &str| format!("{layer}.{number}.{part}");
-                let y = self.cut(self.plane_norm(self.plane(&x, &part("conv1"), 3, step), &part("bn1")));
+                let y = self.relu(self.plane_norm(self.plane(&x, &part("conv1"), 3, stride), &part("bn1")));
                 let mut y = self.plane_norm(self.plane(&y, &part("conv2"), 3, 1), &part("bn2"));
-                if step == 2 {
-                    x = self.plane_norm(self.plane(&x, &part("shortcut.0"), 1, step), &part("shortcut.1"));
+                if stride == 2 {
+                    x = self.plane_norm(self.plane(&x, &part("shortcut.0"), 1, stride), &part("shortcut.1"));
                 }
                 let numbers = y.iter_mut().flatten().flatten();
                 numbers.zip(x.iter().flatten().flatten()).for_each(|(y, x)| *y += x);
-                x = self.cut(y);
+                x = self.relu(y);
             }
         }
-        self.cut(self.plane_norm(self.plane(&x, "head.conv2", 3, 2), "head.bn2"))
+        self.relu(self.plane_norm(self.plane(&x, "head.conv2", 3, 2), "head.bn2"))
     }
 
-    /// A convolution of `size` × `size` whose output lines are `step` input lines apart.
-    fn plane(&self, x: &Planes, name: &str, size: usize, step: usize) -> Planes {
+    /// A convolution of `size` × `size` with `stride` over frequency.
+    fn plane(&self, x: &Planes, name: &str, size: usize, stride: usize) -> Planes {
         let weights = self.get(&format!("{name}.weight"), &[PLANES, x.len(), size, size]);
         let (lines, steps) = (x[0].len(), x[0][0].len());
-        let (inputs, border) = (x.len(), size / 2);
-        let mut out = vec![vec![vec![0f32; steps]; lines / step]; PLANES];
+        let (inputs, padding) = (x.len(), size / 2);
+        let mut out = vec![vec![vec![0f32; steps]; lines / stride]; PLANES];
         for (channel, out) in out.iter_mut().enumerate() {
             for (line, out) in out.iter_mut().enumerate() {
                 for (input, x) in x.iter().enumerate() {
-                    for near in 0..size {
-                        let Some(x) = (line * step + near).checked_sub(border).and_then(|line| x.get(line)) else {
+                    for row in 0..size {
+                        let Some(x) = (line * stride + row).checked_sub(padding).and_then(|line| x.get(line)) else {
                             continue;
                         };
                         for tap in 0..size {
-                            let weight = weights[((channel * inputs + input) * size + near) * size + tap];
+                            let weight = weights[((channel * inputs + input) * size + row) * size + tap];
                             for (at, out) in out.iter_mut().enumerate() {
-                                if let Some(x) = (at + tap).checked_sub(border).and_then(|at| x.get(at)) {
+                                if let Some(x) = (at + tap).checked_sub(padding).and_then(|at| x.get(at)) {
                                     *out += weight * x;
                                 }
                             }
@@ -123,21 +123,21 @@ impl ReferenceEmbedder {
     }
 
     fn plane_norm(&self, mut x: Planes, name: &str) -> Planes {
-        let norm = weights::Norm::read(&self.tensors, name, PLANES).expect("the network was read whole");
+        let norm = weights::Norm::read(&self.tensors, name, PLANES).expect("the tensors were checked");
         for ((plane, gain), shift) in x.iter_mut().zip(&norm.gain).zip(&norm.shift) {
             plane.iter_mut().flatten().for_each(|x| *x = *x * gain + shift);
         }
         x
     }
 
-    fn cut(&self, mut x: Planes) -> Planes {
+    fn relu(&self, mut x: Planes) -> Planes {
         x.iter_mut().flatten().flatten().for_each(|x| *x = x.max(0.0));
         x
     }
 
-    /// Normalizes each channel and cuts what is negative.
-    fn normalize(&self, x: &mut Lines, name: &str) {
-        let norm = weights::Norm::read(&self.tensors, name, x.len()).expect("the network was read whole");
+    /// Batch norm and ReLU.
+    fn normalize(&self, x: &mut Channels, name: &str) {
+        let norm = weights::Norm::read(&self.tensors, name, x.len()).expect("the tensors were checked");
         for ((line, gain), shift) in x.iter_mut().zip(&norm.gain).zip(&norm.shift) {
             line.iter_mut().for_each(|x| *x = (*x * gain + shift).max(0.0));
         }
@@ -145,18 +145,18 @@ impl ReferenceEmbedder {
 
     fn convolve(
         &self,
-        x: &Lines,
+        x: &Channels,
         name: &str,
         outputs: usize,
         taps: usize,
-        step: usize,
-        apart: usize,
-        border: usize,
+        stride: usize,
+        dilation: usize,
+        padding: usize,
         biased: bool,
-    ) -> Lines {
+    ) -> Channels {
         let weights = self.get(&format!("{name}.weight"), &[outputs, x.len(), taps]);
         let inputs = x.len();
-        let steps = (x[0].len() + 2 * border - apart * (taps - 1) - 1) / step + 1;
+        let steps = (x[0].len() + 2 * padding - dilation * (taps - 1) - 1) / stride + 1;
         let mut out = vec![vec![0f32; steps]; outputs];
         for (output, line) in out.iter_mut().enumerate() {
             if biased {
@@ -166,7 +166,7 @@ impl ReferenceEmbedder {
                 for tap in 0..taps {
                     let weight = weights[(output * inputs + input) * taps + tap];
                     for (at, out) in line.iter_mut().enumerate() {
-                        if let Some(x) = (at * step + tap * apart).checked_sub(border).and_then(|at| x.get(at)) {
+                        if let Some(x) = (at * stride + tap * dilation).checked_sub(padding).and_then(|at| x.get(at)) {
                             *out += weight * x;
                         }
                     }
@@ -176,18 +176,19 @@ impl ReferenceEmbedder {
         out
     }
 
-    fn layer(&self, x: &Lines, name: &str, apart: usize) -> Lines {
+    fn layer(&self, x: &Channels, name: &str, dilation: usize) -> Channels {
         let part = |part: &str| format!("{name}.{part}");
         let mut x = x.clone();
         self.normalize(&mut x, &part("nonlinear1.batchnorm"));
-        let mut inside = self.convolve(&x, &part("linear1"), INSIDE, 1, 1, 1, 0, false);
-        self.normalize(&mut inside, &part("nonlinear2.batchnorm"));
-        let mut local = self.convolve(&inside, &part("cam_layer.linear_local"), GROWTH, 3, 1, apart, apart, false);
-        let steps = inside[0].len();
+        let mut bottleneck = self.convolve(&x, &part("linear1"), BOTTLENECK, 1, 1, 1, 0, false);
+        self.normalize(&mut bottleneck, &part("nonlinear2.batchnorm"));
+        let mut local =
+            self.convolve(&bottleneck, &part("cam_layer.linear_local"), GROWTH, 3, 1, dilation, dilation, false);
+        let steps = bottleneck[0].len();
         for first in (0..steps).step_by(SEGMENT) {
             let end = steps.min(first + SEGMENT);
             let mean = |line: &[f32]| line.iter().sum::<f32>() / line.len() as f32;
-            let context: Lines = inside.iter().map(|line| vec![mean(line) + mean(&line[first..end])]).collect();
+            let context: Channels = bottleneck.iter().map(|line| vec![mean(line) + mean(&line[first..end])]).collect();
             let mut context = self.convolve(&context, &part("cam_layer.linear1"), CONTEXT, 1, 1, 1, 0, true);
             context.iter_mut().flatten().for_each(|x| *x = x.max(0.0));
             let mask = self.convolve(&context, &part("cam_layer.linear2"), GROWTH, 1, 1, 1, 0, true);

@@ -1,4 +1,4 @@
-//! The network's numbers: as they stand in the file, and with each normalization taken into the layer beside it.
+//! The network's weights, with each batch norm folded into the adjacent layer.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,23 +12,23 @@ pub(super) const MODEL: &str = "campplus-zh-en";
 /// The file in its folder.
 const FILE: &str = "campplus_cn_en_common.pt";
 
-/// Channels of the layers over time and frequency.
+/// Channels of the convolutional head.
 pub(super) const PLANES: usize = 32;
-/// Channels after the first layer over time.
+/// Channels after the first TDNN layer.
 pub(super) const FIRST: usize = 128;
-/// Taps of the first layer over time.
+/// Kernel size of the first TDNN layer.
 pub(super) const FIRST_TAPS: usize = 5;
-/// Channels that every dense layer adds.
+/// Growth rate: channels that every dense layer adds.
 pub(super) const GROWTH: usize = 32;
-/// Channels inside a dense layer.
-pub(super) const INSIDE: usize = 128;
-/// Channels that a dense layer's mask is made from.
+/// Bottleneck channels of a dense layer.
+pub(super) const BOTTLENECK: usize = 128;
+/// Hidden channels of the context mask.
 pub(super) const CONTEXT: usize = 64;
-/// Dense layers of each block and how far apart their three taps are.
+/// Layers of each dense block and the dilation of their three taps.
 pub(super) const BLOCKS: [(usize, usize); 3] = [(12, 1), (24, 2), (16, 2)];
-/// Channels at the end, before statistics.
+/// Channels before statistics pooling.
 pub(super) const LAST: usize = 512;
-/// Steps that share one mean beside that of the whole piece.
+/// Steps of a context segment: masks use its mean and that of the whole piece.
 pub(super) const SEGMENT: usize = 100;
 
 const EPSILON: f32 = 1e-5;
@@ -48,7 +48,7 @@ impl Tensors {
     }
 }
 
-/// Reads the file in `folder` and makes something of its tensors; counters (integers) are left out.
+/// Reads the float32 tensors of the file in `folder` and converts them; counters (integers) are skipped.
 pub(super) fn load<T>(folder: &Path, make: impl Fn(&Tensors) -> Result<T, String>) -> Result<T, SpeakersError> {
     let path = folder.join(FILE);
     let tensors = WeightsFile::open(&path).and_then(|file| torch::read(&file));
@@ -58,7 +58,7 @@ pub(super) fn load<T>(folder: &Path, make: impl Fn(&Tensors) -> Result<T, String
     make(&Tensors(floats.collect())).map_err(|what| SpeakersError::malformed(&path, MODEL, what))
 }
 
-/// A normalization as one factor and one shift for each channel.
+/// A batch norm as one gain and one shift per channel.
 pub(super) struct Norm {
     pub(super) gain: Vec<f32>,
     pub(super) shift: Vec<f32>,
@@ -70,8 +70,8 @@ impl Norm {
         Ok(Self::of(get("weight")?, get("bias")?, get("running_mean")?, get("running_var")?))
     }
 
-    /// One without a gain and a shift of its own.
-    pub(super) fn read_plain(tensors: &Tensors, name: &str, width: usize) -> Result<Self, String> {
+    /// A batch norm without affine parameters.
+    pub(super) fn read_without_affine(tensors: &Tensors, name: &str, width: usize) -> Result<Self, String> {
         let get = |part: &str| tensors.get(&format!("{name}.{part}"), &[width]);
         Ok(Self::of(&vec![1.0; width], &vec![0.0; width], get("running_mean")?, get("running_var")?))
     }
@@ -83,7 +83,7 @@ impl Norm {
     }
 }
 
-/// A convolution's weights, the output first, multiplied by the gain of the normalization that follows.
+/// A convolution's weights, output-major, with the gain of the following batch norm folded in.
 pub(super) fn folded(tensors: &Tensors, name: &str, shape: &[usize], norm: &Norm) -> Result<Vec<f32>, String> {
     let mut weights = tensors.get(&format!("{name}.weight"), shape)?.to_vec();
     let inputs: usize = shape[1..].iter().product();

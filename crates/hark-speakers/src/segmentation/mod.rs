@@ -1,11 +1,11 @@
-//! pyannote segmentation-3.0: which of up to three voices speak, every 17 ms of a ten-second window.
+//! pyannote segmentation-3.0: which of up to three local speakers are active, every 17 ms of a ten-second window.
 //!
-//! A bank of filters and two convolutions (`front`), four recurrent layers in both directions (`recurrent`), two
-//! linear layers and seven classes. A window costs 2 G multiply-adds.
+//! SincNet (`sincnet`), four bidirectional LSTM layers (`lstm`), two linear layers and a powerset classifier of seven
+//! classes. A window costs 2 G multiply-adds.
 
-mod front;
-mod recurrent;
+mod lstm;
 pub mod reference;
+mod sincnet;
 mod weights;
 
 use std::path::Path;
@@ -18,42 +18,43 @@ use hark_compute::linear::Rows;
 use hark_compute::view::MatMut;
 
 use crate::SpeakersError;
-use front::{FRAME_WIDTH, Front, Workspace};
-use recurrent::{Layer, OUT};
+use lstm::{Layer, OUT};
+use sincnet::{FRAME_WIDTH, SincNet, Workspace};
 use weights::{LAYERS, UNITS, WIDTH, Weights};
 
-/// Samples of a window: ten seconds.
+/// Samples of a window: 10 s.
 pub const WINDOW_SAMPLES: usize = 160_000;
 /// Frames of a window.
 pub const FRAMES_PER_WINDOW: usize = 589;
-/// Samples from one frame to the next: 16.9 ms.
+/// Hop from one frame to the next in samples: 16.9 ms.
 pub const FRAME_STEP: usize = 270;
-/// Samples that the convolutions in front of a frame see: 61.9 ms.
-pub const FRAME_FIELD: usize = 991;
-/// Classes of a frame.
+/// Receptive field of a frame before the recurrent layers in samples: 61.9 ms.
+pub const RECEPTIVE_FIELD: usize = 991;
+/// Powerset classes of a frame.
 pub const CLASSES: usize = 7;
-/// Who speaks in each class: voice 0, 1, 2 of the window.
+/// The active local speakers of each class.
 pub const POWERSET: [&[usize]; CLASSES] = [&[], &[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2]];
 
-/// Windows that run together at most for each pair of threads.
+/// Maximum windows of a batch for each pair of threads.
 const BATCH: usize = BLOCK;
 
 /// The sample of its window that the middle of a frame falls on.
 pub fn frame_middle(frame: usize) -> usize {
-    frame * FRAME_STEP + FRAME_FIELD / 2
+    frame * FRAME_STEP + RECEPTIVE_FIELD / 2
 }
 
 /// The segmentation network.
 pub struct Segmenter {
     compute: Compute,
-    front: Front,
+    sincnet: SincNet,
     layers: Vec<Layer>,
     linears: [(PackedBf16, Vec<f32>); 2],
     classifier: (PackedBf16, Vec<f32>),
-    /// What goes into a layer and what comes out, by turns: `[frame][window][number]`.
+    /// Input of the first LSTM layer, `[frame][window][FRAME_WIDTH]`.
     frames: Buffer<u16>,
+    /// Outputs of the LSTM layers, `[frame][window][OUT]`, alternating between two buffers.
     states: [Buffer<u16>; 2],
-    /// Where each thread works on a window's front.
+    /// SincNet's workspace of each thread.
     workspaces: Vec<Workspace>,
 }
 
@@ -66,11 +67,11 @@ impl Segmenter {
             bias.resize(outputs.next_multiple_of(BLOCK), 0.0);
             (PackedBf16::pack(outputs, inputs, |output, input| linear.weights[input * outputs + output]), bias)
         };
-        let front = Front::pack(&weights, compute.isa());
-        let workspaces = (0..compute.threads()).map(|_| Workspace::new(&front)).collect();
+        let sincnet = SincNet::pack(&weights, compute.isa());
+        let workspaces = (0..compute.threads()).map(|_| Workspace::new(&sincnet)).collect();
         Ok(Segmenter {
             compute: compute.clone(),
-            front,
+            sincnet,
             layers: weights.layers.iter().map(Layer::pack).collect(),
             linears: [linear(&weights.linears[0], 2 * UNITS, WIDTH), linear(&weights.linears[1], WIDTH, WIDTH)],
             classifier: linear(&weights.classifier, WIDTH, CLASSES),
@@ -82,24 +83,24 @@ impl Segmenter {
 
     /// The log-probability of each class (see [`POWERSET`]) in each of the [`FRAMES_PER_WINDOW`] frames of each window.
     ///
-    /// A window has at most [`WINDOW_SAMPLES`]; a shorter one is followed by silence. Windows given together run
-    /// together: thirty-two are much quicker than thirty-two times one.
+    /// A window has at most [`WINDOW_SAMPLES`]; a shorter one is padded with silence. The windows of a call run as a
+    /// batch: thirty-two take much less time than thirty-two calls.
     pub fn segment(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
         let batch = BATCH * self.compute.threads().div_ceil(2);
         windows.chunks(batch).flat_map(|windows| self.segment_batch(windows)).collect()
     }
 
     fn segment_batch(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
-        // Whole tiles of rows; the recurrent layers read 32 at a time.
+        // Whole tiles of rows; the LSTM layers read 32 at a time.
         let rows = windows.len().next_multiple_of(16);
         self.reserve(FRAMES_PER_WINDOW * rows + BLOCK);
-        let Segmenter { compute, front, layers, frames, states, workspaces, .. } = self;
+        let Segmenter { compute, sincnet, layers, frames, states, workspaces, .. } = self;
         let out = frames.shared();
         compute.parallel_for_with(workspaces, windows.len(), |window, workspace, worker| {
             let (at, stride) = (out.at(window * FRAME_WIDTH), rows * FRAME_WIDTH);
             // SAFETY: every window writes its own row of each frame, inside the memory reserved above.
             let out = unsafe { MatMut::from_raw(at, FRAMES_PER_WINDOW, FRAME_WIDTH, stride) };
-            front.run(worker, workspace, windows[window], out);
+            sincnet.run(worker, workspace, windows[window], out);
         });
         let [one, other] = states;
         debug_assert_eq!(LAYERS, layers.len());
@@ -121,11 +122,11 @@ impl Segmenter {
         }
     }
 
-    /// The linear layers and the classes.
+    /// The linear layers and the classifier.
     fn classify(&mut self, rows: usize, windows: usize) -> Vec<Vec<[f32; CLASSES]>> {
         let mut scores = vec![vec![[0f32; CLASSES]; FRAMES_PER_WINDOW]; windows];
         let places: Vec<_> = scores.iter_mut().map(|window| SharedMut::new(window.as_mut_ptr())).collect();
-        // Four layers by turns end in the second buffer.
+        // Alternating buffers, four layers end in the second one.
         let states = &self.states[1];
         let Segmenter { compute, linears: [linear, last_linear], classifier, .. } = self;
         let all = FRAMES_PER_WINDOW * rows;
@@ -159,7 +160,7 @@ impl Segmenter {
     }
 }
 
-/// Rows that a thread classifies at a time.
+/// Rows that a thread classifies per task.
 const CHUNK: usize = 16 * BLOCK;
 
 #[repr(C, align(64))]

@@ -1,17 +1,17 @@
-//! The segmentation network straight from its definition, in float32: what tests compare the fast one with.
+//! The reference implementation of the segmentation network, in plain float32: tests compare the fast one with it.
 
 use std::path::Path;
 
-use super::weights::{CHANNELS, Direction, FILTER_STEP, FILTER_TAPS, FILTERS, Linear, Norm, TAPS, UNITS, Weights};
+use super::weights::{CHANNELS, Direction, FILTER_STRIDE, FILTER_TAPS, FILTERS, Linear, Norm, TAPS, UNITS, Weights};
 use super::{CLASSES, WINDOW_SAMPLES};
 use crate::SpeakersError;
 
-/// The network as it stands in the file.
+/// The network with the weights of the file.
 pub struct ReferenceSegmenter {
     weights: Weights,
 }
 
-/// Numbers of a window, step by step.
+/// Activations, `[step][channel]`.
 type Steps = Vec<Vec<f32>>;
 
 impl ReferenceSegmenter {
@@ -20,26 +20,30 @@ impl ReferenceSegmenter {
         Ok(ReferenceSegmenter { weights: Weights::load(folder)? })
     }
 
-    /// What [`super::Segmenter::segment`] answers for one window.
+    /// The equivalent of [`super::Segmenter::segment`] for one window.
     pub fn segment(&self, samples: &[f32]) -> Vec<[f32; CLASSES]> {
         let weights = &self.weights;
         let mut wave: Steps = samples.iter().map(|&x| vec![x]).collect();
         wave.resize(WINDOW_SAMPLES, vec![0.0]);
         let wave: Vec<f32> = normalize(wave, &weights.wave_norm).concat();
-        let filtered: Steps = (0..=(WINDOW_SAMPLES - FILTER_TAPS) / FILTER_STEP)
+        let filtered: Steps = (0..=(WINDOW_SAMPLES - FILTER_TAPS) / FILTER_STRIDE)
             .map(|step| {
-                let seen = &wave[step * FILTER_STEP..][..FILTER_TAPS];
-                weights.filters.chunks_exact(FILTER_TAPS).map(|filter| dot(filter, seen).abs()).collect()
+                let receptive_field = &wave[step * FILTER_STRIDE..][..FILTER_TAPS];
+                weights.filters.chunks_exact(FILTER_TAPS).map(|filter| dot(filter, receptive_field).abs()).collect()
             })
             .collect();
-        let mut steps = leaky_relu(normalize(largest_of_three(&filtered), &weights.norms[0]));
+        let mut steps = leaky_relu(normalize(max_pool(&filtered), &weights.norms[0]));
         for (convolution, norm) in weights.convolutions.iter().zip(&weights.norms[1..]) {
-            steps = leaky_relu(normalize(largest_of_three(&convolve(&steps, convolution)), norm));
+            steps = leaky_relu(normalize(max_pool(&convolve(&steps, convolution)), norm));
         }
         for [forward, backward] in &weights.layers {
-            let ahead = recur(forward, steps.iter());
-            let back = recur(backward, steps.iter().rev());
-            steps = ahead.into_iter().zip(back.into_iter().rev()).map(|(a, b)| [a, b].concat()).collect();
+            let forward_states = lstm(forward, steps.iter());
+            let backward_states = lstm(backward, steps.iter().rev());
+            steps = forward_states
+                .into_iter()
+                .zip(backward_states.into_iter().rev())
+                .map(|(a, b)| [a, b].concat())
+                .collect();
         }
         for linear in &weights.linears {
             steps = leaky_relu(steps.iter().map(|step| apply(linear, step)).collect());
@@ -83,29 +87,31 @@ fn leaky_relu(mut steps: Steps) -> Steps {
     steps
 }
 
-fn largest_of_three(steps: &Steps) -> Steps {
-    let largest = |three: &[Vec<f32>]| {
+fn max_pool(steps: &Steps) -> Steps {
+    let pool = |three: &[Vec<f32>]| {
         (0..three[0].len()).map(|channel| three[0][channel].max(three[1][channel]).max(three[2][channel])).collect()
     };
-    steps.chunks_exact(3).map(largest).collect()
+    steps.chunks_exact(3).map(pool).collect()
 }
 
 fn convolve(steps: &Steps, weights: &[f32]) -> Steps {
     let channels = steps[0].len();
     debug_assert!(channels == FILTERS || channels == CHANNELS);
-    let output = |seen: &[Vec<f32>], weights: &[f32]| {
+    let output = |receptive_field: &[Vec<f32>], weights: &[f32]| {
         // `weights` is `[channel][tap]`.
         let mut sum = 0.0;
-        for (tap, step) in seen.iter().enumerate() {
+        for (tap, step) in receptive_field.iter().enumerate() {
             sum += (0..channels).map(|channel| weights[channel * TAPS + tap] * step[channel]).sum::<f32>();
         }
         sum
     };
-    let all = |seen: &[Vec<f32>]| weights.chunks_exact(channels * TAPS).map(|weights| output(seen, weights)).collect();
+    let all = |receptive_field: &[Vec<f32>]| {
+        weights.chunks_exact(channels * TAPS).map(|weights| output(receptive_field, weights)).collect()
+    };
     steps.windows(TAPS).map(all).collect()
 }
 
-fn recur<'a>(direction: &Direction, steps: impl Iterator<Item = &'a Vec<f32>>) -> Steps {
+fn lstm<'a>(direction: &Direction, steps: impl Iterator<Item = &'a Vec<f32>>) -> Steps {
     let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
     let (mut hidden, mut cells) = (vec![0f32; UNITS], vec![0f32; UNITS]);
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! The network's numbers as they stand in the file.
+//! The network's weights in the layout of the file.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ pub(super) const MODEL: &str = "pyannote-segmentation-3";
 /// The file in its folder.
 pub(super) const FILE: &str = "segmentation-3.0.onnx";
 
-/// Filters of the first layer.
+/// Sinc filters of the first layer.
 pub(super) const FILTERS: usize = 80;
 /// Taps of a filter.
 pub(super) const FILTER_TAPS: usize = 251;
-/// Samples from one step of the filters to the next.
-pub(super) const FILTER_STEP: usize = 10;
+/// Stride of the filters in samples.
+pub(super) const FILTER_STRIDE: usize = 10;
 /// Channels after the second and the third layer.
 pub(super) const CHANNELS: usize = 60;
-/// Taps of the second and the third layer.
+/// Kernel size of the second and the third layer.
 pub(super) const TAPS: usize = 5;
-/// Units of a recurrent layer, each way.
+/// Units of an LSTM layer, per direction.
 pub(super) const UNITS: usize = 128;
-/// Recurrent layers.
+/// LSTM layers.
 pub(super) const LAYERS: usize = 4;
 /// Width of the linear layers.
 pub(super) const WIDTH: usize = 128;
@@ -35,15 +35,15 @@ pub(super) struct Norm {
     pub(super) shift: Vec<f32>,
 }
 
-/// One direction of a recurrent layer; gates in ONNX's order i, o, f, g.
+/// One direction of an LSTM layer; gates in ONNX's order i, o, f, g.
 pub(super) struct Direction {
-    /// Numbers that come in.
+    /// Input width.
     pub(super) inputs: usize,
     /// `[4 * UNITS][inputs]`.
     pub(super) input: Vec<f32>,
     /// `[4 * UNITS][UNITS]`.
     pub(super) recurrent: Vec<f32>,
-    /// `[4 * UNITS]`, both biases of the file added up.
+    /// `[4 * UNITS]`, the sum of the input and the recurrent bias.
     pub(super) bias: Vec<f32>,
 }
 
@@ -53,15 +53,15 @@ pub(super) struct Linear {
     pub(super) bias: Vec<f32>,
 }
 
-/// All of the network.
+/// All weights of the network.
 pub(super) struct Weights {
     pub(super) wave_norm: Norm,
     /// `[FILTERS][FILTER_TAPS]`.
     pub(super) filters: Vec<f32>,
-    /// `[CHANNELS][channels in][TAPS]`, second and third layer. Their biases are left out: each is followed by the
-    /// largest of three and a normalization over time, which takes any constant away again.
+    /// `[CHANNELS][channels in][TAPS]`, second and third layer. Their biases are omitted: the instance
+    /// norm that follows cancels any constant.
     pub(super) convolutions: [Vec<f32>; 2],
-    /// After each of the three layers.
+    /// The instance norm after each of the three layers.
     pub(super) norms: [Norm; 3],
     /// Forward and backward.
     pub(super) layers: Vec<[Direction; 2]>,
@@ -118,8 +118,8 @@ fn directions(model: &OnnxModel, layer: usize) -> Result<[Direction; 2], FileErr
     let input = file.floats(model.node_input(&node, 1)?, &[2, 4 * UNITS, inputs])?;
     let recurrent = file.floats(model.node_input(&node, 2)?, &[2, 4 * UNITS, UNITS])?;
     let biases = file.floats(model.node_input(&node, 3)?, &[2, 8 * UNITS])?;
-    Ok([0, 1].map(|way| {
-        let half = |all: &[f32]| all[way * all.len() / 2..(way + 1) * all.len() / 2].to_vec();
+    Ok([0, 1].map(|direction| {
+        let half = |all: &[f32]| all[direction * all.len() / 2..(direction + 1) * all.len() / 2].to_vec();
         let biases = half(&biases);
         let (of_input, of_recurrent) = biases.split_at(4 * UNITS);
         Direction {

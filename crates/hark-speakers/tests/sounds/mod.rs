@@ -1,4 +1,4 @@
-//! Sounds and folders that the tests of both networks share.
+//! Test audio and model folders that the tests of both networks share.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ pub fn conversation() -> Vec<f32> {
     bytes[data..].as_chunks::<2>().0.iter().map(|two| f32::from(i16::from_le_bytes(*two)) / 32768.0).collect()
 }
 
-/// Three made voices that come and go, and a little noise: the same numbers on every machine.
-pub fn made_voices(count: usize) -> Vec<f32> {
+/// Three synthetic voices with overlap and noise: the same samples on every machine.
+pub fn synthetic_speech(count: usize) -> Vec<f32> {
     const TAU: f64 = std::f64::consts::TAU;
     let mut state = 1u32;
     let voices = [(110.0, 0.31), (205.0, 0.23), (150.0, 0.17)];

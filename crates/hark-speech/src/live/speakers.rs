@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 
 use hark_media::SAMPLE_RATE;
-use hark_speakers::cluster::{Group, Voice, centred, dot, unit_length};
+use hark_speakers::cluster::{Cluster, Embedding, centred, dot, l2_normalized};
 use hark_speakers::{
     Diarization, Diarizer, EMBEDDING_WIDTH, FRAME_STEP, Networks, POWERSET, WINDOW_SAMPLES, frame_middle,
 };
@@ -141,7 +141,7 @@ fn listen(mut voices: Voices, messages: &Receiver<Message>, tell: &dyn Fn(Answer
 /// The voices known so far.
 #[derive(Default)]
 struct Known {
-    voices: Vec<Group>,
+    voices: Vec<Cluster>,
     last: Option<usize>,
 }
 
@@ -173,12 +173,12 @@ impl Known {
             let seconds = locals[local].sound.len() as f32 / SAMPLE_RATE as f32;
             match best.filter(|best| best.1 >= least) {
                 Some((voice, _)) => {
-                    self.voices[voice].join(&Group::of(&vector, seconds));
+                    self.voices[voice].merge(&Cluster::new(&vector, seconds));
                     taken.push((local, voice));
                 }
                 // A new voice must say the text: others get their turn when they say one.
                 None if local == wanted => {
-                    self.voices.push(Group::of(&vector, seconds));
+                    self.voices.push(Cluster::new(&vector, seconds));
                     taken.push((local, self.voices.len() - 1));
                 }
                 None => {}
@@ -217,16 +217,16 @@ fn locals(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> 
 }
 
 /// What a voice sounds like.
-fn vector(networks: &mut impl Networks, sound: &[f32]) -> Voice {
+fn vector(networks: &mut impl Networks, sound: &[f32]) -> Embedding {
     let pieces: Vec<Vec<f32>> =
         sound.rchunks(PIECE).map(|piece| piece.iter().copied().cycle().take(PIECE).collect()).collect();
     let weights = sound.rchunks(PIECE).map(|piece| piece.len() as f32);
     let pieces: Vec<&[f32]> = pieces.iter().map(Vec::as_slice).collect();
-    let mut sum: Voice = [0.0; EMBEDDING_WIDTH];
+    let mut sum: Embedding = [0.0; EMBEDDING_WIDTH];
     for (vector, weight) in networks.embed(&pieces).iter().map(centred).zip(weights) {
         sum.iter_mut().zip(vector).for_each(|(sum, number)| *sum += number * weight);
     }
-    unit_length(&sum)
+    l2_normalized(&sum)
 }
 
 /// Gives the speakers of the whole session the labels under which most of their words were told live; `told` is each word's live label.

@@ -1,9 +1,8 @@
-//! The recurrent layers: both directions of all windows of a batch.
+//! The bidirectional LSTM layers, over all windows of a batch.
 //!
-//! A step multiplies the frames of up to 32 windows, and what came out a step before, by the weights of one direction:
-//! 32 × 384 × 512 multiply-adds by weights that stay in the second-level cache. The gates of 16 units at a time go
-//! through the first-level cache only: nothing is written to memory but the outputs, which are the next layer's input
-//! and the next step's state at once.
+//! A step multiplies the frames and the hidden state of up to 32 windows by the weights of one direction: 32 × 384 × 512
+//! multiply-adds with weights that stay in the L2 cache. The gates of 16 units at a time stay in the L1 cache: only the
+//! outputs are written to memory, and they are both the next layer's input and the next step's hidden state.
 
 use hark_compute::buffer::{Buffer, SharedMut};
 use hark_compute::gemm::PackedBf16;
@@ -16,9 +15,9 @@ use hark_compute::{Compute, Worker};
 use super::FRAMES_PER_WINDOW;
 use super::weights::{Direction, UNITS};
 
-/// Numbers that a layer puts out for a frame: forward units, then backward ones.
+/// Outputs of a layer for a frame: forward units, then backward units.
 pub(super) const OUT: usize = 2 * UNITS;
-/// Groups of units.
+/// Groups of units, whose gates are computed together.
 const GROUPS: usize = UNITS / LSTM_UNITS;
 
 /// One layer, packed.
@@ -42,7 +41,7 @@ impl Layer {
     pub(super) fn run(&self, compute: &Compute, rows: usize, input: &Buffer<u16>, width: usize, out: &mut Buffer<u16>) {
         assert!(rows.is_multiple_of(16), "whole tiles of rows");
         assert!(input.len() >= FRAMES_PER_WINDOW * rows * width && out.len() >= FRAMES_PER_WINDOW * rows * OUT);
-        // Two directions keep two threads busy; more threads share the windows out in smaller groups.
+        // Two directions occupy two threads; with more threads the windows are split into smaller groups.
         let group = if compute.threads() > 2 * rows.div_ceil(BLOCK) { 16 } else { BLOCK };
         let (reach, out) = (out.len(), out.shared());
         compute.parallel_for(2 * rows.div_ceil(group), |piece, worker| {
@@ -55,7 +54,7 @@ impl Layer {
 
 impl PackedDirection {
     fn pack(direction: &Direction) -> Self {
-        // σ(x) = 1 / (1 + 2^(-x log2 e)), tanh(x) = 2 σ(2x) - 1: the factors go into the weights.
+        // σ(x) = 1 / (1 + 2^(-x log2 e)), tanh(x) = 2 σ(2x) - 1: the factors are folded into the weights.
         let one = -std::f32::consts::LOG2_E;
         // The file's order of gates is i, o, f, g.
         let gates = [(0, one), (2, one), (3, 2.0 * one), (1, one)];
@@ -110,7 +109,7 @@ impl Pass<'_> {
             let state = (step > 0).then(|| {
                 let place = place(before);
                 // SAFETY: `Layer::run` has checked the length; this call wrote these rows and columns a step before, and
-                // nobody else writes them.
+                // no other task writes them.
                 unsafe { Rows::from_raw(self.out.at(place), self.reach - place, OUT, self.count) }
             });
             for group in 0..GROUPS {

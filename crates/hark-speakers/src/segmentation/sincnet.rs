@@ -1,9 +1,9 @@
-//! From samples to the frames that the recurrent layers read: a bank of filters and two convolutions, each followed by
-//! max pooling of three, an instance norm over the window, and leaky ReLU.
+//! SincNet, from samples to the input of the LSTM layers: a sinc filter bank and two convolutions, each followed by max
+//! pooling of three, an instance norm over the window, and leaky ReLU.
 //!
-//! All three convolutions are products whose rows overlap in memory. A window costs 0.5 G multiply-adds; the sound
-//! itself is multiplied in float32 or in two parts of bf16, because the loud low sounds of a voice would otherwise leave
-//! their rounding in the quiet high filters, which the normalization then raises.
+//! All three convolutions are GEMMs whose input rows overlap in memory. A window costs 0.5 G multiply-adds. The filter
+//! bank runs in float32 or as a sum of two bf16 parts: in plain bf16 the rounding of the loud low frequencies would leak
+//! into the quiet high-frequency filters, and the instance norm would amplify it.
 
 use hark_compute::buffer::Buffer;
 use hark_compute::gemm::{PackedBf16, bf16_residue};
@@ -14,67 +14,67 @@ use hark_compute::vector::{self, FILTER_ROWS};
 use hark_compute::view::{MatMut, MatRef};
 use hark_compute::{Isa, Worker};
 
-use super::weights::{CHANNELS, FILTER_STEP, FILTER_TAPS, FILTERS, Norm, TAPS, Weights};
+use super::weights::{CHANNELS, FILTER_STRIDE, FILTER_TAPS, FILTERS, Norm, TAPS, Weights};
 use super::{FRAMES_PER_WINDOW, WINDOW_SAMPLES};
 
-/// Numbers of a frame that goes out: the channels and four zeros.
+/// Columns of an output frame: the channels, padded with four zeros.
 pub(super) const FRAME_WIDTH: usize = CHANNELS.next_multiple_of(BLOCK);
-/// Steps of each layer after the largest of three is taken.
+/// Steps of each layer after max pooling.
 const POOLED: [usize; 3] = {
-    let first = ((WINDOW_SAMPLES - FILTER_TAPS) / FILTER_STEP + 1) / 3;
+    let first = ((WINDOW_SAMPLES - FILTER_TAPS) / FILTER_STRIDE + 1) / 3;
     let second = (first - TAPS + 1) / 3;
     [first, second, (second - TAPS + 1) / 3]
 };
-/// Columns of each layer's sums.
+/// Padded output columns of each layer.
 const COLUMNS: [usize; 3] = [FILTERS.next_multiple_of(BLOCK), FRAME_WIDTH, FRAME_WIDTH];
-/// Rows multiplied at once: they become 32 after the largest of three.
+/// Rows per GEMM call: 32 after max pooling.
 const ROWS: usize = 3 * BLOCK;
-/// Numbers beyond the last row that a product may read.
-const BEYOND: usize = 4096;
+/// Elements beyond the last row that a GEMM may read.
+const READ_PADDING: usize = 4096;
 
 const _: () = assert!(POOLED[2] == FRAMES_PER_WINDOW);
-// The last rows of a window are done in whole groups, which must not reach beyond the sums.
+// The last rows of a window run as a whole tile, which must fit in the sums.
 const _: () = assert!(ROWS.is_multiple_of(FILTER_ROWS));
 
-/// The packed front.
-pub(super) struct Front {
+/// SincNet with packed weights.
+pub(super) struct SincNet {
     wave_gain: f32,
     wave_shift: f32,
     filters: Filters,
     convolutions: [PackedBf16; 2],
-    /// Padded to the columns.
+    /// Padded to `COLUMNS`.
     norms: [Norm; 3],
 }
 
 enum Filters {
     /// In float32.
     Float32(vector::Filters),
-    /// As bf16, and the residue that rounding leaves.
-    Parts([PackedBf16; 2]),
+    /// As bf16 and the bf16 of the rounding residue.
+    SplitBf16([PackedBf16; 2]),
 }
 
-/// Where one thread works on one window.
+/// The buffers of one thread.
 pub(super) struct Workspace {
-    /// The samples as float32, or in two parts of bf16: what the filters take, the other is empty.
+    /// The normalized samples as float32 or as two bf16 parts, as the filters need them; the other is empty.
     wave: Buffer<f32>,
     parts: [Buffer<u16>; 2],
     sums: Buffer<f32>,
     pooled: Buffer<f32>,
-    between: [Buffer<u16>; 2],
+    activations: [Buffer<u16>; 2],
 }
 
 impl Workspace {
-    pub(super) fn new(front: &Front) -> Self {
-        let (plain, parts) = match front.filters {
-            Filters::Float32(_) => (WINDOW_SAMPLES + BEYOND, 0),
-            Filters::Parts(_) => (0, WINDOW_SAMPLES + BEYOND),
+    pub(super) fn new(sincnet: &SincNet) -> Self {
+        let (plain, parts) = match sincnet.filters {
+            Filters::Float32(_) => (WINDOW_SAMPLES + READ_PADDING, 0),
+            Filters::SplitBf16(_) => (0, WINDOW_SAMPLES + READ_PADDING),
         };
         Workspace {
             wave: Buffer::zeroed(plain),
             parts: [Buffer::zeroed(parts), Buffer::zeroed(parts)],
             sums: Buffer::zeroed(ROWS * BLOCK),
             pooled: Buffer::zeroed((POOLED[0] + BLOCK) * COLUMNS[0]),
-            between: [
+            activations: [
                 Buffer::zeroed(POOLED[0] * FILTERS + ROWS * FILTERS),
                 Buffer::zeroed(POOLED[1] * FRAME_WIDTH + ROWS * FRAME_WIDTH),
             ],
@@ -82,41 +82,41 @@ impl Workspace {
     }
 }
 
-impl Front {
+impl SincNet {
     pub(super) fn pack(weights: &Weights, isa: Isa) -> Self {
         let convolution = |index: usize, channels: usize, width: usize| {
-            let numbers = &weights.convolutions[index];
+            let values = &weights.convolutions[index];
             PackedBf16::pack(CHANNELS, TAPS * width, |output, input| {
                 let (tap, channel) = (input / width, input % width);
-                if channel < channels { numbers[(output * channels + channel) * TAPS + tap] } else { 0.0 }
+                if channel < channels { values[(output * channels + channel) * TAPS + tap] } else { 0.0 }
             })
         };
         let filter = |output: usize, input: usize| weights.filters[output * FILTER_TAPS + input];
         let padded = |norm: &Norm, columns: usize| {
-            let pad = |numbers: &[f32]| numbers.iter().copied().chain(std::iter::repeat(0.0)).take(columns).collect();
+            let pad = |values: &[f32]| values.iter().copied().chain(std::iter::repeat(0.0)).take(columns).collect();
             Norm { gain: pad(&norm.gain), shift: pad(&norm.shift) }
         };
         let [first, second, third] = &weights.norms;
-        let in_parts = || {
+        let split_bf16 = || {
             let residue = |output, input| bf16_residue(filter(output, input));
-            Filters::Parts([
+            Filters::SplitBf16([
                 PackedBf16::pack(FILTERS, FILTER_TAPS, filter),
                 PackedBf16::pack(FILTERS, FILTER_TAPS, residue),
             ])
         };
-        Front {
+        SincNet {
             wave_gain: weights.wave_norm.gain[0],
             wave_shift: weights.wave_norm.shift[0],
-            filters: vector::Filters::pack(isa, FILTERS, FILTER_TAPS, filter).map_or_else(in_parts, Filters::Float32),
+            filters: vector::Filters::pack(isa, FILTERS, FILTER_TAPS, filter).map_or_else(split_bf16, Filters::Float32),
             convolutions: [convolution(0, FILTERS, FILTERS), convolution(1, CHANNELS, FRAME_WIDTH)],
             norms: [padded(first, COLUMNS[0]), padded(second, COLUMNS[1]), padded(third, COLUMNS[2])],
         }
     }
 
-    /// The frames of one window: `out` has [`FRAMES_PER_WINDOW`] rows of [`FRAME_WIDTH`] numbers.
+    /// The frames of one window: `out` has [`FRAMES_PER_WINDOW`] rows of [`FRAME_WIDTH`] weights_of.
     pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, samples: &[f32], out: MatMut<u16>) {
-        self.take_in(workspace, samples);
-        let Workspace { wave, parts, sums, pooled, between } = workspace;
+        self.normalize_samples(workspace, samples);
+        let Workspace { wave, parts, sums, pooled, activations } = workspace;
         let ops = worker.compute().ops;
         let mut out = Some(out);
         for layer in 0..3 {
@@ -127,17 +127,18 @@ impl Front {
                 for block in 0..columns / BLOCK {
                     match (layer, &self.filters) {
                         (0, Filters::Float32(filters)) => {
-                            filters.multiply(&wave[row * FILTER_STEP..], FILTER_STEP, rows, block, sums);
+                            filters.multiply(&wave[row * FILTER_STRIDE..], FILTER_STRIDE, rows, block, sums);
                         }
-                        (0, Filters::Parts([filters, residues])) => {
-                            let part = |part: usize| Rows::new(&parts[part][row * FILTER_STEP..], FILTER_STEP, rows);
+                        (0, Filters::SplitBf16([filters, residues])) => {
+                            let part =
+                                |part: usize| Rows::new(&parts[part][row * FILTER_STRIDE..], FILTER_STRIDE, rows);
                             filters.multiply(worker, part(0), block, sums, BLOCK, false);
                             filters.multiply(worker, part(1), block, sums, BLOCK, true);
                             residues.multiply(worker, part(0), block, sums, BLOCK, true);
                         }
                         _ => {
                             let width = [FILTERS, FRAME_WIDTH][layer - 1];
-                            let input = Rows::new(&between[layer - 1][row * width..], width, rows);
+                            let input = Rows::new(&activations[layer - 1][row * width..], width, rows);
                             self.convolutions[layer - 1].multiply(worker, input, block, sums, BLOCK, false);
                         }
                     }
@@ -147,8 +148,8 @@ impl Front {
             }
             let width = [FILTERS, FRAME_WIDTH, FRAME_WIDTH][layer];
             let values = MatRef::new(pooled, POOLED[layer], width, columns);
-            let to = match between.get_mut(layer) {
-                Some(between) => MatMut::new(between, POOLED[layer], width, width),
+            let to = match activations.get_mut(layer) {
+                Some(activations) => MatMut::new(activations, POOLED[layer], width, width),
                 None => out.take().expect("there is one last layer"),
             };
             let Norm { gain, shift } = &self.norms[layer];
@@ -156,8 +157,8 @@ impl Front {
         }
     }
 
-    /// Normalizes the samples, silence behind them included, into what the filters take.
-    fn take_in(&self, workspace: &mut Workspace, samples: &[f32]) {
+    /// Normalizes the samples, including the silence that pads them, into the format of the filters.
+    fn normalize_samples(&self, workspace: &mut Workspace, samples: &[f32]) {
         let samples = &samples[..samples.len().min(WINDOW_SAMPLES)];
         let count = WINDOW_SAMPLES as f64;
         let (mean, variance) = moments(samples, count);
@@ -165,21 +166,21 @@ impl Front {
         let shift = self.wave_shift - mean as f32 * factor;
         match self.filters {
             Filters::Float32(_) => {
-                let (sounding, silent) = workspace.wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
-                sounding.iter_mut().zip(samples).for_each(|(out, sample)| *out = sample * factor + shift);
-                silent.fill(shift);
+                let (signal, padding) = workspace.wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                signal.iter_mut().zip(samples).for_each(|(out, sample)| *out = sample * factor + shift);
+                padding.fill(shift);
             }
-            Filters::Parts(_) => {
+            Filters::SplitBf16(_) => {
                 let [wave, residue] = &mut workspace.parts;
-                let (sounding, silent) = wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
-                let (sounding_residue, silent_residue) = residue[..WINDOW_SAMPLES].split_at_mut(samples.len());
-                for ((out, residue), sample) in sounding.iter_mut().zip(sounding_residue).zip(samples) {
+                let (signal, padding) = wave[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                let (signal_residue, padding_residue) = residue[..WINDOW_SAMPLES].split_at_mut(samples.len());
+                for ((out, residue), sample) in signal.iter_mut().zip(signal_residue).zip(samples) {
                     let x = sample * factor + shift;
                     *out = to_bf16(x);
                     *residue = to_bf16(x - from_bf16(*out));
                 }
-                silent.fill(to_bf16(shift));
-                silent_residue.fill(to_bf16(bf16_residue(shift)));
+                padding.fill(to_bf16(shift));
+                padding_residue.fill(to_bf16(bf16_residue(shift)));
             }
         }
     }
@@ -187,7 +188,7 @@ impl Front {
 
 /// Mean and variance of samples followed by zeros up to `count`.
 fn moments(samples: &[f32], count: f64) -> (f64, f64) {
-    // Sums of 16 lanes over short runs, so that the compiler may use vectors and no digits are lost.
+    // Sums of 16 lanes over short runs: the compiler vectorizes them, and float32 stays exact enough.
     let (mut sum, mut squares) = (0f64, 0f64);
     for run in samples.chunks(1024) {
         let (mut sums, mut squared) = ([0f32; 16], [0f32; 16]);
