@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/operators/events.md";
 /// The crates whose events must be listed: all that are part of the program.
-const LISTED: [&str; 12] = [
+const LISTED: [&str; 13] = [
     "hark",
     "hark-api",
     "hark-compute",
     "hark-export",
+    "hark-http",
     "hark-media",
     "hark-models",
     "hark-server",
