@@ -76,6 +76,12 @@ pub enum Error {
         /// The last reason.
         why: String,
     },
+    /// The HTTP client could not be set up.
+    #[error(transparent)]
+    Http(#[from] hark_http::Error),
+    /// A token that can't be sent.
+    #[error("the hub's token holds characters that no token has; check HF_TOKEN or the file of the hub's own tools")]
+    Token,
     /// A file of another length than the catalogue says.
     #[error("{file} has {actual} bytes where {expected} were expected; it was thrown away")]
     Size {
@@ -186,7 +192,7 @@ pub type PullError = Error;
 impl Error {
     /// Whether another source could not help, because the trouble is on this machine.
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Error::Io { .. } | Error::NoSpace { .. } | Error::Catalogue { .. })
+        matches!(self, Error::Io { .. } | Error::NoSpace { .. } | Error::Catalogue { .. } | Error::Http(_))
     }
 
     pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::catalogue::{Model, Source, SourceKind};
 use crate::check::is_safe_name;
 use crate::digest::sha256_file;
+use crate::download::{Downloader, Timeouts};
 use crate::error::{Attempt, Error};
-use crate::http::{Http, Patience};
 use crate::manifest::{Manifest, ManifestFile, now_utc};
 use crate::source::Fetching;
 use crate::store::{Installed, ModelStore};
@@ -181,14 +181,24 @@ impl ModelStore {
             return Ok(installed);
         }
         let work = claim(&incoming, &model.name)?;
-        let patience =
-            Patience { connect: options.connect_timeout, read: options.read_timeout, first_wait: options.first_wait };
-        let mut http = Http::new(patience);
+        let mut downloader = Downloader::new(Timeouts {
+            connect: options.connect_timeout,
+            read: options.read_timeout,
+            first_backoff: options.first_wait,
+        })?;
         let mut attempts = Vec::new();
         for source in &sources {
             let (staging, downloads) = (work.join(source.id()), work.join(format!("{}.downloads", source.id())));
             let fetched = self.room_for(source, &work).and_then(|()| {
-                Fetching { source, options, staging: &staging, downloads: &downloads, http: &mut http, progress }.run()
+                Fetching {
+                    source,
+                    options,
+                    staging: &staging,
+                    downloads: &downloads,
+                    downloader: &mut downloader,
+                    progress,
+                }
+                .run()
             });
             match fetched {
                 Ok(()) => {

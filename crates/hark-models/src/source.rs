@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::archive::{self, NO_LENGTH_LIMIT, Wanted};
 use crate::catalogue::{Archive, FileSpec, Origin, Source, SourceKind};
 use crate::digest::{self, Pin, short_id};
+use crate::download::{Download, Downloader, encode_path, host_of};
 use crate::error::Error;
-use crate::http::{Download, Http, encode_path, host_of};
 use crate::pull::{Progress, PullOptions, Step, Token};
 use crate::registry;
 
@@ -19,7 +19,7 @@ pub(crate) struct Fetching<'a> {
     pub staging: &'a Path,
     /// Archives and partial files, kept for the next try.
     pub downloads: &'a Path,
-    pub http: &'a mut Http,
+    pub downloader: &'a mut Downloader,
     pub progress: &'a mut dyn FnMut(Progress),
 }
 
@@ -86,7 +86,7 @@ impl Fetching<'_> {
         let partial = self.downloads.join(format!("{}.partial", short_id(file.name.as_bytes())));
         let job = Download { url, name: &file.name, size: file.size, pin: pin_of(file), token, hub, partial };
         let (progress, source) = (&mut *self.progress, self.source.describe());
-        self.http.download(&job, &mut |done, total| {
+        self.downloader.download(&job, &mut |done, total| {
             progress(Progress {
                 step: Step::Downloading,
                 file: file.name.clone(),
@@ -118,7 +118,7 @@ impl Fetching<'_> {
             partial,
         };
         let (progress, source) = (&mut *self.progress, self.source.describe());
-        self.http.download(&job, &mut |done, total| {
+        self.downloader.download(&job, &mut |done, total| {
             progress(Progress { step: Step::Downloading, file: name.clone(), done, total, source: source.clone() });
         })?;
         std::fs::rename(&job.partial, &path).map_err(Error::io("move into place", &path))?;
