@@ -1,4 +1,4 @@
-//! Takes calls that are due from the store and makes them, until each is answered or given up.
+//! Claims webhooks that are due and delivers them, with retries.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use hark_store::{Change, Micros, Status, WebhookDelivery};
 use tokio::sync::{broadcast, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::call::{Call, Caller, Outcome, signature};
+use super::send::{Message, Outcome, Sender, signature};
 use crate::app::App;
 use crate::wire::wire_status;
 
-/// Calls under way at once; one takes ten seconds at most.
-const AT_ONCE: usize = 16;
-/// Whoever claimed a call and has not said how it ended after this long is dead.
+/// Requests in flight; each takes ten seconds at most.
+const MAX_IN_FLIGHT: usize = 16;
+/// A claim that is older is of a process that died.
 const LEASE: Duration = Duration::from_secs(60);
-/// How often the store is asked when nothing happens here: other processes finish transcripts too.
+/// How often the store is polled when nothing happens here: other processes finish transcripts too.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// How long after each failed attempt the next one comes: eight attempts over a day and a half.
-const WAITS: [Duration; 7] = [
+/// The backoff after each failed attempt: eight attempts over a day and a half.
+const BACKOFF: [Duration; 7] = [
     Duration::from_secs(10),
     Duration::from_secs(60),
     Duration::from_secs(5 * 60),
@@ -28,20 +28,20 @@ const WAITS: [Duration; 7] = [
     Duration::from_secs(24 * 3600),
 ];
 
-/// Makes calls until the service ends; those under way are finished.
+/// Delivers webhooks until the service ends; requests in flight are finished.
 pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
     let app = app.clone();
-    let caller = Caller::new(&app.config.webhooks);
+    let sender = Sender::new(&app.config.webhooks);
     let mut changes = app.store.changes();
     tokio::spawn(async move {
-        let mut under_way = JoinSet::new();
+        let mut in_flight = JoinSet::new();
         loop {
-            while under_way.try_join_next().is_some() {}
-            let claimed = claim(&app, AT_ONCE - under_way.len()).await;
+            while in_flight.try_join_next().is_some() {}
+            let claimed = claim(&app, MAX_IN_FLIGHT - in_flight.len()).await;
             let is_more = !claimed.is_empty();
             for delivery in claimed {
-                let (app, caller) = (app.clone(), caller.clone());
-                under_way.spawn(async move { deliver(&app, &caller, &delivery).await });
+                let (app, sender) = (app.clone(), sender.clone());
+                in_flight.spawn(async move { deliver(&app, &sender, &delivery).await });
             }
             if is_more && !*stop.borrow() {
                 continue;
@@ -52,22 +52,22 @@ pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
-        while under_way.join_next().await.is_some() {}
+        while in_flight.join_next().await.is_some() {}
     })
 }
 
-/// Takes at most as many calls as there are places.
-async fn claim(app: &App, places: usize) -> Vec<WebhookDelivery> {
-    if places == 0 {
+/// Claims at most `free` webhooks that are due.
+async fn claim(app: &App, free: usize) -> Vec<WebhookDelivery> {
+    if free == 0 {
         return Vec::new();
     }
-    app.store.webhooks().claim(places as i64, LEASE).await.unwrap_or_else(|error| {
+    app.store.webhooks().claim(free as i64, LEASE).await.unwrap_or_else(|error| {
         tracing::error!(%error, "webhook.poll_failed");
         Vec::new()
     })
 }
 
-/// Waits for news that may make a call due.
+/// Waits for a finished transcript, whose webhook may be due.
 async fn finished(changes: &mut broadcast::Receiver<Change>) {
     loop {
         match changes.recv().await {
@@ -78,28 +78,24 @@ async fn finished(changes: &mut broadcast::Receiver<Change>) {
     }
 }
 
-async fn deliver(app: &App, caller: &Caller, delivery: &WebhookDelivery) {
+async fn deliver(app: &App, sender: &Sender, delivery: &WebhookDelivery) {
     let transcript = delivery.transcript;
     let outcome = match prepare(app, delivery).await {
-        Ok(Some(call)) => {
-            let caller = caller.clone();
-            let made = tokio::task::spawn_blocking(move || caller.call(&call)).await;
-            made.unwrap_or_else(|error| Outcome::Again(error.to_string()))
-        }
-        Ok(None) => Outcome::Never("the transcript is gone".to_owned()),
-        Err(error) => Outcome::Again(error.to_string()),
+        Ok(Some(message)) => sender.send(message).await,
+        Ok(None) => Outcome::GiveUp("the transcript is gone".to_owned()),
+        Err(error) => Outcome::Retry(error.to_string()),
     };
     let attempt = delivery.attempt;
-    let noted = match outcome {
+    let recorded = match outcome {
         Outcome::Delivered => {
             tracing::info!(%transcript, attempt, "webhook.delivered");
             app.store.webhooks().remove(delivery).await
         }
-        Outcome::Never(why) => {
+        Outcome::GiveUp(why) => {
             tracing::warn!(%transcript, attempt, error = why, "webhook.failed");
             app.store.webhooks().remove(delivery).await
         }
-        Outcome::Again(why) => match wait_after(attempt, app.store.now()) {
+        Outcome::Retry(why) => match backoff(attempt, app.store.now()) {
             Some(wait) => {
                 tracing::info!(%transcript, attempt, error = why, retry_in = wait.as_secs(), "webhook.retried");
                 app.store.webhooks().retry(delivery, app.store.now() + wait.as_micros() as i64).await
@@ -110,22 +106,22 @@ async fn deliver(app: &App, caller: &Caller, delivery: &WebhookDelivery) {
             }
         },
     };
-    if let Err(error) = noted {
+    if let Err(error) = recorded {
         tracing::error!(%error, "webhook.outcome_not_written");
     }
 }
 
-/// How long to wait after an attempt; none after the last. A little more or less each time, so that many calls that failed
-/// together do not come back together.
-fn wait_after(attempt: i64, now: Micros) -> Option<Duration> {
-    let wait = *WAITS.get(usize::try_from(attempt - 1).ok()?)?;
+/// How long to wait after an attempt; none after the last. With jitter, so that many webhooks that failed together are not
+/// retried together.
+fn backoff(attempt: i64, now: Micros) -> Option<Duration> {
+    let wait = *BACKOFF.get(usize::try_from(attempt - 1).ok()?)?;
     let tenth = wait.as_micros() as i64 / 10;
     let spread = now.rem_euclid(2 * tenth + 1) - tenth;
     Some(Duration::from_micros((wait.as_micros() as i64 + spread).unsigned_abs()))
 }
 
-/// The call as it goes out now; none where its transcript is gone.
-async fn prepare(app: &App, delivery: &WebhookDelivery) -> hark_store::Result<Option<Call>> {
+/// The message as it is sent now; none where its transcript is gone.
+async fn prepare(app: &App, delivery: &WebhookDelivery) -> hark_store::Result<Option<Message>> {
     let transcript = match app.store.transcripts().get(delivery.account, delivery.transcript).await {
         Ok(transcript) => transcript,
         Err(hark_store::Error::NotFound(_)) => return Ok(None),
@@ -149,7 +145,7 @@ async fn prepare(app: &App, delivery: &WebhookDelivery) -> hark_store::Result<Op
     // Signed with what is valid now: a secret that was rotated since must not be needed any more.
     let secrets = super::secrets(&app.store, delivery.account).await?;
     let signature = signature(&secrets, app.clock.now().div_euclid(1_000_000), &body);
-    Ok(Some(Call { url: delivery.target.url.clone(), body, event, delivery: delivery.id.0, signature }))
+    Ok(Some(Message { url: delivery.target.url.clone(), body, event, delivery: delivery.id.0, signature }))
 }
 
 #[cfg(test)]
@@ -160,11 +156,11 @@ mod tests {
     fn attempts_lie_ever_further_apart_and_end() {
         let mut last = Duration::ZERO;
         for attempt in 1..=7 {
-            let wait = wait_after(attempt, attempt * 7_919).unwrap();
+            let wait = backoff(attempt, attempt * 7_919).unwrap();
             assert!(wait > last * 2, "{attempt}: {wait:?} after {last:?}");
             last = wait;
         }
-        assert_eq!(wait_after(8, 0), None);
-        assert_ne!(wait_after(1, 1), wait_after(1, 2), "those that failed together come back apart");
+        assert_eq!(backoff(8, 0), None);
+        assert_ne!(backoff(1, 1), backoff(1, 2), "those that failed together come back apart");
     }
 }

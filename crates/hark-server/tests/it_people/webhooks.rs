@@ -236,26 +236,31 @@ async fn a_receiver_that_is_gone_is_not_called_again() {
 async fn this_machine_is_out_of_reach_unless_it_is_allowed() {
     let receiver = Receiver::open(&[]).await;
     let public_only = Webhooks { allow_private: false, ..ALLOWED };
-    let server = Server::with_clock(with(public_only), InstantEngine::default(), Clock::manual(DAY * 20_000)).await;
+    let server = Server::with(with(public_only), InstantEngine::default()).await;
     let client = server.account(Plan::Pro).await;
-    for literal in
-        [receiver.url(), receiver.url().replace("127.0.0.1", "localhost"), receiver.url().replace("127.0.0.1", "[::1]")]
-    {
-        assert!(refusal(send(&client, &literal).await, 400).await.contains("internet"), "{literal}");
-    }
-    // Names are looked at when they are called: these all lead here.
-    for name in ["127.1", "2130706433", "localhost."] {
-        let url = receiver.url().replace("127.0.0.1", name);
-        let id = json(send(&client, &url).await, 202).await["id"].as_i64().unwrap();
-        eventually("the transcript", async || {
-            let state: Value = client.get(&format!("/v1/transcripts/{id}/status")).await.json().await.unwrap();
-            (state["status"] == "completed").then_some(())
-        })
-        .await;
+    for host in ["127.0.0.1", "localhost", "localhost.", "[::1]", "[::ffff:127.0.0.1]", "127.1", "2130706433"] {
+        let url = receiver.url().replace("127.0.0.1", host);
+        assert!(refusal(send(&client, &url).await, 400).await.contains("internet"), "{url}");
     }
     receiver.stays_at(0).await;
-    server.clock.advance(Duration::from_secs(7 * 86_400));
-    receiver.stays_at(0).await;
+}
+
+/// The environment belongs to the whole process, so the test of a delivery runs once more in a process of its own.
+#[tokio::test]
+async fn a_call_does_not_go_through_a_proxy_of_the_environment() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "webhooks::a_completed_transcript_is_told_once_and_signed"]);
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        child.env(name, &address);
+    }
+    child.env_remove("NO_PROXY").env_remove("no_proxy");
+    let ended = tokio::task::spawn_blocking(move || child.output()).await.unwrap().unwrap();
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && printed.contains("1 passed"), "{printed}");
+    let connected = std::future::poll_fn(|context| std::task::Poll::Ready(proxy.poll_accept(context))).await;
+    assert!(connected.is_pending(), "the proxy was asked");
 }
 
 #[tokio::test]
