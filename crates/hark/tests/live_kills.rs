@@ -1,5 +1,6 @@
 //! A server that is killed while somebody speaks: what it had settled is stored and charged once, and the client can go on.
 
+mod request;
 mod server;
 mod support;
 mod voice;
@@ -80,9 +81,11 @@ async fn say(socket: &mut Socket, sound: &[u8]) -> String {
 }
 
 fn get(server: &str, key: &str, path: &str) -> Value {
-    let mut answer =
-        ureq::get(format!("{server}{path}")).header("authorization", format!("Bearer {key}")).call().unwrap();
-    serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+    let (url, credential) = (format!("{server}{path}"), format!("Bearer {key}"));
+    let ask = || request::request("GET", &url, &[("authorization", &credential)], Vec::new());
+    let (status, _, body) = tokio::task::block_in_place(ask);
+    assert_eq!(status, 200, "{path}");
+    serde_json::from_slice(&body).unwrap()
 }
 
 /// Asks until the answer is the one that is waited for.

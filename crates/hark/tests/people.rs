@@ -1,6 +1,7 @@
 //! Accounts and keys on the command line beside a running server, and a server used from afar. Real binaries, real HTTP;
 //! words are heard by whisper-base.
 
+mod request;
 mod running;
 mod server;
 mod support;
@@ -49,16 +50,14 @@ fn with_stdin(folder: &Path, arguments: &[&str], input: &str) -> Output {
 
 /// What a URL answers to a key: the status and the body.
 fn ask(url: &str, key: &str, body: Option<Value>) -> (u16, Value) {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).build();
-    let agent = ureq::Agent::new_with_config(config);
     let credential = format!("Bearer {key}");
-    let answer = match body {
-        None => agent.get(url).header("authorization", credential).call(),
-        Some(body) => agent.post(url).content_type("application/json").send(body.to_string()),
+    let (status, _, answer) = match body {
+        None => request::request("GET", url, &[("authorization", &credential)], Vec::new()),
+        Some(body) => {
+            request::request("POST", url, &[("content-type", "application/json")], body.to_string().into_bytes())
+        }
     };
-    let mut answer = answer.unwrap();
-    let status = answer.status().as_u16();
-    (status, serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap())
+    (status, serde_json::from_slice(&answer).unwrap())
 }
 
 /// Where and as who a command works.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 #[path = "../../hark-server/tests/it/document.rs"]
 #[allow(dead_code, reason = "the tests of the service use the rest")]
 mod document;
+mod request;
 
 const PASSWORD: &str = "unlogged-Password-71";
 const WRONG_PASSWORD: &str = "unlogged-Password-72";
@@ -61,23 +62,16 @@ fn ask(
     credential: &[(&str, &str)],
     body: &Body,
 ) -> (u16, Option<String>, String) {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true).build();
-    let agent = ureq::Agent::new_with_config(config);
-    let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", server.url));
-    for (name, value) in credential {
-        request = request.header(*name, *value);
-    }
     let (media, bytes) = match body {
         Body::Nothing => (None, Vec::new()),
         Body::Json(value) => (Some("application/json"), value.to_string().into_bytes()),
         Body::Form(fields) => (Some("multipart/form-data; boundary=xyz"), form(fields)),
     };
-    if let Some(media) = media {
-        request = request.header("content-type", media);
-    }
-    let mut answer = agent.run(request.body(bytes).unwrap()).unwrap();
-    let cookie = answer.headers().get("set-cookie").map(|value| value.to_str().unwrap().to_owned());
-    (answer.status().as_u16(), cookie, answer.body_mut().read_to_string().unwrap_or_default())
+    let mut headers = credential.to_vec();
+    headers.extend(media.map(|media| ("content-type", media)));
+    let (status, headers, body) = request::request(method, &format!("{}{path}", server.url), &headers, bytes);
+    let cookie = headers.get("set-cookie").map(|value| value.to_str().unwrap().to_owned());
+    (status, cookie, String::from_utf8(body).unwrap_or_default())
 }
 
 /// A form in which files are a second of silence.

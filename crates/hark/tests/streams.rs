@@ -1,6 +1,7 @@
 //! Live sound against the real server: the binary as a client of itself, a crowd that comes and goes, and what that leaves in
 //! memory. Words are heard by whisper-base.
 
+mod request;
 mod server;
 mod support;
 mod voice;
@@ -59,11 +60,10 @@ impl Server {
 
     /// What the account's credits and holds are.
     fn credits(&self) -> Value {
-        let mut answer = ureq::get(format!("{}/v1/credits", self.url))
-            .header("authorization", format!("Bearer {}", self.key))
-            .call()
-            .unwrap();
-        serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap()
+        let (url, credential) = (format!("{}/v1/credits", self.url), format!("Bearer {}", self.key));
+        let (status, _, body) = request::request("GET", &url, &[("authorization", &credential)], Vec::new());
+        assert_eq!(status, 200);
+        serde_json::from_slice(&body).unwrap()
     }
 
     async fn connect(

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &LiveArgs, common: &Common) -> Result<(), CliError> {
         None => None,
     };
     let (wake_sender, wakeups) = channel();
-    let mut place = match Client::of(&args.remote)? {
+    let mut place = match Client::from_args(&args.remote)? {
         Some(client) => Place::Server(client),
         None => {
             let transcriber = load(args, &config)?;

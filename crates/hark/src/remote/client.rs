@@ -1,22 +1,30 @@
-//! HTTP to a hark server: one agent, one base address, one key.
+//! HTTP to a hark server: one client, one base address, one key.
 
-use std::io::Read;
 use std::time::Duration;
 
+use hark_http::{BlockingClient, BlockingResponse};
+use reqwest::header::{self, HeaderMap, HeaderValue};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
-use ureq::http::{Response, StatusCode, header};
-use ureq::tls::{RootCerts, TlsConfig};
-use ureq::{Agent, Body, SendBody};
 
 use super::upload::Form;
 use crate::CliError;
 use crate::cli::RemoteArgs;
 
 /// An answer that is a success.
-pub(crate) type Answer = Response<Body>;
+pub(crate) type Answer = BlockingResponse;
 
 /// The longest answer that is read: a day of speech as JSON is well below.
-const LONGEST: u64 = 1 << 30;
+const MAX_ANSWER: u64 = 1 << 30;
+/// The longest explanation of a refusal that is read.
+const MAX_ERROR_BODY: u64 = 1 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For the head of an answer; its body may take as long as it comes.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// For a request whose answer is short.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Shorter than the 15 s after which a hark server closes an idle connection.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a server did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -26,19 +34,32 @@ pub(crate) enum RemoteError {
     Refused { status: u16, message: String, retry_after: Option<u64> },
     /// It could not be reached, or the connection broke.
     #[error("the server can't be reached: {0}")]
-    Broken(String),
+    Unreachable(String),
     /// It answered something that is no answer of a hark server.
     #[error("this is not the answer of a hark server: {0}")]
-    Odd(String),
+    UnexpectedAnswer(String),
     /// Something on this machine is in the way.
     #[error("{0}")]
-    Here(String),
+    Local(String),
 }
 
 impl RemoteError {
     /// Whether asking again later may help.
-    pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, RemoteError::Broken(_) | RemoteError::Refused { status: 429 | 500..=504, .. })
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, RemoteError::Unreachable(_) | RemoteError::Refused { status: 429 | 500..=504, .. })
+    }
+}
+
+impl From<hark_http::Error> for RemoteError {
+    fn from(error: hark_http::Error) -> Self {
+        use hark_http::Error;
+        match error {
+            Error::Body(_) | Error::Setup(_) => RemoteError::Local(error.to_string()),
+            Error::TooLong { .. } => RemoteError::UnexpectedAnswer(error.to_string()),
+            Error::UnknownHost | Error::Connect(_) | Error::Timeout | Error::Broken(_) => {
+                RemoteError::Unreachable(error.to_string())
+            }
+        }
     }
 }
 
@@ -48,9 +69,9 @@ impl From<RemoteError> for CliError {
     }
 }
 
-/// A hark server and who we are to it.
+/// A hark server and the key for it.
 pub(crate) struct Client {
-    agent: Agent,
+    http: BlockingClient,
     /// Without a slash at its end.
     base: String,
     key: Option<String>,
@@ -58,34 +79,28 @@ pub(crate) struct Client {
 
 impl Client {
     /// The server that the arguments name, if they name one; an empty value counts as none.
-    pub(crate) fn of(args: &RemoteArgs) -> Result<Option<Self>, CliError> {
-        let said = |value: &Option<String>| {
+    pub(crate) fn from_args(args: &RemoteArgs) -> Result<Option<Self>, CliError> {
+        let given = |value: &Option<String>| {
             value.as_deref().map(str::trim).filter(|value| !value.is_empty()).map(str::to_owned)
         };
-        let Some(server) = said(&args.server) else { return Ok(None) };
+        let Some(server) = given(&args.server) else { return Ok(None) };
         let base = server.trim_end_matches('/').trim_end_matches("/v1").to_owned();
-        let Some(rest) = base.strip_prefix("https://").or_else(|| base.strip_prefix("http://")) else {
+        if !base.starts_with("https://") && !base.starts_with("http://") {
             return Err(CliError::Usage(format!("{server:?} is not the address of a server: begin it with https://")));
-        };
-        let key = said(&args.key);
+        }
+        let url = Url::parse(&base)
+            .map_err(|error| CliError::Usage(format!("{server:?} is not the address of a server: {error}")))?;
+        let key = given(&args.key);
         if key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(CliError::Usage("the key holds characters that no key has".to_owned()));
         }
-        if key.is_some() && base.starts_with("http://") && !is_this_machine(rest) {
+        if key.is_some() && url.scheme() == "http" && !is_this_machine(&url) {
             eprintln!("hark: warning: the key and the recordings travel unprotected: use https");
         }
-        let config = Agent::config_builder()
-            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
-            .http_status_as_error(false)
-            // A key must not follow a redirect to somebody else.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_resolve(Some(Duration::from_secs(10)))
-            .timeout_connect(Some(Duration::from_secs(10)))
-            .timeout_await_100(Some(Duration::from_secs(3)))
-            .user_agent(concat!("hark/", env!("CARGO_PKG_VERSION")))
-            .build();
-        Ok(Some(Client { agent: config.into(), base, key }))
+        // Redirects are not followed: the key is for this server.
+        let builder = hark_http::builder().gzip(true).connect_timeout(CONNECT_TIMEOUT).pool_idle_timeout(IDLE_TIMEOUT);
+        let http = BlockingClient::new(builder).map_err(RemoteError::from)?;
+        Ok(Some(Client { http, base, key }))
     }
 
     pub(crate) fn has_key(&self) -> bool {
@@ -101,12 +116,7 @@ impl Client {
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Answer, RemoteError> {
-        let mut request = self.agent.get(self.url(path));
-        if let Some(credential) = self.credential() {
-            request = request.header(header::AUTHORIZATION, credential);
-        }
-        let request = request.config().timeout_recv_response(Some(Duration::from_secs(60))).build();
-        success(request.call())
+        success(self.http.send(self.request(Method::GET, path), Some(HEAD_TIMEOUT)))
     }
 
     pub(crate) fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, RemoteError> {
@@ -114,53 +124,46 @@ impl Client {
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<(), RemoteError> {
-        let mut request = self.agent.delete(self.url(path));
-        if let Some(credential) = self.credential() {
-            request = request.header(header::AUTHORIZATION, credential);
-        }
-        let request = request.config().timeout_global(Some(Duration::from_secs(30))).build();
-        success(request.call()).map(drop)
+        success(self.http.send(self.request(Method::DELETE, path).timeout(SHORT_TIMEOUT), None)).map(drop)
     }
 
-    /// Asks for something that needs no body.
+    /// A request without a body.
     pub(crate) fn post(&self, path: &str) -> Result<(), RemoteError> {
-        let mut request = self.agent.post(self.url(path));
-        if let Some(credential) = self.credential() {
-            request = request.header(header::AUTHORIZATION, credential);
-        }
-        let request = request.config().timeout_global(Some(Duration::from_secs(30))).build();
-        success(request.send_empty()).map(drop)
+        success(self.http.send(self.request(Method::POST, path).timeout(SHORT_TIMEOUT), None)).map(drop)
     }
 
-    /// Sends a form. The server is asked before the recording is sent, so that a refusal costs nothing.
+    /// Sends a form. It stops when the server answers, so that a refusal does not cost the whole upload. There is no time limit:
+    /// the answer may be the transcript.
     pub(crate) fn post_form(
         &self,
         path: &str,
         name: &str,
         form: &mut Form,
-        told: &mut dyn FnMut(u64, Option<u64>),
+        on_progress: &mut dyn FnMut(u64, Option<u64>),
     ) -> Result<Answer, RemoteError> {
-        let mut request = self
-            .agent
-            .post(self.url(path))
-            .header(header::CONTENT_TYPE, form.content_type())
-            .header(header::EXPECT, "100-continue");
-        if let Some(credential) = self.credential() {
-            request = request.header(header::AUTHORIZATION, credential).header("Idempotency-Key", name);
+        let mut request = self.request(Method::POST, path).header(header::CONTENT_TYPE, form.content_type());
+        if self.has_key() {
+            request = request.header("Idempotency-Key", name);
         }
         if let Some(length) = form.length() {
             request = request.header(header::CONTENT_LENGTH, length);
         }
-        let mut reader = form.reader(told);
-        success(request.send(SendBody::from_reader(&mut reader)))
+        success(self.http.upload(request, &mut || form.next_piece(on_progress)))
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let mut headers = HeaderMap::new();
+        if let Some(credential) = self.credential() {
+            let mut value = HeaderValue::try_from(credential).expect("a key is checked to be ASCII without blanks");
+            value.set_sensitive(true);
+            headers.insert(header::AUTHORIZATION, value);
+        }
+        self.http.client().request(method, self.url(path)).headers(headers)
     }
 }
 
-fn success(answer: Result<Answer, ureq::Error>) -> Result<Answer, RemoteError> {
-    let answer = answer.map_err(|error| match error {
-        ureq::Error::BadUri(why) => RemoteError::Here(format!("the address of the server is wrong: {why}")),
-        other => RemoteError::Broken(other.to_string()),
-    })?;
+fn success(answer: Result<Answer, hark_http::Error>) -> Result<Answer, RemoteError> {
+    let answer = answer?;
     let status = answer.status();
     if status.is_success() {
         return Ok(answer);
@@ -169,11 +172,13 @@ fn success(answer: Result<Answer, ureq::Error>) -> Result<Answer, RemoteError> {
         |name: header::HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     if status.is_redirection() {
         let to = text(header::LOCATION).unwrap_or_default();
-        return Err(RemoteError::Odd(format!("it sends us on to {to:?}: give that address if you trust it")));
+        return Err(RemoteError::UnexpectedAnswer(format!(
+            "it redirects to {to:?}: give that address if you trust it"
+        )));
     }
     let retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
-    let body = answer.into_body().into_with_config().limit(1 << 20).read_to_string().unwrap_or_default();
-    let message = match serde_json::from_str::<hark_api::ErrorBody>(&body) {
+    let body = answer.read(MAX_ERROR_BODY).unwrap_or_default();
+    let message = match serde_json::from_slice::<hark_api::ErrorBody>(&body) {
         Ok(body) => body.error,
         Err(_) => format!("the server answered {status}"),
     };
@@ -184,28 +189,21 @@ fn success(answer: Result<Answer, ureq::Error>) -> Result<Answer, RemoteError> {
 /// The JSON of an answer.
 pub(crate) fn read_json<T: DeserializeOwned>(answer: Answer) -> Result<T, RemoteError> {
     let bytes = read(answer)?;
-    serde_json::from_slice(&bytes).map_err(|error| RemoteError::Odd(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| RemoteError::UnexpectedAnswer(error.to_string()))
 }
 
 /// All bytes of an answer.
 pub(crate) fn read(answer: Answer) -> Result<Vec<u8>, RemoteError> {
-    let mut bytes = Vec::new();
-    let mut reader = answer.into_body().into_with_config().limit(LONGEST).reader();
-    reader.read_to_end(&mut bytes).map_err(|error| RemoteError::Broken(error.to_string()))?;
-    Ok(bytes)
+    Ok(answer.read(MAX_ANSWER)?)
 }
 
-/// Whether the host (and port, and path) after `http://` is this machine.
-fn is_this_machine(rest: &str) -> bool {
-    let authority = rest.split('/').next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(v6) => v6.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
+/// Whether a URL's host is this machine.
+fn is_this_machine(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A name that nobody else takes: 128 random bits in hexadecimal.
+/// A unique name: 128 random bits in hexadecimal.
 pub(crate) fn random_name() -> String {
     let mut bytes = [0u8; 16];
     // Without random numbers two recordings could be taken for one: better to stop.
@@ -218,7 +216,7 @@ mod tests {
     use super::*;
 
     fn client(server: &str, key: &str) -> Result<Option<Client>, CliError> {
-        Client::of(&RemoteArgs { server: Some(server.to_owned()), key: Some(key.to_owned()) })
+        Client::from_args(&RemoteArgs { server: Some(server.to_owned()), key: Some(key.to_owned()) })
     }
 
     #[test]
@@ -228,16 +226,19 @@ mod tests {
         }
         assert!(client("", "").unwrap().is_none(), "an empty variable counts as unset");
         assert!(client("localhost:8600", "").is_err());
+        assert!(client("http://", "").is_err());
         assert!(client("http://localhost:8600", "svc_1\r\nX: y").is_err());
     }
 
     #[test]
     fn this_machine_is_known_by_its_names() {
+        let is_here = |rest: &str| is_this_machine(&Url::parse(&format!("http://{rest}")).unwrap());
         for here in ["localhost", "localhost:8600/x", "127.0.0.1:8600", "[::1]:8600", "127.8.8.8"] {
-            assert!(is_this_machine(here), "{here}");
+            assert!(is_here(here), "{here}");
         }
-        for elsewhere in ["example.com", "localhost.example.com", "10.0.0.1:80", "[2001:db8::1]"] {
-            assert!(!is_this_machine(elsewhere), "{elsewhere}");
+        for elsewhere in ["example.com", "localhost.example.com", "10.0.0.1:80", "[2001:db8::1]", "localhost@x.example"]
+        {
+            assert!(!is_here(elsewhere), "{elsewhere}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `hark transcribe --server`: the recording goes up, the words come down, and the rest is as on this machine.
+//! `hark transcribe --server`: uploads the recording, waits for the transcript, and downloads it.
 
 mod client;
 mod upload;
@@ -19,25 +19,25 @@ use crate::config::Config;
 use crate::transcribe::{Input, noticed};
 use upload::Form;
 
-/// How often a transcript is asked about: soon at first, then less often.
-const FIRST_LOOK: Duration = Duration::from_millis(200);
-const LAST_LOOK: Duration = Duration::from_secs(2);
-/// A server that can't be reached for this long while it works for us is given up; it may have been restarted meanwhile.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// A server that says "later" is believed up to this wait; a longer one is told to the user instead.
-const LONGEST_WAIT: u64 = 60;
+/// How often the status of a transcript is polled: soon at first, then less often.
+const FIRST_POLL_INTERVAL: Duration = Duration::from_millis(200);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// How long a server may be unreachable while it transcribes; it may be restarting.
+const MAX_UNREACHABLE: Duration = Duration::from_secs(120);
+/// The longest `Retry-After` that is waited for, in seconds; a longer one is reported instead.
+const MAX_RETRY_AFTER: u64 = 60;
 /// How often one recording is sent when the connection breaks.
-const TRIES: u32 = 4;
-/// How long leaving may take: transcripts under way are called off first.
-const FAREWELL: Duration = Duration::from_secs(3);
+const MAX_ATTEMPTS: u32 = 4;
+/// How long an interrupted program waits to learn which transcripts it has to cancel.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How far a recording is.
 pub(crate) enum Stage {
     /// Bytes sent, and in all where that is known.
     Sending(u64, Option<u64>),
-    /// It waits at this place of the queue.
+    /// Its position in the queue.
     Queued(Option<u64>),
-    /// Percent heard.
+    /// Percent transcribed.
     Working(u8),
 }
 
@@ -45,17 +45,17 @@ pub(crate) enum Stage {
 pub(crate) struct Remote {
     client: Client,
     fields: Vec<(&'static str, String)>,
-    /// Transcripts that the server works on for us.
-    live: Mutex<HashSet<i64>>,
-    /// Recordings that are sent whole and whose transcript we don't know yet.
-    unnamed: AtomicUsize,
-    /// Recordings that the account may still have under way.
-    places: Mutex<usize>,
+    /// Transcripts that the server works on.
+    in_progress: Mutex<HashSet<i64>>,
+    /// Recordings that are sent completely and whose transcript has no known id yet.
+    awaiting_id: AtomicUsize,
+    /// How many more transcriptions the account may have at once.
+    slots: Mutex<usize>,
     freed: Condvar,
 }
 
-/// How many recordings the account may have under way; asking also tells whether the key holds, before anything is sent.
-fn places(client: &Client) -> Result<usize, CliError> {
+/// How many transcriptions the account may have at once; asking also tells whether the key is valid, before anything is sent.
+fn slots(client: &Client) -> Result<usize, CliError> {
     if !client.has_key() {
         return Ok(1);
     }
@@ -68,7 +68,7 @@ fn places(client: &Client) -> Result<usize, CliError> {
 impl Remote {
     /// The server that the arguments name, if they name one.
     pub(crate) fn of(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Option<Self>, CliError> {
-        let Some(client) = Client::of(&args.remote)? else { return Ok(None) };
+        let Some(client) = Client::from_args(&args.remote)? else { return Ok(None) };
         let only_here = [
             (args.beam.is_some(), "--beam"),
             (!args.temperature.is_empty(), "--temperature"),
@@ -100,13 +100,13 @@ impl Remote {
         put("speakers", speakers.as_deref());
         put("identify", args.identify.then_some("true"));
         put("translate", (args.speech.task == Task::Translate).then_some("true"));
-        let places = Mutex::new(places(&client)?);
+        let slots = Mutex::new(slots(&client)?);
         Ok(Some(Remote {
             client,
             fields,
-            live: Mutex::default(),
-            unnamed: AtomicUsize::new(0),
-            places,
+            in_progress: Mutex::default(),
+            awaiting_id: AtomicUsize::new(0),
+            slots,
             freed: Condvar::new(),
         }))
     }
@@ -117,9 +117,9 @@ impl Remote {
         input: &Input,
         stage: &mut dyn FnMut(Stage),
     ) -> Result<TranscriptionResult, String> {
-        let _place = self.place(stage);
+        let _slot = self.acquire_slot(stage);
         if !self.client.has_key() {
-            // Without an account nobody could come back for it: the answer is the transcript.
+            // Without an account there is no later request for it: the answer is the transcript.
             let path = "/v1/transcribe";
             return self.send(input, path, stage, client::read_json).map_err(|error| error.to_string());
         }
@@ -130,26 +130,26 @@ impl Remote {
         });
         let id = accepted.map_err(|error| error.to_string())?.id;
         let outcome = self.wait(id, stage);
-        // What is under way when the user leaves stays on the list, to be called off.
+        // What is in progress when the program is interrupted stays on the list, to be cancelled.
         if outcome.is_ok() || noticed().is_none() {
             self.lock().remove(&id);
         }
         outcome
     }
 
-    /// Waits until the account may have one more under way. What others of the account do is not known here: then the server
-    /// says "later".
-    fn place(&self, stage: &mut dyn FnMut(Stage)) -> Place<'_> {
-        let mut free = self.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Waits until the account may have one more transcription. Those of other clients are not known here: for them the server
+    /// answers 429.
+    fn acquire_slot(&self, stage: &mut dyn FnMut(Stage)) -> Slot<'_> {
+        let mut free = self.slots.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         while *free == 0 {
             stage(Stage::Queued(None));
             free = self.freed.wait(free).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
         *free -= 1;
-        Place(self)
+        Slot(self)
     }
 
-    /// Sends the form, again where the connection breaks or the server says "later". An `Idempotency-Key` makes that safe.
+    /// Sends the form, again where the connection breaks or the server says `Retry-After`. An `Idempotency-Key` makes that safe.
     fn send<T>(
         &self,
         input: &Input,
@@ -159,14 +159,14 @@ impl Remote {
     ) -> Result<T, RemoteError> {
         let name = client::random_name();
         let begun = Instant::now();
-        let mut tries = 0;
+        let mut attempts = 0;
+        let mut form = Form::open(input, &self.fields)?;
         loop {
-            let mut form = Form::open(input, &self.fields)?;
             let sent = {
-                let sending = Unnamed { count: &self.unnamed, is_counted: false.into() };
+                let sending = AwaitingId { count: &self.awaiting_id, is_counted: false.into() };
                 let answer = self.client.post_form(path, &name, &mut form, &mut |sent, total| {
                     if total.is_some_and(|total| sent >= total) {
-                        sending.sent_whole();
+                        sending.begin();
                     }
                     stage(Stage::Sending(sent, total));
                 });
@@ -176,45 +176,50 @@ impl Remote {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            tries += 1;
+            attempts += 1;
             let wait = match &error {
                 _ if noticed().is_some() => return Err(error),
-                // Whoever reads a pipe can't read it again.
-                _ if *input == Input::Stdin && form.has_begun() => return Err(error),
-                RemoteError::Refused { status: 429 | 503, retry_after: Some(wait), .. } if *wait <= LONGEST_WAIT => {
+                RemoteError::Refused { status: 429 | 503, retry_after: Some(wait), .. } if *wait <= MAX_RETRY_AFTER => {
                     if begun.elapsed() > Duration::from_secs(3600) {
                         return Err(error);
                     }
                     Duration::from_secs((*wait).clamp(1, 5))
                 }
-                RemoteError::Broken(_) | RemoteError::Refused { status: 502, .. } if tries < TRIES => {
-                    Duration::from_secs(u64::from(tries))
+                RemoteError::Unreachable(_) | RemoteError::Refused { status: 502, .. } if attempts < MAX_ATTEMPTS => {
+                    Duration::from_secs(u64::from(attempts))
                 }
                 _ => return Err(error),
             };
+            // What was read of a long pipe can't be read again.
+            if !form.restart()? {
+                return Err(error);
+            }
             stage(Stage::Queued(None));
             sleep(wait);
         }
     }
 
     fn wait(&self, id: i64, stage: &mut dyn FnMut(Stage)) -> Result<TranscriptionResult, String> {
-        let mut look = FIRST_LOOK;
-        let mut silent_since: Option<Instant> = None;
+        let mut interval = FIRST_POLL_INTERVAL;
+        let mut unreachable_since: Option<Instant> = None;
         loop {
-            sleep(look);
-            look = (look * 5 / 4).min(LAST_LOOK);
+            sleep(interval);
+            interval = (interval * 5 / 4).min(MAX_POLL_INTERVAL);
             if noticed().is_some() {
                 return Err("interrupted".to_owned());
             }
             let state: TranscriptState = match self.client.get_json(&format!("/v1/transcripts/{id}/status")) {
                 Ok(state) => state,
-                Err(error) if error.may_pass() && silent_since.is_none_or(|since| since.elapsed() < PATIENCE) => {
-                    silent_since.get_or_insert_with(Instant::now);
+                Err(error)
+                    if error.is_transient()
+                        && unreachable_since.is_none_or(|since| since.elapsed() < MAX_UNREACHABLE) =>
+                {
+                    unreachable_since.get_or_insert_with(Instant::now);
                     continue;
                 }
                 Err(error) => return Err(format!("transcript {id}: {error}")),
             };
-            silent_since = None;
+            unreachable_since = None;
             match state.status {
                 TranscriptStatus::Queued => stage(Stage::Queued(state.queue_position)),
                 TranscriptStatus::Processing => stage(Stage::Working(state.progress)),
@@ -228,52 +233,52 @@ impl Remote {
         self.client.get_json(&path).map_err(|error| format!("transcript {id}: {error}"))
     }
 
-    /// Calls off what the server still works on for us; the user wants to leave.
+    /// Cancels what the server still works on: the program was interrupted.
     pub(crate) fn cancel(&self) {
-        let until = Instant::now() + FAREWELL;
-        // A recording that is sent whole may be accepted at any moment: its name is worth a short wait. Without an account it
+        let until = Instant::now() + CANCEL_TIMEOUT;
+        // A recording that is sent completely may be accepted at any moment: its id is worth a short wait. Without an account it
         // has none, and ends with the connection.
-        while self.client.has_key() && self.unnamed.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+        while self.client.has_key() && self.awaiting_id.load(Ordering::SeqCst) > 0 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let live: Vec<i64> = self.lock().drain().collect();
-        for id in live {
+        let in_progress: Vec<i64> = self.lock().drain().collect();
+        for id in in_progress {
             if let Err(error) = self.client.delete(&format!("/v1/transcripts/{id}")) {
-                eprintln!("hark: transcript {id} could not be called off: {error}");
+                eprintln!("hark: transcript {id} could not be cancelled: {error}");
             }
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<i64>> {
-        self.live.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.in_progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// A recording under way; dropping it lets the next begin.
-struct Place<'a>(&'a Remote);
+/// The right to one transcription; dropping it lets the next begin.
+struct Slot<'a>(&'a Remote);
 
-impl Drop for Place<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        *self.0.places.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+        *self.0.slots.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
         self.0.freed.notify_one();
     }
 }
 
-/// Counts a recording from the moment it is sent whole until it has a name.
-struct Unnamed<'a> {
+/// Counts a recording from when it is sent completely until its id is known.
+struct AwaitingId<'a> {
     count: &'a AtomicUsize,
     is_counted: std::cell::Cell<bool>,
 }
 
-impl Unnamed<'_> {
-    fn sent_whole(&self) {
+impl AwaitingId<'_> {
+    fn begin(&self) {
         if !self.is_counted.replace(true) {
             self.count.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
-impl Drop for Unnamed<'_> {
+impl Drop for AwaitingId<'_> {
     fn drop(&mut self) {
         if self.is_counted.get() {
             self.count.fetch_sub(1, Ordering::SeqCst);
@@ -289,7 +294,7 @@ fn sleep(time: Duration) {
     }
 }
 
-/// Sends a recording with some fields and reads the answer; once, since not every path knows a repeat.
+/// Sends a recording with some fields and reads the answer; once, since not every path is idempotent.
 pub(crate) fn send_form<T: serde::de::DeserializeOwned>(
     client: &Client,
     path: &str,
@@ -302,8 +307,8 @@ pub(crate) fn send_form<T: serde::de::DeserializeOwned>(
 
 /// The server that a command needs.
 pub(crate) fn needed(args: &RemoteArgs) -> Result<Client, CliError> {
-    let client =
-        Client::of(args)?.ok_or_else(|| CliError::Usage("say which server: --server URL or HARK_SERVER".to_owned()))?;
+    let client = Client::from_args(args)?
+        .ok_or_else(|| CliError::Usage("say which server: --server URL or HARK_SERVER".to_owned()))?;
     if !client.has_key() {
         return Err(CliError::Usage("an API key is needed: give --key KEY or set HARK_KEY".to_owned()));
     }

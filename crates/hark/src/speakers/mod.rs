@@ -22,7 +22,7 @@ const MAX_NAME: usize = 200;
 
 /// Runs the command.
 pub(crate) fn run(args: &SpeakersArgs, common: &Common) -> Result<(), CliError> {
-    match Client::of(&args.remote)? {
+    match Client::from_args(&args.remote)? {
         Some(_) => run_remote(args, &remote::needed(&args.remote)?),
         None => run_local(args, &Config::load(common)?),
     }

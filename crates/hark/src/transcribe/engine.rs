@@ -21,7 +21,7 @@ pub(crate) enum Engine {
     /// A model that is loaded here.
     Here(Box<Local>),
     /// A server.
-    There(Remote),
+    There(Box<Remote>),
 }
 
 /// The loaded model with the options of this run.
@@ -46,7 +46,7 @@ impl Engine {
             return Err(CliError::Usage(problem.to_owned()));
         }
         match Remote::of(args, config, words)? {
-            Some(remote) => Ok(Engine::There(remote)),
+            Some(remote) => Ok(Engine::There(Box::new(remote))),
             None => Ok(Engine::Here(Box::new(Local::load(args, config, words)?))),
         }
     }
