@@ -76,8 +76,8 @@ pub trait Voices: Send + Sync + 'static {
     /// Whether the models for it are installed, or which is missing; reads no files.
     fn check_voices(&self) -> Result<(), EngineError>;
 
-    /// The voiceprint of the one person who speaks in a clip; blocks.
-    fn voiceprint(&self, source: Source) -> Result<Voiceprint, EngineError>;
+    /// The voiceprint of the one person who speaks in a clip; blocks, until `cancel` calls it off.
+    fn voiceprint(&self, source: Source, cancel: CancelToken) -> Result<Voiceprint, EngineError>;
 }
 
 /// The engines of a process by what they do; clones share them.

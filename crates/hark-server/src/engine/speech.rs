@@ -358,9 +358,9 @@ impl Voices for SpeechEngine {
         self.check_installed(&DIARIZATION)
     }
 
-    fn voiceprint(&self, source: Source) -> Result<Voiceprint, EngineError> {
+    fn voiceprint(&self, source: Source, cancel: CancelToken) -> Result<Voiceprint, EngineError> {
         let models = self.diarization()?.ok_or(EngineError::NoVoices)?;
-        Ok(models.networks.print(source, &hark_media::Options::default())?)
+        Ok(models.networks.print(source, &hark_media::Options { cancel, ..hark_media::Options::default() })?)
     }
 }
 

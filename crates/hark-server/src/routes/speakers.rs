@@ -5,6 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, DateTime, Done, EnrollForm, ErrorKind, Speaker, SpeakerList};
+use hark_media::CancelToken;
 use hark_speech::Voiceprint;
 use hark_store::{Blob, VoiceprintId};
 
@@ -15,6 +16,7 @@ use crate::extract::Path;
 use crate::middleware::{Caller, Identity};
 use crate::multipart::Multipart;
 use crate::options::too_many_at_once;
+use crate::probe::CancelOnDrop;
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
 use crate::routes::transcribe::{refuse_announced, store_file};
@@ -57,7 +59,7 @@ pub(crate) async fn enroll(
         return Err(too_many_at_once(&app, &caller, live));
     }
     let (name, clip) = receive(&app, &identity, request).await?;
-    let print = listen(&app, &clip.blob).await;
+    let print = listen(&app, &caller, &clip.blob).await;
     // Whatever was heard, the clip goes before the answer.
     app.store.recordings().discard(&clip.claim().key).await?;
     let kept = app.store.voiceprints().add(identity.account(), &name, &print?.to_bytes()).await?;
@@ -102,10 +104,19 @@ fn name(text: &str) -> Result<String, Failure> {
     Ok(name.to_owned())
 }
 
-async fn listen(app: &App, clip: &Blob) -> Result<Voiceprint, Failure> {
+/// Decodes a clip among the probes of its owner. It is called off when the caller goes away.
+async fn listen(app: &App, caller: &Caller, clip: &Blob) -> Result<Voiceprint, Failure> {
+    let place = app.probes.enter(caller.owner(), caller.plan().concurrency() + 1, &app.metrics).await?;
     let source = recording::open(app, clip).await?;
     let engines = app.engines.clone();
-    match tokio::task::spawn_blocking(move || engines.voices()?.voiceprint(source)).await {
+    let cancel = CancelOnDrop(CancelToken::default());
+    let token = cancel.0.clone();
+    let listening = tokio::task::spawn_blocking(move || {
+        // The place is given back when the decoder has ended, not when nobody waits for it any more.
+        let _place = place;
+        engines.voices()?.voiceprint(source, token)
+    });
+    match listening.await {
         Ok(print) => Ok(print?),
         Err(error) => {
             tracing::error!(%error, "voiceprint.panicked");

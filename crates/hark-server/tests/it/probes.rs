@@ -4,6 +4,8 @@ use std::process::Command;
 
 use hark_server::{Config, InstantEngine};
 use hark_store::Plan;
+use reqwest::Method;
+use reqwest::multipart::{Form, Part};
 
 use crate::server::{Client, Server, config, eventually, refusal};
 
@@ -64,6 +66,18 @@ async fn a_probe_ends_with_the_client_that_asked_for_it() {
     eventually("the end of all decoders", async || (decoders(&server) == 0).then_some(())).await;
     eventually("the end of all probes", async || (probes_running(&server).await == 0).then_some(())).await;
     assert_eq!(server.store.jobs().queue_length().await.unwrap(), 0, "a recording of nobody was accepted");
+
+    // The same for a clip whose voice is to be learned.
+    let form = || Form::new().text("name", "Ann").part("file", Part::bytes(slow.clone()).file_name("voice.mkv"));
+    let enroll = |client: &Client| tokio::spawn(client.request(Method::POST, "/v1/speakers").multipart(form()).send());
+    let clients: Vec<_> = accounts.iter().map(enroll).collect();
+    eventually("a clip that is decoded", async || (decoders(&server) >= 1).then_some(())).await;
+    eventually("it counts among the probes", async || (probes_running(&server).await >= 1).then_some(())).await;
+    for client in clients {
+        client.abort();
+    }
+    eventually("the end of all decoders", async || (decoders(&server) == 0).then_some(())).await;
+    eventually("the end of all probes", async || (probes_running(&server).await == 0).then_some(())).await;
 }
 
 #[tokio::test]
