@@ -9,8 +9,9 @@ use bytes::Bytes;
 use super::client::{RemoteError, random_name};
 use crate::transcribe::{Input, noticed};
 
-/// Bytes that are read and sent at once.
-const PIECE: usize = 128 << 10;
+/// Bytes that are read and sent at once. Each piece costs two switches between threads: smaller ones were slower than curl
+/// (docs/experiments/kept-crates.md).
+const PIECE: usize = 512 << 10;
 /// How much of a pipe is kept, so that it can be sent again to a server that refuses an upload at its beginning. A refusal
 /// arrives before more is on its way, since a connection begins slowly.
 const REPLAY_LIMIT: usize = 8 << 20;
