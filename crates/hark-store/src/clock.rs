@@ -1,7 +1,7 @@
-//! The time: the system's, or one that a test sets.
+//! Clocks: the system's, or one that a test sets.
 //!
-//! Two readings, for two questions. [`Clock::now`] is the date: what people see, and what days and months are counted by. It may be stepped, by an operator
-//! or by the network. [`Clock::monotonic`] only goes forward, at the pace of time: how long something took, and whether it took too long.
+//! [`Clock::now`] is wall-clock time: what people see, and what days and months are counted by. It may be step_offset, by an operator or by NTP.
+//! [`Clock::monotonic`] never goes back: durations and timeouts are measured by it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ pub type Micros = i64;
 /// Microseconds of a UTC day.
 pub const DAY: Micros = 86_400_000_000;
 
-/// Where the store takes the time from.
+/// The clock of a store.
 #[derive(Clone, Default)]
 pub struct Clock {
-    /// Set by hand in tests; otherwise the system's time counts.
-    by_hand: Option<Arc<AtomicI64>>,
-    /// What the date of a shared database is ahead of the monotonic reading; 0 where no database is followed.
-    followed: Arc<AtomicI64>,
-    /// How far the system's date was stepped, as tests do with [`Clock::step`].
-    stepped: Arc<AtomicI64>,
+    /// Set in tests; otherwise the system's time is used.
+    manual: Option<Arc<AtomicI64>>,
+    /// Offset from monotonic time to the wall clock of a shared database; 0 without one.
+    database_offset: Arc<AtomicI64>,
+    /// Sum of the steps by [`Clock::step`], for tests.
+    step_offset: Arc<AtomicI64>,
 }
 
 impl Clock {
@@ -34,56 +34,56 @@ impl Clock {
 
     /// A clock that stands still until [`Clock::advance`].
     pub fn manual(start: Micros) -> Clock {
-        Clock { by_hand: Some(Arc::new(AtomicI64::new(start))), ..Clock::default() }
+        Clock { manual: Some(Arc::new(AtomicI64::new(start))), ..Clock::default() }
     }
 
-    /// The date.
+    /// Wall-clock time.
     pub fn now(&self) -> Micros {
-        if let Some(now) = &self.by_hand {
+        if let Some(now) = &self.manual {
             return now.load(Ordering::SeqCst);
         }
-        match self.followed.load(Ordering::Relaxed) {
-            0 => system_now() + self.stepped.load(Ordering::SeqCst),
-            ahead => monotonic() + ahead,
+        match self.database_offset.load(Ordering::Relaxed) {
+            0 => system_now() + self.step_offset.load(Ordering::SeqCst),
+            offset => monotonic() + offset,
         }
     }
 
-    /// Microseconds since some moment; no step of the date moves it.
+    /// Monotonic time in microseconds since an arbitrary moment.
     pub fn monotonic(&self) -> Micros {
-        match &self.by_hand {
+        match &self.manual {
             Some(now) => now.load(Ordering::SeqCst),
             None => monotonic(),
         }
     }
 
-    /// The date when this process began, moved on by the monotonic reading: a date that no step moves while the process runs.
+    /// Wall-clock time at the start of the process plus the monotonic time since: unaffected by steps while the process runs.
     pub(crate) fn steady(&self) -> Micros {
-        match &self.by_hand {
+        match &self.manual {
             Some(now) => now.load(Ordering::SeqCst),
-            None => BEGUN.1 + monotonic(),
+            None => PROCESS_START.1 + monotonic(),
         }
     }
 
-    /// Whether a test moves it.
+    /// Whether it is a manual clock.
     pub(crate) fn is_manual(&self) -> bool {
-        self.by_hand.is_some()
+        self.manual.is_some()
     }
 
-    /// Moves a manual clock; the system's does not move.
+    /// Advances a manual clock; does nothing to the system's.
     pub fn advance(&self, by: Duration) {
-        if let Some(now) = &self.by_hand {
+        if let Some(now) = &self.manual {
             now.fetch_add(micros(by), Ordering::SeqCst);
         }
     }
 
-    /// Steps the date of the system's clock as this process sees it, forward or back; for tests of what such a step does.
+    /// Steps the wall clock as this process sees it, forward or back; for tests.
     pub fn step(&self, by: Micros) {
-        self.stepped.fetch_add(by, Ordering::SeqCst);
+        self.step_offset.fetch_add(by, Ordering::SeqCst);
     }
 
-    /// Takes the date of a database that several machines share.
-    pub(crate) fn follow(&self, database_now: Micros) {
-        self.followed.store(database_now - monotonic(), Ordering::Relaxed);
+    /// Synchronizes the wall clock with a database that several machines share.
+    pub(crate) fn sync_with_database(&self, database_now: Micros) {
+        self.database_offset.store(database_now - monotonic(), Ordering::Relaxed);
     }
 }
 
@@ -93,18 +93,18 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// When this process first asked for the time, by both readings.
-static BEGUN: LazyLock<(Instant, Micros)> = LazyLock::new(|| (Instant::now(), system_now()));
+/// The first use of a clock in this process, in monotonic and wall-clock time.
+static PROCESS_START: LazyLock<(Instant, Micros)> = LazyLock::new(|| (Instant::now(), system_now()));
 
 fn monotonic() -> Micros {
-    micros(BEGUN.0.elapsed())
+    micros(PROCESS_START.0.elapsed())
 }
 
 fn system_now() -> Micros {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// A duration in the unit of the store.
+/// A duration in microseconds.
 pub(crate) fn micros(duration: Duration) -> Micros {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_by_advance() {
         let clock = Clock::manual(5);
         assert_eq!(clock.now(), 5);
         clock.advance(Duration::from_secs(1));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_date_moves_the_date_only() {
+    fn a_step_of_the_wall_clock_does_not_move_monotonic_time() {
         let clock = Clock::system();
         let (date, monotonic, steady) = (clock.now(), clock.monotonic(), clock.steady());
         clock.step(-3_600_000_000);

@@ -1,7 +1,7 @@
 //! Two databases behind one set of statements.
 //!
-//! Statements are written once, with `$1` placeholders and types both know. What differs is here: pools, how a transaction begins, and
-//! how a row is locked. SQLite has one connection that writes, so a write transaction is alone from its first statement.
+//! Statements are written once, with `$1` placeholders and types that both support. The differences are here: pools, how a transaction begins, and
+//! how a row is locked. SQLite has one writing connection, so a write transaction is exclusive from its first statement.
 
 mod transaction;
 mod value;
@@ -21,17 +21,16 @@ use transaction::Guard;
 pub(crate) use transaction::Tx;
 pub(crate) use value::{Value, args};
 
-/// How long a writer waits for a writer of another process (the command line beside the server).
-const BUSY: Duration = Duration::from_secs(10);
-/// How long a caller waits for the writer of SQLite while others write.
-const ACQUIRE_SQLITE: Duration = Duration::from_secs(10);
-/// How long a caller waits for a connection to PostgreSQL, new ones included: when the database is away, requests are told so within this time.
-const ACQUIRE_POSTGRES: Duration = Duration::from_secs(4);
-/// How long a process that starts waits for a PostgreSQL that starts, too.
-const START: Duration = Duration::from_secs(30);
+/// SQLite's busy timeout: how long a writer waits for a writer of another process (the command line beside the server).
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits for the writing connection of SQLite.
+const SQLITE_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits for a connection to PostgreSQL, including to connect: requests fail within this time when the database is unreachable.
+const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long a starting process waits for PostgreSQL to become reachable.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A future whose code is compiled here. Bodies of async functions are compiled by whoever polls them, and the driver's are large: without the box every crate
-/// above would compile all of it again.
+/// A boxed future, so that its code is compiled in this crate: async bodies are instantiated in the crate that polls them, and the driver's are large.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 /// A pool of connections to either database.
@@ -63,26 +62,26 @@ impl Row {
     }
 }
 
-/// What a value that is bundled with others is, see [`Db::bundle`].
+/// How a value is encoded in JSON, see [`Db::json_rows`].
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    /// A whole number, a text, or nothing.
+pub(crate) enum JsonKind {
+    /// An integer, a text, or null.
     Plain,
-    /// Bytes, which arrive as hexadecimal digits.
+    /// Bytes, as hexadecimal digits.
     Bytes,
-    /// A number with a fraction, which arrives as a text that reads as the same number.
+    /// A floating-point number, as a text that parses to the same number.
     Real,
 }
 
 impl Db {
-    /// An expression that gathers values of many rows, in an order, into one text: a JSON array of arrays, or nothing where there are no rows.
-    pub(crate) fn bundle(&self, values: &[(&str, Kind)], order: &str) -> String {
+    /// A SQL expression that aggregates ordered rows into one text: a JSON array of arrays, or null without rows.
+    pub(crate) fn json_rows(&self, values: &[(&str, JsonKind)], order: &str) -> String {
         let values = values.iter().map(|&(value, kind)| match (self, kind) {
-            (_, Kind::Plain) => value.to_owned(),
-            (Db::Sqlite { .. }, Kind::Bytes) => format!("hex({value})"),
-            (Db::Postgres(_), Kind::Bytes) => format!("encode({value}, 'hex')"),
-            (Db::Sqlite { .. }, Kind::Real) => format!("printf('%!.17g', {value})"),
-            (Db::Postgres(_), Kind::Real) => format!("CAST({value} AS text)"),
+            (_, JsonKind::Plain) => value.to_owned(),
+            (Db::Sqlite { .. }, JsonKind::Bytes) => format!("hex({value})"),
+            (Db::Postgres(_), JsonKind::Bytes) => format!("encode({value}, 'hex')"),
+            (Db::Sqlite { .. }, JsonKind::Real) => format!("printf('%!.17g', {value})"),
+            (Db::Postgres(_), JsonKind::Real) => format!("CAST({value} AS text)"),
         });
         let values = values.collect::<Vec<_>>().join(", ");
         match self {
@@ -92,7 +91,7 @@ impl Db {
     }
 
     /// Connects; a SQLite database is created when it does not exist.
-    /// On PostgreSQL others see who is connected by `name`.
+    /// On PostgreSQL `name` is the `application_name` of the connections.
     pub(crate) fn connect<'a>(url: &'a str, connections: u32, name: &'a str) -> Boxed<'a, Db> {
         Box::pin(async move {
             if let Some(path) = sqlite_path(url) {
@@ -109,13 +108,13 @@ impl Db {
         })
     }
 
-    /// Begins a transaction that writes.
+    /// Begins a write transaction.
     pub(crate) fn begin(&self) -> Boxed<'_, Tx> {
         Box::pin(async move {
             Ok(match self {
                 Db::Sqlite { writer, file, .. } => {
-                    file.check_in_place()?;
-                    // A deferred transaction that finds another writer when it first writes would fail instead of waiting.
+                    file.check_not_replaced()?;
+                    // A deferred transaction would fail instead of waiting if another writer is active at its first write.
                     Tx::Sqlite(Guard::begin(writer, "BEGIN IMMEDIATE").await?)
                 }
                 Db::Postgres(pool) => Tx::Postgres(Guard::begin(pool, "BEGIN").await?),
@@ -123,7 +122,7 @@ impl Db {
         })
     }
 
-    /// Begins a transaction that sees one moment of the database and writes nothing.
+    /// Begins a read-only transaction with a consistent snapshot.
     pub(crate) fn snapshot(&self) -> Boxed<'_, Tx> {
         Box::pin(async move {
             Ok(match self {
@@ -135,7 +134,7 @@ impl Db {
         })
     }
 
-    /// All rows of one statement that only reads.
+    /// All rows of one read-only statement.
     pub(crate) fn all<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
         Box::pin(async move {
             match self {
@@ -145,7 +144,7 @@ impl Db {
         })
     }
 
-    /// The first row of one statement that only reads.
+    /// The first row of one read-only statement.
     pub(crate) fn optional<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Option<Row>> {
         Box::pin(async move {
             match self {
@@ -155,33 +154,33 @@ impl Db {
         })
     }
 
-    /// All rows of one statement that only reads and may take long.
-    pub(crate) fn slow<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
+    /// All rows of one read-only statement without a timeout.
+    pub(crate) fn all_without_timeout<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Vec<Row>> {
         Box::pin(async move {
             match self {
                 Db::Sqlite { readers, .. } => Guard::acquire(readers).await?.all(sql, args).await,
-                Db::Postgres(pool) => Guard::acquire(pool).await?.slow(sql, args).await,
+                Db::Postgres(pool) => Guard::acquire(pool).await?.all_without_timeout(sql, args).await,
             }
         })
     }
 
-    /// The only row of one statement that only reads.
+    /// The only row of one read-only statement.
     pub(crate) fn one<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, Row> {
         Box::pin(async move { Ok(self.optional(sql, args).await?.ok_or(sqlx::Error::RowNotFound)?) })
     }
 
-    /// One statement that writes, as a transaction of its own; returns the number of rows it touched.
+    /// Runs one writing statement in a transaction of its own; returns the number of rows affected.
     pub(crate) fn execute<'a>(&'a self, sql: &'a str, args: &'a [Value<'a>]) -> Boxed<'a, u64> {
         Box::pin(async move {
             let mut tx = self.begin().await?;
-            let touched = tx.execute(sql, args).await?;
+            let affected = tx.execute(sql, args).await?;
             tx.commit().await?;
-            Ok(touched)
+            Ok(affected)
         })
     }
 
-    /// Brings what was replaced out of the database's files, as far as that goes while others use it: the journal of SQLite is emptied.
-    pub(crate) fn empty_journal(&self) -> Boxed<'_, ()> {
+    /// Truncates the write-ahead log of SQLite, which holds replaced values; PostgreSQL recycles its own.
+    pub(crate) fn truncate_wal(&self) -> Boxed<'_, ()> {
         Box::pin(async move {
             if let Db::Sqlite { writer, .. } = self {
                 Guard::acquire(writer).await?.all("PRAGMA wal_checkpoint(TRUNCATE)", &[]).await?;
@@ -190,8 +189,8 @@ impl Db {
         })
     }
 
-    /// Writes these tables anew, so that nothing of what was replaced is left in their files. Others wait meanwhile.
-    pub(crate) fn rewrite<'a>(&'a self, tables: &'a [&'a str]) -> Boxed<'a, ()> {
+    /// Rewrites these tables, so that no replaced values remain in their files. Blocks other users meanwhile.
+    pub(crate) fn vacuum<'a>(&'a self, tables: &'a [&'a str]) -> Boxed<'a, ()> {
         Box::pin(async move {
             match self {
                 Db::Sqlite { writer, .. } => Guard::acquire(writer).await?.script("VACUUM").await?,
@@ -201,7 +200,7 @@ impl Db {
                     }
                 }
             }
-            self.empty_journal().await
+            self.truncate_wal().await
         })
     }
 
@@ -219,7 +218,7 @@ impl Db {
     }
 }
 
-/// Closes all connections of a pool. sqlx forgets one that is on its way back to the pool at that moment: it stays open for as long as the pool lives.
+/// Closes all connections of a pool, repeatedly: sqlx misses one that is being returned to the pool at that moment.
 async fn close<T: sqlx::Database>(pool: &sqlx::Pool<T>) {
     for _ in 0..200 {
         pool.close().await;
@@ -230,14 +229,14 @@ async fn close<T: sqlx::Database>(pool: &sqlx::Pool<T>) {
     }
 }
 
-/// Connects, and waits for a server that is just starting.
+/// Connects, and retries while the server starts up.
 async fn connect_postgres(options: PgConnectOptions, connections: u32) -> Result<PgPool> {
-    let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_POSTGRES);
-    let begun = Instant::now();
+    let pool = PgPoolOptions::new().max_connections(connections).acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT);
+    let started = Instant::now();
     loop {
         match pool.clone().connect_with(options.clone()).await {
-            // The pool tries again by itself for as long as connections are refused.
-            Err(sqlx::Error::PoolTimedOut) if begun.elapsed() < START => {}
+            // The pool itself retries refused connections until its timeout.
+            Err(sqlx::Error::PoolTimedOut) if started.elapsed() < STARTUP_TIMEOUT => {}
             connected => return Ok(connected?),
         }
     }
@@ -254,15 +253,16 @@ async fn connect_sqlite(path: &Path, connections: u32) -> Result<Db> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
-        // NORMAL may lose the last commits when power fails; a charge that was answered must stay.
+        // NORMAL may lose the last commits on power loss; a confirmed charge must be durable.
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY)
+        .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
-        // Deleted text must not stay in the file.
+        // Overwrite deleted text in the file.
         .pragma("secure_delete", "on")
         .pragma("trusted_schema", "off");
     enter_wal_mode(&options).await?;
-    let pool = || SqlitePoolOptions::new().acquire_timeout(ACQUIRE_SQLITE).idle_timeout(None).max_lifetime(None);
+    let pool =
+        || SqlitePoolOptions::new().acquire_timeout(SQLITE_ACQUIRE_TIMEOUT).idle_timeout(None).max_lifetime(None);
     let writer = pool().max_connections(1).test_before_acquire(false).connect_with(options.clone()).await?;
     let readers = pool()
         .max_connections(connections)
@@ -273,23 +273,23 @@ async fn connect_sqlite(path: &Path, connections: u32) -> Result<Db> {
     Ok(Db::Sqlite { writer, readers, file })
 }
 
-/// Puts a new database in WAL mode, which its file keeps. SQLite does not wait in its busy handler for this change: where several processes open a new
-/// database at once, all but one are told at once that it is locked.
+/// Switches a new database to WAL mode, which is persistent. SQLite's busy handler does not cover this change: of several processes that open a new
+/// database at once all but one get SQLITE_BUSY immediately, so it is retried here.
 async fn enter_wal_mode(options: &SqliteConnectOptions) -> Result<()> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let error = match options.connect().await {
             Ok(connection) => return Ok(connection.close().await?),
             Err(error) => error,
         };
-        if !is_busy(&error) || begun.elapsed() > BUSY {
+        if !is_busy(&error) || started.elapsed() > BUSY_TIMEOUT {
             return Err(error.into());
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The file that the connections of SQLite have open, whatever happens to its path.
+/// The identity of the file that SQLite's connections have open, whatever happens to its path.
 pub(crate) struct DatabaseFile {
     path: PathBuf,
     /// Device and inode.
@@ -305,8 +305,8 @@ impl DatabaseFile {
         &self.path
     }
 
-    /// Fails when the path names another file by now, or none: what were written to the open one would be gone with this process.
-    pub(crate) fn check_in_place(&self) -> Result<()> {
+    /// Fails when the path no longer names the open file: writes to an unlinked file would be lost when the process ends.
+    pub(crate) fn check_not_replaced(&self) -> Result<()> {
         if identity(&self.path).is_ok_and(|now| now == self.identity) {
             return Ok(());
         }
@@ -323,13 +323,13 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Creates the file that only its owner may read, and its folder likewise; SQLite gives its side files the same mode.
+/// Creates the file with mode 0600 and its folder with 0700; SQLite gives its WAL files the same mode.
 ///
 /// A database that exists is not opened here: closing any descriptor of a file releases all POSIX locks that this process has on it, those of SQLite's
 /// connections included (https://www.sqlite.org/howtocorrupt.html).
 fn private_file(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-    /// Held until the descriptor of a new file is closed: nobody in this process connects to it before.
+    /// Held until the descriptor of a new file is closed, so that this process opens no connection before.
     static CREATING: Mutex<()> = Mutex::new(());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         private_folder(folder)?;
@@ -341,7 +341,7 @@ fn private_file(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Creates a folder that only its owner may enter; one that exists keeps its mode.
+/// Creates a folder with mode 0700; an existing one keeps its mode.
 pub(crate) fn private_folder(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)

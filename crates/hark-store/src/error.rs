@@ -1,13 +1,13 @@
-//! Everything that can go wrong here, in words that the server may pass on.
+//! Errors of the store; their messages may be shown to users.
 
 use std::fmt;
 
 use hark_api::FaultKind;
 
-/// Why the store did not do what was asked.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such thing, or it belongs to another account.
+    /// It does not exist, or belongs to another account.
     #[error("{0} not found")]
     NotFound(&'static str),
     /// The balance does not cover what was to be held or charged.
@@ -15,7 +15,7 @@ pub enum Error {
     NotEnoughCredits {
         /// Credits of the account.
         have: i64,
-        /// Credits that were asked for.
+        /// Credits required.
         need: i64,
     },
     /// Another worker has the job, or it was canceled, finished or deleted.
@@ -28,7 +28,7 @@ pub enum Error {
         what: Limit,
         /// What is allowed.
         limit: i64,
-        /// What is used already.
+        /// What is used.
         used: i64,
     },
     /// Too many jobs wait.
@@ -40,10 +40,10 @@ pub enum Error {
     /// The request contradicts what is stored.
     #[error("{0}")]
     Conflict(&'static str),
-    /// The name of an idempotent request was used for another request.
+    /// The idempotency key was used for a different request.
     #[error("this idempotency key was used for a different request")]
     KeyReused,
-    /// The transcript of an idempotent request was deleted since.
+    /// The transcript of an idempotent request was deleted in the meantime.
     #[error("the transcript that this idempotency key made was deleted")]
     Deleted,
     /// A later version of Hark wrote this database.
@@ -54,10 +54,10 @@ pub enum Error {
         /// Last version known here.
         known: i64,
     },
-    /// Sealed data that the configured master keys don't open.
+    /// Sealed data that the configured master keys cannot decrypt.
     #[error("sealed data can't be opened: {0}")]
     Sealed(&'static str),
-    /// Stored data is not what was written.
+    /// Stored data is corrupt.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
     /// The store can't be opened as configured.
@@ -66,10 +66,10 @@ pub enum Error {
     /// The folder or bucket of recordings failed.
     #[error("blob store: {0}")]
     Blob(String),
-    /// A value that the store can't keep.
+    /// A value that cannot be stored.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The database can't be reached or can't write at the moment; the same call may succeed later.
+    /// The database is unreachable or cannot write at the moment; a retry may succeed.
     #[error("the database is not available: {0}")]
     Unavailable(String),
     /// The database failed.
@@ -87,7 +87,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// What an error of a driver means to a caller.
+/// Classification of driver errors.
 enum Class {
     Unavailable,
     Damaged,
@@ -128,7 +128,7 @@ fn classify_postgres(code: &str) -> Class {
 /// Result code of SQLite: another connection holds a lock.
 const BUSY: i32 = 5;
 
-/// Whether SQLite found a lock of another connection.
+/// Whether SQLite reported SQLITE_BUSY: another connection holds a lock.
 pub(crate) fn is_busy(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| primary(&code) == BUSY)
 }
@@ -172,7 +172,7 @@ pub enum Limit {
     AnonymousTranscriptions,
     /// Minutes of one address today.
     AnonymousMinutes,
-    /// Anonymous use of one network, wider than a household, today.
+    /// Anonymous use of one network prefix today.
     AnonymousNetwork,
     /// Accounts made from one address today.
     SignUps,
@@ -203,7 +203,7 @@ impl Error {
         Error::Blob(format!("{doing}: {error}"))
     }
 
-    /// Whose fault it is when a job meets this error.
+    /// The fault kind of a job that ends with this error.
     pub fn fault(&self) -> FaultKind {
         match self {
             Error::Blob(_)
@@ -225,12 +225,12 @@ impl Error {
         }
     }
 
-    /// Whether the database can't be reached or can't write at the moment: a fault that hits every caller alike and ends with its cause.
+    /// Whether the database is unreachable or cannot write at the moment: a fault that affects every caller until it is resolved.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Error::Unavailable(_))
     }
 
-    /// Whether a unique index refused the write.
+    /// Whether the write violated a unique constraint.
     pub(crate) fn is_duplicate(&self) -> bool {
         matches!(self, Error::Database(sqlx::Error::Database(error)) if error.is_unique_violation())
     }

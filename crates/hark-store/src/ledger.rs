@@ -325,7 +325,7 @@ impl Ledger<'_> {
         let rows = self
             .store
             .db()
-            .slow(
+            .all_without_timeout(
                 "SELECT a.id AS id, a.credits AS credits, CAST(COALESCE(SUM(l.amount), 0) AS BIGINT) AS total
                  FROM accounts a LEFT JOIN ledger l ON l.account_id = a.id
                  GROUP BY a.id, a.credits HAVING a.credits <> COALESCE(SUM(l.amount), 0) ORDER BY a.id",

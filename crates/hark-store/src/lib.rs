@@ -157,10 +157,10 @@ struct Inner {
     keyless: KeylessLock,
     anonymous: AccountId,
     id: String,
-    seen_renewals: live::SeenRenewals,
+    observed_renewals: live::ObservedRenewals,
     retry: RetryPolicy,
-    seen_leases: jobs::lease::SeenLeases,
-    /// When expired leases were last looked for, by the monotonic clock.
+    observed_leases: jobs::lease::ObservedLeases,
+    /// Monotonic time of the last check for expired leases.
     last_expiry: std::sync::atomic::AtomicI64,
     /// By the monotonic clock.
     no_expiry_before: std::sync::atomic::AtomicI64,
@@ -207,10 +207,10 @@ impl Store {
             changes: broadcast::channel(1024).0,
             anonymous,
             id,
-            seen_renewals: live::SeenRenewals::default(),
+            observed_renewals: live::ObservedRenewals::default(),
             checked_at_open,
             retry: options.retry,
-            seen_leases: jobs::lease::SeenLeases::default(),
+            observed_leases: jobs::lease::ObservedLeases::default(),
             last_expiry: i64::MIN.into(),
             no_expiry_before: i64::MIN.into(),
         }));
@@ -285,8 +285,8 @@ impl Store {
         &self.0.blobs
     }
 
-    fn seen_renewals(&self) -> &live::SeenRenewals {
-        &self.0.seen_renewals
+    fn observed_renewals(&self) -> &live::ObservedRenewals {
+        &self.0.observed_renewals
     }
 
     fn clock(&self) -> &Clock {
@@ -297,8 +297,8 @@ impl Store {
         &self.0.retry
     }
 
-    fn seen_leases(&self) -> &jobs::lease::SeenLeases {
-        &self.0.seen_leases
+    fn observed_leases(&self) -> &jobs::lease::ObservedLeases {
+        &self.0.observed_leases
     }
 
     fn data_keys(&self) -> &KeyCache {
@@ -404,6 +404,6 @@ impl Store {
 /// Sets the clock by the database, which machines share; leases are measured by the database itself.
 async fn follow_database(db: &Db, clock: &Clock) -> Result<()> {
     let sql = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT) AS now";
-    clock.follow(db.one(sql, &[]).await?.get("now")?);
+    clock.sync_with_database(db.one(sql, &[]).await?.get("now")?);
     Ok(())
 }

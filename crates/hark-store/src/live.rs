@@ -1,8 +1,8 @@
-//! Live sessions: a transcript that grows while somebody speaks, charged by the started minute.
+//! Live sessions: transcripts that grow while audio is streamed, charged by the started minute.
 //!
-//! What a session settles is appended as it goes, so a crash loses seconds of it, not hours. The row in `live_sessions` is a lease: every write asks for its token
-//! and counts up its renewals. Maintenance completes a session whose count stood still for the grace time, measured by its own monotonic clock: no
-//! machine's date matters, and the grace time begins when somebody is there again whom the client could come back to.
+//! Final text is appended as the session runs, so a crash loses seconds of it, not hours. The row in `live_sessions` is a lease: every write checks its token
+//! and increments its renewals. Maintenance completes a session whose renewals have not changed for the grace time by its own monotonic clock: no wall clock
+//! matters, and the grace time starts once a process runs that the client could reconnect to.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ pub struct LiveSessions<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// What a charge says that it is for.
+/// The note of a charge.
 const NOTE: &str = "live transcription";
 
 /// The right to write to a live session.
@@ -42,57 +42,58 @@ pub struct LiveLease {
     token: String,
 }
 
-/// A live session that somebody else had begun.
+/// A live session that was taken over from another connection or process.
 #[derive(Debug, Clone)]
 pub struct ResumedLive {
-    /// The right to go on with it; whoever had it before has lost it.
+    /// The new lease; the previous one is lost.
     pub lease: LiveLease,
-    /// Seconds of sound that were heard.
+    /// Seconds of audio processed.
     pub heard_seconds: f64,
-    /// Minutes that are charged.
+    /// Minutes charged.
     pub charged_minutes: i64,
-    /// What was settled.
+    /// The final segments so far.
     pub segments: Vec<Segment>,
 }
 
-/// What is appended to a live session.
+/// An append to a live session.
 #[derive(Debug, Clone, Default)]
 pub struct LiveAppend {
-    /// Seconds of sound heard so far.
+    /// Seconds of audio processed so far.
     pub heard_seconds: f64,
     /// The language, once it is known.
     pub language: String,
-    /// The position of the first of the segments; those stored from there on are replaced.
+    /// The position of the first segment; stored segments from there on are replaced.
     pub position: i64,
-    /// Segments that are new, or longer than before.
+    /// New or extended segments.
     pub segments: Vec<Segment>,
 }
 
-/// Renewals of live sessions as maintenance last saw them, and since when they stand still.
+/// The renewals of live sessions as maintenance last observed them, and since when they are unchanged.
 #[derive(Default)]
-pub(crate) struct SeenRenewals(Mutex<HashMap<TranscriptId, (i64, Instant)>>);
+pub(crate) struct ObservedRenewals(Mutex<HashMap<TranscriptId, (i64, Instant)>>);
 
-impl SeenRenewals {
-    fn forget(&self) {
+impl ObservedRenewals {
+    fn reset(&self) {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
     }
 
-    /// Records the renewals of all sessions; returns those that have not been renewed for so long.
-    fn silent(&self, all: &[(TranscriptId, i64)], unchanged_for: Duration) -> Vec<(TranscriptId, i64)> {
-        let mut seen = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    /// Records the renewals of all sessions; returns the sessions unchanged for this long.
+    fn unrenewed(&self, all: &[(TranscriptId, i64)], unchanged_for: Duration) -> Vec<(TranscriptId, i64)> {
+        let mut observed = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = Instant::now();
-        let since = |id: TranscriptId, renewals: i64| match seen.get(&id) {
+        let since = |id: TranscriptId, renewals: i64| match observed.get(&id) {
             Some(&(before, since)) if before == renewals => since,
             _ => now,
         };
         let known: HashMap<_, _> = all.iter().map(|&(id, renewals)| (id, (renewals, since(id, renewals)))).collect();
-        *seen = known;
-        let is_silent = |id: &TranscriptId| seen.get(id).is_some_and(|(_, since)| since.elapsed() >= unchanged_for);
-        all.iter().copied().filter(|(id, _)| is_silent(id)).collect()
+        *observed = known;
+        let is_unrenewed =
+            |id: &TranscriptId| observed.get(id).is_some_and(|(_, since)| since.elapsed() >= unchanged_for);
+        all.iter().copied().filter(|(id, _)| is_unrenewed(id)).collect()
     }
 }
 
-/// The name under which the first minute of a session is held and charged.
+/// The ledger reference of the first minute of a session.
 pub fn live_reference(session: &str) -> String {
     format!("stream:{session}")
 }
@@ -101,19 +102,19 @@ fn minute_reference(session: &str, minute: i64) -> String {
     if minute == 1 { live_reference(session) } else { format!("{}:{minute}", live_reference(session)) }
 }
 
-/// Counts up the renewals of a session and returns its charged minutes; [`Error::LeaseLost`] when it is another's, over or deleted.
-async fn renew(tx: &mut Tx, lease: &LiveLease, heard: f64) -> Result<i64> {
+/// Increments the renewals of a session and returns its charged minutes; [`Error::LeaseLost`] when it was taken over, ended or deleted.
+async fn renew(tx: &mut Tx, lease: &LiveLease, processed_seconds: f64) -> Result<i64> {
     let row = tx
         .optional(
             "UPDATE live_sessions SET renewals = renewals + 1, heard_seconds = CASE WHEN heard_seconds < $1 THEN $1 ELSE heard_seconds END
              WHERE transcript_id = $2 AND lease = $3 RETURNING charged_minutes",
-            args![heard, lease.transcript, &lease.token],
+            args![processed_seconds, lease.transcript, &lease.token],
         )
         .await?;
     row.ok_or(Error::LeaseLost)?.get("charged_minutes")
 }
 
-/// The account of a session that goes on; one that is gone has taken the session with it.
+/// Locks the account of a running session; a deleted account has deleted the session too.
 async fn lock(tx: &mut Tx, lease: &LiveLease) -> Result<i64> {
     match ledger::lock(tx, lease.account).await {
         Err(Error::NotFound(_)) => Err(Error::LeaseLost),
@@ -122,7 +123,7 @@ async fn lock(tx: &mut Tx, lease: &LiveLease) -> Result<i64> {
 }
 
 impl LiveSessions<'_> {
-    /// Begins the transcript of a session; a repeat finds the one that is there.
+    /// Begins the transcript of a session; idempotent by session.
     pub async fn begin(self, account: AccountId, session: &str, new: &NewTranscript) -> Result<LiveLease> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;
@@ -146,9 +147,9 @@ impl LiveSessions<'_> {
         Ok(lease(id, token))
     }
 
-    /// Charges the session up to so many minutes, each once, the first one from the session's hold. Where the credits end before, those that are there are
-    /// charged and the answer is [`Error::NotEnoughCredits`].
-    pub async fn charge(self, lease: &LiveLease, key: KeyId, heard: f64, minutes: i64) -> Result<()> {
+    /// Charges the session up to this many minutes, each once, the first from the session's hold. If the credits do not suffice, the available ones are
+    /// charged and [`Error::NotEnoughCredits`] is returned.
+    pub async fn charge(self, lease: &LiveLease, key: KeyId, processed_seconds: f64, minutes: i64) -> Result<()> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
         let mut have = lock(&mut tx, lease).await?;
@@ -172,14 +173,14 @@ impl LiveSessions<'_> {
             count_minutes(&mut tx, lease.transcript, key, month, paid - charged).await?;
             let sql = "UPDATE live_sessions SET charged_minutes = $1 WHERE transcript_id = $2";
             tx.execute(sql, args![paid, lease.transcript]).await?;
-            // What is not paid for was not heard.
-            renew(&mut tx, lease, heard.min(60.0 * paid as f64)).await?;
+            // Only paid audio counts as processed.
+            renew(&mut tx, lease, processed_seconds.min(60.0 * paid as f64)).await?;
         }
         tx.commit().await?;
         if paid < minutes { Err(Error::NotEnoughCredits { have, need: minutes - paid }) } else { Ok(()) }
     }
 
-    /// Appends what a session settled; without segments it only says that the session goes on.
+    /// Appends final segments; without segments it only renews the lease.
     pub async fn append(self, lease: &LiveLease, text: &LiveAppend) -> Result<()> {
         let id = lease.transcript;
         let sealer = self.store.sealer(lease.account).await?;
@@ -194,10 +195,10 @@ impl LiveSessions<'_> {
         tx.commit().await
     }
 
-    /// Ends a session: the whole result takes the place of what was appended; without one, that stays.
+    /// Ends a session: the whole result replaces what was appended; without a result, that stays.
     pub async fn complete(self, lease: &LiveLease, result: Option<&TranscriptionResult>) -> Result<()> {
         let id = lease.transcript;
-        // One that was resumed before anything of it was stored, and heard no more, ends as if it had been cut off: it is refunded.
+        // A resumed session without stored text or new audio ends as if it had been cut off: it is refunded.
         let result = result.filter(|result| result.duration > 0.0 || !result.segments.is_empty());
         let sealer = self.store.sealer(lease.account).await?;
         let sealed = result.map(|result| segment::seal_from(&sealer, id, 0, &result.segments)).transpose()?;
@@ -206,7 +207,7 @@ impl LiveSessions<'_> {
         let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND lease = $2 RETURNING {ENDED}");
         let row = tx.optional(&sql, args![id, &lease.token]).await?;
         let Some(row) = row else {
-            // An answer may have been lost after it was written. Or the session expired, and less of it is stored than its client would be told.
+            // Either a response was lost after the commit, or the session expired with less stored than the client would see.
             let sql = "SELECT id FROM transcripts WHERE id = $1 AND status = 'completed'";
             tx.optional(sql, args![id]).await?.ok_or(Error::LeaseLost)?;
             let stored = segment::read(&mut tx, &sealer, id).await?.len();
@@ -228,7 +229,7 @@ impl LiveSessions<'_> {
         Ok(())
     }
 
-    /// Resumes a running session, or one whose process died; none where it has ended.
+    /// Resumes a running session, or one whose process died; `None` if it has ended.
     pub async fn resume(self, account: AccountId, session: &str) -> Result<Option<ResumedLive>> {
         let sealer = self.store.sealer(account).await?;
         let token = random::token::<16>()?;
@@ -252,19 +253,18 @@ impl LiveSessions<'_> {
         }))
     }
 
-    /// Completes the sessions that were not renewed for so long, as far as this process has seen, with their settled text. One without any words is
-    /// refunded. Returns how many.
+    /// Completes the sessions that this process has not observed renewed for this long, with their stored text. One without words is refunded. Returns how many.
     pub async fn expire(self, unchanged_for: Duration) -> Result<u64> {
         let all = match self.renewals().await {
             Ok(all) => all,
             Err(error) => {
-                // While the database is away nobody can renew: what was seen before says nothing.
-                self.store.seen_renewals().forget();
+                // During an outage of the database no session can renew: start observing again.
+                self.store.observed_renewals().reset();
                 return Err(error);
             }
         };
         let mut expired = 0;
-        for (id, renewals) in self.store.seen_renewals().silent(&all, unchanged_for) {
+        for (id, renewals) in self.store.observed_renewals().unrenewed(&all, unchanged_for) {
             if self.expire_one(id, renewals).await? {
                 expired += 1;
                 tracing::warn!(transcript = %id, "live.lease_expired");
@@ -274,14 +274,14 @@ impl LiveSessions<'_> {
         Ok(expired)
     }
 
-    /// How often each session was written to. Fails where nothing can be written, although it could be read: then sessions are silent that go on.
+    /// The renewals of each session. Fails where the database is read-only: then running sessions cannot renew either.
     async fn renewals(self) -> Result<Vec<(TranscriptId, i64)>> {
         let sql = "SELECT transcript_id, renewals FROM live_sessions";
         if self.store.db().all(sql, &[]).await?.is_empty() {
             return Ok(Vec::new());
         }
         self.store.integrity().probe_database().await?;
-        // Read again: the probe may have waited, and others with it.
+        // Read again: sessions may have renewed while the probe waited.
         let rows = self.store.db().all(sql, &[]).await?;
         rows.iter().map(|row| Ok((TranscriptId(row.get("transcript_id")?), row.get("renewals")?))).collect()
     }
@@ -299,7 +299,7 @@ impl LiveSessions<'_> {
             Err(Error::NotFound(_)) => return Ok(false),
             locked => locked.map(drop)?,
         }
-        // One that was written to meanwhile goes on.
+        // One that was renewed meanwhile is still running.
         let sql = format!("DELETE FROM live_sessions WHERE transcript_id = $1 AND renewals = $2 RETURNING {ENDED}");
         let Some(row) = tx.optional(&sql, args![id, renewals]).await? else { return Ok(false) };
         end_as_stored(&mut tx, &sealer, account, id, &row, self.store.now()).await?;
@@ -309,7 +309,7 @@ impl LiveSessions<'_> {
 }
 
 /// Refuses to change the text of a running session: completing it rewrites the text.
-pub(crate) async fn check_over(tx: &mut Tx, id: TranscriptId) -> Result<()> {
+pub(crate) async fn check_ended(tx: &mut Tx, id: TranscriptId) -> Result<()> {
     let found = tx.optional("SELECT session FROM live_sessions WHERE transcript_id = $1", args![id]).await?;
     match found {
         Some(_) => Err(Error::Conflict("the live session goes on: edit its text when it is over")),
@@ -317,10 +317,10 @@ pub(crate) async fn check_over(tx: &mut Tx, id: TranscriptId) -> Result<()> {
     }
 }
 
-/// What is read of a session that is over.
+/// The columns read of an ended session.
 const ENDED: &str = "session, heard_seconds, charged_minutes";
 
-/// Completes the transcript of a session that was cut off with what it has; if that is nothing, its charge is given back.
+/// Completes the transcript of a session that was cut off with its stored text; without any, its charge is refunded.
 async fn end_as_stored(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -343,7 +343,7 @@ async fn end_as_stored(
     end(tx, account, id, row.get("heard_seconds")?, &segments, now).await
 }
 
-/// Records for which key and month a session counted minutes.
+/// Records the key and month that a session's minutes were counted for.
 async fn count_minutes(tx: &mut Tx, id: TranscriptId, key: KeyId, month: i64, minutes: i64) -> Result<()> {
     tx.execute(
         "INSERT INTO live_minutes (transcript_id, key_id, month, minutes) VALUES ($1, $2, $3, $4)
@@ -354,7 +354,7 @@ async fn count_minutes(tx: &mut Tx, id: TranscriptId, key: KeyId, month: i64, mi
     .map(drop)
 }
 
-/// Completes the transcript of a session that is over and counts its use.
+/// Completes the transcript of an ended session and counts its usage.
 async fn end(
     tx: &mut Tx,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! Files that are whole and on disk, or not there.
+//! Atomic, durable files and their checksums.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,16 +11,16 @@ use super::failed;
 use crate::error::Result;
 use crate::random::hex;
 
-const BLOCK: usize = 1 << 20;
+const READ_SIZE: usize = 1 << 20;
 
 pub(super) fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
 /// Length and SHA-256 of a file.
-pub(super) fn measure(path: &Path) -> Result<(u64, String)> {
+pub(super) fn length_and_hash(path: &Path) -> Result<(u64, String)> {
     let mut file = File::open(path).map_err(|e| failed("can't read", path, e))?;
-    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; BLOCK]);
+    let (mut hash, mut bytes, mut block) = (Sha256::new(), 0, vec![0; READ_SIZE]);
     loop {
         match file.read(&mut block).map_err(|e| failed("can't read", path, e))? {
             0 => return Ok((bytes, hex(&hash.finalize()))),
@@ -32,27 +32,27 @@ pub(super) fn measure(path: &Path) -> Result<(u64, String)> {
     }
 }
 
-/// Creates a file that only its owner may read, in place of one that is there.
+/// Creates or truncates a file with mode 0600.
 pub(super) fn create(path: &Path) -> Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
     file.map_err(|e| failed("can't create", path, e))
 }
 
-/// A file that is written beside its place and hashed as it is.
-pub(super) struct Writing {
+/// A file that is written to a temporary name, hashed, and renamed into place when it is complete and durable.
+pub(super) struct AtomicFile {
     file: File,
     part: std::path::PathBuf,
-    place: std::path::PathBuf,
+    target: std::path::PathBuf,
     hash: Sha256,
     bytes: u64,
 }
 
-impl Writing {
-    pub(super) fn begin(place: &Path) -> Result<Writing> {
-        let mut part = place.as_os_str().to_owned();
+impl AtomicFile {
+    pub(super) fn begin(target: &Path) -> Result<AtomicFile> {
+        let mut part = target.as_os_str().to_owned();
         part.push(".part");
         let part = std::path::PathBuf::from(part);
-        Ok(Writing { file: create(&part)?, part, place: place.to_owned(), hash: Sha256::new(), bytes: 0 })
+        Ok(AtomicFile { file: create(&part)?, part, target: target.to_owned(), hash: Sha256::new(), bytes: 0 })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -62,20 +62,20 @@ impl Writing {
         Ok(())
     }
 
-    /// Brings the file to its place, on disk; returns its length and hash. Its folder is brought to disk by [`sync_folder`].
+    /// Syncs the file and renames it into place; returns its length and hash. The caller syncs the folder with [`sync_folder`].
     pub(super) fn finish(self) -> Result<(u64, String)> {
         self.file.sync_all().map_err(|e| failed("can't bring to disk", &self.part, e))?;
-        fs::rename(&self.part, &self.place).map_err(|e| failed("can't rename", &self.part, e))?;
+        fs::rename(&self.part, &self.target).map_err(|e| failed("can't rename", &self.part, e))?;
         Ok((self.bytes, hex(&self.hash.finalize())))
     }
 }
 
-/// Brings the names in a folder to disk.
+/// Makes the entries of a folder durable (fsync).
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|e| failed("can't bring to disk", folder, e))
 }
 
-/// Brings a file that somebody else wrote to disk.
+/// Makes a file that another program wrote durable (fsync).
 pub(super) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(|e| failed("can't bring to disk", path, e))
 }

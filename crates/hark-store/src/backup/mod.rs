@@ -1,11 +1,11 @@
-//! A copy of everything that a store keeps, made while it is in use.
+//! Online backups of a store.
 //!
-//! The database comes first, as one moment of it; then every recording that this moment names. Recordings never change once they are live, and the files of those
-//! that are deleted meanwhile stay until they were copied (a lease in `maintenance` says so), so both halves are of the same moment. Sealed data stays
-//! sealed: the master key is not part of a backup.
+//! The database is dumped first, as a consistent snapshot; then every recording that the snapshot references is copied. Recordings are immutable once live, and
+//! the files of those deleted meanwhile stay until the backup ends (by a lease in `maintenance`), so both parts are consistent. Sealed data stays sealed: the
+//! master key is not part of a backup.
 //!
 //! A backup is a folder: `manifest.json`, a file of the database, a list of the recordings with their hashes, and `recordings/`. Everything else is
-//! on disk before the manifest is replaced, in one step, and only then is removed what it no longer names. So a backup that is killed leaves the old one or the new one.
+//! durable before the manifest is replaced atomically, and only then are files removed that it no longer references. So a backup that is killed leaves the old one or the new one.
 
 mod files;
 mod postgres;
@@ -28,13 +28,13 @@ const FORMAT: u32 = 1;
 const MANIFEST: &str = "manifest.json";
 const RECORDINGS: &str = "recordings";
 
-/// What a backup consists of.
+/// The manifest of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
     format: u32,
     /// The version of the program that wrote it.
     program: String,
-    /// Microseconds since 1970 UTC, and the same for people.
+    /// Microseconds since 1970 UTC, and the same in readable form.
     created_at: i64,
     created: String,
     /// The id of the store.
@@ -43,9 +43,9 @@ struct Manifest {
     schema: i64,
     database: DatabaseFile,
     recordings: RecordingList,
-    /// Recordings that the database names and that were not there.
+    /// Recordings that the database references and that were missing.
     missing: Vec<String>,
-    /// Names of the master keys that open it; none when nothing is sealed.
+    /// Names of the master keys that decrypt it; empty when nothing is sealed.
     master_keys: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ struct RecordingList {
     bytes: u64,
 }
 
-/// A recording in a backup, as it is stored: sealed, where it is.
+/// A recording in a backup, sealed if it is sealed in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Recording {
     key: String,
@@ -100,7 +100,7 @@ impl Recording {
     }
 }
 
-/// A folder that holds a backup, or will.
+/// The folder of a backup.
 #[derive(Debug, Clone)]
 struct Folder(PathBuf);
 
@@ -113,7 +113,7 @@ impl Folder {
         self.0.join(RECORDINGS).join(&key.as_str()[..2]).join(key.as_str())
     }
 
-    /// The manifest of the backup that is there.
+    /// The manifest, if the folder holds a backup.
     fn manifest(&self) -> Result<Option<Manifest>> {
         let path = self.path(MANIFEST);
         let text = match std::fs::read(&path) {
@@ -121,28 +121,28 @@ impl Folder {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed("can't read", &path, e)),
         };
-        let wrong = |problem: String| Error::Setup(format!("{}: {problem}", path.display()));
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| wrong(format!("not a manifest: {e}")))?;
+        let invalid = |problem: String| Error::Setup(format!("{}: {problem}", path.display()));
+        let manifest: Manifest = serde_json::from_slice(&text).map_err(|e| invalid(format!("not a manifest: {e}")))?;
         if manifest.format != FORMAT {
             let found = manifest.format;
-            return Err(wrong(format!("format {found}, this program knows {FORMAT}: use a newer hark")));
+            return Err(invalid(format!("format {found}, this program knows {FORMAT}: use a newer hark")));
         }
-        // Names from a file that somebody may have changed must not lead elsewhere.
+        // The manifest may have been tampered with: its names must not escape the folder.
         for name in [&manifest.database.file, &manifest.recordings.file] {
             if name.contains('/') || name.starts_with('.') || name.is_empty() {
-                return Err(wrong(format!("{name:?} is no name of a file in a backup")));
+                return Err(invalid(format!("{name:?} is no name of a file in a backup")));
             }
         }
         Ok(Some(manifest))
     }
 
-    /// The manifest, or why there is no backup.
-    fn must_have_manifest(&self) -> Result<Manifest> {
+    /// The manifest, or an error that there is no backup.
+    fn require_manifest(&self) -> Result<Manifest> {
         let missing = || Error::Setup(format!("{} holds no complete backup: it has no {MANIFEST}", self.0.display()));
         self.manifest()?.ok_or_else(missing)
     }
 
-    /// The list of recordings, whose hash must be right.
+    /// The list of recordings, checked against its checksum.
     fn recordings(&self, manifest: &Manifest) -> Result<Vec<Recording>> {
         let list = &manifest.recordings;
         let path = self.path(&list.file);

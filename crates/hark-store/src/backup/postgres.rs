@@ -1,4 +1,4 @@
-//! One moment of a PostgreSQL database as a file, by PostgreSQL's own tools.
+//! Dumps and restores of PostgreSQL by its own tools, `pg_dump` and `pg_restore`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::error::{Error, Result};
 use crate::recordings::blocking;
 
-/// One of PostgreSQL's tools, and how it reaches the database.
+/// One of PostgreSQL's tools and its connection parameters.
 pub(super) struct Tool {
     name: &'static str,
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Finds `pg_dump` or `pg_restore` on the path, else where Debian keeps them.
+    /// Finds `pg_dump` or `pg_restore` on the path, else in Debian's folders.
     pub(super) async fn find(name: &'static str, database: &str) -> Result<Tool> {
         let path = find(name).ok_or_else(|| {
             Error::Setup(format!(
@@ -28,13 +28,13 @@ impl Tool {
         let mut command = Command::new(&path);
         command.arg("--version");
         let output = output(command).await?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let major = major_version(&said)
-            .ok_or_else(|| Error::Setup(format!("{} does not tell its version: {said:?}", path.display())))?;
+        let version = String::from_utf8_lossy(&output.stdout).into_owned();
+        let major = major_version(&version)
+            .ok_or_else(|| Error::Setup(format!("{} does not tell its version: {version:?}", path.display())))?;
         Ok(Tool { name, path, major, environment: environment(database)? })
     }
 
-    /// Refuses a tool that is older than the server, which it could not read in full.
+    /// Rejects a tool that is older than the server: it could not dump all of it.
     pub(super) fn check_server(&self, server: i64) -> Result<()> {
         let server = server / 10_000;
         if i64::from(self.major) < server {
@@ -52,22 +52,22 @@ impl Tool {
         self.environment.iter().find(|(name, _)| *name == "PGDATABASE").map_or("", |(_, value)| value)
     }
 
-    /// Runs the tool to its end.
+    /// Runs the tool and waits for it.
     pub(super) async fn run(&self, arguments: &[&str], file: Option<&Path>) -> Result<()> {
         let mut command = Command::new(&self.path);
-        // Passwords go through the environment: arguments are seen by everybody on the machine.
+        // Passwords go through the environment: arguments are visible to all users of the machine.
         command.args(arguments).args(file).envs(self.environment.iter().cloned());
         let output = output(command).await?;
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).take(5).collect();
-        Err(Error::Setup(format!("{} failed: {}", self.name, said.join("; "))))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let stderr: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).take(5).collect();
+        Err(Error::Setup(format!("{} failed: {}", self.name, stderr.join("; "))))
     }
 }
 
-/// Runs a program to its end on a thread that may wait.
+/// Runs a program on a blocking thread and waits for it.
 async fn output(mut command: Command) -> Result<Output> {
     blocking(move || {
         let program = command.get_program().to_owned();
@@ -91,16 +91,16 @@ fn find(name: &str) -> Option<PathBuf> {
     found.pop().map(|(_, path)| path)
 }
 
-/// 15 of `pg_dump (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`.
-fn major_version(said: &str) -> Option<u32> {
-    let number = said.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
+/// 15 for `pg_dump (PostgreSQL) 15.8 (Debian 15.8-0+deb12u1)`.
+fn major_version(version: &str) -> Option<u32> {
+    let number = version.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
     number.split(|other: char| !other.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The address of a database as the variables that PostgreSQL's tools read.
+/// A database URL as the environment variables of PostgreSQL's tools.
 fn environment(database: &str) -> Result<Vec<(&'static str, String)>> {
-    let wrong = || Error::Setup("the address of the PostgreSQL database is not a valid URL".into());
-    let options = PgConnectOptions::from_str(database).map_err(|_| wrong())?;
+    let invalid = || Error::Setup("the address of the PostgreSQL database is not a valid URL".into());
+    let options = PgConnectOptions::from_str(database).map_err(|_| invalid())?;
     let host = options.get_socket().map_or(options.get_host().to_owned(), |socket| socket.display().to_string());
     let mut out = vec![
         ("PGHOST", host),
@@ -109,13 +109,13 @@ fn environment(database: &str) -> Result<Vec<(&'static str, String)>> {
         ("PGDATABASE", options.get_database().unwrap_or(options.get_username()).to_owned()),
         ("PGAPPNAME", "hark backup".to_owned()),
     ];
-    let rest = database.split_once("://").ok_or_else(wrong)?.1;
+    let rest = database.split_once("://").ok_or_else(invalid)?.1;
     let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
     let authority = address.split('/').next().unwrap_or_default();
     if let Some((user, _)) = authority.rsplit_once('@')
         && let Some((_, password)) = user.split_once(':')
     {
-        out.push(("PGPASSWORD", unescape(password)));
+        out.push(("PGPASSWORD", percent_decode(password)));
     }
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         let name = match name {
@@ -127,13 +127,13 @@ fn environment(database: &str) -> Result<Vec<(&'static str, String)>> {
             "options" => "PGOPTIONS",
             _ => continue,
         };
-        out.push((name, unescape(value)));
+        out.push((name, percent_decode(value)));
     }
     Ok(out)
 }
 
-/// Text with `%2F` and its like.
-fn unescape(text: &str) -> String {
+/// Decodes percent-encoding.
+fn percent_decode(text: &str) -> String {
     let mut bytes = text.as_bytes().iter();
     let mut out = Vec::with_capacity(text.len());
     while let Some(&byte) = bytes.next() {

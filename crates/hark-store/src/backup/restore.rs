@@ -1,4 +1,4 @@
-//! A store from a backup.
+//! Restoring a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -15,31 +15,31 @@ use crate::{BlobKey, Options, Store, Unbalanced};
 /// How to restore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestoreOptions {
-    /// Replace what the database holds, and put recordings among those that are there.
+    /// Replace the contents of the database, and add recordings to existing ones.
     pub force: bool,
 }
 
-/// A store that was restored.
+/// The result of a restore.
 #[derive(Debug)]
 pub struct RestoreReport {
     /// The id of the store.
     pub store: String,
     /// Recordings that were written.
     pub written: u64,
-    /// Recordings that were there already, unchanged.
+    /// Recordings that existed already, unchanged.
     pub kept: u64,
     /// Accounts whose ledger does not add up.
     pub unbalanced: Vec<Unbalanced>,
-    /// Recordings that the database names and that are not there.
+    /// Recordings that the database references and that are missing.
     pub missing: Vec<BlobKey>,
-    /// Where the database went that was replaced.
+    /// Where the replaced database was moved.
     pub replaced: Option<PathBuf>,
-    /// Names of the master keys that it can't be read without.
+    /// Names of the master keys needed to decrypt it.
     pub master_keys: Vec<String>,
 }
 
-/// Restores a backup to where `options` says, which must be empty, and checks what came of it. The backup is verified before anything is written. A
-/// restore that was interrupted is begun again.
+/// Restores a backup to the database and recordings of `options`, which must be empty, and checks the result. The backup is verified before anything is
+/// written. An interrupted restore can be repeated.
 pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Result<RestoreReport> {
     let folder = Folder(folder.to_owned());
     let (manifest, list) = verify(&folder).await?;
@@ -54,7 +54,7 @@ pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Re
     let blobs = Blobs::open(&options.blobs)?;
     check_recordings(&blobs, &manifest, how).await?;
     check_database(&options.database, how).await?;
-    // The id first: a restore that is interrupted finds its own.
+    // The id first: a repeat of an interrupted restore recognizes it.
     Marker::new(&manifest.store).write(&blobs).await?;
     let (written, kept) = write_recordings(&folder, &blobs, &list).await?;
     let replaced = match kind {
@@ -79,7 +79,7 @@ pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Re
     })
 }
 
-/// The place of recordings is empty, or of the same store.
+/// Fails unless the folder or bucket of recordings is empty or belongs to the same store.
 async fn check_recordings(blobs: &Blobs, manifest: &Manifest, how: RestoreOptions) -> Result<()> {
     let place = blobs.place();
     match Marker::read(blobs).await? {
@@ -108,7 +108,7 @@ async fn check_database(database: &str, how: RestoreOptions) -> Result<()> {
         return Ok(());
     }
     let is_empty = match sqlite_path(database) {
-        Some(path) => std::fs::metadata(path).map_or(true, |about| about.len() == 0),
+        Some(path) => std::fs::metadata(path).map_or(true, |metadata| metadata.len() == 0),
         None => tables(database).await? == 0,
     };
     if is_empty {
@@ -128,12 +128,13 @@ async fn tables(database: &str) -> Result<i64> {
     tables
 }
 
-/// Writes recordings that are not there; returns how many were written and how many were there.
+/// Writes missing recordings; returns how many were written and how many existed.
 async fn write_recordings(folder: &Folder, blobs: &Blobs, list: &[Recording]) -> Result<(u64, u64)> {
     let (mut written, mut kept) = (0, 0);
-    for one in list {
-        let key = one.key()?;
-        if blobs.stored_size(&key).await? == Some(one.bytes) && blobs.stored_hash(&key).await? == one.sha256 {
+    for recording in list {
+        let key = recording.key()?;
+        if blobs.stored_size(&key).await? == Some(recording.bytes) && blobs.stored_hash(&key).await? == recording.sha256
+        {
             kept += 1;
             continue;
         }
@@ -144,7 +145,7 @@ async fn write_recordings(folder: &Folder, blobs: &Blobs, list: &[Recording]) ->
     Ok((written, kept))
 }
 
-/// Puts the database in place, whole or not at all; gives where one went that was there.
+/// Installs the database file atomically; returns where an existing one was moved.
 async fn write_sqlite(folder: &Folder, manifest: &Manifest, database: &str) -> Result<Option<PathBuf>> {
     let path = sqlite_path(database).ok_or_else(|| Error::Setup("the database has no file".into()))?;
     let from = folder.path(&manifest.database.file);
@@ -161,15 +162,15 @@ async fn write_sqlite(folder: &Folder, manifest: &Manifest, database: &str) -> R
         drop(files::create(&part)?);
         std::fs::copy(&from, &part).map_err(|e| failed("can't copy", &from, e))?;
         files::sync(&part)?;
-        if files::measure(&part)? != (bytes, sha256) {
+        if files::length_and_hash(&part)? != (bytes, sha256) {
             return Err(Error::Damaged(format!("{} was not written as it should be", part.display())));
         }
-        // The journal belongs to the database that is replaced.
+        // The WAL belongs to the database that is replaced.
         let suffix = format!(".before-restore-{at}");
         let mut replaced = None;
         for end in ["", "-wal", "-shm"] {
             let old = beside(end);
-            if std::fs::metadata(&old).is_ok_and(|about| about.len() > 0) {
+            if std::fs::metadata(&old).is_ok_and(|metadata| metadata.len() > 0) {
                 let aside = beside(&format!("{suffix}{end}"));
                 std::fs::rename(&old, &aside).map_err(|e| failed("can't rename", &old, e))?;
                 replaced.get_or_insert(aside);
@@ -194,7 +195,7 @@ async fn write_postgres(
     how: RestoreOptions,
 ) -> Result<Option<PathBuf>> {
     let tool = Tool::find("pg_restore", database).await?;
-    // All of it or nothing.
+    // One transaction: all or nothing.
     let into = format!("--dbname={}", tool.database());
     let mut arguments = vec!["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", &into];
     if how.force {

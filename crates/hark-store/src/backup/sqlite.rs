@@ -1,4 +1,4 @@
-//! One moment of a SQLite database as a file.
+//! Consistent dumps of SQLite.
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use crate::error::{Error, Result};
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
-/// Writes the database as it is now, its journal included, to a file that is empty. Others read and write meanwhile.
+/// Writes a consistent copy of the database, including its WAL, to an empty file, while it is in use.
 pub(super) fn dump<'a>(db: &'a Db, to: &'a Path) -> Boxed<'a, ()> {
     Box::pin(async move {
         let row = db.one("SELECT file FROM pragma_database_list WHERE name = 'main'", &[]).await?;
         let from = PathBuf::from(row.get::<String>("file")?);
         let mut connection = open(&from).await?;
-        // The readers of the store may change nothing, which also forbids writing elsewhere.
+        // A connection of its own: `query_only` of the store's readers also forbids `VACUUM INTO`.
         let to = to.to_str().ok_or_else(|| Error::Setup("the name of the backup's folder is not UTF-8".into()))?;
         sqlx::query("VACUUM INTO $1").bind(to).execute(&mut connection).await?;
         Ok(connection.close().await?)
     })
 }
 
-/// Checks a dumped database and tells what it holds.
+/// Checks the integrity of a dump and reads its metadata.
 pub(super) fn inspect(path: &Path) -> Boxed<'_, Snapshot> {
     Box::pin(async move {
         let mut connection = open(path).await?;

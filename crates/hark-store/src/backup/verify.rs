@@ -1,4 +1,4 @@
-//! Is a backup what its manifest says?
+//! Verifying a backup against its manifest.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::BlobKey;
 use crate::error::{Error, Result};
 use crate::recordings::blocking;
 
-/// A backup that is whole.
+/// A verified backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedBackup {
     /// The id of the store.
     pub store: String,
-    /// When it was begun, microseconds since 1970 UTC.
+    /// When it was started, microseconds since 1970 UTC.
     pub created_at: i64,
     /// Version of the database's tables.
     pub schema: i64,
@@ -23,11 +23,11 @@ pub struct VerifiedBackup {
     pub recording_bytes: u64,
     /// Recordings that were missing when it was made.
     pub missing: u64,
-    /// Names of the master keys that it can't be read without.
+    /// Names of the master keys needed to decrypt it.
     pub master_keys: Vec<String>,
 }
 
-/// Reads all of a backup and compares it with its hashes; the error names what is damaged.
+/// Reads all of a backup and compares it with its checksums; the error names the damaged file.
 pub async fn verify_backup(folder: &Path) -> Result<VerifiedBackup> {
     let (manifest, _) = verify(&Folder(folder.to_owned())).await?;
     Ok(VerifiedBackup {
@@ -42,10 +42,10 @@ pub async fn verify_backup(folder: &Path) -> Result<VerifiedBackup> {
 }
 
 pub(super) async fn verify(folder: &Folder) -> Result<(Manifest, Vec<Recording>)> {
-    let manifest = folder.must_have_manifest()?;
+    let manifest = folder.require_manifest()?;
     let path = folder.path(&manifest.database.file);
-    let measured = path.clone();
-    let found = blocking(move || files::measure(&measured)).await?;
+    let hashed = path.clone();
+    let found = blocking(move || files::length_and_hash(&hashed)).await?;
     if found != (manifest.database.bytes, manifest.database.sha256.clone()) {
         return Err(Error::Damaged(format!("{}: it was changed, its hash is not the manifest's", path.display())));
     }
@@ -54,7 +54,7 @@ pub(super) async fn verify(folder: &Folder) -> Result<(Manifest, Vec<Recording>)
             sqlite::inspect(&path).await?;
         }
         DatabaseKind::Postgres => {
-            // Its own tool reads its table of contents; without the tool the hash has to do.
+            // `pg_restore` reads the table of contents; without the tool the checksum must suffice.
             if let Ok(tool) = Tool::find("pg_restore", "postgres://localhost/none").await {
                 tool.run(&["--list"], Some(&path)).await?;
             }
@@ -63,8 +63,8 @@ pub(super) async fn verify(folder: &Folder) -> Result<(Manifest, Vec<Recording>)
     let list = folder.recordings(&manifest)?;
     let (folder, checked) = (folder.clone(), list.clone());
     blocking(move || {
-        for one in &checked {
-            check(&folder, one, &one.key()?)?;
+        for recording in &checked {
+            check(&folder, recording, &recording.key()?)?;
         }
         Ok(())
     })
@@ -72,9 +72,9 @@ pub(super) async fn verify(folder: &Folder) -> Result<(Manifest, Vec<Recording>)
     Ok((manifest, list))
 }
 
-fn check(folder: &Folder, one: &Recording, key: &BlobKey) -> Result<()> {
+fn check(folder: &Folder, recording: &Recording, key: &BlobKey) -> Result<()> {
     let path = folder.recording(key);
-    if files::measure(&path)? != (one.bytes, one.sha256.clone()) {
+    if files::length_and_hash(&path)? != (recording.bytes, recording.sha256.clone()) {
         return Err(Error::Damaged(format!("{}: it was changed, its hash is not the list's", path.display())));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Making a backup.
+//! AtomicFile a backup.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 
-use super::files::{self, Writing, sync_folder};
+use super::files::{self, AtomicFile, sync_folder};
 use super::postgres::Tool;
 use super::{DatabaseFile, DatabaseKind, FORMAT, Folder, MANIFEST, Manifest, RECORDINGS, Recording, RecordingList};
 use super::{failed, sqlite};
@@ -17,95 +17,95 @@ use crate::error::{Error, Result};
 use crate::recordings::blocking;
 use crate::{BlobKey, Store, random};
 
-/// How long the files of deleted recordings stay for a backup that says nothing, and how often it says something.
+/// Duration of the lease that keeps the files of deleted recordings, and how often it is renewed.
 const LEASE: Duration = Duration::from_secs(300);
-const BEAT: Duration = Duration::from_secs(60);
-/// Recordings that are copied at once.
-const AT_ONCE: usize = 4;
-/// Bytes of a recording that are read at a time.
-const BLOCK: u64 = 1 << 20;
-/// What holds the lock of a backup's folder.
+const RENEW_INTERVAL: Duration = Duration::from_secs(60);
+/// Recordings copied concurrently.
+const CONCURRENT_COPIES: usize = 4;
+/// Bytes of a recording read at a time.
+const READ_SIZE: u64 = 1 << 20;
+/// The lock file of a backup's folder.
 const LOCK: &str = ".lock";
 
-/// What a backup has done so far.
+/// The progress of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupProgress {
-    /// Recordings that are in the backup by now.
+    /// Recordings in the backup so far.
     pub done: u64,
     /// All recordings of the snapshot.
     pub total: u64,
 }
 
-/// A backup that is complete.
+/// The result of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupReport {
     /// The id of the store.
     pub store: String,
     /// Bytes of the database's file.
     pub database_bytes: u64,
-    /// Recordings in the backup, and their bytes.
+    /// Recordings in the backup.
     pub recordings: u64,
     /// Bytes of all recordings in the backup.
     pub recording_bytes: u64,
-    /// Of those, the ones that were copied now.
+    /// Recordings copied by this run.
     pub copied: u64,
-    /// Bytes of those.
+    /// Bytes copied by this run.
     pub copied_bytes: u64,
-    /// Recordings of an earlier backup that were removed, since their transcripts are gone.
+    /// Recordings of an earlier backup that were removed because they were deleted from the store.
     pub removed: u64,
-    /// Recordings that the database names and that are not there.
+    /// Recordings that the database references and that are missing.
     pub missing: Vec<BlobKey>,
-    /// Names of the master keys that it can't be read without.
+    /// Names of the master keys needed to decrypt it.
     pub master_keys: Vec<String>,
 }
 
-/// What one moment of the database names.
+/// What a database snapshot references.
 pub(super) struct Snapshot {
     pub(super) schema: i64,
     pub(super) store: Option<String>,
     pub(super) recordings: Vec<BlobKey>,
 }
 
-/// While it lives, the files of deleted recordings stay.
-struct Hold {
+/// A lease that defers the removal of deleted recordings' files while a backup runs.
+struct DeletionLease {
     store: Store,
     task: String,
-    beat: tokio::task::JoinHandle<()>,
+    renewal: tokio::task::JoinHandle<()>,
 }
 
-impl Hold {
-    async fn begin(store: &Store) -> Result<Hold> {
+impl DeletionLease {
+    async fn begin(store: &Store) -> Result<DeletionLease> {
         let task = format!("{}:{}", crate::recordings::sweep_lease::BACKUP, random::token::<8>()?);
-        extend(store, &task).await?;
-        let beat = tokio::spawn({
+        renew_lease(store, &task).await?;
+        let renewal = tokio::spawn({
             let (store, task) = (store.clone(), task.clone());
             async move {
                 loop {
-                    tokio::time::sleep(BEAT).await;
-                    if let Err(error) = extend(&store, &task).await {
+                    tokio::time::sleep(RENEW_INTERVAL).await;
+                    if let Err(error) = renew_lease(&store, &task).await {
                         tracing::warn!(%error, "backup.lease_not_renewed");
                     }
                 }
             }
         });
-        Ok(Hold { store: store.clone(), task, beat })
+        Ok(DeletionLease { store: store.clone(), task, renewal })
     }
 
     async fn end(self) -> Result<()> {
-        self.beat.abort();
+        self.renewal.abort();
         self.store.db().execute("DELETE FROM maintenance WHERE task = $1", args![&self.task]).await?;
-        // What was deleted meanwhile goes now.
+        // Remove what was deleted in the meantime.
         self.store.recordings().remove_deleted(None, None).await.map(drop)
     }
 }
 
-impl Drop for Hold {
+impl Drop for DeletionLease {
     fn drop(&mut self) {
-        self.beat.abort();
+        self.renewal.abort();
     }
 }
 
-async fn extend(store: &Store, task: &str) -> Result<()> {
+async fn renew_lease(store: &Store, task: &str) -> Result<()> {
     let now = store.lease_now().await?;
     let sql = "INSERT INTO maintenance (task, lease_until, finished_at) VALUES ($1, $2, 0)
                ON CONFLICT (task) DO UPDATE SET lease_until = excluded.lease_until";
@@ -113,12 +113,12 @@ async fn extend(store: &Store, task: &str) -> Result<()> {
 }
 
 impl Store {
-    /// Writes a backup into a folder, or brings the one that is there up to date: recordings that it holds already are not copied again.
+    /// Writes a backup to a folder, or updates an existing one: recordings that it already has are not copied again.
     pub async fn backup(
         &self,
         database: &str,
         folder: &Path,
-        mut tell: impl FnMut(BackupProgress),
+        mut on_progress: impl FnMut(BackupProgress),
     ) -> Result<BackupReport> {
         let folder = Folder(folder.to_owned());
         private_folder(&folder.path(RECORDINGS)).map_err(|e| failed("can't create", &folder.0, e))?;
@@ -132,18 +132,19 @@ impl Store {
                 self.id()
             )));
         }
-        let have = match &old {
-            // An old list that is damaged is no reason to have no backup: everything is copied again.
+        let existing = match &old {
+            // With a damaged old list everything is copied again.
             Some(old) => folder.recordings(old).unwrap_or_default(),
             None => Vec::new(),
         };
-        let hold = Hold::begin(self).await?;
+        let deletion_lease = DeletionLease::begin(self).await?;
         let created_at = self.now();
         let (file, snapshot) = self.dump(database, &folder, created_at).await?;
-        let (list, missing, copied) = self.copy_recordings(&folder, snapshot.recordings, have, &mut tell).await?;
+        let (list, missing, copied) =
+            self.copy_recordings(&folder, snapshot.recordings, existing, &mut on_progress).await?;
         let manifest = self.manifest(&folder, created_at, snapshot.schema, file, &list, &missing).await?;
         let removed = commit(&folder, &manifest, &list).await?;
-        hold.end().await?;
+        deletion_lease.end().await?;
         Ok(BackupReport {
             store: manifest.store,
             database_bytes: manifest.database.bytes,
@@ -157,7 +158,7 @@ impl Store {
         })
     }
 
-    /// Writes one moment of the database to a file; gives that and what it names.
+    /// Dumps a snapshot of the database to a file; returns the file and what the snapshot references.
     async fn dump(&self, database: &str, folder: &Folder, at: i64) -> Result<(DatabaseFile, Snapshot)> {
         let (kind, file) = match self.db() {
             Db::Sqlite { .. } => (DatabaseKind::Sqlite, format!("database-{at}.db")),
@@ -177,7 +178,7 @@ impl Store {
         }
         let (bytes, sha256) = blocking(move || {
             files::sync(&path)?;
-            files::measure(&path)
+            files::length_and_hash(&path)
         })
         .await?;
         Ok((DatabaseFile { kind, file, bytes, sha256 }, snapshot))
@@ -185,7 +186,7 @@ impl Store {
 
     async fn dump_postgres(&self, database: &str, path: &Path) -> Result<Snapshot> {
         let tool = Tool::find("pg_dump", database).await?;
-        // The tool sees the same moment as this transaction, which stays open until it is done.
+        // The tool shares the snapshot of this transaction, which stays open until it is done.
         let mut tx = self.db().snapshot().await?;
         let sql = "SELECT pg_export_snapshot() AS snapshot, CAST(current_setting('server_version_num') AS BIGINT) AS version,
                        (SELECT count(*) FROM migrations) AS schema, (SELECT value FROM store_meta WHERE name = 'store_id') AS store";
@@ -204,27 +205,27 @@ impl Store {
         })
     }
 
-    /// Copies the recordings that the backup has not; gives all, those that are missing, and the bytes of each that was copied.
+    /// Copies the recordings that the backup lacks; returns all, the missing ones, and the bytes of each copied one.
     async fn copy_recordings(
         &self,
         folder: &Folder,
         keys: Vec<BlobKey>,
-        have: Vec<Recording>,
-        tell: &mut impl FnMut(BackupProgress),
+        existing: Vec<Recording>,
+        on_progress: &mut impl FnMut(BackupProgress),
     ) -> Result<(Vec<Recording>, Vec<BlobKey>, Vec<u64>)> {
         let total = keys.len() as u64;
-        let have: HashMap<String, Recording> = have.into_iter().map(|one| (one.key.clone(), one)).collect();
+        let existing: HashMap<String, Recording> = existing.into_iter().map(|one| (one.key.clone(), one)).collect();
         let (mut list, mut missing, mut copied) = (Vec::with_capacity(keys.len()), Vec::new(), Vec::new());
         let mut copying: JoinSet<(BlobKey, Result<Recording>)> = JoinSet::new();
         let mut keys = keys.into_iter();
         let mut folders: HashSet<String> = HashSet::new();
         loop {
-            let next = if copying.len() < AT_ONCE { keys.next() } else { None };
+            let next = if copying.len() < CONCURRENT_COPIES { keys.next() } else { None };
             if let Some(key) = next {
                 let path = folder.recording(&key);
-                let there =
-                    have.get(key.as_str()).filter(|one| fs::metadata(&path).is_ok_and(|m| m.len() == one.bytes));
-                if let Some(one) = there {
+                let unchanged =
+                    existing.get(key.as_str()).filter(|one| fs::metadata(&path).is_ok_and(|m| m.len() == one.bytes));
+                if let Some(one) = unchanged {
                     list.push(one.clone());
                 } else {
                     folders.insert(key.as_str()[..2].to_owned());
@@ -246,7 +247,7 @@ impl Store {
                     Some(Err(error)) => return Err(Error::Blob(format!("copying a recording was stopped: {error}"))),
                 }
             }
-            tell(BackupProgress { done: (list.len() + missing.len()) as u64, total });
+            on_progress(BackupProgress { done: (list.len() + missing.len()) as u64, total });
         }
         let folder = folder.clone();
         blocking(move || {
@@ -265,23 +266,23 @@ impl Store {
         let (stored, length) = self.recordings().stored(key).await?;
         let parent = path.parent().unwrap_or(Path::new(".")).to_owned();
         let place = path.to_owned();
-        let mut writing = blocking(move || {
+        let mut file_writer = blocking(move || {
             private_folder(&parent).map_err(|e| failed("can't create", &parent, e))?;
-            Writing::begin(&place)
+            AtomicFile::begin(&place)
         })
         .await?;
         let mut at = 0;
         while at < length {
-            let end = (at + BLOCK).min(length);
+            let end = (at + READ_SIZE).min(length);
             let bytes = stored.read(at..end).await?;
-            writing = blocking(move || {
-                writing.write(&bytes)?;
-                Ok(writing)
+            file_writer = blocking(move || {
+                file_writer.write(&bytes)?;
+                Ok(file_writer)
             })
             .await?;
             at = end;
         }
-        let (bytes, sha256) = blocking(move || writing.finish()).await?;
+        let (bytes, sha256) = blocking(move || file_writer.finish()).await?;
         Ok(Recording { key: key.as_str().to_owned(), bytes, sha256 })
     }
 
@@ -300,9 +301,9 @@ impl Store {
             text.push(b'\n');
         }
         let file = format!("recordings-{created_at}.jsonl");
-        let mut writing = Writing::begin(&folder.path(&file))?;
-        writing.write(&text)?;
-        let (_, sha256) = writing.finish()?;
+        let mut file_writer = AtomicFile::begin(&folder.path(&file))?;
+        file_writer.write(&text)?;
+        let (_, sha256) = file_writer.finish()?;
         let rows = self.db().all("SELECT DISTINCT master_id FROM accounts WHERE master_id IS NOT NULL", &[]).await?;
         let mut master_keys: Vec<String> = rows.iter().map(|row| row.get("master_id")).collect::<Result<_>>()?;
         master_keys.sort();
@@ -326,9 +327,9 @@ impl Store {
     }
 }
 
-/// One backup at a time into a folder that holds nothing else.
+/// Locks a folder that holds nothing but a backup: one backup at a time.
 fn lock(folder: &Folder) -> Result<File> {
-    let ours = |name: &str| name == LOCK || name == MANIFEST || name == RECORDINGS || is_ours(name);
+    let ours = |name: &str| name == LOCK || name == MANIFEST || name == RECORDINGS || is_backup_file(name);
     let entries = fs::read_dir(&folder.0).map_err(|e| failed("can't read", &folder.0, e))?;
     for entry in entries.flatten() {
         if !entry.file_name().to_str().is_some_and(ours) {
@@ -350,28 +351,28 @@ fn lock(folder: &Folder) -> Result<File> {
     }
 }
 
-/// Whether a file of that name is one that a backup writes beside its manifest.
-fn is_ours(name: &str) -> bool {
+/// Whether a backup writes a file of this name beside its manifest.
+fn is_backup_file(name: &str) -> bool {
     name.starts_with("database-") || name.starts_with("recordings-") || name == format!("{MANIFEST}.part")
 }
 
-/// Puts the manifest in place, which makes the backup the new one, and removes what it no longer names. Returns how many recordings that were.
+/// Replaces the manifest, which commits the backup, and removes files that it no longer references. Returns how many recordings were removed.
 async fn commit(folder: &Folder, manifest: &Manifest, list: &[Recording]) -> Result<u64> {
     let text = serde_json::to_vec_pretty(manifest).map_err(|e| Error::Blob(e.to_string()))?;
     let keep: HashSet<String> = list.iter().map(|one| one.key.clone()).collect();
     let names = [manifest.database.file.clone(), manifest.recordings.file.clone()];
     let folder = folder.clone();
     blocking(move || {
-        // Names of what the manifest speaks of are on disk before it is.
+        // Files that the manifest references must be durable before it is.
         sync_folder(&folder.0)?;
-        let mut writing = Writing::begin(&folder.path(MANIFEST))?;
-        writing.write(&text)?;
-        writing.finish()?;
+        let mut file_writer = AtomicFile::begin(&folder.path(MANIFEST))?;
+        file_writer.write(&text)?;
+        file_writer.finish()?;
         sync_folder(&folder.0)?;
         let remove = |path: &Path| fs::remove_file(path).map_err(|e| failed("can't remove", path, e));
         for entry in fs::read_dir(&folder.0).map_err(|e| failed("can't read", &folder.0, e))?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if is_ours(&name) && !names.contains(&name) {
+            if is_backup_file(&name) && !names.contains(&name) {
                 remove(&entry.path())?;
             }
         }

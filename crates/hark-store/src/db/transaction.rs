@@ -13,25 +13,25 @@ use super::value::{for_postgres, for_sqlite};
 use super::{Boxed, Row, Value};
 use crate::error::{Error, Result};
 
-/// How long a statement may take on PostgreSQL. A network that drops packets answers nothing, and the kernel would wait for minutes.
+/// Statement timeout on PostgreSQL. On a network that drops packets the kernel would wait for minutes.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A future of a driver.
-type Driven<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
+/// A boxed future of a driver.
+type DriverFuture<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
 
-/// What the two drivers have in common.
+/// The common interface of the two drivers.
 pub(crate) trait Driver: sqlx::Database {
-    /// How long a statement may take. SQLite waits for nobody beyond its busy timeout.
+    /// Statement timeout; SQLite waits no longer than its busy timeout anyway.
     const TIMEOUT: Option<Duration>;
 
     /// Runs statements without placeholders.
-    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> Driven<'c>;
+    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> DriverFuture<'c>;
 }
 
 impl Driver for Sqlite {
     const TIMEOUT: Option<Duration> = None;
 
-    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> Driven<'c> {
+    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> DriverFuture<'c> {
         Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop) })
     }
 }
@@ -39,75 +39,75 @@ impl Driver for Sqlite {
 impl Driver for Postgres {
     const TIMEOUT: Option<Duration> = Some(STATEMENT_TIMEOUT);
 
-    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> Driven<'c> {
+    fn run<'c>(connection: &'c mut Self::Connection, sql: &'c str) -> DriverFuture<'c> {
         Box::pin(async move { connection.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await.map(drop) })
     }
 }
 
-/// What is known of a connection.
+/// The transaction state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TransactionState {
     /// No transaction is open.
     Idle,
     /// A transaction may be open.
     Open,
-    /// An error left it in doubt: it is closed, not reused.
-    Doubtful,
+    /// Unknown after an error: the connection is closed, not reused.
+    Unknown,
 }
 
-/// A connection of a pool that goes back only in a known state.
+/// A pooled connection that is returned to the pool only in a known state.
 pub(crate) struct Guard<DB: Driver> {
-    /// There until it is dropped.
+    /// `Some` until the guard is dropped.
     connection: Option<PoolConnection<DB>>,
-    state: State,
+    state: TransactionState,
 }
 
 impl<DB: Driver> Guard<DB> {
     /// A connection without a transaction.
     pub(super) async fn acquire(pool: &Pool<DB>) -> Result<Self> {
-        Ok(Guard { connection: Some(pool.acquire().await?), state: State::Idle })
+        Ok(Guard { connection: Some(pool.acquire().await?), state: TransactionState::Idle })
     }
 
     /// A connection inside a transaction that `begin` opened.
     pub(super) async fn begin(pool: &Pool<DB>, begin: &'static str) -> Result<Self> {
         let mut guard = Guard::acquire(pool).await?;
-        // From here on: whoever is dropped midway rolls back.
-        guard.state = State::Open;
-        let begun = within::<DB, _>(DB::run(guard.connection()?, begin)).await;
-        guard.check(begun)?;
+        // Set first: a guard that is dropped during `BEGIN` must roll back.
+        guard.state = TransactionState::Open;
+        let result = with_timeout::<DB, _>(DB::run(guard.connection()?, begin)).await;
+        guard.check(result)?;
         Ok(guard)
     }
 
     pub(super) fn connection(&mut self) -> Result<&mut DB::Connection> {
         match (&mut self.connection, self.state) {
-            (Some(connection), State::Idle | State::Open) => Ok(connection),
+            (Some(connection), TransactionState::Idle | TransactionState::Open) => Ok(connection),
             // SQLite may have rolled back by itself: a further statement would be a transaction of its own.
             _ => Err(Error::Unavailable("the transaction was aborted by an earlier error".into())),
         }
     }
 
-    /// Passes a result on, and notes an error after which the connection must not be used again.
+    /// Returns the result, and marks the connection as unusable after an error that leaves its state unknown.
     pub(super) fn check<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T> {
         result.map_err(|error| {
-            if !concerns_rows(&error) {
-                self.state = State::Doubtful;
+            if !is_row_error(&error) {
+                self.state = TransactionState::Unknown;
             }
             error.into()
         })
     }
 
-    /// Runs statements without placeholders, however long they take.
+    /// Runs statements without placeholders and without a timeout.
     pub(super) async fn script(&mut self, sql: &str) -> Result<()> {
-        let done = DB::run(self.connection()?, sql).await;
-        self.check(done)
+        let result = DB::run(self.connection()?, sql).await;
+        self.check(result)
     }
 
     async fn commit(mut self) -> Result<()> {
-        let committed = within::<DB, _>(DB::run(self.connection()?, "COMMIT")).await;
-        if committed.is_ok() {
-            self.state = State::Idle;
+        let result = with_timeout::<DB, _>(DB::run(self.connection()?, "COMMIT")).await;
+        if result.is_ok() {
+            self.state = TransactionState::Idle;
         }
-        self.check(committed)
+        self.check(result)
     }
 }
 
@@ -115,9 +115,9 @@ impl<DB: Driver> Drop for Guard<DB> {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
         match self.state {
-            State::Idle => {}
-            State::Doubtful => connection.close_on_drop(),
-            State::Open => match tokio::runtime::Handle::try_current() {
+            TransactionState::Idle => {}
+            TransactionState::Unknown => connection.close_on_drop(),
+            TransactionState::Open => match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(roll_back(connection))),
                 Err(_) => connection.close_on_drop(),
             },
@@ -125,16 +125,16 @@ impl<DB: Driver> Drop for Guard<DB> {
     }
 }
 
-/// Only a rollback that succeeded says that no transaction is left.
+/// Rolls back, and closes the connection unless that succeeded.
 async fn roll_back<DB: Driver>(mut connection: PoolConnection<DB>) {
-    if let Err(error) = within::<DB, _>(DB::run(&mut connection, "ROLLBACK")).await {
+    if let Err(error) = with_timeout::<DB, _>(DB::run(&mut connection, "ROLLBACK")).await {
         tracing::debug!(%error, "database.rollback_failed");
         connection.close_on_drop();
     }
 }
 
-/// Whether the database refused or did not find rows: the connection and its transaction are as they were, or wait for their `ROLLBACK`.
-fn concerns_rows(error: &sqlx::Error) -> bool {
+/// Whether the error is about rows (a constraint violation, a missing row): the state of the connection is known, a transaction awaits its `ROLLBACK`.
+fn is_row_error(error: &sqlx::Error) -> bool {
     use sqlx::Error as E;
     match error {
         E::Database(error) => {
@@ -154,11 +154,13 @@ fn concerns_rows(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Gives a statement up that takes too long.
-async fn within<DB: Driver, T>(statement: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+/// Applies the driver's statement timeout.
+async fn with_timeout<DB: Driver, T>(
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
     let Some(limit) = DB::TIMEOUT else { return statement.await };
-    let late = |_| sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer to a statement"));
-    tokio::time::timeout(limit, statement).await.map_err(late)?
+    let timed_out = |_| sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer to a statement"));
+    tokio::time::timeout(limit, statement).await.map_err(timed_out)?
 }
 
 /// A transaction in either database; rolled back unless committed.
@@ -174,13 +176,13 @@ impl Tx {
             Ok(match self {
                 Tx::Sqlite(tx) => {
                     let query = sqlx::query_with(AssertSqlSafe(sql), for_sqlite(args)?);
-                    let done = query.execute(tx.connection()?).await;
-                    tx.check(done)?.rows_affected()
+                    let result = query.execute(tx.connection()?).await;
+                    tx.check(result)?.rows_affected()
                 }
                 Tx::Postgres(tx) => {
                     let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
-                    let done = within::<Postgres, _>(query.execute(tx.connection()?)).await;
-                    tx.check(done)?.rows_affected()
+                    let result = with_timeout::<Postgres, _>(query.execute(tx.connection()?)).await;
+                    tx.check(result)?.rows_affected()
                 }
             })
         })
@@ -206,7 +208,7 @@ impl Tx {
         Box::pin(async move { Ok(self.optional(sql, args).await?.ok_or(sqlx::Error::RowNotFound)?) })
     }
 
-    /// Several statements without placeholders, which may take long.
+    /// Runs statements without placeholders and without a timeout.
     pub(crate) fn script<'a>(&'a mut self, sql: &'a str) -> Boxed<'a, ()> {
         Box::pin(async move {
             match self {
@@ -220,9 +222,9 @@ impl Tx {
         matches!(self, Tx::Postgres(_))
     }
 
-    /// What a `SELECT` ends with so that its rows wait for other writers. In SQLite a write transaction is alone anyway.
+    /// The suffix of a `SELECT` that locks its rows. SQLite needs none: it has one write transaction at a time.
     pub(crate) fn for_update(&self) -> &'static str {
-        // "no key" lets others insert rows that refer to this one meanwhile.
+        // "no key" still lets other transactions insert rows that reference this one.
         if self.is_postgres() { " FOR NO KEY UPDATE" } else { "" }
     }
 
@@ -251,8 +253,8 @@ impl Guard<Sqlite> {
 }
 
 impl Guard<Postgres> {
-    /// [`Guard::all`] however long it takes.
-    pub(super) async fn slow(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
+    /// [`Guard::all`] without a timeout.
+    pub(super) async fn all_without_timeout(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
         let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
         let rows = query.fetch_all(self.connection()?).await;
         Ok(self.check(rows)?.into_iter().map(Row::Postgres).collect())
@@ -260,13 +262,13 @@ impl Guard<Postgres> {
 
     pub(super) async fn all(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Row>> {
         let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
-        let rows = within::<Postgres, _>(query.fetch_all(self.connection()?)).await;
+        let rows = with_timeout::<Postgres, _>(query.fetch_all(self.connection()?)).await;
         Ok(self.check(rows)?.into_iter().map(Row::Postgres).collect())
     }
 
     pub(super) async fn optional(&mut self, sql: &str, args: &[Value<'_>]) -> Result<Option<Row>> {
         let query = sqlx::query_with(AssertSqlSafe(sql), for_postgres(args)?);
-        let row = within::<Postgres, _>(query.fetch_optional(self.connection()?)).await;
+        let row = with_timeout::<Postgres, _>(query.fetch_optional(self.connection()?)).await;
         Ok(self.check(row)?.map(Row::Postgres))
     }
 }
@@ -289,7 +291,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let db = database(&folder).await;
         let Db::Sqlite { writer, .. } = &db else { panic!("not SQLite") };
-        // The limit is one of the connection: the next one has none.
+        // The limit applies to this connection only: the next one has none.
         Guard::acquire(writer).await.unwrap().script("PRAGMA max_page_count = 20").await.unwrap();
         let mut tx = db.begin().await.unwrap();
         let full = loop {
@@ -299,7 +301,7 @@ mod tests {
             }
         };
         assert!(full.is_unavailable(), "{full}");
-        // SQLite ended the transaction by itself: this would be committed on its own.
+        // SQLite rolled back the transaction by itself: this statement would autocommit.
         let later = tx.execute(INSERT, args!["later"]).await;
         assert!(later.is_err_and(|error| error.is_unavailable()));
         assert!(tx.commit().await.is_err());
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_row_leaves_the_transaction_to_its_caller() {
+    async fn a_constraint_violation_leaves_the_transaction_open() {
         let folder = tempfile::tempdir().unwrap();
         let db = database(&folder).await;
         let mut tx = db.begin().await.unwrap();
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_dropped_uncommitted_is_rolled_back() {
+    async fn a_transaction_dropped_without_commit_is_rolled_back() {
         let folder = tempfile::tempdir().unwrap();
         let db = database(&folder).await;
         let mut tx = db.begin().await.unwrap();

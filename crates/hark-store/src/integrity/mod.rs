@@ -55,7 +55,7 @@ pub(crate) async fn check_at_open(db: &Db) -> Result<bool> {
 }
 
 async fn sqlite_problems(db: &Db, pragma: &str, column: &str) -> Result<Vec<String>> {
-    match db.slow(pragma, &[]).await {
+    match db.all_without_timeout(pragma, &[]).await {
         Ok(rows) => {
             let lines = rows.iter().map(|row| row.get::<String>(column)).collect::<Result<Vec<_>>>()?;
             Ok(lines.into_iter().filter(|line| line != "ok").collect())
@@ -75,7 +75,9 @@ impl Integrity<'_> {
             let pragma = format!("PRAGMA integrity_check({NAMED})");
             let mut problems = sqlite_problems(self.store.db(), &pragma, "integrity_check").await?;
             if problems.is_empty() {
-                for row in self.store.db().slow("PRAGMA foreign_key_check", &[]).await?.iter().take(NAMED) {
+                for row in
+                    self.store.db().all_without_timeout("PRAGMA foreign_key_check", &[]).await?.iter().take(NAMED)
+                {
                     let (table, parent): (String, String) = (row.get("table")?, row.get("parent")?);
                     problems.push(format!("a row of {table} refers to a row of {parent} that is not there"));
                 }
@@ -89,7 +91,7 @@ impl Integrity<'_> {
             let table: String = row.get("name")?;
             // Counting whole rows reads them; counting alone may read an index only.
             let sql = format!("SELECT count(t.*) AS n FROM \"{}\" t", table.replace('"', "\"\""));
-            match self.store.db().slow(&sql, &[]).await {
+            match self.store.db().all_without_timeout(&sql, &[]).await {
                 Ok(_) => {}
                 Err(error @ (Error::Damaged(_) | Error::Database(_))) => problems.push(format!("{table}: {error}")),
                 Err(error) => return Err(error),
@@ -103,7 +105,7 @@ impl Integrity<'_> {
     pub async fn check_recordings(self, sample: u32) -> Result<RecordingsChecked> {
         let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT $1";
         let mut out = RecordingsChecked::default();
-        for row in self.store.db().slow(sql, args![i64::from(sample)]).await? {
+        for row in self.store.db().all_without_timeout(sql, args![i64::from(sample)]).await? {
             let blob = blob(&row)?;
             match self.check_recording(&blob, row.get("sha256")?).await {
                 Ok(None) => out.checked += 1,

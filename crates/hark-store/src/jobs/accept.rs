@@ -1,4 +1,4 @@
-//! Accepting work: everything that a job needs is there in one transaction, or nothing is.
+//! Accepting jobs: everything that a job needs is committed in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -25,13 +25,13 @@ use crate::{Blob, Change, idempotency, random};
 /// A job to accept.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// Whom it counts for.
+    /// The owner whose limits it counts against.
     pub owner: Owner,
     /// The transcript it makes.
     pub transcript: NewTranscript,
-    /// What to do; opaque here.
+    /// The parameters; opaque here.
     pub payload: String,
-    /// What a worker must have to run it.
+    /// The capabilities that a worker needs to run it.
     pub needs: Vec<Need>,
     /// The recording, uploaded and durable.
     pub blob: Blob,
@@ -39,60 +39,60 @@ pub struct NewJob {
     pub seconds: f64,
     /// Minutes that it counts for, rounded up.
     pub minutes: i64,
-    /// Credits to hold; none for anonymous use.
+    /// Credits to hold; 0 for anonymous use.
     pub hold: i64,
     /// How urgent it is.
     pub lane: Lane,
     /// The key whose month it counts against.
     pub key: Option<KeyId>,
-    /// Jobs that the owner may have waiting or running, this one included.
+    /// Maximum queued and running jobs of the owner, including this one.
     pub max_live: Option<i64>,
-    /// Jobs that may wait in all, this one included.
+    /// Maximum queued jobs in all, including this one.
     pub max_queued: Option<i64>,
-    /// What the address of anonymous use may use a day.
+    /// The daily limit of the address of anonymous use.
     pub anonymous_limit: Option<AnonymousLimit>,
-    /// Bytes of recordings that the account may keep, this one included.
+    /// Maximum bytes of stored recordings of the account, including this one.
     pub max_storage: Option<u64>,
-    /// Makes a repeat of the request safe.
+    /// Makes the request idempotent.
     pub idempotency: Option<IdempotencyKey>,
-    /// Whom to tell when it is done.
+    /// The webhook to call when it ends.
     pub webhook: Option<WebhookTarget>,
 }
 
-/// A job of another kind: it makes no transcript and brings no recording.
+/// A job of another kind, without a transcript to make and without a recording.
 #[derive(Debug, Clone)]
 pub struct NewTask {
     /// What it does.
     pub kind: String,
-    /// Whom it counts for.
+    /// The owner whose limits it counts against.
     pub owner: Owner,
-    /// The transcript that it is about, if it is about one.
+    /// The transcript that it works on, if any.
     pub transcript: Option<TranscriptId>,
-    /// What to do; opaque here.
+    /// The parameters; opaque here.
     pub payload: String,
-    /// What a worker must have to run it.
+    /// The capabilities that a worker needs to run it.
     pub needs: Vec<Need>,
     /// Credits to hold.
     pub hold: i64,
     /// How urgent it is.
     pub lane: Lane,
-    /// Jobs that may wait in all, this one included.
+    /// Maximum queued jobs in all, including this one.
     pub max_queued: Option<i64>,
 }
 
-/// What became of a job that was handed in.
+/// The outcome of accepting a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
-    /// It waits in the queue.
+    /// It was queued.
     New {
         /// The transcript it makes.
         transcript: TranscriptId,
         /// The job.
         job: JobId,
     },
-    /// The same request came before; the recording that came with this one was dropped.
+    /// A repeat of an idempotent request; the recording of the repeat was discarded.
     Repeat {
-        /// The transcript of the first.
+        /// The transcript of the first request.
         transcript: TranscriptId,
     },
 }
@@ -115,8 +115,8 @@ struct JobRow<'a> {
 }
 
 impl Jobs<'_> {
-    /// Puts a job into the queue: transcript, job, hold, counts, idempotency key and webhook in one transaction. When it is refused, or is a repeat, the
-    /// recording is removed.
+    /// Queues a job: transcript, job, hold, counts, idempotency key and webhook in one transaction. The recording of a rejected or repeated request is
+    /// discarded.
     pub async fn accept(self, new: NewJob) -> Result<Accepted> {
         if new.blob.account != self.store.account_of(&new.owner) {
             return Err(Error::Conflict("the recording belongs to another account"));
@@ -193,7 +193,7 @@ impl Jobs<'_> {
         Ok(Accepted::New { transcript, job })
     }
 
-    /// Puts a job without a recording into the queue, with its hold, in one transaction.
+    /// Queues a job without a recording, with its hold, in one transaction.
     pub async fn enqueue(self, new: &NewTask) -> Result<JobId> {
         if new.kind == TRANSCRIBE {
             return Err(Error::Conflict("a transcription needs a recording"));
@@ -224,7 +224,7 @@ impl Jobs<'_> {
         Ok(job)
     }
 
-    /// Inserts a job that waits, with what it needs and its hold.
+    /// Inserts a queued job with its needs and its hold.
     async fn insert(self, tx: &mut Tx, sealer: &Sealer, new: &JobRow<'_>, now: Micros) -> Result<JobId> {
         let payload_key = random::token::<16>()?;
         let payload = sealer.seal(&payload_place(&payload_key), new.payload.as_bytes())?;
@@ -262,7 +262,7 @@ impl Jobs<'_> {
     }
 }
 
-/// Fails when the recording does not fit into what the account may keep. The account is locked, so that two can't fit by turns.
+/// Fails when the recording exceeds the account's storage limit. The account is locked, so concurrent requests cannot exceed it together.
 async fn check_storage(tx: &mut Tx, new: &NewJob, account: AccountId) -> Result<()> {
     let Some(limit) = new.max_storage else { return Ok(()) };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

@@ -1,24 +1,24 @@
-//! When a job is tried again, and when it has failed.
+//! Retry policy and backoff of jobs.
 
 use std::time::Duration;
 
 use crate::random;
 
-/// Nobody waits longer than this for a retry; a `not_before` that lies further ahead was written under another date.
-pub(crate) const LONGEST_BACKOFF: Duration = Duration::from_secs(3600);
+/// Maximum delay of a retry; a `not_before` further in the future was computed before the clock was stepped.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(3600);
 
 /// How faults are retried.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RetryPolicy {
-    /// Attempts that count before a job has failed.
+    /// Counted attempts after which a job has failed.
     pub max_attempts: i64,
-    /// The wait after the first fault; it doubles with each.
+    /// The delay after the first fault; it doubles with each.
     pub backoff_base: Duration,
-    /// The longest wait, at most an hour.
+    /// The maximum delay, at most an hour.
     pub backoff_max: Duration,
-    /// The longest wait for something that is unavailable: what comes back should be noticed soon.
+    /// The maximum delay during an outage, so that its end is noticed soon.
     pub unavailable_backoff_max: Duration,
-    /// How long a job may wait for something that is unavailable before it has failed, counted from when it was queued.
+    /// How long after it was queued a job is still retried during an outage.
     pub unavailable_for: Duration,
 }
 
@@ -35,23 +35,23 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait after so many attempts that counted.
+    /// The delay after this many counted attempts.
     pub(crate) fn backoff(&self, attempts: i64) -> Duration {
         jittered(self.backoff_base, attempts, self.backoff_max)
     }
 
-    /// The wait after so many faults of something that is unavailable.
+    /// The delay after this many faults by an outage.
     pub(crate) fn unavailable_backoff(&self, deferrals: i64) -> Duration {
         jittered(self.backoff_base, deferrals, self.unavailable_backoff_max.min(self.backoff_max))
     }
 }
 
-/// `base` doubled with each fault after the first, at most `most`; up to a half is taken off at random, so that jobs which failed together do not come
-/// back together.
-fn jittered(base: Duration, faults: i64, most: Duration) -> Duration {
+/// Exponential backoff with jitter: `base` doubled with each fault after the first, at most `max`, minus up to a half at random, so that jobs that failed
+/// together are not retried together.
+fn jittered(base: Duration, faults: i64, max: Duration) -> Duration {
     let doublings = u32::try_from(faults.clamp(1, 32) - 1).unwrap_or(0);
-    let full = base.saturating_mul(1 << doublings).min(most).min(LONGEST_BACKOFF);
-    // Without randomness jobs come back together, which is worse but no reason to fail.
+    let full = base.saturating_mul(1 << doublings).min(max).min(MAX_BACKOFF);
+    // Without randomness there is no jitter, which is no reason to fail.
     let share = random::bytes::<2>().map_or(0.0, |bytes| f64::from(u16::from_le_bytes(bytes)) / 65536.0);
     full.mul_f64(1.0 - share / 2.0)
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_limit_and_are_spread() {
+    fn delays_double_up_to_a_limit_with_jitter() {
         let policy = RetryPolicy::default();
         for (attempts, full) in [(1, 2), (2, 4), (3, 8), (8, 256), (9, 300), (1000, 300)] {
             for _ in 0..50 {
@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_makes_a_wait_longer_than_an_hour() {
+    fn no_setting_makes_a_delay_longer_than_an_hour() {
         let day = Duration::from_secs(86_400);
         let policy = RetryPolicy { backoff_base: day, backoff_max: day, ..RetryPolicy::default() };
-        assert!(policy.backoff(1) <= LONGEST_BACKOFF);
+        assert!(policy.backoff(1) <= MAX_BACKOFF);
     }
 }

@@ -1,8 +1,8 @@
 //! Leases: the right to work on a job, for as long as it is renewed.
 //!
-//! No clock of a machine decides that a worker is silent. On PostgreSQL the database computes and compares every time, so that a lease means the same to all
-//! nodes whatever their clocks say. On SQLite there is one machine, whose date may be stepped: a lease there is expired by whoever has seen it unchanged
-//! for as long as it lasts, by a monotonic clock.
+//! Expiry does not depend on the wall clock of a node. On PostgreSQL the database computes and compares all times, so that a lease means the same to all
+//! nodes. On SQLite there is one machine, whose clock may be stepped: a lease expires once a process has observed it unchanged for its whole duration by a
+//! monotonic clock.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::jobs::Jobs;
 use crate::jobs::queue::{self, TRANSCRIBE};
 use crate::{Change, FaultKind};
 
-const SILENT: &str = "the worker stopped renewing its lease";
+const NOT_RENEWED: &str = "the worker stopped renewing its lease";
 /// The reason of a job whose workers all stopped renewing their leases.
 const WORKERS_DIED: &str = "the recording could not be transcribed: every attempt ended unexpectedly; nothing was charged, and the recording is kept: retry the transcript, or send us the file";
 
@@ -51,45 +51,45 @@ impl Lease {
     }
 }
 
-/// What a lease is read from.
+/// The columns of a lease.
 const LEASE: &str = "id, kind, transcript_id, account_id, lease, lease_until, lease_duration";
 
-/// Leases as this process last saw them, and since when they are unchanged.
+/// Leases as this process last observed them, and since when they are unchanged.
 #[derive(Default)]
-pub(crate) struct SeenLeases(Mutex<HashMap<JobId, Seen>>);
+pub(crate) struct ObservedLeases(Mutex<HashMap<JobId, ObservedLease>>);
 
-struct Seen {
+struct ObservedLease {
     token: String,
     until: Micros,
-    /// By the monotonic clock.
+    /// Monotonic time.
     since: Micros,
 }
 
-impl SeenLeases {
+impl ObservedLeases {
     /// Records a lease; returns for how long it has been unchanged.
-    pub(crate) fn see(&self, job: JobId, token: &str, until: Micros, now: Micros) -> Micros {
-        let mut seen = self.lock();
-        match seen.get(&job) {
+    pub(crate) fn observe(&self, job: JobId, token: &str, until: Micros, now: Micros) -> Micros {
+        let mut observed = self.lock();
+        match observed.get(&job) {
             Some(known) if known.token == token && known.until == until => now - known.since,
             _ => {
-                seen.insert(job, Seen { token: token.to_owned(), until, since: now });
+                observed.insert(job, ObservedLease { token: token.to_owned(), until, since: now });
                 0
             }
         }
     }
 
-    /// Forgets leases of jobs that no longer run.
-    fn keep_only(&self, running: &[JobId]) {
+    /// Drops leases of jobs that no longer run.
+    fn retain_running(&self, running: &[JobId]) {
         self.lock().retain(|job, _| running.contains(job));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<JobId, ObservedLease>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl Jobs<'_> {
-    /// The time of leases and delays as a value for a placeholder; nothing where the database computes it.
+    /// The current time of leases and delays as a placeholder's value; `None` where the database computes it.
     pub(crate) fn lease_time(self) -> Option<Micros> {
         match self.store.db() {
             Db::Postgres(_) if !self.store.clock().is_manual() => None,
@@ -97,10 +97,10 @@ impl Jobs<'_> {
         }
     }
 
-    /// The time of leases and delays in a statement that is given [`Jobs::lease_time`] as this placeholder.
+    /// The SQL expression of the current time of leases and delays; the placeholder is bound to [`Jobs::lease_time`].
     pub(crate) fn lease_now_sql(self, placeholder: &str) -> String {
         match self.store.db() {
-            // Not `clock_timestamp()`: that changes within a statement, so that no index could be used.
+            // Not `clock_timestamp()`: it is volatile, which rules out an index.
             Db::Postgres(_) => {
                 format!("COALESCE({placeholder}, CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT))")
             }
@@ -108,34 +108,34 @@ impl Jobs<'_> {
         }
     }
 
-    /// Keeps a job for longer; [`Error::LeaseLost`] when it is no longer this worker's.
-    pub async fn renew(self, lease: &Lease, keep: Duration) -> Result<()> {
+    /// Extends a lease; [`Error::LeaseLost`] when the job is no longer this worker's.
+    pub async fn renew(self, lease: &Lease, duration: Duration) -> Result<()> {
         let sql = format!(
             "UPDATE jobs SET lease_until = {} + $2, lease_duration = $2 WHERE id = $3 AND lease = $4 AND state = 'processing' RETURNING lease_until",
             self.lease_now_sql("$1")
         );
         let renewed = async {
             let mut tx = self.store.db().begin().await?;
-            let row = tx.optional(&sql, args![self.lease_time(), micros(keep), lease.job, &lease.token]).await?;
+            let row = tx.optional(&sql, args![self.lease_time(), micros(duration), lease.job, &lease.token]).await?;
             let until = row.ok_or(Error::LeaseLost)?.get("lease_until")?;
             tx.commit().await?;
             Ok(until)
         };
         match renewed.await {
             Ok(until) => {
-                self.store.seen_leases().see(lease.job, &lease.token, until, self.store.clock().monotonic());
+                self.store.observed_leases().observe(lease.job, &lease.token, until, self.store.clock().monotonic());
                 Ok(())
             }
             Err(error) => {
                 if let Error::Database(_) | Error::Unavailable(_) = error {
-                    self.pause_expiry(keep);
+                    self.pause_expiry(duration);
                 }
                 Err(error)
             }
         }
     }
 
-    /// The database does not answer, so that nobody can renew: once it is back, workers get the time of a lease to do so.
+    /// Suspends expiry for the duration of a lease: during an outage of the database no worker can renew.
     pub(crate) fn pause_expiry(self, lease: Duration) {
         let until = self.store.clock().monotonic().saturating_add(micros(lease));
         self.store.0.no_expiry_before.store(until, Ordering::Relaxed);
@@ -147,10 +147,10 @@ impl Jobs<'_> {
             return Ok(0);
         }
         let mut expired = 0;
-        for (lease, until) in self.silent_leases().await? {
+        for (lease, until) in self.unrenewed_leases().await? {
             match self.expire(&lease, until).await {
                 Ok(()) => expired += 1,
-                // Its worker, or another who checks for expired leases, was faster.
+                // Its worker finished it, or another process expired it first.
                 Err(Error::LeaseLost | Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -158,8 +158,8 @@ impl Jobs<'_> {
         Ok(expired)
     }
 
-    /// Leases that were not renewed in time, with the end that they were last given.
-    async fn silent_leases(self) -> Result<Vec<(Lease, Micros)>> {
+    /// Leases that were not renewed in time, with their last deadline.
+    async fn unrenewed_leases(self) -> Result<Vec<(Lease, Micros)>> {
         let row_lease = |row: &Row| -> Result<_> { Ok((Lease::of_row(row)?, row.get::<Micros>("lease_until")?)) };
         if let Db::Postgres(_) = self.store.db() {
             let now = self.lease_now_sql("$1");
@@ -168,23 +168,23 @@ impl Jobs<'_> {
         }
         let now = self.store.clock().monotonic();
         let rows = self.store.db().all(&format!("SELECT {LEASE} FROM jobs WHERE state = 'processing'"), &[]).await?;
-        let (mut running, mut silent) = (Vec::with_capacity(rows.len()), Vec::new());
+        let (mut running, mut unrenewed) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             let (lease, until) = row_lease(row)?;
-            let unchanged = self.store.seen_leases().see(lease.job, &lease.token, until, now);
+            let unchanged = self.store.observed_leases().observe(lease.job, &lease.token, until, now);
             running.push(lease.job);
             if unchanged > row.get::<Option<i64>>("lease_duration")?.unwrap_or(0) {
-                silent.push((lease, until));
+                unrenewed.push((lease, until));
             }
         }
-        self.store.seen_leases().keep_only(&running);
-        Ok(silent)
+        self.store.observed_leases().retain_running(&running);
+        Ok(unrenewed)
     }
 
     async fn expire(self, lease: &Lease, until: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         crate::ledger::lock(&mut tx, lease.account).await?;
-        // One that was renewed meanwhile has another end.
+        // A lease that was renewed meanwhile has another deadline.
         let sql = format!(
             "SELECT attempts FROM jobs WHERE id = $1 AND lease = $2 AND lease_until = $3 AND state = 'processing'{}",
             tx.for_update()
@@ -193,10 +193,11 @@ impl Jobs<'_> {
         let attempt: i64 = row.get("attempts")?;
         let is_last = attempt >= self.store.retry_policy().max_attempts;
         if is_last {
-            queue::dead_letter(&mut tx, self.store, lease, FaultKind::Timeout, WORKERS_DIED, SILENT).await?;
+            queue::dead_letter(&mut tx, self.store, lease, FaultKind::Timeout, WORKERS_DIED, NOT_RENEWED).await?;
         } else {
-            // The lease was wait enough.
-            queue::requeue(&mut tx, self.store, lease, queue::Requeue::counted(FaultKind::Timeout, SILENT)).await?;
+            // No backoff: the lease already took its time.
+            queue::requeue(&mut tx, self.store, lease, queue::Requeue::counted(FaultKind::Timeout, NOT_RENEWED))
+                .await?;
         }
         tx.commit().await?;
         tracing::warn!(job = %lease.job, kind = lease.kind, attempt, is_last, "lease.expired");

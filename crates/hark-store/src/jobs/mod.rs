@@ -1,7 +1,7 @@
-//! Jobs: work that waits in a queue until a worker that can do it claims it.
+//! The job queue.
 //!
-//! `accept.rs` puts work into the queue, `queue.rs` hands it out and ends it, `lease.rs` keeps it with its worker, `backoff.rs` says when a fault is retried,
-//! `retry.rs` is about jobs that have failed, and `needs.rs` says what a worker must have.
+//! `accept.rs` queues jobs, `queue.rs` claims and ends them, `lease.rs` renews and expires leases, `backoff.rs` is the retry policy,
+//! `retry.rs` handles failed jobs, and `needs.rs` matches jobs with workers.
 
 pub(crate) mod accept;
 pub(crate) mod backoff;

@@ -1,16 +1,16 @@
-//! What a job needs of a worker, and what a worker has: a worker claims only what it can run, so nodes with different models share one queue.
+//! The needs of jobs and the capabilities of workers: a worker claims only jobs that it can run, so nodes with different models share one queue.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::db::Value;
 
-/// One thing that a worker must have to run a job.
+/// A capability that a job needs of its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Need {
-    /// A model, by the name that the worker's engine resolves.
+    /// A model, by its name in the worker's engine.
     Model(String),
-    /// Something else that not every worker can do, such as `identify`.
+    /// Another capability that not every worker has, such as `identify`.
     Capability(&'static str),
 }
 
@@ -23,12 +23,12 @@ impl fmt::Display for Need {
     }
 }
 
-/// What a worker has.
+/// The capabilities of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Capabilities {
-    /// Whatever any job needs: for engines that only pretend.
+    /// Everything: for engines of tests.
     All,
-    /// These things, as [`Need`] writes them.
+    /// These, as [`Need`] displays them.
     Only(BTreeSet<String>),
 }
 
@@ -39,29 +39,29 @@ impl Default for Capabilities {
 }
 
 impl Capabilities {
-    /// These things.
+    /// Exactly these.
     pub fn only(all: impl IntoIterator<Item = Need>) -> Self {
         Capabilities::Only(all.into_iter().map(|need| need.to_string()).collect())
     }
 
-    /// Nothing: such a worker claims no job.
+    /// None: such a worker claims no job.
     pub fn none() -> Self {
         Capabilities::Only(BTreeSet::new())
     }
 
-    /// Whether there is nothing that a job could need.
+    /// Whether there are none.
     pub fn is_none(&self) -> bool {
         matches!(self, Capabilities::Only(all) if all.is_empty())
     }
 
-    /// The same without one thing; what can do everything stays as it is.
+    /// The same without one; `All` stays `All`.
     pub fn without(&self, need: &Need) -> Self {
         match self {
             Capabilities::All => Capabilities::All,
             Capabilities::Only(all) => {
-                let mut left = all.clone();
-                left.remove(&need.to_string());
-                Capabilities::Only(left)
+                let mut remaining = all.clone();
+                remaining.remove(&need.to_string());
+                Capabilities::Only(remaining)
             }
         }
     }
@@ -74,7 +74,7 @@ impl Capabilities {
         }
     }
 
-    /// A condition that a need `n` is not met here, or nothing where all are; what it compares with is appended to `values`.
+    /// The SQL condition that a need `n` is not met, or `None` if all are; its parameters are appended to `values`.
     pub(crate) fn missing<'a>(&'a self, values: &mut Vec<Value<'a>>) -> Option<String> {
         let Capabilities::Only(all) = self else { return None };
         if all.is_empty() {
@@ -86,7 +86,7 @@ impl Capabilities {
         Some(format!("n.need NOT IN ({})", list.join(", ")))
     }
 
-    /// A condition that a job `j` can run here; what it compares with is appended to `values`.
+    /// The SQL condition that a job `j` can run here; its parameters are appended to `values`.
     pub(crate) fn condition<'a>(&'a self, values: &mut Vec<Value<'a>>) -> String {
         match self.missing(values) {
             Some(missing) => format!("NOT EXISTS (SELECT 1 FROM job_needs n WHERE n.job_id = j.id AND {missing})"),

@@ -1,8 +1,8 @@
 //! The queue: claiming jobs, and how an attempt ends.
 //!
-//! A worker claims a job that it can run and holds it by a lease that it renews ([`Lease`]). What a job leaves behind is written in the transaction that ends
-//! it, and only by the worker whose lease still stands. An attempt without a result is retried with backoff, as its [`FaultKind`] says; a job that used
-//! up its attempts stays in the state `failed` with its recording, see `retry.rs`.
+//! A worker claims a job that it can run and holds it by a lease that it renews ([`Lease`]). The result of a job is committed in the transaction that ends
+//! it, and only by the worker with the current lease. An attempt without a result is retried with backoff, depending on its [`FaultKind`]; a job without
+//! attempts left stays in the state `failed` with its recording, see `retry.rs`.
 //!
 //! Transactions lock in one order, so that there is no deadlock: account, job, transcript.
 
@@ -19,7 +19,7 @@ use crate::db::{Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
 use crate::jobs::Jobs;
-use crate::jobs::backoff::LONGEST_BACKOFF;
+use crate::jobs::backoff::MAX_BACKOFF;
 use crate::jobs::lease::Lease;
 use crate::jobs::needs::Capabilities;
 use crate::keys;
@@ -34,11 +34,11 @@ use crate::{Blob, Change, Store, random};
 /// The kind of job that makes a transcript of a recording.
 pub const TRANSCRIBE: &str = "transcribe";
 
-/// A bulk job that has waited for so long is claimed like an interactive one, so that a steady stream of clips can't starve it.
+/// A bulk job that has waited this long is claimed like an interactive one, so that a steady stream of clips can't starve it.
 pub const BULK_MAX_WAIT: Duration = Duration::from_secs(120);
 
-/// Claims check for expired leases, but not more often than this.
-const EXPIRY_STEP: Micros = 1_000_000;
+/// Minimum interval between checks for expired leases by claims.
+const EXPIRY_CHECK_INTERVAL: Micros = 1_000_000;
 
 /// The number of a lane in the database, where a lower one goes first.
 pub(crate) fn lane_number(lane: Lane) -> i64 {
@@ -64,11 +64,11 @@ pub struct Claim<'a> {
     pub worker: &'a str,
     /// How long a lease lasts without being renewed.
     pub lease: Duration,
-    /// The kinds that it knows; any when empty.
+    /// The kinds that it runs; any when empty.
     pub kinds: &'a [&'a str],
     /// The least urgent lane that it claims from: a slot may be reserved for short work.
     pub last: Lane,
-    /// What it has.
+    /// Its models and other capabilities.
     pub capabilities: &'a Capabilities,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Claim<'a> {
 /// A job that this worker has claimed.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// What proves the claim.
+    /// The lease.
     pub lease: Lease,
     /// Whose job it is.
     pub account: AccountId,
@@ -100,10 +100,10 @@ pub struct Job {
     pub attempt: i64,
 }
 
-/// What became of a job whose attempt gave no result.
+/// The outcome for a job whose attempt had no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterFault {
-    /// It waits again.
+    /// It is retried.
     Retry {
         /// For at least this long.
         wait: Duration,
@@ -130,9 +130,9 @@ impl Jobs<'_> {
 
     async fn try_claim(self, claim: &Claim<'_>) -> Result<Option<Job>> {
         let now = self.store.clock().monotonic();
-        let looked = self.store.0.last_expiry.load(Ordering::Relaxed);
-        if now.saturating_sub(looked) >= EXPIRY_STEP
-            && self.store.0.last_expiry.compare_exchange(looked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let last_check = self.store.0.last_expiry.load(Ordering::Relaxed);
+        if now.saturating_sub(last_check) >= EXPIRY_CHECK_INTERVAL
+            && self.store.0.last_expiry.compare_exchange(last_check, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             self.expire_leases().await?;
         }
@@ -155,12 +155,12 @@ impl Jobs<'_> {
                  SELECT j.id FROM jobs j
                  LEFT JOIN (SELECT owner, count(*) AS running FROM jobs WHERE state = 'processing' GROUP BY owner) r ON r.owner = j.owner
                  WHERE j.state = 'queued' AND j.lane <= $5 AND {due} AND {condition}
-                 ORDER BY {turn}, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
+                 ORDER BY {effective_lane}, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
              )
              RETURNING id, kind, transcript_id, account_id, owner, lane, payload, payload_key, seconds, attempts, lease, lease_until",
             now = self.lease_now_sql("$3"),
             due = due(&self.lease_now_sql("$3")),
-            turn = lane_by_age(&self.lease_now_sql("$3")),
+            effective_lane = effective_lane_sql(&self.lease_now_sql("$3")),
         );
         let Some(row) = tx.optional(&sql, &values).await? else { return Ok(None) };
         let lease = Lease::of_row(&row)?;
@@ -172,7 +172,12 @@ impl Jobs<'_> {
             blob = recordings::of_transcript(&mut tx, transcript).await?;
         }
         tx.commit().await?;
-        self.store.seen_leases().see(lease.job, &lease.token, row.get("lease_until")?, self.store.clock().monotonic());
+        self.store.observed_leases().observe(
+            lease.job,
+            &lease.token,
+            row.get("lease_until")?,
+            self.store.clock().monotonic(),
+        );
         let account = lease.account;
         let owner: String = row.get("owner")?;
         let place = payload_place(&row.get::<String>("payload_key")?);
@@ -188,7 +193,7 @@ impl Jobs<'_> {
         }))
     }
 
-    /// Records how far a job is, 0 to 100; what is less than before is ignored. [`Error::LeaseLost`] when the job is no longer this worker's.
+    /// Records the progress of a job, 0 to 100; it never decreases. [`Error::LeaseLost`] when the job is no longer this worker's.
     pub async fn set_progress(self, lease: &Lease, percent: i64) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         let sql = "SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'";
@@ -200,8 +205,8 @@ impl Jobs<'_> {
         tx.commit().await
     }
 
-    /// Ends a transcription with its result: segments, charge, usage and status in one transaction, if the lease still stands. `used` is credits and
-    /// minutes alike. The recording stays when `keep_audio`.
+    /// Ends a transcription with its result: segments, charge, usage and status in one transaction, if the lease is still valid. `used` is both credits and
+    /// minutes. The recording stays when `keep_audio`.
     pub async fn complete(
         self,
         lease: &Lease,
@@ -212,7 +217,7 @@ impl Jobs<'_> {
         self.complete_named(lease, result, &BTreeMap::new(), used, keep_audio).await
     }
 
-    /// [`Jobs::complete`] for a recording in which speakers were known: the names of labels are written with it.
+    /// [`Jobs::complete`] with the names of identified speakers by label.
     pub async fn complete_named(
         self,
         lease: &Lease,
@@ -223,11 +228,11 @@ impl Jobs<'_> {
     ) -> Result<Option<Settled>> {
         let now = self.store.now();
         let id = lease.transcription().ok_or(Error::Conflict("this job makes no transcript"))?;
-        let sealer = self.store.sealer(lease.account).await.map_err(gone)?;
+        let sealer = self.store.sealer(lease.account).await.map_err(lease_lost_if_deleted)?;
         let sealed = segment::seal_all(&sealer, id, &result.segments)?;
         let words: i64 = result.segments.iter().map(segment::words_in).sum();
         let mut tx = self.store.db().begin().await?;
-        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         let ended = remove_leased(&mut tx, lease).await?;
         segment::write(&mut tx, id, &sealed).await?;
         for (label, name) in names {
@@ -268,26 +273,26 @@ impl Jobs<'_> {
         Ok(settled)
     }
 
-    /// Ends a job that leaves nothing but its charge, in one transaction, if the lease still stands.
+    /// Ends a job whose only result is its charge, in one transaction, if the lease is still valid.
     pub async fn complete_task(self, lease: &Lease, used: i64, note: &str) -> Result<Option<Settled>> {
         if lease.transcription().is_some() {
             return Err(Error::Conflict("a transcription ends with its transcript"));
         }
         let mut tx = self.store.db().begin().await?;
-        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         let ended = remove_leased(&mut tx, lease).await?;
         let settled = ledger::settle(&mut tx, &ended.reference, used, note, self.store.now()).await?;
         tx.commit().await?;
         Ok(settled)
     }
 
-    /// Ends an attempt without a result. Whether it is tried again is told by the fault: the sender's is final, ours is retried while attempts are left,
-    /// what is unavailable is waited for. A job that has failed costs nothing; unless the fault was the sender's it keeps its recording.
+    /// Ends an attempt without a result. The fault kind decides: a fault of the input is final, an internal one is retried while attempts are left, an
+    /// outage is waited out. A failed job costs nothing; unless the input was at fault it keeps its recording.
     pub async fn fail(self, lease: &Lease, kind: FaultKind, reason: &str) -> Result<AfterFault> {
         self.fail_with_detail(lease, kind, reason, reason).await
     }
 
-    /// [`Jobs::fail`] with more for the operator than the owner is told.
+    /// [`Jobs::fail`] with a separate, more detailed reason for the operator.
     pub async fn fail_with_detail(
         self,
         lease: &Lease,
@@ -297,7 +302,7 @@ impl Jobs<'_> {
     ) -> Result<AfterFault> {
         let policy = *self.store.retry_policy();
         let mut tx = self.store.db().begin().await?;
-        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         let sql = format!(
             "SELECT attempts, deferrals, {} - queued_at AS age FROM jobs WHERE id = $2 AND lease = $3 AND state = 'processing'{}",
             self.lease_now_sql("$1"),
@@ -306,7 +311,7 @@ impl Jobs<'_> {
         let row =
             tx.optional(&sql, args![self.lease_time(), lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
         let (attempts, deferrals): (i64, i64) = (row.get("attempts")?, row.get("deferrals")?);
-        let again = match kind {
+        let retry = match kind {
             FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => None,
             FaultKind::Internal | FaultKind::Timeout => (attempts < policy.max_attempts)
                 .then(|| Requeue { wait: policy.backoff(attempts), ..Requeue::counted(kind, detail) }),
@@ -315,10 +320,10 @@ impl Jobs<'_> {
                 ..Requeue::deferred(kind, detail)
             }),
         };
-        let outcome = match again {
-            Some(again) => {
-                requeue(&mut tx, self.store, lease, again).await?;
-                AfterFault::Retry { wait: again.wait }
+        let outcome = match retry {
+            Some(retry) => {
+                requeue(&mut tx, self.store, lease, retry).await?;
+                AfterFault::Retry { wait: retry.wait }
             }
             None => {
                 if kind.is_ours() {
@@ -347,17 +352,17 @@ impl Jobs<'_> {
         Ok(outcome)
     }
 
-    /// Releases a job to the queue at once, as if it had not been claimed: the fault is the worker's, and another may run it.
+    /// Returns a job to the queue without counting the attempt: the fault is the worker's, and another may run the job.
     pub async fn release(self, lease: &Lease, kind: FaultKind, detail: &str) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         requeue(&mut tx, self.store, lease, Requeue::deferred(kind, detail)).await?;
         tx.commit().await?;
         self.store.notify(Change::Queued);
         Ok(())
     }
 
-    /// Releases every job of a worker that stops; the attempt does not count. Returns how many.
+    /// Returns all jobs of a stopping worker to the queue without counting the attempts. Returns how many.
     pub async fn release_all(self, worker: &str) -> Result<u64> {
         let mut tx = self.store.db().begin().await?;
         let rows = tx
@@ -380,25 +385,25 @@ impl Jobs<'_> {
         Ok(rows.len() as u64)
     }
 
-    /// A transcript's place in the queue from 1; `None` when it does not wait.
+    /// A transcript's position in the queue, from 1; `None` when it is not queued.
     pub async fn position(self, id: TranscriptId) -> Result<Option<i64>> {
         position(&mut self.store.db().snapshot().await?, self.store, id).await
     }
 
-    /// Jobs that wait.
+    /// The number of queued jobs.
     pub async fn queue_length(self) -> Result<i64> {
         self.store.db().one("SELECT count(*) AS waiting FROM jobs WHERE state = 'queued'", &[]).await?.get("waiting")
     }
 
-    /// Jobs of an owner that wait or run.
+    /// The number of queued and running jobs of an owner.
     pub async fn live_count(self, owner: &Owner) -> Result<i64> {
         let sql = "SELECT count(*) AS live FROM jobs WHERE owner = $1 AND state IN ('queued', 'processing')";
         self.store.db().one(sql, args![&owner.name()]).await?.get("live")
     }
 }
 
-/// An account that was deleted has taken its jobs with it: the lease is lost.
-pub(crate) fn gone(error: Error) -> Error {
+/// Maps a deleted account to a lost lease: its jobs were deleted with it.
+pub(crate) fn lease_lost_if_deleted(error: Error) -> Error {
     if matches!(error, Error::NotFound(_)) { Error::LeaseLost } else { error }
 }
 
@@ -406,38 +411,42 @@ pub(crate) fn payload_place(key: &str) -> Place {
     columns::PAYLOAD.at(&[&key])
 }
 
-/// Whether a job `j` may be claimed at `now`. One that waits for longer than anybody does was queued under another date.
+/// Whether a job `j` may be claimed at `now`. A delay beyond [`MAX_BACKOFF`] was computed before the clock was stepped, and is ignored.
 fn due(now: &str) -> String {
-    format!("(j.not_before <= {now} OR j.not_before > {now} + {})", micros(LONGEST_BACKOFF))
+    format!("(j.not_before <= {now} OR j.not_before > {now} + {})", micros(MAX_BACKOFF))
 }
 
-/// The lane that a job `j` is claimed by at `now`.
-fn lane_by_age(now: &str) -> String {
-    let (bulk, interactive, patience) =
+/// The effective lane of a job `j` at `now`.
+fn effective_lane_sql(now: &str) -> String {
+    let (bulk, interactive, max_wait) =
         (lane_number(Lane::Bulk), lane_number(Lane::Interactive), micros(BULK_MAX_WAIT));
-    format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {now} - {patience} THEN {interactive} ELSE j.lane END")
+    format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {now} - {max_wait} THEN {interactive} ELSE j.lane END")
 }
 
-/// A transcript's place in the queue by lane and age.
+/// A transcript's position in the queue by effective lane and age.
 pub(crate) async fn position(tx: &mut Tx, store: &Store, id: TranscriptId) -> Result<Option<i64>> {
-    let lane = lane_by_age(&store.jobs().lease_now_sql("$1"));
+    let lane = effective_lane_sql(&store.jobs().lease_now_sql("$1"));
     let sql = format!(
-        "SELECT j.id, j.queued_at, {lane} AS turn FROM jobs j WHERE j.transcript_id = $2 AND j.kind = '{TRANSCRIBE}' AND j.state = 'queued'"
+        "SELECT j.id, j.queued_at, {lane} AS effective_lane FROM jobs j WHERE j.transcript_id = $2 AND j.kind = '{TRANSCRIBE}' AND j.state = 'queued'"
     );
     let Some(row) = tx.optional(&sql, args![store.jobs().lease_time(), id]).await? else { return Ok(None) };
     let sql = format!(
         "SELECT count(*) AS ahead FROM jobs j WHERE j.state = 'queued'
              AND ({lane} < $2 OR ({lane} = $2 AND (j.queued_at < $3 OR (j.queued_at = $3 AND j.id < $4))))"
     );
-    let mine =
-        args![store.jobs().lease_time(), row.get::<i64>("turn")?, row.get::<i64>("queued_at")?, row.get::<i64>("id")?];
-    Ok(Some(tx.one(&sql, mine).await?.get::<i64>("ahead")? + 1))
+    let values = args![
+        store.jobs().lease_time(),
+        row.get::<i64>("effective_lane")?,
+        row.get::<i64>("queued_at")?,
+        row.get::<i64>("id")?
+    ];
+    Ok(Some(tx.one(&sql, values).await?.get::<i64>("ahead")? + 1))
 }
 
-/// A job that was removed, with what it had counted.
+/// A removed job and the counts to adjust.
 pub(crate) struct RemovedJob {
     job: JobId,
-    /// The name under which its credits are held.
+    /// The ledger reference of its hold.
     reference: String,
     state: String,
     owner: String,
@@ -447,36 +456,38 @@ pub(crate) struct RemovedJob {
     anonymous_day: Option<i64>,
 }
 
-const ENDED: &str = "id, retries, state, owner, minutes, key_id, key_month, anonymous_day";
+impl RemovedJob {
+    const COLUMNS: &str = "id, retries, state, owner, minutes, key_id, key_month, anonymous_day";
 
-fn ended(row: &Row) -> Result<RemovedJob> {
-    let job = JobId(row.get("id")?);
-    Ok(RemovedJob {
-        job,
-        reference: job_reference(job, row.get("retries")?),
-        state: row.get("state")?,
-        owner: row.get("owner")?,
-        minutes: row.get("minutes")?,
-        key: row.get::<Option<i64>>("key_id")?.map(KeyId),
-        key_month: row.get("key_month")?,
-        anonymous_day: row.get("anonymous_day")?,
-    })
+    fn of_row(row: &Row) -> Result<RemovedJob> {
+        let job = JobId(row.get("id")?);
+        Ok(RemovedJob {
+            job,
+            reference: job_reference(job, row.get("retries")?),
+            state: row.get("state")?,
+            owner: row.get("owner")?,
+            minutes: row.get("minutes")?,
+            key: row.get::<Option<i64>>("key_id")?.map(KeyId),
+            key_month: row.get("key_month")?,
+            anonymous_day: row.get("anonymous_day")?,
+        })
+    }
 }
 
-/// Removes the job if the lease still stands.
+/// Removes the job if the lease is still valid.
 async fn remove_leased(tx: &mut Tx, lease: &Lease) -> Result<RemovedJob> {
-    let sql = format!("DELETE FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing' RETURNING {ENDED}");
-    ended(&tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?)
+    let columns = RemovedJob::COLUMNS;
+    let sql = format!("DELETE FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing' RETURNING {columns}");
+    RemovedJob::of_row(&tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?)
 }
 
-/// Removes the jobs of a transcript, whoever works on them, and takes back what they had counted. Returns those that waited or ran. The account must be
-/// locked.
+/// Removes the jobs of a transcript, running or not, and releases their counts. Returns those that were queued or running. The account must be locked.
 pub(crate) async fn remove_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Vec<JobId>> {
-    let sql = format!("DELETE FROM jobs WHERE transcript_id = $1 RETURNING {ENDED}");
+    let sql = format!("DELETE FROM jobs WHERE transcript_id = $1 RETURNING {}", RemovedJob::COLUMNS);
     let mut live = Vec::new();
     for row in tx.all(&sql, args![id]).await? {
-        let ended = ended(&row)?;
-        // What a failed one had counted was taken back when it failed.
+        let ended = RemovedJob::of_row(&row)?;
+        // The counts of a failed job were released when it failed.
         if ended.state != "failed" {
             release_counts(tx, &ended, now).await?;
             live.push(ended.job);
@@ -485,7 +496,7 @@ pub(crate) async fn remove_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> R
     Ok(live)
 }
 
-/// Releases the hold and takes back the counts of a job that gives no result.
+/// Releases the hold and the counts of a job without a result.
 async fn release_counts(tx: &mut Tx, ended: &RemovedJob, now: Micros) -> Result<()> {
     ledger::settle(tx, &ended.reference, 0, "", now).await?;
     if let (Some(key), Some(month)) = (ended.key, ended.key_month) {
@@ -497,7 +508,7 @@ async fn release_counts(tx: &mut Tx, ended: &RemovedJob, now: Micros) -> Result<
     Ok(())
 }
 
-/// How a job goes back to the queue.
+/// How a job is requeued.
 #[derive(Clone, Copy)]
 pub(crate) struct Requeue<'a> {
     wait: Duration,
@@ -517,7 +528,7 @@ impl<'a> Requeue<'a> {
     }
 }
 
-/// Puts a job back into the queue if the lease still stands.
+/// Requeues a job if the lease is still valid.
 pub(crate) async fn requeue(tx: &mut Tx, store: &Store, lease: &Lease, how: Requeue<'_>) -> Result<()> {
     let uncounted = i64::from(!how.is_counted);
     let sql = format!(
@@ -544,7 +555,7 @@ pub(crate) async fn requeue(tx: &mut Tx, store: &Store, lease: &Lease, how: Requ
     Ok(())
 }
 
-/// Moves a job to the state `failed` (dead letter) with its recording, if the lease still stands, so that it can be retried; what it had counted is taken back.
+/// Moves a job to the state `failed` (dead letter) with its recording, if the lease is still valid, so that it can be retried; releases its counts.
 pub(crate) async fn dead_letter(
     tx: &mut Tx,
     store: &Store,
@@ -555,12 +566,13 @@ pub(crate) async fn dead_letter(
 ) -> Result<()> {
     let now = store.now();
     let sql = format!(
-        "UPDATE jobs SET state = 'failed', worker = NULL, lease = NULL, lease_until = NULL, error_kind = $1, error = $2, failed_at = {}
-         WHERE id = $4 AND lease = $5 AND state = 'processing' RETURNING {ENDED}",
-        store.jobs().lease_now_sql("$3")
+        "UPDATE jobs SET state = 'failed', worker = NULL, lease = NULL, lease_until = NULL, error_kind = $1, error = $2, failed_at = {now}
+         WHERE id = $4 AND lease = $5 AND state = 'processing' RETURNING {columns}",
+        now = store.jobs().lease_now_sql("$3"),
+        columns = RemovedJob::COLUMNS,
     );
     let values = args![kind.name(), detail, store.jobs().lease_time(), lease.job, &lease.token];
-    let ended = ended(&tx.optional(&sql, values).await?.ok_or(Error::LeaseLost)?)?;
+    let ended = RemovedJob::of_row(&tx.optional(&sql, values).await?.ok_or(Error::LeaseLost)?)?;
     release_counts(tx, &ended, now).await?;
     if let Some(transcript) = lease.transcription() {
         mark_failed(tx, transcript, kind, reason, now).await?;

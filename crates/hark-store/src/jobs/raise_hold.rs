@@ -7,18 +7,18 @@ use crate::error::{Error, Result};
 use crate::ids::{KeyId, Owner};
 use crate::jobs::Jobs;
 use crate::jobs::lease::Lease;
-use crate::jobs::queue::gone;
+use crate::jobs::queue::lease_lost_if_deleted;
 use crate::keys;
 use crate::ledger;
 
 impl Jobs<'_> {
     /// Raises what a running job holds to `minutes`: credits of its account, minutes of its key's month and of its address's day, all or
-    /// none. Returns the minutes that are held, which may be more than that already. [`Error::NotEnoughCredits`] or [`Error::Limit`] when
-    /// it can't, [`Error::LeaseLost`] when the job is no longer this worker's.
+    /// none. Returns the minutes that are held, which may be more. [`Error::NotEnoughCredits`] or [`Error::Limit`] when
+    /// they do not suffice, [`Error::LeaseLost`] when the job is no longer this worker's.
     pub async fn raise_hold(self, lease: &Lease, minutes: i64, anonymous_limit: Option<AnonymousLimit>) -> Result<i64> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
-        ledger::lock(&mut tx, lease.account).await.map_err(gone)?;
+        ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         let sql = format!(
             "SELECT minutes, retries, owner, key_id, key_month, anonymous_day FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'{}",
             tx.for_update()
@@ -33,7 +33,7 @@ impl Jobs<'_> {
         if let (Some(id), Some(month)) = (job.get::<Option<i64>>("key_id")?, job.get::<Option<i64>>("key_month")?) {
             match month_of(now) == month {
                 true => drop(keys::use_minutes(&mut tx, KeyId(id), more, now).await?),
-                // The month of the job is over, and with it its limit.
+                // The month of the job has ended, so its limit no longer applies.
                 false => keys::add_minutes(&mut tx, KeyId(id), month, more).await?,
             }
         }

@@ -1,4 +1,4 @@
-//! Jobs that used up their attempts (dead letters): they stay with their recording until they are retried, dropped, or too old.
+//! Dead letters: jobs without attempts left stay with their recording until they are retried, dropped, or too old.
 
 use std::time::Duration;
 
@@ -31,17 +31,17 @@ pub struct JobSummary {
     pub account: AccountId,
     /// The transcript that it makes or is about.
     pub transcript: Option<TranscriptId>,
-    /// What a worker must have to run it.
+    /// The capabilities that a worker needs to run it.
     pub needs: Vec<String>,
-    /// Attempts that counted.
+    /// Counted attempts.
     pub attempts: i64,
     /// The last fault.
     pub error_kind: Option<FaultKind>,
-    /// What it was, for the operator.
+    /// Its details, for the operator.
     pub error: Option<String>,
     /// When it was queued.
     pub queued_at: Micros,
-    /// Nobody claims it before.
+    /// The earliest time it is claimed.
     pub not_before: Micros,
     /// When it failed.
     pub failed_at: Option<Micros>,
@@ -54,16 +54,16 @@ pub struct JobFilter<'a> {
     pub state: Option<&'a str>,
     /// Only with this last fault.
     pub error_kind: Option<FaultKind>,
-    /// At most so many, the oldest first; 100 when not given.
+    /// At most this many, the oldest first; 100 by default.
     pub limit: Option<i64>,
 }
 
-/// What a retry may not exceed.
+/// Limits that a retry must not exceed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RetryLimits {
-    /// Jobs that the owner may have waiting or running, this one included.
+    /// Maximum queued and running jobs of the owner, including this one.
     pub max_live: Option<i64>,
-    /// Jobs that may wait in all, this one included.
+    /// Maximum queued jobs in all, including this one.
     pub max_queued: Option<i64>,
 }
 
@@ -111,7 +111,7 @@ impl Jobs<'_> {
         self.store.db().all(&sql, &values).await?.iter().map(summary).collect()
     }
 
-    /// What jobs that have waited for longer than `age` need and a worker does not have, with how many jobs need it.
+    /// Needs of jobs queued for longer than `age` that the capabilities do not cover, with the number of jobs that have each.
     pub async fn unmet_needs(self, capabilities: &Capabilities, age: Duration) -> Result<Vec<(String, i64)>> {
         let mut values: Vec<Value<'_>> = args![self.lease_time(), micros(age)].to_vec();
         let Some(missing) = capabilities.missing(&mut values) else { return Ok(Vec::new()) };
@@ -124,7 +124,7 @@ impl Jobs<'_> {
         rows.iter().map(|row| Ok((row.get("need")?, row.get("waiting")?))).collect()
     }
 
-    /// Jobs that have failed and can be retried.
+    /// The number of failed jobs, which can be retried.
     pub async fn failed_count(self) -> Result<i64> {
         self.store.db().one("SELECT count(*) AS failed FROM jobs WHERE state = 'failed'", &[]).await?.get("failed")
     }
@@ -166,7 +166,7 @@ impl Jobs<'_> {
             return Err(Error::Conflict(NOT_KEPT));
         }
         check_limits(&mut tx, &row.get::<String>("owner")?, limits).await?;
-        // The month it counts for is the one in which it is done. A key that is gone counts nothing.
+        // It counts for the month of the retry. A deleted key counts nothing.
         let key = row.get::<Option<i64>>("key_id")?.map(KeyId);
         let key_month = match key {
             Some(id) => match keys::use_minutes(&mut tx, id, row.get("minutes")?, now).await {
@@ -191,7 +191,7 @@ impl Jobs<'_> {
         if let Some(transcript) = transcript {
             let sql = "UPDATE transcripts SET status = 'queued', progress = 0, error = NULL, error_kind = NULL, completed_at = NULL WHERE id = $1";
             tx.execute(sql, args![transcript]).await?;
-            // Whoever was not told of the failure yet is told of the end.
+            // A webhook that was not delivered for the failure yet is delivered for the final result.
             let sql = "UPDATE webhooks SET state = 'waiting', attempts = 0, lease = NULL WHERE transcript_id = $1";
             tx.execute(sql, args![transcript]).await?;
         }
@@ -252,10 +252,10 @@ pub(crate) async fn check_limits(tx: &mut crate::db::Tx, owner: &str, limits: Re
             return Err(Error::Limit { what: Limit::ConcurrentJobs, limit, used });
         }
     }
-    if let Some(most) = limits.max_queued {
+    if let Some(max) = limits.max_queued {
         let row = tx.one("SELECT count(*) AS waiting FROM jobs WHERE state = 'queued'", &[]).await?;
         let length: i64 = row.get("waiting")?;
-        if length >= most {
+        if length >= max {
             return Err(Error::QueueFull { length });
         }
     }

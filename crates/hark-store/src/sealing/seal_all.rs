@@ -107,7 +107,7 @@ impl Sealing<'_> {
         }
         self.mark_encrypted().await?;
         self.store.mark_complete(&self.open_accounts().await?).await?;
-        self.store.db().empty_journal().await?;
+        self.store.db().truncate_wal().await?;
         Ok(SealReport { sealed, left: self.unsealed().await?, missing })
     }
 
@@ -136,7 +136,7 @@ impl Sealing<'_> {
     pub async fn rewrite_tables(self) -> Result<()> {
         let mut tables: Vec<&str> = columns::ALL.iter().map(|column| column.table).collect();
         tables.dedup();
-        self.store.db().rewrite(&tables).await
+        self.store.db().vacuum(&tables).await
     }
 
     async fn ready_to_seal(self) -> Result<KeylessExcluded> {

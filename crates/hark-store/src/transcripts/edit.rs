@@ -45,7 +45,7 @@ impl Transcripts<'_> {
             format!("SELECT id, is_shared FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
         let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
         if !edit.segments.is_empty() {
-            live::check_over(&mut tx, id).await?;
+            live::check_ended(&mut tx, id).await?;
         }
         if let Some(title) = &edit.title {
             let sealed = sealer.seal(&title_place(id), title.as_bytes())?;

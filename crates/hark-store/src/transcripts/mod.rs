@@ -15,7 +15,7 @@ use hark_api::{FaultKind, TranscriptionResult};
 use crate::accounts::usage;
 use crate::audit::{self, NewAudit, audited};
 use crate::clock::Micros;
-use crate::db::{Kind, Row, Tx, Value, args};
+use crate::db::{JsonKind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, Owner, TranscriptId};
 use crate::jobs::queue::{self, remove_jobs};
@@ -196,16 +196,16 @@ pub struct TranscriptSummary {
 type Bundled = (i64, String, String, String, String, i64, String, i64, Option<String>);
 
 /// What a list reads of a transcript `p`.
-const LISTED: &[(&str, Kind)] = &[
-    ("p.id", Kind::Plain),
-    ("p.title", Kind::Bytes),
-    ("p.status", Kind::Plain),
-    ("p.language", Kind::Plain),
-    ("p.duration_seconds", Kind::Real),
-    ("p.word_count", Kind::Plain),
-    ("p.source_type", Kind::Plain),
-    ("p.created_at", Kind::Plain),
-    ("CASE WHEN p.is_shared THEN p.share_sealed END", Kind::Bytes),
+const LISTED: &[(&str, JsonKind)] = &[
+    ("p.id", JsonKind::Plain),
+    ("p.title", JsonKind::Bytes),
+    ("p.status", JsonKind::Plain),
+    ("p.language", JsonKind::Plain),
+    ("p.duration_seconds", JsonKind::Real),
+    ("p.word_count", JsonKind::Plain),
+    ("p.source_type", JsonKind::Plain),
+    ("p.created_at", JsonKind::Plain),
+    ("CASE WHEN p.is_shared THEN p.share_sealed END", JsonKind::Bytes),
 ];
 
 fn listed(values: Bundled, sealer: &Sealer) -> Result<TranscriptSummary> {
@@ -461,7 +461,7 @@ impl Transcripts<'_> {
                      SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ${} OFFSET ${}
                  ) p) AS page
              FROM accounts a WHERE a.id = $1",
-            self.store.db().bundle(LISTED, "p.created_at DESC, p.id DESC"),
+            self.store.db().json_rows(LISTED, "p.created_at DESC, p.id DESC"),
             values.len() + 1,
             values.len() + 2
         );
