@@ -73,8 +73,8 @@ pub(crate) struct Shared {
     pub(crate) running: Running,
     /// Stops the claiming of jobs when nothing can be done about them.
     pub(crate) breaker: Breaker,
-    /// Rung when the workers should look at the queue.
-    pub(crate) bell: Notify,
+    /// Notified when workers should check the queue.
+    pub(crate) queue_changed: Notify,
     /// Whether requests can be taken.
     readiness: Readiness,
     draining: AtomicBool,
@@ -131,7 +131,7 @@ impl App {
             streams: Arc::default(),
             running: Running::default(),
             breaker: Breaker::default(),
-            bell: Notify::new(),
+            queue_changed: Notify::new(),
             readiness: Readiness::default(),
             draining: AtomicBool::new(false),
             models: TimedCache::default(),
@@ -173,7 +173,7 @@ impl Shared {
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.streams.stop();
-        self.bell.notify_one();
+        self.queue_changed.notify_one();
     }
 
     pub(crate) fn is_draining(&self) -> bool {

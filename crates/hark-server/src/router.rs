@@ -17,8 +17,8 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, audio, audit, credits, documentation, health, keys, leaving, openai, reference, reset, session, sessions,
-    shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
+    account, account_data, audio, audit, credits, documentation, health, keys, openai, reference, reset, session,
+    sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
 };
 
 /// What the document says that no handler can.
@@ -110,8 +110,8 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(text::generate))
         .routes(routes!(audio::enhance))
         .routes(routes!(audio::speak))
-        .routes(routes!(account::show, account::update, leaving::delete))
-        .routes(routes!(leaving::export))
+        .routes(routes!(account::show, account::update, account_data::delete))
+        .routes(routes!(account_data::export))
         .routes(routes!(audit::own))
         .routes(routes!(audit::all))
         .routes(routes!(sessions::list, sessions::end_others))

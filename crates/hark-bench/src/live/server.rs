@@ -12,7 +12,7 @@ use super::failed;
 use super::line::Listener;
 use crate::BenchError;
 use crate::process::{cpu_seconds_of, memory_of};
-use crate::service::people;
+use crate::service::callers;
 
 /// A server that listens; killed when dropped.
 pub(super) struct Server {
@@ -32,7 +32,7 @@ impl Server {
         std::fs::create_dir_all(&data).map_err(failed)?;
         let (database, blobs) = (format!("sqlite://{}", data.join("hark.db").display()), data.join("blobs"));
         let store = Store::open(Options::new(database, blobs.display().to_string())).await.map_err(failed)?;
-        let keys = people::make(&store, callers).await?.into_iter().map(|caller| caller.key).collect();
+        let keys = callers::create(&store, callers).await?.into_iter().map(|caller| caller.key).collect();
         store.close().await;
         let mut command = Command::new(crate::hark_binary()?);
         command.arg("serve").args(["--listen", "127.0.0.1:0"]).arg("--data").arg(&data).current_dir(folder);

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::callers::{self, Caller, Times, request_until};
 use super::client::{Connection, request, upload, wav};
-use super::people::{self, Caller, Times, ask_until};
 use super::server::{Server, Setting};
 use super::{Measured, failed};
 
@@ -58,7 +58,7 @@ pub(super) struct Memory {
 
 async fn prepare(setting: &Setting) -> Measured<Vec<Caller>> {
     let store = setting.store().await?;
-    let callers = people::make(&store, SLOW).await?;
+    let callers = callers::create(&store, SLOW).await?;
     store.close().await;
     Ok(callers)
 }
@@ -121,7 +121,7 @@ async fn work(address: SocketAddr, callers: &[Caller], clients: usize, span: Dur
     let mut active = JoinSet::new();
     for number in 0..clients {
         let key = callers[number % callers.len()].key.clone();
-        active.spawn(async move { ask_until(address, &key, &PATHS, Some(BEAT), begun + span).await });
+        active.spawn(async move { request_until(address, &key, &PATHS, Some(BEAT), begun + span).await });
     }
     let mut seen = Vec::new();
     while let Some(client) = active.join_next().await {

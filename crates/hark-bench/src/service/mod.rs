@@ -3,12 +3,12 @@
 //! In: this machine, and a child process that is the service with an engine that answers at once. Out: a table and JSON. None
 //! of its business: how fast anything is transcribed.
 
+pub(super) mod callers;
 mod client;
 mod crowd;
 mod faults;
 mod kills;
 mod overhead;
-pub(super) mod people;
 mod server;
 mod show;
 mod upload;

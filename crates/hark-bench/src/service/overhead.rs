@@ -8,7 +8,7 @@ use hark_store::{NewTranscript, Store};
 use hark_transcript::{Segment, TranscriptionResult};
 use serde::Serialize;
 
-use super::people::{self, Caller, Times, ask_until};
+use super::callers::{self, Caller, Times, request_until};
 use super::server::{Server, Setting};
 use super::{Measured, failed};
 use crate::error::BenchError;
@@ -52,7 +52,7 @@ struct Round {
 pub(super) async fn run(folder: &Path, seconds: f64, rounds: usize) -> Result<Vec<Line>, BenchError> {
     let setting = Setting::sqlite(folder);
     let store = setting.store().await?;
-    let callers = people::make(&store, ACCOUNTS).await?;
+    let callers = callers::create(&store, ACCOUNTS).await?;
     for caller in &callers {
         fill(&store, caller).await?;
     }
@@ -98,7 +98,7 @@ fn ask(address: SocketAddr, callers: &[Caller], paths: &'static [&str], span: Du
             let clients: Vec<_> = (0..CONNECTIONS)
                 .map(|number| {
                     let key = callers[number % callers.len()].key.clone();
-                    tokio::spawn(async move { ask_until(address, &key, paths, None, begun + span).await })
+                    tokio::spawn(async move { request_until(address, &key, paths, None, begun + span).await })
                 })
                 .collect();
             let mut seen = Vec::new();

@@ -1,7 +1,7 @@
 //! The figures as people read them.
 
+use super::callers::Times;
 use super::kills::check::Found;
-use super::people::Times;
 use super::{crowd, faults, kills, overhead, upload};
 
 /// Requests a second.

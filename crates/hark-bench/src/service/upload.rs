@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::client::{around, form_type, request, wav_header};
 use super::server::{Server, Setting};
-use super::{failed, people};
+use super::{callers, failed};
 use crate::error::BenchError;
 use crate::spread::Spread;
 
@@ -34,7 +34,7 @@ pub(super) struct Report {
 pub(super) async fn run(folder: &Path, megabytes: u64, rounds: usize) -> Result<Report, BenchError> {
     let setting = Setting::sqlite(folder);
     let store = setting.store().await?;
-    let caller = people::make(&store, 1).await?.swap_remove(0);
+    let caller = callers::create(&store, 1).await?.swap_remove(0);
     store.close().await;
     let source = folder.join("recording.wav");
     make(&source, megabytes * 1_000_000)?;

@@ -1,8 +1,8 @@
-//! Paying for what a recording really holds.
+//! The hold of a job grows with the decoded length of its recording.
 //!
-//! A job begins with a hold for the length that its container tells. As its decoding passes that, the hold grows, in credits, in
-//! the key's month and in the address's day alike. Where it can't grow, decoding stops a little later, the job fails, and
-//! nothing is charged: what was decoded by then is not enough for a transcript.
+//! A job starts with a hold for the length that its container declares. When decoding exceeds it, the hold is raised: in
+//! credits, in the key's monthly minutes and in the address's daily minutes. If it cannot be raised, decoding stops a little
+//! later, the job fails, and nothing is charged.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +14,12 @@ use crate::app::App;
 use crate::engine::EngineError;
 use crate::probe;
 
-/// How much longer than its hold a recording may be where the hold can't grow: a container's length is often a little short.
+/// How much longer than its hold a recording may be if the hold can't be raised: the declared length is often a little short.
 const GRACE_SECONDS: f64 = 5.0;
 const GRACE_SHARE: f64 = 0.02;
-/// A hold grows by this share of itself at least, so that ten hours don't take six hundred transactions.
+/// A hold is raised by at least this fraction (one fourth), so that ten hours don't take six hundred transactions.
 const GROWTH: i64 = 4;
-/// Minutes that an anonymous recording may turn out to have where minutes are not limited, unless its container tells of more.
+/// Maximum minutes of an anonymous recording where minutes are not limited, unless its container declares more.
 const ANONYMOUS_MINUTES: i64 = 60;
 
 /// The budget of one attempt.
@@ -28,15 +28,15 @@ pub(crate) struct JobBudget {
     runtime: Handle,
     lease: Lease,
     anonymous_limit: Option<AnonymousLimit>,
-    /// Minutes that the hold may grow to, whoever pays.
-    most: i64,
+    /// Maximum minutes of the hold, regardless of credits.
+    max_minutes: i64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Minutes that are held for sure; an earlier attempt may have raised them.
+    /// Minutes held; an earlier attempt may have raised them.
     held: i64,
-    /// Why the hold can't grow.
+    /// Why the hold can't be raised.
     refusal: Option<EngineError>,
 }
 
@@ -45,7 +45,7 @@ impl JobBudget {
     pub(crate) fn new(app: &App, job: &Job) -> Arc<Self> {
         let is_anonymous = matches!(job.owner, Owner::Anonymous(_));
         let limit: AnonymousLimit = app.config.anonymous.limit.into();
-        let most = match limit {
+        let max_minutes = match limit {
             AnonymousLimit::Transcriptions(_) if is_anonymous => {
                 ANONYMOUS_MINUTES.max(probe::minutes(2.0 * job.seconds))
             }
@@ -56,12 +56,12 @@ impl JobBudget {
             runtime: Handle::current(),
             lease: job.lease.clone(),
             anonymous_limit: is_anonymous.then_some(limit),
-            most,
+            max_minutes,
             state: Mutex::new(State { held: probe::minutes(job.seconds), refusal: None }),
         })
     }
 
-    /// The same as a decoder asks it.
+    /// The budget in the form that the decoder takes.
     pub(crate) fn of_decoder(self: &Arc<Self>) -> Budget {
         Budget::new(Arc::clone(self) as Arc<dyn LengthBudget>)
     }
@@ -75,14 +75,17 @@ impl JobBudget {
         self.runtime.block_on(self.store.jobs().raise_hold(&self.lease, minutes, self.anonymous_limit))
     }
 
-    /// Holds at least `need` minutes, or says why not.
+    /// Raises the hold to at least `need` minutes.
     fn hold(&self, held: i64, need: i64) -> Result<i64, EngineError> {
-        if need > self.most {
-            return Err(too_long(format!("more than the {} minutes that it may have without an account", self.most)));
+        if need > self.max_minutes {
+            return Err(too_long(format!(
+                "more than the {} minutes that it may have without an account",
+                self.max_minutes
+            )));
         }
-        let step = need.max(held.saturating_add(held / GROWTH)).min(self.most);
+        let step = need.max(held.saturating_add(held / GROWTH)).min(self.max_minutes);
         let raised = match self.raise(step) {
-            // There may be enough for what is needed now.
+            // Without the margin there may be enough.
             Err(StoreError::NotEnoughCredits { .. } | StoreError::Limit { .. }) if step > need => self.raise(need),
             other => other,
         };
@@ -121,7 +124,7 @@ impl LengthBudget for JobBudget {
         let granted = match &state.refusal {
             None => held + probe::ROUNDING,
             Some(EngineError::Unusable(_) | EngineError::NotCovered(_)) => held + GRACE_SECONDS.max(GRACE_SHARE * held),
-            // A store that is away, or that gave the job to another, grants nothing more.
+            // With a failed store or a lost lease nothing more is granted.
             Some(_) => return None,
         };
         (seconds <= granted).then_some(granted)

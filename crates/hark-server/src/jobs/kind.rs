@@ -1,4 +1,4 @@
-//! What a kind of job is: how it runs, and how its result is committed. Each kind has a file of its own and a line in [`Kinds::standard`].
+//! Kinds of jobs: how each runs, and how its result is committed. Each kind has a file of its own and a line in [`Kinds::standard`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,23 +17,23 @@ pub(crate) trait JobKind: Send + Sync + 'static {
     /// Its name in the database.
     fn name(&self) -> &'static str;
 
-    /// Does the work. It should notice soon when `run` is cancelled. A panic counts as an attempt.
+    /// Runs the job. It should check `run.cancel` often. A panic counts as an attempt.
     fn run(&self, app: App, run: Arc<Run>) -> BoxFuture<'static, Result<Box<dyn JobResult>, Fault>>;
 }
 
-/// What a job has made.
+/// The result of a job.
 pub(crate) trait JobResult: Send + Sync + 'static {
-    /// Writes it and ends the job in one transaction, if the lease still stands; may be called again when the database did not answer.
+    /// Commits the result and ends the job in one transaction, if the lease is still valid; retried while the database is unavailable.
     fn commit<'a>(&'a self, app: &'a App, lease: &'a Lease) -> BoxFuture<'a, hark_store::Result<()>>;
 
-    /// Counts and logs what was committed.
+    /// Updates metrics and logs after the commit.
     fn committed(&self, app: &App, lease: &Lease, took: Duration);
 }
 
 /// One attempt of a job.
 pub(crate) struct Run {
     pub(crate) job: Job,
-    /// Set when nobody wants the result any more.
+    /// Set when the result is no longer wanted.
     pub(crate) cancel: CancelToken,
     percent: AtomicI64,
 }
@@ -43,7 +43,7 @@ impl Run {
         Run { job, cancel: CancelToken::default(), percent: AtomicI64::new(0) }
     }
 
-    /// Says how far the work is, 0 to 100; it is written now and then.
+    /// Sets the progress, 0 to 100; it is written periodically.
     pub(crate) fn set_progress(&self, percent: i64) {
         self.percent.store(percent, Ordering::Relaxed);
     }
@@ -57,7 +57,7 @@ impl Run {
 pub(crate) struct Kinds(Vec<Box<dyn JobKind>>);
 
 impl Kinds {
-    /// All kinds there are.
+    /// All kinds.
     pub(crate) fn standard() -> Self {
         Kinds(vec![Box::new(Transcription)])
     }

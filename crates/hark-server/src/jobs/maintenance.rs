@@ -1,4 +1,4 @@
-//! Maintenance: changes of the store passed on to those who wait, and what must be looked at now and then.
+//! Maintenance: forwards changes of the store, and runs periodic tasks.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,19 +10,19 @@ use tokio::task::JoinHandle;
 
 use crate::app::App;
 
-/// How often leases and holds that ended are looked at.
-const ROUND: Duration = Duration::from_secs(60);
-/// No sweep runs in the first minutes of a process: whoever started it with the wrong database notices before anything is looked at.
-const FIRST_SWEEP: Duration = Duration::from_secs(600);
-/// How long a sweep may take before another process may begin one.
+/// Interval of maintenance.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// No sweep runs in the first minutes of a process, so that a start with the wrong database can be noticed before.
+const FIRST_SWEEP_DELAY: Duration = Duration::from_secs(600);
+/// Lease of a sweep; another process may start one after it.
 const SWEEP_LEASE: Duration = Duration::from_secs(4 * 3600);
-/// An upload that was not finished after this long never will be.
-const ABANDONED_UPLOAD: Duration = Duration::from_secs(24 * 3600);
+/// Age after which an unfinished upload is abandoned.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// An anonymous transcript that a crash left behind is deleted this long after nobody can wait for it any more.
-const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// How long after its request's timeout an anonymous transcript left behind by a crash is deleted.
+const ANONYMOUS_RETENTION: Duration = Duration::from_secs(3600);
 
-/// Passes changes of the store, made here or by other processes, on to workers and to requests that wait.
+/// Forwards changes of the store, by this or other processes, to workers and waiting requests.
 pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
     let app = app.clone();
     let mut changes = app.store.changes();
@@ -31,15 +31,15 @@ pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>
         loop {
             let change = tokio::select! {
                 change = changes.recv() => change,
-                // Requests under way still wait for their transcripts while the service ends; the sender goes last.
+                // During shutdown requests still wait for their transcripts: stop only when the sender is dropped.
                 _ = stop.wait_for(|_| false) => return,
             };
             match change {
-                Ok(Change::Queued) => app.bell.notify_one(),
+                Ok(Change::Queued) => app.queue_changed.notify_one(),
                 Ok(Change::Finished(transcript)) => app.waiting.wake(transcript),
                 Ok(Change::Stopped(job)) => app.running.cancel(job),
-                // Those who wait look by themselves now and then.
-                Err(RecvError::Lagged(_)) => app.bell.notify_one(),
+                // Missed changes: waiting requests poll as well.
+                Err(RecvError::Lagged(_)) => app.queue_changed.notify_one(),
                 Err(RecvError::Closed) => return,
             }
         }
@@ -66,27 +66,27 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
             {
                 tracing::error!(%error, "jobs.retention_failed");
             }
-            if let Err(error) = delete_forgotten(&app).await {
+            if let Err(error) = delete_expired_anonymous(&app).await {
                 tracing::error!(%error, "transcripts.expiry_failed");
             }
-            if started.elapsed() >= FIRST_SWEEP.min(interval)
+            if started.elapsed() >= FIRST_SWEEP_DELAY.min(interval)
                 && let Err(error) = sweep(&app, interval).await
             {
                 tracing::error!(%error, "sweep.failed");
             }
             tokio::select! {
-                () = tokio::time::sleep(ROUND.min(interval)) => {}
+                () = tokio::time::sleep(INTERVAL.min(interval)) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     })
 }
 
-/// Sweeps the recordings, if it is time and no other process is at it.
+/// Sweeps the recordings, if it is due and no other process does.
 async fn sweep(app: &App, interval: Duration) -> hark_store::Result<()> {
     let Some(lease) = app.store.recordings().begin_sweep(interval, SWEEP_LEASE).await? else { return Ok(()) };
     let options = SweepOptions {
-        unfinished: ABANDONED_UPLOAD,
+        unfinished: UPLOAD_TIMEOUT,
         quarantine: Duration::from_secs(u64::from(app.config.recordings.quarantine_days) * 24 * 3600),
     };
     let swept = app.store.recordings().sweep(&options).await;
@@ -97,10 +97,10 @@ async fn sweep(app: &App, interval: Duration) -> hark_store::Result<()> {
     Ok(())
 }
 
-/// Deletes anonymous transcripts that nobody waits for any more.
-async fn delete_forgotten(app: &App) -> hark_store::Result<()> {
+/// Deletes anonymous transcripts whose requests have ended.
+async fn delete_expired_anonymous(app: &App) -> hark_store::Result<()> {
     let account = app.store.anonymous_account();
-    let age = app.config.transcribe_timeout.duration() + FORGOTTEN;
+    let age = app.config.transcribe_timeout.duration() + ANONYMOUS_RETENTION;
     let before = app.store.now() - age.as_micros() as i64;
     let filter = TranscriptFilter { per_page: 100, created_before: Some(before), ..TranscriptFilter::default() };
     for transcript in app.store.transcripts().list(account, &filter).await?.transcripts {

@@ -1,4 +1,4 @@
-//! One attempt of a job from its claim to its end, whatever its kind.
+//! One attempt of a job of any kind, from its claim to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +12,16 @@ use crate::app::App;
 use crate::engine::Dependency;
 use crate::queue::Fault;
 
-/// How often progress is written.
-const BEAT: Duration = Duration::from_secs(1);
-/// How long what became of a job is kept while the database does not answer.
-const WRITE_FOR: Duration = Duration::from_secs(600);
-/// The longest wait between two attempts to write it.
-const WRITE_WAIT: Duration = Duration::from_secs(5);
+/// Interval of progress writes.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long writing the outcome of a job is retried while the database is unavailable.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum delay between these retries.
+const MAX_WRITE_DELAY: Duration = Duration::from_secs(5);
 
-/// Works on a claimed job until it is completed, given back, failed or lost.
+/// Runs a claimed job until it is completed, released, failed or lost.
 pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let run = Arc::new(Run::new(job));
     let lease = &run.job.lease;
     app.running.add(lease.job, &run.cancel);
@@ -33,15 +33,15 @@ pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
         None => Err(Fault::internal(format!("no job is of kind {:?}", lease.kind))),
     };
     let outcome = match outcome {
-        Ok(result) => commit(app, &run, &*result, begun).await,
+        Ok(result) => commit(app, &run, &*result, started).await,
         Err(fault) => Err(fault),
     };
     app.metrics.jobs_running.fetch_sub(1, Ordering::Relaxed);
     app.running.remove(lease.job);
-    app.metrics.work_milliseconds.fetch_add(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+    app.metrics.work_milliseconds.fetch_add(started.elapsed().as_millis() as u64, Ordering::Relaxed);
     match outcome {
         Ok(()) => {}
-        // Whoever called it off has said in the store what becomes of it.
+        // The store already has the outcome of a cancelled job.
         Err(fault) if fault.kind == FaultKind::Cancelled => {
             tracing::info!(job = %lease.job, transcript = lease.transcript.map(|id| id.0), "job.cancelled");
         }
@@ -49,33 +49,36 @@ pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
     }
 }
 
-/// Runs the job on a task of its own, so that a panic is a fault like others, and renews its lease meanwhile.
+/// Runs the job in a task of its own, which turns a panic into a fault, and renews its lease meanwhile.
 async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dyn JobResult>, Fault> {
     let mut task = tokio::spawn(kind.run(app.clone(), Arc::clone(run)));
     let lease = &run.job.lease;
-    let keep = app.config.lease.duration();
+    let lease_duration = app.config.lease.duration();
     let mut renewed = Instant::now();
     let mut written = 0;
-    let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + BEAT.min(keep / 3), BEAT.min(keep / 3));
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut interval = tokio::time::interval_at(
+        tokio::time::Instant::now() + PROGRESS_INTERVAL.min(lease_duration / 3),
+        PROGRESS_INTERVAL.min(lease_duration / 3),
+    );
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             done = &mut task => return done.unwrap_or_else(|error| Err(Fault::internal(error))),
-            _ = beat.tick() => {}
+            _ = interval.tick() => {}
         }
         let percent = run.progress().min(99);
-        let mut told = Ok(());
+        let mut result = Ok(());
         if percent > written {
-            told = app.store.jobs().set_progress(lease, percent).await;
+            result = app.store.jobs().set_progress(lease, percent).await;
             written = percent;
         }
-        if told.is_ok() && renewed.elapsed() >= keep / 3 {
-            told = app.store.jobs().renew(lease, keep).await;
-            if told.is_ok() {
+        if result.is_ok() && renewed.elapsed() >= lease_duration / 3 {
+            result = app.store.jobs().renew(lease, lease_duration).await;
+            if result.is_ok() {
                 renewed = Instant::now();
             }
         }
-        match told {
+        match result {
             Ok(()) => {}
             Err(StoreError::LeaseLost) => run.cancel.cancel(),
             Err(error) => tracing::warn!(%error, job = %lease.job, "lease.not_renewed"),
@@ -83,23 +86,23 @@ async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dy
     }
 }
 
-/// Waits for what may take longer than the lease, such as an answer of a bucket that hangs, and renews the lease meanwhile.
-async fn renewing<T>(app: &App, lease: &Lease, work: impl Future<Output = T>) -> T {
-    let keep = app.config.lease.duration();
+/// Awaits something that may take longer than the lease, such as a bucket that hangs, and renews the lease meanwhile.
+async fn while_renewing<T>(app: &App, lease: &Lease, work: impl Future<Output = T>) -> T {
+    let lease_duration = app.config.lease.duration();
     let mut work = std::pin::pin!(work);
     loop {
         tokio::select! {
             done = &mut work => return done,
-            () = tokio::time::sleep(keep / 3) => {}
+            () = tokio::time::sleep(lease_duration / 3) => {}
         }
-        // Where the lease is lost, so says the write of what became of the job.
-        if let Err(error) = app.store.jobs().renew(lease, keep).await {
+        // A lost lease is noticed when the outcome is written.
+        if let Err(error) = app.store.jobs().renew(lease, lease_duration).await {
             tracing::warn!(%error, job = %lease.job, "lease.not_renewed");
         }
     }
 }
 
-/// Waits for a database that does not answer, so that what became of a job is written once it does.
+/// Backoff of writing the outcome of a job while the database is unavailable.
 struct WriteBackoff {
     since: Instant,
     wait: Duration,
@@ -110,28 +113,28 @@ impl WriteBackoff {
         WriteBackoff { since: Instant::now(), wait: Duration::from_millis(200) }
     }
 
-    /// Whether to try again after this error; if so, the wait is over and the lease renewed as far as possible.
+    /// Whether to retry after this error; if so, waits and tries to renew the lease first.
     async fn wait_to_retry(&mut self, app: &App, lease: &Lease, error: &StoreError) -> bool {
-        if error.fault() != FaultKind::Unavailable || self.since.elapsed() > WRITE_FOR {
+        if error.fault() != FaultKind::Unavailable || self.since.elapsed() > WRITE_TIMEOUT {
             return false;
         }
         tracing::warn!(%error, job = %lease.job, retry_in = self.wait.as_secs_f64(), "job.write_failed");
         tokio::time::sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(WRITE_WAIT);
+        self.wait = (self.wait * 2).min(MAX_WRITE_DELAY);
         let _ = app.store.jobs().renew(lease, app.config.lease.duration()).await;
         true
     }
 }
 
-/// Writes the result: the work is done.
-async fn commit(app: &App, run: &Run, result: &dyn JobResult, begun: Instant) -> Result<(), Fault> {
+/// Commits the result of the job.
+async fn commit(app: &App, run: &Run, result: &dyn JobResult, started: Instant) -> Result<(), Fault> {
     let lease = &run.job.lease;
     let mut backoff = WriteBackoff::new();
     loop {
         match result.commit(app, lease).await {
             Ok(()) => {
                 app.metrics.jobs_completed.fetch_add(1, Ordering::Relaxed);
-                result.committed(app, lease, begun.elapsed());
+                result.committed(app, lease, started.elapsed());
                 return Ok(());
             }
             Err(StoreError::LeaseLost) => {
@@ -144,30 +147,30 @@ async fn commit(app: &App, run: &Run, result: &dyn JobResult, begun: Instant) ->
     }
 }
 
-/// Gives the job back, to be tried again or not.
+/// Ends the attempt with a fault: the job is retried or failed.
 async fn fail(app: &App, run: &Run, mut fault: Fault) {
     let lease = &run.job.lease;
-    let mut is_away = false;
+    let mut is_outage = false;
     if fault.dependency == Some(Dependency::Recordings) && fault.kind == FaultKind::Unavailable {
         let recordings = app.store.recordings();
         let can_read = match &run.job.blob {
-            Some(blob) => renewing(app, lease, recordings.can_read(blob)).await,
+            Some(blob) => while_renewing(app, lease, recordings.can_read(blob)).await,
             None => true,
         };
         if can_read {
-            // Its recording is there, so that is not what is wrong.
+            // Its recording is readable, so the fault is ours.
             fault.kind = FaultKind::Internal;
         } else {
-            is_away = !renewing(app, lease, recordings.can_read_any()).await;
+            is_outage = !while_renewing(app, lease, recordings.can_read_any()).await;
         }
     }
-    if is_away {
-        // What hits everything stops the claiming, not the jobs.
+    if is_outage {
+        // An outage pauses claiming instead of using up attempts.
         app.breaker.pause(Dependency::Recordings, &fault.detail, &app.metrics);
     }
     let mut backoff = WriteBackoff::new();
     let done = loop {
-        let done = if is_away {
+        let done = if is_outage {
             let released = app.store.jobs().release(lease, fault.kind, &fault.detail).await;
             released.map(|()| AfterFault::Retry { wait: Duration::ZERO })
         } else {

@@ -15,7 +15,7 @@ use crate::engine::{IDENTIFY, Transcribed, Work};
 use crate::probe;
 use crate::queue::Fault;
 
-/// What a worker must have for this work.
+/// The capabilities that a worker needs for this work.
 pub(crate) fn needs(work: &Work) -> Vec<Need> {
     let mut needs = vec![Need::Model(work.model.clone())];
     if work.identify {
@@ -24,7 +24,7 @@ pub(crate) fn needs(work: &Work) -> Vec<Need> {
     needs
 }
 
-/// A recording to words.
+/// Transcribes a recording.
 pub(crate) struct Transcription;
 
 impl JobKind for Transcription {
@@ -51,25 +51,25 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
     let blob = run.job.blob.as_ref().ok_or_else(|| Fault::internal("the job has no recording"))?;
     let source = crate::recording::open(app, blob).await?;
     let (engines, run, model) = (app.engines.clone(), Arc::clone(run), work.model.clone());
-    let hearing = tokio::task::spawn_blocking(move || {
+    let task = tokio::task::spawn_blocking(move || {
         let mut progress = |done: f64, total: Option<f64>| {
             let total = total.unwrap_or(run.job.seconds).max(done).max(0.001);
             run.set_progress((done / total * 100.0) as i64);
         };
-        // Who accepted the job may have had no models to choose from.
+        // The process that accepted the job may have had no models to resolve the name.
         let work = Work { model: engines.models.resolve(&work.model)?, ..work };
         let done = engines.transcribe().transcribe(source, &work, &mut progress, &run.cancel);
         done.map_err(|error| budget.refusal().unwrap_or(error))
     });
-    let done = hearing.await.map_err(Fault::internal)?.map_err(Fault::from);
+    let done = task.await.map_err(Fault::internal)?.map_err(Fault::from);
     app.breaker.observe(&Need::Model(model), done.as_ref().err());
     done
 }
 
-/// The voices that an account knows. One that another network printed is none here.
+/// The enrolled voiceprints of an account, without those of another network.
 async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String, Voiceprint)>> {
-    let kept = app.store.voiceprints().list(account).await?.into_iter();
-    let known = kept.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
+    let stored = app.store.voiceprints().list(account).await?.into_iter();
+    let known = stored.filter_map(|voice| match Voiceprint::from_bytes(&voice.print) {
         Some(print) => Some((voice.name, print)),
         None => {
             tracing::warn!(voice = %voice.id, "voiceprint.incompatible");
@@ -79,7 +79,7 @@ async fn known(app: &App, account: AccountId) -> hark_store::Result<Vec<(String,
     Ok(known.collect())
 }
 
-/// A recording that was transcribed.
+/// A completed transcription.
 struct Finished {
     transcribed: Transcribed,
     keep_audio: bool,

@@ -1,4 +1,4 @@
-//! Workers: how many recordings are worked on at once, and how they end when the service does.
+//! Workers: claim jobs up to the configured concurrency, and drain on shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,44 +14,44 @@ use crate::app::App;
 use crate::queue::{Running, wait_after};
 use crate::random;
 
-/// How often the queue is looked at when nothing rings: other processes put jobs into it too.
+/// Interval of polling the queue without a notification: notifications of other processes may be lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// Places that long work leaves to somebody who waits for a clip; with few places, a quarter of them.
-const RESERVED: usize = 2;
-/// How often it is said that jobs wait for what this process does not have, and how long such a job must have waited.
-const REPORT: Duration = Duration::from_secs(60);
-/// How long cancelled recordings have to notice.
+/// Slots reserved for interactive jobs; with few slots, a quarter of them.
+const RESERVED_SLOTS: usize = 2;
+/// Interval of the report of jobs that this process cannot run, and how long such a job must have waited.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// How long cancelled jobs have to stop.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The workers of this process.
 pub(crate) struct Workers {
     app: App,
-    /// The name that the store knows them by.
+    /// Their worker name in the store.
     name: String,
     running: Running,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     claiming: JoinHandle<()>,
 }
 
 impl Workers {
-    /// Begins to take jobs from the queue.
+    /// Starts claiming jobs.
     pub(crate) fn start(app: &App) -> Self {
         let name = format!("{}-{}", std::process::id(), random::id());
-        let places = Arc::new(Semaphore::new(app.config.workers));
+        let slots = Arc::new(Semaphore::new(app.config.workers));
         let running = app.running.clone();
-        let claiming = tokio::spawn(claim(app.clone(), name.clone(), Arc::clone(&places)));
-        Workers { app: app.clone(), name, running, places, claiming }
+        let claiming = tokio::spawn(claim(app.clone(), name.clone(), Arc::clone(&slots)));
+        Workers { app: app.clone(), name, running, slots, claiming }
     }
 
-    /// Takes no more jobs, waits for those that run, and gives back what is not done in time.
+    /// Stops claiming, waits for running jobs, and releases those that are not done in time.
     pub(crate) async fn stop(self) {
         let _ = self.claiming.await;
         let all = self.app.config.workers as u32;
-        let drained = tokio::time::timeout(self.app.config.drain_timeout.duration(), self.places.acquire_many(all));
+        let drained = tokio::time::timeout(self.app.config.drain_timeout.duration(), self.slots.acquire_many(all));
         if drained.await.is_ok() {
             return;
         }
-        // First the leases, then the work: a recording that ends right now can't be both completed and given back.
+        // Release the leases before cancelling: a job that ends right now can't be both completed and released.
         match self.app.store.jobs().release_all(&self.name).await {
             Ok(count) => {
                 self.app.metrics.jobs_given_back.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
@@ -60,37 +60,37 @@ impl Workers {
             Err(error) => tracing::error!(%error, "jobs.release_failed"),
         }
         self.running.cancel_all();
-        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.places.acquire_many(all)).await;
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.slots.acquire_many(all)).await;
     }
 }
 
-async fn claim(app: App, name: String, places: Arc<Semaphore>) {
+async fn claim(app: App, name: String, slots: Arc<Semaphore>) {
     let kinds = Arc::new(Kinds::standard());
     let names = kinds.names();
     let mut faults = 0;
     let mut reported: Option<Instant> = None;
     while !app.is_draining() {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            () = app.bell.notified() => continue,
+        let slot = tokio::select! {
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+            () = app.queue_changed.notified() => continue,
         };
-        let Ok(place) = place else { return };
+        let Ok(slot) = slot else { return };
         if app.breaker.is_paused() {
-            drop(place);
+            drop(slot);
             wait_for_recordings(&app).await;
             continue;
         }
         let capabilities = app.breaker.admit(app.capabilities().await);
-        if reported.is_none_or(|at| at.elapsed() >= REPORT) {
+        if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
             report_unclaimable(&app, &capabilities).await;
             reported = Some(Instant::now());
         }
         if capabilities.is_none() {
-            drop(place);
-            let _ = tokio::time::timeout(POLL_INTERVAL, app.bell.notified()).await;
+            drop(slot);
+            let _ = tokio::time::timeout(POLL_INTERVAL, app.queue_changed.notified()).await;
             continue;
         }
-        let is_reserved = places.available_permits() < RESERVED.min(app.config.workers / 4);
+        let is_reserved = slots.available_permits() < RESERVED_SLOTS.min(app.config.workers / 4);
         let claim = Claim {
             worker: &name,
             lease: app.config.lease.duration(),
@@ -109,16 +109,16 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
                 let (app, kinds) = (app.clone(), Arc::clone(&kinds));
                 tokio::spawn(async move {
                     run::run(&app, &kinds, job).await;
-                    drop(place);
-                    app.bell.notify_one();
+                    drop(slot);
+                    app.queue_changed.notify_one();
                 });
             }
             Ok(None) => {
-                drop(place);
-                let _ = tokio::time::timeout(POLL_INTERVAL, app.bell.notified()).await;
+                drop(slot);
+                let _ = tokio::time::timeout(POLL_INTERVAL, app.queue_changed.notified()).await;
             }
             Err(error) => {
-                drop(place);
+                drop(slot);
                 if faults == 0 {
                     app.metrics.claiming_paused.store(1, Ordering::Relaxed);
                     tracing::error!(dependency = "database", %error, "claiming.paused");
@@ -130,7 +130,7 @@ async fn claim(app: App, name: String, places: Arc<Semaphore>) {
     }
 }
 
-/// Claims nothing until recordings can be read again.
+/// Waits until recordings can be read again.
 async fn wait_for_recordings(app: &App) {
     for faults in 1.. {
         pause(app, wait_after(faults)).await;
@@ -144,7 +144,7 @@ async fn wait_for_recordings(app: &App) {
     }
 }
 
-/// Waits, but not longer than the service runs.
+/// Waits, or returns early on shutdown.
 async fn pause(app: &App, wait: Duration) {
     let end = Instant::now() + wait;
     while Instant::now() < end && !app.is_draining() {
@@ -152,14 +152,14 @@ async fn pause(app: &App, wait: Duration) {
     }
 }
 
-/// Says which jobs wait for something that this process does not have; another one may.
+/// Reports queued jobs that this process cannot run; another one may.
 async fn report_unclaimable(app: &App, capabilities: &Capabilities) {
-    let unmet = match app.store.jobs().unmet_needs(capabilities, REPORT).await {
+    let unmet = match app.store.jobs().unmet_needs(capabilities, REPORT_INTERVAL).await {
         Ok(unmet) => unmet,
         Err(error) => return tracing::debug!(%error, "jobs.unclaimable_not_counted"),
     };
-    let most = unmet.iter().map(|(_, jobs)| *jobs).max().unwrap_or(0);
-    app.metrics.jobs_unclaimable.store(most, Ordering::Relaxed);
+    let max = unmet.iter().map(|(_, jobs)| *jobs).max().unwrap_or(0);
+    app.metrics.jobs_unclaimable.store(max, Ordering::Relaxed);
     for (need, jobs) in unmet {
         tracing::warn!(need, jobs, "job.unclaimable");
     }

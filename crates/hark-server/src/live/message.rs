@@ -1,4 +1,4 @@
-//! What the two ends say to each other (contract, section 6, and the streaming decisions).
+//! Messages of the streaming protocol (contract, section 6, and the streaming decisions).
 
 use hark_api::{ApiError, TranscriptionResult, Word};
 use hark_media::SAMPLE_RATE;
@@ -11,12 +11,12 @@ use crate::error::Failure;
 use crate::options::{language, words};
 
 /// The largest text message.
-pub(crate) const MOST_TEXT: usize = 64 << 10;
+pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// The config message, whose fields may also stand in the query of the address.
+/// The config message, whose fields may also be query parameters.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Hello {
+pub(crate) struct SessionConfig {
     pub(crate) language: Option<String>,
     pub(crate) model: Option<String>,
     /// The credential, where no header can carry it.
@@ -26,20 +26,20 @@ pub(crate) struct Hello {
     translate: Option<bool>,
     prompt: Option<String>,
     hotwords: Option<String>,
-    /// Whether each text says who speaks.
+    /// Whether texts have speaker labels.
     diarize: Option<bool>,
     sample_rate: Option<u32>,
-    /// The session to go on with.
+    /// The session to resume.
     pub(crate) session_id: Option<String>,
-    /// Only to tell a config message from an action that came too early.
+    /// Only to detect an action that was sent before the config message.
     action: Option<serde_json::Value>,
 }
 
-impl Hello {
-    /// What the address says, overridden by what the config message says; but of two credentials the address's counts, which is
-    /// nearer to the header (decisions: streaming).
-    pub(crate) fn or(self, query: Hello) -> Hello {
-        Hello {
+impl SessionConfig {
+    /// Merges the config message over the query parameters; of two credentials the one in the query takes precedence
+    /// (decisions: streaming).
+    pub(crate) fn or(self, query: SessionConfig) -> SessionConfig {
+        SessionConfig {
             language: self.language.or(query.language),
             model: self.model.or(query.model),
             token: query.token.or(self.token),
@@ -54,7 +54,7 @@ impl Hello {
         }
     }
 
-    /// What is wanted of the engine; its model is the name that was asked for until it is resolved.
+    /// The work for the engine; its model is the requested name until it is resolved.
     pub(crate) fn work(&self) -> Result<Work, Failure> {
         if let Some(rate) = self.sample_rate.filter(|rate| *rate != SAMPLE_RATE) {
             let message = format!("`sample_rate` is {rate}: send 16-bit samples at {SAMPLE_RATE} Hz, one channel");
@@ -68,7 +68,7 @@ impl Hello {
                 return Err(Failure::invalid(format!("`task` is {other:?}: give transcribe or translate")));
             }
         };
-        let said = |name: &str, text: &Option<String>| match text.as_deref().map(str::trim) {
+        let checked = |name: &str, text: &Option<String>| match text.as_deref().map(str::trim) {
             None | Some("") => Ok(None),
             Some(text) => words(name, text).map(Some),
         };
@@ -78,50 +78,50 @@ impl Hello {
             language: language(self.language.as_deref().unwrap_or("").trim())?,
             diarize: self.diarize.unwrap_or(false),
             translate,
-            prompt: said("prompt", &self.prompt)?,
-            hotwords: said("hotwords", &self.hotwords)?,
+            prompt: checked("prompt", &self.prompt)?,
+            hotwords: checked("hotwords", &self.hotwords)?,
             ..Work::default()
         })
     }
 }
 
 /// Reads the config message.
-pub(crate) fn parse_hello(text: &str) -> Result<Hello, Failure> {
-    if text.len() > MOST_TEXT {
+pub(crate) fn parse_config(text: &str) -> Result<SessionConfig, Failure> {
+    if text.len() > MAX_TEXT_BYTES {
         return Err(too_long());
     }
     // An object: a list of values would be read by the order of the fields.
-    let hello: Hello = serde_json::from_str::<serde_json::Map<_, _>>(text)
+    let config: SessionConfig = serde_json::from_str::<serde_json::Map<_, _>>(text)
         .and_then(|fields| serde_json::from_value(fields.into()))
         .map_err(|error| Failure::invalid(format!("the config message is not what it should be: {error}")))?;
-    if hello.action.is_some() {
+    if config.action.is_some() {
         return Err(Failure::invalid("an action came before the config message: send language and model first"));
     }
-    Ok(hello)
+    Ok(config)
 }
 
-/// What a client may ask for while it speaks.
+/// An action of the client during a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Finish what was said; more will come.
+    /// Finalize the text so far; more audio follows.
     Flush,
-    /// That was all.
+    /// End the session.
     Stop,
 }
 
-/// Reads a text message behind the config message.
+/// Reads a text message after the config message.
 pub(crate) fn parse_action(text: &str) -> Result<Action, Failure> {
     #[derive(Deserialize)]
-    struct Asked {
+    struct ActionMessage {
         action: String,
     }
     const HELP: &str = "send {\"action\": \"flush\"}, {\"action\": \"stop\"} or sound in binary messages";
-    if text.len() > MOST_TEXT {
+    if text.len() > MAX_TEXT_BYTES {
         return Err(too_long());
     }
-    let asked: Asked =
+    let message: ActionMessage =
         serde_json::from_str(text).map_err(|_| Failure::invalid(format!("this message means nothing here: {HELP}")))?;
-    match asked.action.as_str() {
+    match message.action.as_str() {
         "flush" => Ok(Action::Flush),
         "stop" => Ok(Action::Stop),
         other => Err(Failure::invalid(format!("there is no action {other:?}: {HELP}"))),
@@ -163,7 +163,7 @@ enum ServerMessage<'a> {
         language: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         transcript_id: Option<i64>,
-        /// Who said what, now that all of it was heard; only where speakers are told apart.
+        /// The segments with the speakers of the final diarization; only with diarization.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         segments: Vec<SegmentView<'a>>,
     },
@@ -178,29 +178,29 @@ struct SegmentView<'a> {
 }
 
 fn to_json(message: &ServerMessage<'_>) -> String {
-    // Strings and numbers: nothing of it can fail to be written.
+    // Strings and numbers always serialize.
     serde_json::to_string(message).unwrap_or_default()
 }
 
-/// The session takes sound. For one that is gone on with, `received` is the seconds of sound that it has.
+/// The session accepts audio. For a resumed one, `received` is the seconds of audio that it already has.
 pub(crate) fn ready(session_id: &str, received: Option<f64>) -> String {
     to_json(&ServerMessage::Ready { status: "ready", session_id, resumed: received.map(|_| true), received })
 }
 
-/// The text behind the last one that stays, as it stands now.
+/// The current hypothesis after the last final text.
 pub(crate) fn partial(text: &str) -> String {
     to_json(&ServerMessage::Partial { partial: text })
 }
 
-/// A text that stays.
+/// A final text.
 pub(crate) fn text(text: &LiveText) -> String {
     let LiveText { text, start, end, words, language, confidence, speaker, .. } = text;
     let speaker = speaker.as_deref();
     to_json(&ServerMessage::Text { text, start: *start, end: *end, words, language, confidence: *confidence, speaker })
 }
 
-/// Everything, once, last.
-pub(crate) fn last(result: &TranscriptionResult, transcript: Option<TranscriptId>) -> String {
+/// The result of the whole session.
+pub(crate) fn final_result(result: &TranscriptionResult, transcript: Option<TranscriptId>) -> String {
     let TranscriptionResult { text, duration, language, .. } = result;
     let transcript_id = transcript.map(|id| id.0);
     let segments = result.segments.iter().filter(|_| !result.speakers.is_empty());
@@ -214,7 +214,7 @@ pub(crate) fn last(result: &TranscriptionResult, transcript: Option<TranscriptId
     to_json(&ServerMessage::Final { is_final: true, text, duration: *duration, language, transcript_id, segments })
 }
 
-/// Why it ends.
+/// The error that ends the session.
 pub(crate) fn error(error: &ApiError) -> String {
     serde_json::to_string(&error.body()).unwrap_or_default()
 }
@@ -224,23 +224,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_config_message_overrides_the_address_and_the_rest_is_the_default() {
-        let query = Hello { language: Some("de".into()), model: Some("small".into()), ..Hello::default() };
-        let hello = parse_hello(r#"{"language": "es", "task": "translate", "later": 1}"#).unwrap().or(query);
-        let work = hello.work().unwrap();
+    fn the_config_message_overrides_the_query_and_the_rest_is_the_default() {
+        let query =
+            SessionConfig { language: Some("de".into()), model: Some("small".into()), ..SessionConfig::default() };
+        let config = parse_config(r#"{"language": "es", "task": "translate", "later": 1}"#).unwrap().or(query);
+        let work = config.work().unwrap();
         assert_eq!((work.language.as_deref(), work.model.as_str(), work.translate), (Some("es"), "small", true));
-        let work = parse_hello("{}").unwrap().work().unwrap();
+        let work = parse_config("{}").unwrap().work().unwrap();
         assert_eq!((work.language, work.model.as_str(), work.translate), (None, "large-v3-turbo", false));
     }
 
     #[test]
-    fn a_config_message_that_makes_no_sense_is_refused() {
+    fn an_invalid_config_message_is_refused() {
         for wrong in ["", "[]", "17", r#"{"language": 3}"#, r#"{"action": "stop"}"#] {
-            assert!(parse_hello(wrong).is_err(), "{wrong}");
+            assert!(parse_config(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_hello(&format!("{{\"prompt\": \"{}\"}}", "a".repeat(MOST_TEXT))).is_err());
+        assert!(parse_config(&format!("{{\"prompt\": \"{}\"}}", "a".repeat(MAX_TEXT_BYTES))).is_err());
         for wrong in [r#"{"language": "klingon"}"#, r#"{"task": "sing"}"#, r#"{"sample_rate": 44100}"#] {
-            assert!(parse_hello(wrong).unwrap().work().is_err(), "{wrong}");
+            assert!(parse_config(wrong).unwrap().work().is_err(), "{wrong}");
         }
     }
 

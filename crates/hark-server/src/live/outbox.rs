@@ -1,18 +1,18 @@
-//! What waits to be sent: texts in their order, at most one partial, and the end.
+//! The outgoing messages of a session: texts in order, at most one partial, and the close frame.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
-/// Texts that may wait for a client that does not read.
-const MOST_TEXTS: usize = 256;
+/// Maximum queued messages for a client that does not read.
+const MAX_QUEUED: usize = 256;
 
-/// The messages of a session that were not sent yet; they outlive a connection.
+/// The unsent messages of a session; they outlive a connection.
 #[derive(Default)]
 pub(crate) struct Outbox {
     queue: Mutex<Queue>,
-    bell: Notify,
+    queued: Notify,
 }
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ struct Item {
     text: String,
 }
 
-/// The end of a connection.
+/// A close frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Close {
     pub(crate) code: u16,
@@ -39,35 +39,35 @@ pub(crate) struct Close {
 /// What to send next.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Ask whether the other end is there.
+    /// A ping frame.
     Ping,
-    /// A message, and the number under which it is done with.
+    /// A message and its number for [`Outbox::sent`].
     Message(u64, String),
-    /// Nothing comes after it.
+    /// The last frame.
     Close(Close),
 }
 
 impl Outbox {
-    /// Puts a partial; one that still waits is out of date.
+    /// Queues a partial; it replaces one that is still queued.
     pub(crate) fn partial(&self, text: String) {
         let mut queue = self.lock();
         queue.items.retain(|item| !item.is_partial);
-        queue.put(text, true);
+        queue.push(text, true);
         drop(queue);
-        self.bell.notify_one();
+        self.queued.notify_one();
     }
 
-    /// Puts a message that must arrive; false when too many wait already.
+    /// Queues a message that must be delivered; false when too many are queued.
     pub(crate) fn message(&self, text: String) -> bool {
         let mut queue = self.lock();
-        let is_room = queue.items.len() < MOST_TEXTS;
-        queue.put(text, false);
+        let has_capacity = queue.items.len() < MAX_QUEUED;
+        queue.push(text, false);
         drop(queue);
-        self.bell.notify_one();
-        is_room
+        self.queued.notify_one();
+        has_capacity
     }
 
-    /// Puts a message before all that wait: the greeting of a connection.
+    /// Queues a message before all others: the greeting of a connection.
     pub(crate) fn greeting(&self, text: String) {
         let mut queue = self.lock();
         queue.close = None;
@@ -76,32 +76,32 @@ impl Outbox {
         queue.next_number += 1;
         queue.items.push_front(Item { number, is_partial: false, text });
         drop(queue);
-        self.bell.notify_one();
+        self.queued.notify_one();
     }
 
-    /// Asks the other end whether it is there.
+    /// Queues a ping.
     pub(crate) fn ping(&self) {
         self.lock().ping = true;
-        self.bell.notify_one();
+        self.queued.notify_one();
     }
 
-    /// Ends the connection behind all that waits.
+    /// Closes the connection after all queued messages.
     pub(crate) fn close(&self, code: u16, reason: &str) {
         self.lock().close = Some(Close { code, reason: reason.to_owned() });
-        self.bell.notify_one();
+        self.queued.notify_one();
     }
 
-    /// Waits for the next thing to send; a message stays until [`Outbox::sent`].
+    /// Waits for the next frame to send; a message stays queued until [`Outbox::sent`].
     pub(crate) async fn next(&self) -> Next {
         loop {
             if let Some(next) = self.lock().next() {
                 return next;
             }
-            self.bell.notified().await;
+            self.queued.notified().await;
         }
     }
 
-    /// A message is with the client.
+    /// Removes a message that was sent.
     pub(crate) fn sent(&self, number: u64) {
         self.lock().items.retain(|item| item.number != number);
     }
@@ -112,7 +112,7 @@ impl Outbox {
 }
 
 impl Queue {
-    fn put(&mut self, text: String, is_partial: bool) {
+    fn push(&mut self, text: String, is_partial: bool) {
         let number = self.next_number;
         self.next_number += 1;
         self.items.push_back(Item { number, is_partial, text });
@@ -149,7 +149,7 @@ mod tests {
                     outbox.sent(number);
                     sent.push(text);
                 }
-                Next::Ping => panic!("nobody asked for one"),
+                Next::Ping => panic!("no ping was queued"),
                 Next::Close(close) => break assert_eq!(close.code, 1000),
             }
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_is_sent_again_behind_the_next_greeting() {
+    async fn unsent_messages_follow_the_next_greeting() {
         let outbox = Outbox::default();
         outbox.message("one".into());
         let Next::Message(..) = outbox.next().await else { panic!() };
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_has_no_endless_queue() {
+    fn the_queue_of_a_client_that_does_not_read_is_bounded() {
         let outbox = Outbox::default();
         let taken = (0..1000).take_while(|n| outbox.message(n.to_string())).count();
-        assert_eq!(taken, MOST_TEXTS);
+        assert_eq!(taken, MAX_QUEUED);
         for n in 0..1000 {
             outbox.partial(n.to_string());
         }
-        assert_eq!(outbox.lock().items.len(), MOST_TEXTS + 2);
+        assert_eq!(outbox.lock().items.len(), MAX_QUEUED + 2);
     }
 }

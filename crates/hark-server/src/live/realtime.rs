@@ -1,4 +1,4 @@
-//! The events of OpenAI's Realtime transcription (`docs/users/openai.md` says which), over a session of ours.
+//! OpenAI's Realtime transcription events (listed in `docs/users/openai.md`) over a live session.
 
 use bytes::Bytes;
 use hark_api::ApiError;
@@ -6,39 +6,39 @@ use hark_media::{Resampler, SAMPLE_RATE};
 use hark_speech::live::LiveText;
 use serde_json::{Value, json};
 
-use super::dialect::ClientMessage;
+use super::protocol::ClientMessage;
 use crate::engine::Work;
 use crate::error::Failure;
 use crate::error::openai;
 use crate::options::{language, words};
 use crate::random;
 
-/// The rate of `pcm16` where the session does not say another.
-const USUAL_RATE: u32 = 24_000;
-/// The model of a session that names none.
-const USUAL_MODEL: &str = "whisper-1";
+/// The default sample rate of `pcm16`.
+const DEFAULT_RATE: u32 = 24_000;
+/// The default model.
+const DEFAULT_MODEL: &str = "whisper-1";
 
 /// The state of one Realtime session.
 pub(crate) struct Realtime {
     id: String,
-    /// What the client set, as it is told back.
+    /// The session object that the client set, as it is echoed.
     session: Value,
-    /// Whether the client speaks of `transcription_session`, as before the interface was final.
+    /// Whether the client uses the beta events (`transcription_session`).
     is_beta: bool,
     encoding: Encoding,
     resampler: Option<Resampler>,
-    /// The first byte of a sample whose second has yet to come.
-    half: Option<u8>,
+    /// The first byte of a sample whose second has not arrived.
+    pending_byte: Option<u8>,
     item: Option<Item>,
-    /// The item before.
-    before: Option<String>,
-    has_begun: bool,
+    /// The id of the previous item.
+    previous_item: Option<String>,
+    has_audio: bool,
 }
 
-/// A stretch of speech.
+/// An utterance.
 struct Item {
     id: String,
-    /// Seconds from the beginning of the session.
+    /// Seconds from the start of the session.
     start: f64,
     transcript: String,
 }
@@ -59,8 +59,8 @@ impl Encoding {
     }
 }
 
-/// An item of the conversation, as clients know them.
-fn message(item: &Item, status: &str) -> Value {
+/// The JSON of a conversation item.
+fn item_json(item: &Item, status: &str) -> Value {
     let transcript = Some(&item.transcript).filter(|transcript| !transcript.is_empty());
     json!({
         "id": item.id,
@@ -78,26 +78,26 @@ impl Realtime {
             id: format!("sess_{}", random::id()),
             session: json!({}),
             is_beta,
-            encoding: Encoding::Pcm(USUAL_RATE),
+            encoding: Encoding::Pcm(DEFAULT_RATE),
             resampler: None,
-            half: None,
+            pending_byte: None,
             item: None,
-            before: None,
-            has_begun: false,
+            previous_item: None,
+            has_audio: false,
         }
     }
 
     /// The first event of a connection.
     pub(crate) fn created(&self) -> String {
-        self.about_session("created")
+        self.session_event("created")
     }
 
-    /// What the engine should do, as the session was set.
+    /// The work for the engine by the session object.
     pub(crate) fn work(&self) -> Result<Work, Failure> {
         let (beta, ga) = (&self.session["input_audio_transcription"], &self.session["audio"]["input"]["transcription"]);
         let text = |name: &str| [beta, ga].into_iter().find_map(|of| of[name].as_str()).unwrap_or_default().trim();
         let model = match text("model") {
-            "" => USUAL_MODEL,
+            "" => DEFAULT_MODEL,
             model => model,
         };
         Ok(Work {
@@ -109,41 +109,41 @@ impl Realtime {
         })
     }
 
-    /// Whether an event brings sound, for which a session must be there.
+    /// Whether an event needs a session: it appends or commits audio.
     pub(crate) fn needs_session(text: &str) -> bool {
         let event: Value = serde_json::from_str(text).unwrap_or_default();
         matches!(event["type"].as_str(), Some("input_audio_buffer.append" | "input_audio_buffer.commit"))
     }
 
-    /// Reads an event; one that makes no sense is answered with an error and changes nothing.
+    /// Reads an event; an invalid one is answered with an error and changes nothing.
     pub(crate) fn read(&mut self, text: &str) -> ClientMessage {
         let event: Value = serde_json::from_str(text).unwrap_or_default();
         let event_id = event["event_id"].as_str();
-        let wrong =
-            |message: String| ClientMessage::Answer(Realtime::error(&Failure::invalid(message).error, event_id));
+        let invalid =
+            |message: String| ClientMessage::Reply(Realtime::error(&Failure::invalid(message).error, event_id));
         match event["type"].as_str() {
             Some("session.update" | "transcription_session.update") => match self.update(&event["session"]) {
-                Ok(()) => ClientMessage::Answer(self.about_session("updated")),
-                Err(message) => wrong(message),
+                Ok(()) => ClientMessage::Reply(self.session_event("updated")),
+                Err(message) => invalid(message),
             },
-            Some("input_audio_buffer.append") => match event["audio"].as_str().and_then(base64) {
+            Some("input_audio_buffer.append") => match event["audio"].as_str().and_then(decode_base64) {
                 Some(bytes) => {
-                    self.has_begun = true;
-                    ClientMessage::Sound(self.sound(&bytes))
+                    self.has_audio = true;
+                    ClientMessage::Audio(self.decode_audio(&bytes))
                 }
-                None => wrong("`audio` must be sound in base64".to_owned()),
+                None => invalid("`audio` must be sound in base64".to_owned()),
             },
             Some("input_audio_buffer.commit") => ClientMessage::Flush,
             Some("input_audio_buffer.clear") => {
-                // Words are heard as sound comes: there is nothing that could still be taken back.
-                ClientMessage::Answer(told("input_audio_buffer.cleared", json!({})))
+                // Audio is transcribed as it arrives: there is nothing to clear.
+                ClientMessage::Reply(event_json("input_audio_buffer.cleared", json!({})))
             }
-            Some(other) => wrong(format!("a transcription session knows no event {other:?}")),
-            None => wrong("an event is a JSON object with a `type`".to_owned()),
+            Some(other) => invalid(format!("a transcription session knows no event {other:?}")),
+            None => invalid("an event is a JSON object with a `type`".to_owned()),
         }
     }
 
-    /// Speech begins with the first words that are heard of it; an empty partial behind words ends it.
+    /// An utterance begins with its first words; an empty partial after words ends it.
     pub(crate) fn partial(&mut self, text: &str, start: f64) -> Vec<String> {
         if text.is_empty() { self.complete(start) } else { self.begin(start) }
     }
@@ -155,7 +155,7 @@ impl Realtime {
             let delta = if is_first { text.text.clone() } else { format!(" {}", text.text) };
             item.transcript.push_str(&delta);
             let fields = json!({"item_id": item.id, "content_index": 0, "delta": delta});
-            events.push(told("conversation.item.input_audio_transcription.delta", fields));
+            events.push(event_json("conversation.item.input_audio_transcription.delta", fields));
         }
         if text.ends_utterance {
             events.extend(self.complete(text.end));
@@ -163,30 +163,30 @@ impl Realtime {
         events
     }
 
-    /// Ends the stretch of speech, if there is one with words.
+    /// Ends the utterance, if there is one with words.
     pub(crate) fn complete(&mut self, end: f64) -> Vec<String> {
         let Some(item) = self.item.take_if(|item| !item.transcript.is_empty()) else { return Vec::new() };
-        let previous = self.before.replace(item.id.clone());
+        let previous = self.previous_item.replace(item.id.clone());
         let (id, milliseconds) = (item.id.as_str(), (end * 1000.0) as u64);
         let mut events = vec![
-            told("input_audio_buffer.speech_stopped", json!({"audio_end_ms": milliseconds, "item_id": id})),
-            told("input_audio_buffer.committed", json!({"previous_item_id": previous, "item_id": id})),
+            event_json("input_audio_buffer.speech_stopped", json!({"audio_end_ms": milliseconds, "item_id": id})),
+            event_json("input_audio_buffer.committed", json!({"previous_item_id": previous, "item_id": id})),
         ];
         if !self.is_beta {
-            let fields = json!({"previous_item_id": previous, "item": message(&item, "completed")});
-            events.push(told("conversation.item.done", fields));
+            let fields = json!({"previous_item_id": previous, "item": item_json(&item, "completed")});
+            events.push(event_json("conversation.item.done", fields));
         }
         let usage = json!({"type": "duration", "seconds": (end - item.start).max(0.0)});
         let fields = json!({"item_id": id, "content_index": 0, "transcript": item.transcript, "usage": usage});
-        events.push(told("conversation.item.input_audio_transcription.completed", fields));
+        events.push(event_json("conversation.item.input_audio_transcription.completed", fields));
         events
     }
 
-    /// An error event; the one of the client's that it answers, where there is one.
+    /// An error event, with the id of the client's event that it answers, if any.
     pub(crate) fn error(error: &ApiError, event_id: Option<&str>) -> String {
         let mut body = serde_json::to_value(openai::body(error)).unwrap_or_default()["error"].take();
         body["event_id"] = event_id.map_or(Value::Null, Value::from);
-        told("error", json!({ "error": body }))
+        event_json("error", json!({ "error": body }))
     }
 
     fn begin(&mut self, start: f64) -> Vec<String> {
@@ -195,26 +195,26 @@ impl Realtime {
         }
         let id = format!("item_{}", &random::id()[..20]);
         let item = self.item.insert(Item { id: id.clone(), start, transcript: String::new() });
-        // A client should know the item before its first words.
+        // The item is announced before its first words.
         let what = if self.is_beta { "conversation.item.created" } else { "conversation.item.added" };
-        let fields = json!({"previous_item_id": self.before, "item": message(item, "in_progress")});
+        let fields = json!({"previous_item_id": self.previous_item, "item": item_json(item, "in_progress")});
         let milliseconds = (start * 1000.0) as u64;
         vec![
-            told("input_audio_buffer.speech_started", json!({"audio_start_ms": milliseconds, "item_id": id})),
-            told(what, fields),
+            event_json("input_audio_buffer.speech_started", json!({"audio_start_ms": milliseconds, "item_id": id})),
+            event_json(what, fields),
         ]
     }
 
-    fn about_session(&self, what: &str) -> String {
+    fn session_event(&self, what: &str) -> String {
         let mut session = self.session.clone();
         session["id"] = self.id.as_str().into();
         session["type"] = "transcription".into();
         let subject = if self.is_beta { "transcription_session" } else { "session" };
-        told(&format!("{subject}.{what}"), json!({ "session": session }))
+        event_json(&format!("{subject}.{what}"), json!({ "session": session }))
     }
 
     fn update(&mut self, session: &Value) -> Result<(), String> {
-        if self.has_begun {
+        if self.has_audio {
             return Err("a session can't be changed once sound has come: begin another".to_owned());
         }
         if !session.is_object() {
@@ -224,7 +224,7 @@ impl Realtime {
         let name = session["input_audio_format"].as_str().or(format["type"].as_str()).unwrap_or("pcm16");
         let encoding = match name {
             "pcm16" | "audio/pcm" => {
-                let rate = format["rate"].as_u64().unwrap_or(u64::from(USUAL_RATE));
+                let rate = format["rate"].as_u64().unwrap_or(u64::from(DEFAULT_RATE));
                 let rate = u32::try_from(rate).ok().filter(|rate| (8_000..=192_000).contains(rate));
                 Encoding::Pcm(rate.ok_or("the rate of the sound must be from 8000 to 192000")?)
             }
@@ -232,19 +232,19 @@ impl Realtime {
             "g711_alaw" | "audio/pcma" => Encoding::ALaw,
             other => return Err(format!("{other:?} is no format of sound: pcm16, g711_ulaw or g711_alaw")),
         };
-        let before = std::mem::replace(&mut self.session, session.clone());
+        let previous = std::mem::replace(&mut self.session, session.clone());
         if let Err(failure) = self.work() {
-            self.session = before;
+            self.session = previous;
             return Err(failure.error.message.into_owned());
         }
         self.encoding = encoding;
         Ok(())
     }
 
-    /// Sound of the client's as 16-bit samples at 16 kHz.
-    fn sound(&mut self, bytes: &[u8]) -> Bytes {
+    /// Decodes the client's audio to 16-bit samples at 16 kHz.
+    fn decode_audio(&mut self, bytes: &[u8]) -> Bytes {
         let samples: Vec<f32> = match self.encoding {
-            Encoding::Pcm(_) => super::session::samples(&mut self.half, bytes),
+            Encoding::Pcm(_) => super::session::samples(&mut self.pending_byte, bytes),
             Encoding::MuLaw => bytes.iter().map(|&byte| mu_law(byte)).collect(),
             Encoding::ALaw => bytes.iter().map(|&byte| a_law(byte)).collect(),
         };
@@ -260,7 +260,7 @@ impl Realtime {
     }
 }
 
-fn told(kind: &str, mut fields: Value) -> String {
+fn event_json(kind: &str, mut fields: Value) -> String {
     fields["type"] = kind.into();
     fields["event_id"] = format!("event_{}", &random::id()[..20]).into();
     fields.to_string()
@@ -282,8 +282,8 @@ fn a_law(byte: u8) -> f32 {
     (if byte & 0x80 != 0 { sample } else { -sample }) as f32 / 32_768.0
 }
 
-/// The bytes of base64 (RFC 4648), with or without padding.
-fn base64(text: &str) -> Option<Vec<u8>> {
+/// Decodes base64 (RFC 4648), with or without padding.
+fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     for group in text.chunks(4) {
@@ -316,18 +316,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_read_and_what_is_not_base64_is_refused() {
+    fn base64_is_decoded_and_invalid_input_is_refused() {
         for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg", "foob")] {
-            assert_eq!(base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
+            assert_eq!(decode_base64(text).as_deref(), Some(bytes.as_bytes()), "{text}");
         }
-        assert_eq!(base64("+/8="), Some(vec![0xfb, 0xff]));
-        for wrong in ["Z", "Zm9v Zg", "Zm-v", "Z===="] {
-            assert_eq!(base64(wrong), None, "{wrong}");
+        assert_eq!(decode_base64("+/8="), Some(vec![0xfb, 0xff]));
+        for invalid in ["Z", "Zm9v Zg", "Zm-v", "Z===="] {
+            assert_eq!(decode_base64(invalid), None, "{invalid}");
         }
     }
 
     #[test]
-    fn telephone_sound_has_its_sign_and_its_size() {
+    fn g711_samples_have_the_right_sign_and_magnitude() {
         // ITU G.711: the largest magnitudes, and the smallest.
         assert_eq!((mu_law(0x80) * 32_768.0, mu_law(0x00) * 32_768.0, mu_law(0xff)), (32_124.0, -32_124.0, 0.0));
         assert_eq!((a_law(0xaa) * 32_768.0, a_law(0x2a) * 32_768.0), (32_256.0, -32_256.0));
@@ -335,17 +335,17 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_of_a_session_say_the_same_and_nonsense_changes_nothing() {
+    fn beta_and_final_session_objects_are_equivalent_and_invalid_ones_change_nothing() {
         let mut realtime = Realtime::new(false);
         let ga = json!({"type": "session.update", "session": {"audio": {"input": {
             "format": {"type": "audio/pcm", "rate": 16_000}, "transcription": {"model": "base", "language": "de"}}}}});
-        let ClientMessage::Answer(updated) = realtime.read(&ga.to_string()) else { panic!() };
+        let ClientMessage::Reply(updated) = realtime.read(&ga.to_string()) else { panic!() };
         assert!(updated.contains("\"session.updated\""), "{updated}");
         let work = realtime.work().unwrap();
         assert_eq!((work.model.as_str(), work.language.as_deref()), ("base", Some("de")));
         assert_eq!(realtime.encoding, Encoding::Pcm(16_000));
-        let wrong = json!({"type": "session.update", "session": {"input_audio_format": "mp3"}});
-        let ClientMessage::Answer(error) = realtime.read(&wrong.to_string()) else { panic!() };
+        let invalid = json!({"type": "session.update", "session": {"input_audio_format": "mp3"}});
+        let ClientMessage::Reply(error) = realtime.read(&invalid.to_string()) else { panic!() };
         assert!(error.contains("\"error\"") && realtime.work().unwrap().model == "base", "{error}");
         let beta = json!({"type": "transcription_session.update", "session": {
             "input_audio_format": "g711_ulaw", "input_audio_transcription": {"model": "small"}}});

@@ -1,7 +1,7 @@
-//! What a session leaves in the store, written as it goes: its text, and its charge, minute by begun minute.
+//! The stored record of a session, written as it runs: its text, and its charge by the started minute.
 //!
-//! A task of its own writes, so that a database that is slow or away for a while stops neither sound nor words: what could not be written is written later.
-//! At most one write in [`WRITE_EVERY`], beside those that charge a minute.
+//! A task of its own writes, so that a slow or unavailable database blocks neither audio nor text: failed writes are retried.
+//! At most one write per [`WRITE_INTERVAL`], besides those that charge a minute.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -21,35 +21,35 @@ use crate::error::Failure;
 use crate::middleware::Caller;
 use crate::probe;
 
-/// The shortest time between two writes of text.
-const WRITE_EVERY: Duration = Duration::from_secs(2);
-/// A session that has nothing to write says so often that it goes on.
-const RENEW_EVERY: Duration = Duration::from_secs(5);
-/// What a minute's charge may take before its sound is heard without it.
-const CHARGE_WITHIN: Duration = Duration::from_secs(3);
-/// How often a write is tried again while the database fails.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// A session without sound says that it goes on when this part of its hold's time is over.
-const RENEW_AFTER: f64 = 1.0 / 3.0;
+/// Minimum interval between two writes of text.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval of lease renewals while there is nothing to write.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// How long audio waits for the charge of its minute before it is processed anyway.
+const CHARGE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval of retries while the database fails.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// A session without audio extends its hold after this fraction of its duration.
+const RENEW_FRACTION: f64 = 1.0 / 3.0;
 
 /// The record of one session.
 pub(crate) struct Record {
     writer: Writer,
     task: Option<JoinHandle<()>>,
-    /// Whether the first minute is held and not charged yet.
-    renewed: Option<Instant>,
+    /// When the hold was last extended, while the first minute is held and not charged.
+    hold_extended: Option<Instant>,
 }
 
-/// How much of a session is stored: texts of the engine, and the segments that they became.
+/// How much of a session is stored, in texts of the engine and in segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// Texts before this one are stored for good.
+pub(crate) struct StoredPosition {
+    /// Texts before this index are stored.
     pub(crate) text: usize,
-    /// The position of the segment that the next text begins or goes on with.
+    /// The position of the segment that the next text starts or extends.
     pub(crate) position: i64,
 }
 
-/// Writes what a session has to write.
+/// The writing side of a record.
 #[derive(Clone)]
 struct Writer {
     app: App,
@@ -61,26 +61,26 @@ struct Writer {
 
 struct Shared {
     state: Mutex<State>,
-    /// There is something to write.
-    bell: Notify,
-    /// Something was written, or could not be.
+    /// Notified when there is something to write.
+    wake: Notify,
+    /// Changes after every write, successful or not.
     written: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct State {
     lease: Option<LiveLease>,
-    /// Seconds of sound.
-    heard: f64,
+    /// Seconds of audio.
+    audio_seconds: f64,
     charged: i64,
-    /// What waits to be written.
+    /// The batch to write next.
     text: Option<Batch>,
     batches: u64,
-    stored: Mark,
-    /// Since when the database fails.
-    failing: Option<Instant>,
-    /// Why the session can't go on.
-    refused: Option<ApiError>,
+    stored: StoredPosition,
+    /// Since when writes fail.
+    failing_since: Option<Instant>,
+    /// The error that ends the session.
+    fatal: Option<ApiError>,
     is_closed: bool,
 }
 
@@ -90,24 +90,24 @@ struct Batch {
     language: String,
     position: i64,
     segments: Vec<Segment>,
-    next: Mark,
+    next: StoredPosition,
 }
 
-/// What a writer does after a write.
-enum Next {
+/// The next step after a write.
+enum AfterWrite {
     Write,
     Retry,
     End,
 }
 
 impl Record {
-    /// Refuses whoever can't begin a minute, and holds the first one; a session that is continued has one already.
+    /// Holds the first minute, or fails if the caller cannot pay for it; a resumed session is charged already.
     pub(crate) async fn open(
         app: &App,
         caller: &Caller,
         session: &str,
         work: &Work,
-        continued: Option<&ResumedLive>,
+        resumed: Option<&ResumedLive>,
     ) -> Result<Self, Failure> {
         if matches!(caller, Caller::Anonymous(_)) && !app.config.anonymous.enabled {
             return Err(ErrorKind::Unauthorized.into());
@@ -118,45 +118,45 @@ impl Record {
             language: work.language.clone().unwrap_or_else(|| "auto".to_owned()),
             model: work.model.clone(),
         };
-        let state = continued.map_or_else(State::default, |continued| State {
-            lease: Some(continued.lease.clone()),
-            heard: continued.heard_seconds,
-            charged: continued.charged_minutes,
-            stored: Mark { text: 0, position: continued.segments.len() as i64 },
+        let state = resumed.map_or_else(State::default, |resumed| State {
+            lease: Some(resumed.lease.clone()),
+            audio_seconds: resumed.heard_seconds,
+            charged: resumed.charged_minutes,
+            stored: StoredPosition { text: 0, position: resumed.segments.len() as i64 },
             ..State::default()
         });
-        let shared = Shared { state: Mutex::new(state), bell: Notify::new(), written: watch::Sender::new(()) };
+        let shared = Shared { state: Mutex::new(state), wake: Notify::new(), written: watch::Sender::new(()) };
         let (app, caller, session) = (app.clone(), caller.clone(), session.to_owned());
         let writer = Writer { app, caller, session, new, shared: Arc::new(shared) };
-        let renewed = match continued {
+        let hold_extended = match resumed {
             Some(_) => None,
-            None => writer.hold().await.map_err(|error| writer.refused(error))?.then(Instant::now),
+            None => writer.hold().await.map_err(|error| writer.failure(error))?.then(Instant::now),
         };
         let task = tokio::spawn(writer.clone().run());
-        Ok(Record { writer, task: Some(task), renewed })
+        Ok(Record { writer, task: Some(task), hold_extended })
     }
 
-    /// Charges every minute that sound up to `seconds` begins. While the database fails the sound is heard all the same, and charged later.
-    pub(crate) async fn cover(&mut self, seconds: f64) -> Result<(), Failure> {
+    /// Charges every minute started by audio up to `seconds`. While the database fails, audio is processed and charged later.
+    pub(crate) async fn charge_up_to(&mut self, seconds: f64) -> Result<(), Failure> {
         let shared = Arc::clone(&self.writer.shared);
         let mut written = shared.written.subscribe();
         {
             let mut state = shared.lock();
-            state.heard = state.heard.max(seconds);
+            state.audio_seconds = state.audio_seconds.max(seconds);
             if probe::minutes(seconds) <= state.charged {
                 return Ok(());
             }
         }
-        self.renewed = None;
-        shared.bell.notify_one();
-        let settled = async {
+        self.hold_extended = None;
+        shared.wake.notify_one();
+        let charged = async {
             loop {
                 {
                     let state = shared.lock();
-                    if let Some(refused) = &state.refused {
-                        return Err(refused.clone());
+                    if let Some(error) = &state.fatal {
+                        return Err(error.clone());
                     }
-                    if state.failing.is_some() || probe::minutes(seconds) <= state.charged {
+                    if state.failing_since.is_some() || probe::minutes(seconds) <= state.charged {
                         return Ok(());
                     }
                 }
@@ -165,19 +165,19 @@ impl Record {
                 }
             }
         };
-        match tokio::time::timeout(CHARGE_WITHIN, settled).await {
-            Ok(settled) => settled.map_err(Failure::from),
+        match tokio::time::timeout(CHARGE_TIMEOUT, charged).await {
+            Ok(charged) => charged.map_err(Failure::from),
             Err(_) => Ok(()),
         }
     }
 
-    /// How far the texts of the session are stored.
-    pub(crate) fn stored(&self) -> Mark {
+    /// How much of the session is stored.
+    pub(crate) fn stored(&self) -> StoredPosition {
         self.writer.shared.lock().stored
     }
 
-    /// Has segments written that begin at a mark and end before `next`.
-    pub(crate) fn append(&self, from: Mark, segments: Vec<Segment>, language: &str, next: Mark) {
+    /// Queues the segments from `from` up to `next` to be written.
+    pub(crate) fn append(&self, from: StoredPosition, segments: Vec<Segment>, language: &str, next: StoredPosition) {
         if self.writer.caller.identity().is_none() {
             return;
         }
@@ -187,46 +187,47 @@ impl Record {
         let (language, position) = (language.to_owned(), from.position);
         state.text = Some(Batch { number, language, position, segments, next });
         drop(state);
-        self.writer.shared.bell.notify_one();
+        self.writer.shared.wake.notify_one();
     }
 
-    /// Why the session can't go on, if it can't.
-    pub(crate) fn problem(&self) -> Option<ApiError> {
+    /// The error that ends the session, if any.
+    pub(crate) fn error(&self) -> Option<ApiError> {
         let state = self.writer.shared.lock();
-        let patience = grace(&self.writer.app.config.stream);
-        let is_away = state.failing.is_some_and(|since| since.elapsed() >= patience);
-        let away =
+        let grace = grace(&self.writer.app.config.stream);
+        let is_overdue = state.failing_since.is_some_and(|since| since.elapsed() >= grace);
+        let not_stored =
             || ApiError::new(ErrorKind::Internal, "what is heard could not be stored for too long: begin another");
-        state.refused.clone().or_else(|| is_away.then(away))
+        state.fatal.clone().or_else(|| is_overdue.then(not_stored))
     }
 
-    /// Keeps the hold of a session in which nothing was said yet.
+    /// Extends the hold of a session without audio.
     pub(crate) async fn renew(&mut self) {
         let Writer { app, caller: Caller::Account(identity), session, .. } = &self.writer else { return };
-        let keep = app.config.stream.hold.duration();
-        let is_due = self.renewed.is_some_and(|renewed| renewed.elapsed() >= keep.mul_f64(RENEW_AFTER));
+        let duration = app.config.stream.hold.duration();
+        let is_due = self.hold_extended.is_some_and(|at| at.elapsed() >= duration.mul_f64(RENEW_FRACTION));
         if !is_due {
             return;
         }
-        self.renewed = Some(Instant::now());
-        if let Err(error) = app.store.ledger().extend_hold(identity.account(), &live_reference(session), 0, keep).await
+        self.hold_extended = Some(Instant::now());
+        if let Err(error) =
+            app.store.ledger().extend_hold(identity.account(), &live_reference(session), 0, duration).await
         {
             tracing::warn!(%error, "live.hold_not_renewed");
         }
     }
 
-    /// Completes the transcript, where the session belongs to an account and heard anything; tries for as long as others may wait for it.
+    /// Completes the transcript of an account's session with audio; retries until the timeout.
     pub(crate) async fn close(
         mut self,
         result: Option<&TranscriptionResult>,
-        within: Duration,
+        timeout: Duration,
     ) -> Result<Option<TranscriptId>, Failure> {
-        let deadline = Instant::now() + within;
+        let deadline = Instant::now() + timeout;
         self.writer.shared.lock().is_closed = true;
-        self.writer.shared.bell.notify_one();
+        self.writer.shared.wake.notify_one();
         if let Some(task) = self.task.take() {
-            // A write under way may take as long as the database lets it wait.
-            let _ = tokio::time::timeout(within, task).await;
+            // A write in progress may take as long as the database's own timeouts.
+            let _ = tokio::time::timeout(timeout, task).await;
         }
         loop {
             let closed = self.writer.complete(result).await;
@@ -234,7 +235,7 @@ impl Record {
                 Ok(transcript) => return Ok(transcript),
                 Err(error) if is_transient(&error) && Instant::now() < deadline => {
                     tracing::warn!(session = self.writer.session, %error, "live.complete_failed");
-                    tokio::time::sleep(RETRY_EVERY).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Err(error) => return Err(self.writer.not_completed(error)),
             }
@@ -245,7 +246,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.writer.shared.lock().is_closed = true;
-        self.writer.shared.bell.notify_one();
+        self.writer.shared.wake.notify_one();
     }
 }
 
@@ -256,13 +257,13 @@ impl Shared {
 }
 
 impl Writer {
-    /// Holds the first minute of an account; looks whether an address without one has anything left.
+    /// Holds the first minute of an account; checks the remaining quota of an anonymous address.
     async fn hold(&self) -> hark_store::Result<bool> {
         let app = &self.app;
         match &self.caller {
             Caller::Account(identity) => {
-                let keep = app.config.stream.hold.duration();
-                app.store.ledger().hold(identity.account(), &live_reference(&self.session), 1, keep).await?;
+                let duration = app.config.stream.hold.duration();
+                app.store.ledger().hold(identity.account(), &live_reference(&self.session), 1, duration).await?;
                 Ok(true)
             }
             Caller::Anonymous(address) => {
@@ -278,74 +279,74 @@ impl Writer {
         }
     }
 
-    /// Writes until the session is over or can't go on.
+    /// Writes until the session ends or fails.
     async fn run(self) {
         let mut last: Option<Instant> = None;
         while self.wait(last).await {
             let written = self.write().await;
             last = Some(Instant::now());
-            let next = self.note(written);
+            let next = self.record_outcome(written);
             self.shared.written.send_replace(());
             match next {
-                Next::Write => {}
-                Next::Retry => tokio::time::sleep(RETRY_EVERY).await,
-                Next::End => return,
+                AfterWrite::Write => {}
+                AfterWrite::Retry => tokio::time::sleep(RETRY_INTERVAL).await,
+                AfterWrite::End => return,
             }
         }
     }
 
-    /// Notes what became of a write.
-    fn note(&self, written: hark_store::Result<()>) -> Next {
+    /// Records the outcome of a write.
+    fn record_outcome(&self, written: hark_store::Result<()>) -> AfterWrite {
         let mut state = self.shared.lock();
         match written {
             Ok(()) => {
-                state.failing = None;
-                Next::Write
+                state.failing_since = None;
+                AfterWrite::Write
             }
             Err(error) if is_transient(&error) => {
                 tracing::warn!(session = self.session, %error, "live.write_failed");
-                state.failing.get_or_insert_with(Instant::now);
-                Next::Retry
+                state.failing_since.get_or_insert_with(Instant::now);
+                AfterWrite::Retry
             }
             Err(error) => {
-                state.refused = Some(self.refused(error).error);
-                Next::End
+                state.fatal = Some(self.failure(error).error);
+                AfterWrite::End
             }
         }
     }
 
-    /// Waits until there is something to write, after the last write at this time; false when the session is over.
+    /// Waits until a write is due; false when the session has ended.
     async fn wait(&self, last: Option<Instant>) -> bool {
         loop {
-            let since = last.map_or(WRITE_EVERY, |last| last.elapsed());
-            let patience = {
+            let since = last.map_or(WRITE_INTERVAL, |last| last.elapsed());
+            let timeout = {
                 let state = self.shared.lock();
                 if state.is_closed {
                     return false;
                 }
-                let is_due = state.heard > 0.0 && probe::minutes(state.heard) > state.charged;
-                if is_due || state.text.is_some() && since >= WRITE_EVERY {
+                let is_due = state.audio_seconds > 0.0 && probe::minutes(state.audio_seconds) > state.charged;
+                if is_due || state.text.is_some() && since >= WRITE_INTERVAL {
                     return true;
                 }
                 match (&state.text, &state.lease) {
-                    (Some(_), _) => WRITE_EVERY - since,
-                    (None, Some(_)) if since >= RENEW_EVERY => return true,
-                    (None, Some(_)) => RENEW_EVERY - since,
-                    (None, None) => RENEW_EVERY,
+                    (Some(_), _) => WRITE_INTERVAL - since,
+                    (None, Some(_)) if since >= RENEW_INTERVAL => return true,
+                    (None, Some(_)) => RENEW_INTERVAL - since,
+                    (None, None) => RENEW_INTERVAL,
                 }
             };
-            let _ = tokio::time::timeout(patience, self.shared.bell.notified()).await;
+            let _ = tokio::time::timeout(timeout, self.shared.wake.notified()).await;
         }
     }
 
-    /// Charges what is due and appends what was settled.
+    /// Charges due minutes and appends final text.
     async fn write(&self) -> hark_store::Result<()> {
         let store = &self.app.store;
-        let (heard, charged, batch) = {
+        let (audio_seconds, charged, batch) = {
             let state = self.shared.lock();
-            (state.heard, state.charged, state.text.clone())
+            (state.audio_seconds, state.charged, state.text.clone())
         };
-        let minutes = probe::minutes(heard);
+        let minutes = probe::minutes(audio_seconds);
         let identity = match &self.caller {
             Caller::Account(identity) => identity,
             Caller::Anonymous(address) => {
@@ -360,9 +361,9 @@ impl Writer {
             }
         };
         let lease = self.lease().await?;
-        // What can't be charged ends the session, and does not keep what was settled from being stored.
+        // A failed charge ends the session, but its final text is still stored.
         let paid = match minutes > charged {
-            true => store.live().charge(&lease, identity.key(), heard, minutes).await,
+            true => store.live().charge(&lease, identity.key(), audio_seconds, minutes).await,
             false => Ok(()),
         };
         if paid.is_ok() {
@@ -375,11 +376,15 @@ impl Writer {
         let Batch { number, language, position, segments, next } = match batch {
             Some(batch) => batch,
             None if minutes > charged => return paid,
-            None => {
-                Batch { number: 0, language: String::new(), position: 0, segments: Vec::new(), next: Mark::default() }
-            }
+            None => Batch {
+                number: 0,
+                language: String::new(),
+                position: 0,
+                segments: Vec::new(),
+                next: StoredPosition::default(),
+            },
         };
-        let heard_seconds = if paid.is_ok() { heard } else { 0.0 };
+        let heard_seconds = if paid.is_ok() { audio_seconds } else { 0.0 };
         store.live().append(&lease, &LiveAppend { heard_seconds, language, position, segments }).await?;
         let mut state = self.shared.lock();
         if number > 0 {
@@ -391,7 +396,7 @@ impl Writer {
         paid
     }
 
-    /// The right to write; the transcript begins with the first sound.
+    /// The lease; the transcript is created with the first audio.
     async fn lease(&self) -> hark_store::Result<LiveLease> {
         if let Some(lease) = self.shared.lock().lease.clone() {
             return Ok(lease);
@@ -405,22 +410,22 @@ impl Writer {
     async fn complete(&self, result: Option<&TranscriptionResult>) -> hark_store::Result<Option<TranscriptId>> {
         let store = &self.app.store;
         let Caller::Account(identity) = &self.caller else { return Ok(None) };
-        let (heard, charged, is_begun) = {
+        let (audio_seconds, charged, is_begun) = {
             let state = self.shared.lock();
-            (state.heard, state.charged, state.lease.is_some())
+            (state.audio_seconds, state.charged, state.lease.is_some())
         };
-        // The minute that could not be paid for was not heard.
-        let heard = result.map_or(heard, |result| result.duration);
-        if !is_begun && heard <= 0.0 {
+        // Audio of an unpaid minute was not processed.
+        let audio_seconds = result.map_or(audio_seconds, |result| result.duration);
+        if !is_begun && audio_seconds <= 0.0 {
             return match store.ledger().settle(&live_reference(&self.session), 0, "").await {
                 Ok(_) | Err(StoreError::NotFound(_)) => Ok(None),
                 Err(error) => Err(error),
             };
         }
         let lease = self.lease().await?;
-        let minutes = probe::minutes(heard);
+        let minutes = probe::minutes(audio_seconds);
         if minutes > charged {
-            match store.live().charge(&lease, identity.key(), heard, minutes).await {
+            match store.live().charge(&lease, identity.key(), audio_seconds, minutes).await {
                 Err(error @ (StoreError::NotEnoughCredits { .. } | StoreError::Limit { .. })) => {
                     tracing::warn!(session = self.session, %error, "live.minutes_not_charged");
                 }
@@ -441,11 +446,11 @@ impl Writer {
                     "the end of the session could not be stored: what was settled before is kept as transcript {id}"
                 ),
             ),
-            None => self.refused(error),
+            None => self.failure(error),
         }
     }
 
-    fn refused(&self, error: StoreError) -> Failure {
+    fn failure(&self, error: StoreError) -> Failure {
         match error {
             StoreError::LeaseLost => Failure::new(
                 ErrorKind::Conflict,
@@ -456,7 +461,7 @@ impl Writer {
     }
 }
 
-/// Whether another try may succeed.
+/// Whether a retry may succeed.
 fn is_transient(error: &StoreError) -> bool {
     error.fault() == FaultKind::Unavailable
 }

@@ -1,4 +1,4 @@
-//! One WebSocket connection: what comes in, and what goes out at the pace of its reader.
+//! One WebSocket connection of a session: incoming messages, and a task that sends the outbox.
 
 use std::sync::Arc;
 
@@ -15,75 +15,75 @@ use crate::error::Failure;
 use crate::streams::Connection;
 use crate::streams::connection::{CLOSE_TIMEOUT, is_too_large, linger, reason, too_large};
 
-/// The largest binary message: half a minute of sound.
-pub(crate) const MOST_BINARY: usize = 1 << 20;
-/// What the library reads of one message. More than is allowed: a message that it refuses stays unread, and then the
-/// reason may not reach the client.
-pub(crate) const MOST_LIBRARY_BYTES: usize = 4 << 20;
+/// The largest binary message: half a minute of audio.
+pub(crate) const MAX_BINARY_BYTES: usize = 1 << 20;
+/// The WebSocket library's message limit. More than is allowed: a message that the library refuses stays unread, and then
+/// the close reason may not reach the client.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
-/// Sends an error over a connection that no session has, and closes it.
+/// Sends an error over a connection without a session, and closes it.
 pub(crate) async fn refuse(connection: Connection, failure: &Failure) {
     connection.close(message::error(&failure.error), failure).await;
 }
 
-/// A connection that a session has.
-pub(crate) struct Line {
+/// The connection of a session.
+pub(crate) struct Socket {
     stream: SplitStream<WebSocket>,
     first: Option<Message>,
     writer: JoinHandle<()>,
-    /// When anything came last.
-    pub(crate) heard: Instant,
+    /// When a message last arrived.
+    pub(crate) last_received: Instant,
 }
 
-/// What a client sends.
+/// A message of the client, or the end of the connection.
 pub(crate) enum Incoming {
-    Sound(Bytes),
+    Audio(Bytes),
     Text(Utf8Bytes),
-    /// A sign of life.
+    /// A ping or pong.
     Pong,
-    /// It makes no sense.
-    Wrong(Failure),
-    /// The client ended it.
+    /// An invalid message.
+    Invalid(Failure),
+    /// The client closed it on purpose.
     Closed,
-    /// The connection is gone, for whatever reason.
+    /// The connection broke.
     Broken,
 }
 
-impl Line {
+impl Socket {
     pub(crate) fn new(connection: Connection, outbox: &Arc<Outbox>) -> Self {
         let Connection { sink, stream, first } = connection;
         let writer = tokio::spawn(write(sink, Arc::clone(outbox)));
-        Line { stream, first, writer, heard: Instant::now() }
+        Socket { stream, first, writer, last_received: Instant::now() }
     }
 
-    /// The next thing that comes; safe to be dropped.
+    /// The next message; cancel safe.
     pub(crate) async fn next(&mut self) -> Incoming {
         let incoming = match self.first.take() {
             Some(message) => Some(Ok(message)),
             None => self.stream.next().await,
         };
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         match incoming {
-            Some(Ok(Message::Binary(sound))) if sound.len() > MOST_BINARY => Incoming::Wrong(too_large()),
-            Some(Ok(Message::Binary(sound))) => Incoming::Sound(sound),
+            Some(Ok(Message::Binary(audio))) if audio.len() > MAX_BINARY_BYTES => Incoming::Invalid(too_large()),
+            Some(Ok(Message::Binary(audio))) => Incoming::Audio(audio),
             Some(Ok(Message::Text(text))) => Incoming::Text(text),
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => Incoming::Pong,
             Some(Ok(Message::Close(frame))) => match frame.map(|frame| frame.code) {
-                // A client that means to end it says so; a page that goes away may come back.
+                // A normal close ends the session; after any other code, such as "going away", the client may resume.
                 None | Some(1000 | 1005) => Incoming::Closed,
                 Some(_) => Incoming::Broken,
             },
-            Some(Err(error)) if is_too_large(&error) => Incoming::Wrong(too_large()),
+            Some(Err(error)) if is_too_large(&error) => Incoming::Invalid(too_large()),
             Some(Err(_)) | None => Incoming::Broken,
         }
     }
 
-    /// Whether nothing can be sent any more.
+    /// Whether the sending task has ended.
     pub(crate) fn is_writer_done(&self) -> bool {
         self.writer.is_finished()
     }
 
-    /// Lets the client take its last messages and close its end.
+    /// Waits for the last messages to be sent and for the client to close.
     pub(crate) async fn end(mut self) {
         if !self.writer.is_finished() && timeout(CLOSE_TIMEOUT, &mut self.writer).await.is_err() {
             return;
@@ -92,13 +92,13 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Socket {
     fn drop(&mut self) {
         self.writer.abort();
     }
 }
 
-/// Sends what waits, until the end or until nothing can be sent.
+/// Sends the outbox until the close frame or a failed send.
 async fn write(mut sink: SplitSink<WebSocket, Message>, outbox: Arc<Outbox>) {
     loop {
         let sent = match outbox.next().await {

@@ -90,7 +90,7 @@ pub(crate) fn refuse_second(is_second: bool, name: &str) -> Result<(), Failure> 
     if is_second { Err(Failure::invalid(format!("the field `{name}` was sent twice"))) } else { Ok(()) }
 }
 
-/// Reads a file without keeping it; says how many bytes it had.
+/// Reads a file without storing it; returns its size in bytes.
 async fn drop_file(form: &mut Multipart, max_bytes: u64) -> Result<u64, Failure> {
     let mut bytes = 0;
     while let Some(block) = form.chunk().await? {

@@ -21,11 +21,11 @@ const MAX_NAME: usize = 200;
 const MAX_RATE: i64 = 10_000_000;
 const MAX_MINUTES: i64 = 1_000_000_000;
 /// Keys an account may have in use.
-const MOST_KEYS: usize = 1000;
-const MOST_ADDRESSES: usize = 100;
+const MAX_KEYS: usize = 1000;
+const MAX_ADDRESSES: usize = 100;
 /// How long the secret before a roll-over stays valid.
 const GRACE: i64 = 86_400;
-const LONGEST_GRACE: i64 = 30 * 86_400;
+const MAX_GRACE: i64 = 30 * 86_400;
 
 /// The keys of the account
 #[utoipa::path(get, path = "/v1/keys", tag = "account", operation_id = "listKeys",
@@ -83,8 +83,8 @@ pub(crate) async fn create(
     let new = new_key(wanted, app.clock.now())?;
     refuse_more_scopes(&identity, &new.scopes)?;
     let keys = app.store.keys().list(identity.account(), KeyKind::Service).await?;
-    if keys.iter().filter(|key| key.is_active).count() >= MOST_KEYS {
-        return Err(Failure::invalid(format!("the account has {MOST_KEYS} keys: revoke some first")));
+    if keys.iter().filter(|key| key.is_active).count() >= MAX_KEYS {
+        return Err(Failure::invalid(format!("the account has {MAX_KEYS} keys: revoke some first")));
     }
     let entry = audit::by(&identity, audit::KEY_CREATED);
     let Some(name) = name else {
@@ -136,13 +136,13 @@ fn new_key(wanted: NewKey, now: hark_store::Micros) -> Result<hark_store::NewKey
         new.allowed_addresses = addresses_of(&addresses)?;
     }
     if let Some(credits) = wanted.spending_limit {
-        new.spending_limit = Some(within("spending_limit", credits, 0, MAX_MINUTES)?);
+        new.spending_limit = Some(in_range("spending_limit", credits, 0, MAX_MINUTES)?);
     }
     if let Some(rate) = wanted.rate_limit {
-        new.rate_limit = within("rate_limit", rate, 1, MAX_RATE)?;
+        new.rate_limit = in_range("rate_limit", rate, 1, MAX_RATE)?;
     }
     if let Some(minutes) = wanted.monthly_limit_minutes {
-        new.monthly_limit_minutes = within("monthly_limit_minutes", minutes, 0, MAX_MINUTES)?;
+        new.monthly_limit_minutes = in_range("monthly_limit_minutes", minutes, 0, MAX_MINUTES)?;
     }
     Ok(new)
 }
@@ -170,8 +170,8 @@ fn scopes_of(given: &[KeyScope]) -> Result<Vec<Scope>, Failure> {
 }
 
 fn addresses_of(given: &[String]) -> Result<Vec<String>, Failure> {
-    if given.len() > MOST_ADDRESSES {
-        return Err(Failure::invalid(format!("`allowed_addresses` may hold {MOST_ADDRESSES} networks")));
+    if given.len() > MAX_ADDRESSES {
+        return Err(Failure::invalid(format!("`allowed_addresses` may hold {MAX_ADDRESSES} networks")));
     }
     given.iter().map(|text| Ok(network(text)?.to_string())).collect()
 }
@@ -198,7 +198,7 @@ fn created(key: hark_store::Key, secret: &Secret) -> CreatedKey {
     }
 }
 
-fn within(name: &str, value: i64, least: i64, most: i64) -> Result<i64, Failure> {
+fn in_range(name: &str, value: i64, least: i64, most: i64) -> Result<i64, Failure> {
     if (least..=most).contains(&value) {
         return Ok(value);
     }
@@ -216,7 +216,7 @@ pub(crate) async fn change(
     Json(update): Json<KeyUpdate>,
 ) -> Result<Answer<Key>, Failure> {
     let bounded = |name: &str, value: Option<i64>, least: i64, most: i64| {
-        value.map(|value| within(name, value, least, most)).transpose()
+        value.map(|value| in_range(name, value, least, most)).transpose()
     };
     let change = KeyChange {
         name: update.name.as_deref().map(name_of).transpose()?.map(str::to_owned),
@@ -243,7 +243,7 @@ pub(crate) async fn roll(
     Path(id): Path<i64>,
     OptionalJson(wanted): OptionalJson<KeyRoll>,
 ) -> Result<Answer<CreatedKey>, Failure> {
-    let grace = within("grace_seconds", wanted.grace_seconds.unwrap_or(GRACE), 0, LONGEST_GRACE)?;
+    let grace = in_range("grace_seconds", wanted.grace_seconds.unwrap_or(GRACE), 0, MAX_GRACE)?;
     let grace = std::time::Duration::from_secs(grace.unsigned_abs());
     let entry = audit::by(&identity, audit::KEY_ROLLED);
     let entry = entry.with_detail(format!("the secret before ends after {} s", grace.as_secs()));

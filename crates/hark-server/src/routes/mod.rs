@@ -1,13 +1,13 @@
 //! The handlers, one file a resource; `router.rs` lists them all.
 
 pub(crate) mod account;
+pub(crate) mod account_data;
 pub(crate) mod audio;
 pub(crate) mod audit;
 pub(crate) mod credits;
 pub(crate) mod documentation;
 pub(crate) mod health;
 pub(crate) mod keys;
-pub(crate) mod leaving;
 pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod reset;

@@ -45,7 +45,7 @@ pub(crate) async fn request(
         Failure::from(ApiError::new(ErrorKind::RateLimited, message).retry_after(seconds))
     })?;
     let email = wanted.email.trim().to_lowercase();
-    // Apart from the answer, whose time would tell whether there is an account.
+    // In a task of its own: the response time must not reveal whether there is an account.
     tokio::spawn(async move {
         match app.store.accounts().by_email(&email).await {
             Ok(account) => {
@@ -126,7 +126,7 @@ pub(crate) async fn page() -> Response {
     (headers, PAGE).into_response()
 }
 
-/// The page does what it holds and asks nobody but this server.
+/// Content security policy: only the inline script, and requests to this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 const PAGE: &str = r#"<!doctype html>

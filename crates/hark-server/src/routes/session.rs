@@ -52,7 +52,7 @@ pub(crate) async fn sign_up(
     let lang = lang(wanted.lang)?;
     check_password(&email, &wanted.password.0).map_err(|error| Failure::invalid(error.to_string()))?;
     count_sign_up(&app, &visit).await?;
-    // Hashed before the address is looked at, so that the time tells nothing about it.
+    // Hashed before the address is looked up, so that the response time reveals nothing about it.
     let hash = app.sign.passwords.hash(wanted.password.0).await?;
     let new = NewAccount {
         password_hash: Some(hash),
@@ -86,7 +86,7 @@ async fn count_sign_up(app: &App, visit: &Visit) -> Result<(), Failure> {
     taken.map_err(|error| Failure::of_store(error, now))
 }
 
-/// Makes the account and mails a link; an address that has an account is told so by mail instead.
+/// Creates the account and mails a link; for an address that has an account, mails a notice instead.
 async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
     let account = match app.store.accounts().create(new).await {
         Ok(account) => Some(account),
@@ -95,7 +95,7 @@ async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
             if old.is_confirmed || !app.store.keys().list(old.id, KeyKind::Service).await?.is_empty() {
                 None
             } else {
-                // Whoever made it never proved that the address is theirs and never used it; its old links end with it.
+                // It was never confirmed and never used; its old links end with it.
                 app.store.accounts().delete(old.id).await?;
                 Some(app.store.accounts().create(new).await?)
             }
@@ -186,7 +186,7 @@ pub(crate) async fn sign_in(
 ) -> Result<Response, Failure> {
     let email = given.email.trim().to_lowercase();
     if given.password.0.len() > 4 * 256 {
-        // Nobody has such a password, and hashing it would take a while.
+        // No account has such a long password, and hashing it would be slow.
         return Err(wrong_password());
     }
     let (account, stored) = match find(&app, &email).await? {
@@ -223,7 +223,7 @@ pub(crate) async fn sign_in(
     } else {
         Opened::Session(begin_session(&app, &visit, account.id).await?)
     };
-    // A password that was changed in between has signed everybody out, and must not let this one in.
+    // A concurrent password change has ended all sessions and must not let this one in.
     if app.store.accounts().password_hash(account.id).await? != kept {
         app.store.keys().revoke(account.id, opened.key()).await?;
         return Err(wrong_password());
@@ -404,7 +404,7 @@ fn put_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
     }
 }
 
-/// An answer that nobody may keep on its way.
+/// A response with `Cache-Control: no-store`.
 fn no_store(answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

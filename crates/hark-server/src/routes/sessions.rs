@@ -1,4 +1,4 @@
-//! Where somebody is signed in: list, end one, end all others.
+//! Sessions of an account: list, end one, end all others.
 
 use axum::Json as Answer;
 use axum::extract::State;

@@ -87,7 +87,7 @@ fn respond(status: StatusCode, html: String) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, POLICY.clone()),
-        // Sharing can be turned off: no copy outlives it. The address is the credential: nobody is told of it.
+        // Sharing can be turned off, so no caching. The URL is the credential, so no referrer.
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex, nofollow")),
@@ -106,7 +106,7 @@ fn page(title: &str, language: &str, body: &str) -> String {
     )
 }
 
-/// The transcript: its title, what is known of it, and a section for each stretch of one speaker.
+/// The transcript: its title, its metadata, and a section for each turn of a speaker.
 fn body(title: &str, language: &str, duration: f64, segments: &[Segment]) -> String {
     let with_hours = duration >= 3600.0;
     let mut html =

@@ -35,7 +35,7 @@ pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<A
 
 /// Learn a voice
 ///
-/// From a clip in which only that person speaks. The clip is not kept: what is kept is a print of the voice, which is biometric data. Ask
+/// From a clip in which only that person speaks. The clip is not stored: what is stored is a print of the voice, which is biometric data. Ask
 /// the person first.
 #[utoipa::path(post, path = "/v1/speakers", tag = "speakers", operation_id = "enrollSpeaker",
     request_body(content = EnrollForm, content_type = "multipart/form-data"),
@@ -51,7 +51,7 @@ pub(crate) async fn enroll(
         return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());
     }
     app.engines.voices()?;
-    // Listening to a voice counts among the transcriptions at once.
+    // Enrolment counts as a concurrent transcription.
     let owner = caller.owner();
     let place = app.uploads.acquire(owner.clone());
     let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
@@ -60,10 +60,10 @@ pub(crate) async fn enroll(
     }
     let (name, clip) = receive(&app, &identity, request).await?;
     let print = listen(&app, &caller, &clip.blob).await;
-    // Whatever was heard, the clip goes before the answer.
+    // The clip is deleted before the response, whatever the outcome.
     app.store.recordings().discard(&clip.claim().key).await?;
-    let kept = app.store.voiceprints().add(identity.account(), &name, &print?.to_bytes()).await?;
-    Ok((StatusCode::CREATED, Answer(speaker(kept))).into_response())
+    let stored = app.store.voiceprints().add(identity.account(), &name, &print?.to_bytes()).await?;
+    Ok((StatusCode::CREATED, Answer(speaker(stored))).into_response())
 }
 
 /// Reads the form and stores its clip.
@@ -125,8 +125,8 @@ async fn listen(app: &App, caller: &Caller, clip: &Blob) -> Result<Voiceprint, F
     }
 }
 
-fn speaker(kept: hark_store::Voiceprint) -> Speaker {
-    Speaker { id: kept.id.0, name: kept.name, created_at: DateTime(kept.created_at) }
+fn speaker(stored: hark_store::Voiceprint) -> Speaker {
+    Speaker { id: stored.id.0, name: stored.name, created_at: DateTime(stored.created_at) }
 }
 
 /// Forget a voice

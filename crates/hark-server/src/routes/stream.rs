@@ -9,7 +9,7 @@ use hark_api::{ApiError, ErrorKind};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
-use crate::live::{Dialect, Hello, MOST_LIBRARY_BYTES, begin, parse_hello, refuse, resume};
+use crate::live::{MAX_MESSAGE_BYTES, Protocol, SessionConfig, begin, parse_config, refuse, resume};
 use crate::middleware::{Caller, by_token};
 use crate::routes::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
 use crate::streams::Connection;
@@ -35,26 +35,26 @@ use crate::streams::Connection;
 pub(crate) async fn stream(
     State(app): State<App>,
     caller: Caller,
-    Query(query): Query<Hello>,
+    Query(query): Query<SessionConfig>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Failure> {
     let upgrade = upgrade.map_err(|_| Failure::invalid("this path takes a WebSocket: connect with ws:// or wss://"))?;
     if app.is_draining() {
         return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());
     }
-    let upgrade = upgrade.max_message_size(MOST_LIBRARY_BYTES).max_frame_size(MOST_LIBRARY_BYTES);
-    Ok(upgrade.on_upgrade(move |socket| talk(app, caller, query, socket)))
+    let upgrade = upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
+    Ok(upgrade.on_upgrade(move |socket| run_socket(app, caller, query, socket)))
 }
 
-async fn talk(app: App, caller: Caller, query: Hello, socket: WebSocket) {
+async fn run_socket(app: App, caller: Caller, query: SessionConfig, socket: WebSocket) {
     let mut connection = Connection::new(socket);
-    let hello = match greet(&app, query, &mut connection).await {
-        Ok(hello) => hello,
+    let config = match receive_config(&app, query, &mut connection).await {
+        Ok(config) => config,
         Err(Some(failure)) => return refuse(connection, &failure).await,
         Err(None) => return,
     };
-    let caller = match (&caller, &hello.token) {
-        // The header is nearer than the address and the message.
+    let caller = match (&caller, &config.token) {
+        // A credential in the header takes precedence over the query and the message.
         (Caller::Anonymous(from), Some(token)) => by_token(&app, token, from).await,
         _ => Ok(caller),
     };
@@ -62,27 +62,30 @@ async fn talk(app: App, caller: Caller, query: Hello, socket: WebSocket) {
         Ok(caller) => caller,
         Err(failure) => return refuse(connection, &failure).await,
     };
-    if let Some(id) = &hello.session_id {
+    if let Some(id) = &config.session_id {
         match resume(&app, &caller, id, connection).await {
             Ok(()) => return,
-            // It may have been another process's that died; or its time is over, and the client sees by the new id that this
-            // one begins anew.
+            // Either a session of a process that died, or an expired one: then the client sees a new session id.
             Err(returned) => connection = returned,
         }
     }
-    let begun = match hello.work() {
-        Ok(work) => begin(&app, caller, work, Dialect::Own, hello.session_id.as_deref()).await,
+    let session = match config.work() {
+        Ok(work) => begin(&app, caller, work, Protocol::Native, config.session_id.as_deref()).await,
         Err(failure) => Err(failure),
     };
-    match begun {
+    match session {
         Ok(session) => session.run(connection).await,
         Err(failure) => refuse(connection, &failure).await,
     }
 }
 
-async fn greet(app: &App, query: Hello, connection: &mut Connection) -> Result<Hello, Option<Failure>> {
+async fn receive_config(
+    app: &App,
+    query: SessionConfig,
+    connection: &mut Connection,
+) -> Result<SessionConfig, Option<Failure>> {
     match connection.greeting(app.config.stream.first_message.duration()).await? {
-        Some(text) => Ok(parse_hello(&text)?.or(query)),
+        Some(text) => Ok(parse_config(&text)?.or(query)),
         None => Ok(query),
     }
 }

@@ -16,7 +16,7 @@ use crate::webhooks::webhook_secret;
 
 /// How long calls are signed with the secret before a rotation, too, in seconds.
 const GRACE: i64 = 86_400;
-const LONGEST_GRACE: i64 = 30 * 86_400;
+const MAX_GRACE: i64 = 30 * 86_400;
 
 /// The secret of the account's webhooks
 ///
@@ -53,8 +53,8 @@ pub(crate) async fn rotate(
         return Err(Failure::new(ErrorKind::NotFound, "webhooks are not enabled on this server"));
     }
     let seconds = wanted.grace_seconds.unwrap_or(GRACE);
-    if !(0..=LONGEST_GRACE).contains(&seconds) {
-        return Err(Failure::invalid(format!("`grace_seconds` must be a number from 0 to {LONGEST_GRACE}")));
+    if !(0..=MAX_GRACE).contains(&seconds) {
+        return Err(Failure::invalid(format!("`grace_seconds` must be a number from 0 to {MAX_GRACE}")));
     }
     let entry = audit::by(&identity, audit::WEBHOOK_SECRET_ROTATED);
     let grace = Duration::from_secs(seconds.unsigned_abs());

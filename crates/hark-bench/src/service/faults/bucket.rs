@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::deployment::{Deployment, hold};
 use super::dice::Dice;
-use super::site::{Site, hold};
 use crate::error::BenchError;
 use crate::service::failed;
 
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
-    let s3 = site.s3.as_ref().ok_or_else(|| failed("the recordings are in no bucket"))?;
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    let s3 = deployment.s3.as_ref().ok_or_else(|| failed("the recordings are in no bucket"))?;
     if dice.below(2) == 0 {
         s3.freeze();
         hold(time).await;

@@ -6,19 +6,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::deployment::{Deployment, hold};
 use super::dice::Dice;
-use super::site::{Site, hold};
 use crate::error::BenchError;
 
 const HOUR: u64 = 3600;
 
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
     // Small steps matter, too: one as long as a lease is enough to expire it.
     let seconds = dice.time(Duration::from_secs(1), Duration::from_secs(HOUR)).as_secs();
     let sign = dice.pick(&['+', '-']);
-    set(&site.clock, &format!("{sign}{seconds}"))?;
+    set(&deployment.clock, &format!("{sign}{seconds}"))?;
     hold(time).await;
-    set(&site.clock, "+0")
+    set(&deployment.clock, "+0")
 }
 
 /// Sets the offset of a clock in seconds.

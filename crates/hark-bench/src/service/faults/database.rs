@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::deployment::{Database, Deployment, hold};
 use super::dice::Dice;
-use super::site::{Database, Site, hold};
 use crate::error::BenchError;
 use crate::service::failed;
 
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
-    match &site.database {
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    match &deployment.database {
         Database::Postgres(server) if dice.below(2) == 0 => {
             server.pause();
             hold(time).await;

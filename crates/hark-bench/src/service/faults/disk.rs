@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::Write as _;
 use std::time::Duration;
 
+use super::deployment::{Deployment, hold};
 use super::dice::Dice;
-use super::site::{Site, hold};
 use crate::error::BenchError;
 
 /// Fills the disk to the last bytes and frees it again.
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
-    let ballast = site.disk.join("ballast");
-    let at = |source| BenchError::File { path: site.disk.join("ballast"), source };
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    let ballast = deployment.disk.join("ballast");
+    let at = |source| BenchError::File { path: deployment.disk.join("ballast"), source };
     // Nothing left, or a few pages: then small writes succeed and large ones do not.
     let left = dice.pick(&[0, 0, 16 << 10, 256 << 10]);
     let mut file = File::create(&ballast).map_err(at)?;

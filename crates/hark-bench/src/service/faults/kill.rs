@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::deployment::{Deployment, hold};
 use super::dice::Dice;
-use super::site::{Site, hold};
 use crate::error::BenchError;
 
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
-    let node = dice.below(site.nodes.len() as u64) as usize;
-    site.kill(node);
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    let node = dice.below(deployment.nodes.len() as u64) as usize;
+    deployment.kill(node);
     hold(time).await;
-    site.start(node).await
+    deployment.start(node).await
 }

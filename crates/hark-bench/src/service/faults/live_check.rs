@@ -2,7 +2,7 @@
 //!
 //! - A session has one transcript at most, completed, whose seconds follow each other without gap or repeat.
 //! - What a client received as settled is stored, but for the last seconds before a kill ([`LAG`]); after a final message all of it is.
-//! - Every begun minute that was heard is charged once; a session without any text costs nothing.
+//! - Every started minute that was heard is charged once; a session without any text costs nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use hark_store::{EntryKind, Status, Store, TranscriptFilter, TranscriptId};
 use serde::Serialize;
 
-use super::live::{End, LiveNotes, Spoken};
+use super::live::{End, LiveExpected, SessionLog};
 use crate::error::BenchError;
 use crate::service::failed;
-use crate::service::kills::{CREDITS, World};
+use crate::service::kills::{CREDITS, Environment};
 
 /// Texts are stored within so long of being told, on a busy machine.
 const LAG: Duration = Duration::from_secs(10);
@@ -55,35 +55,35 @@ struct Posted {
 
 pub(super) async fn check(
     store: &Store,
-    world: &World,
-    all: &[LiveNotes],
+    environment: &Environment,
+    all: &[LiveExpected],
     wrong: &mut Vec<String>,
 ) -> Result<Live, BenchError> {
     let mut found = Live::default();
-    for notes in all {
-        wrong.extend(notes.wrong.iter().cloned());
-        found.resumed += notes.resumed;
-        let (stored, empty) = transcripts(store, notes, wrong).await?;
-        let posted = ledger(store, notes, wrong).await?;
+    for expected in all {
+        wrong.extend(expected.wrong.iter().cloned());
+        found.resumed += expected.resumed;
+        let (stored, empty) = transcripts(store, expected, wrong).await?;
+        let posted = ledger(store, expected, wrong).await?;
         let mut silent = 0;
-        for spoken in &notes.sessions {
+        for log in &expected.sessions {
             found.sessions += 1;
-            found.seconds_sent += u64::from(spoken.sent);
-            let own: Vec<&Stored> = stored.iter().filter(|stored| is_of(stored, spoken)).collect();
+            found.seconds_sent += u64::from(log.sent);
+            let own: Vec<&Stored> = stored.iter().filter(|stored| is_of(stored, log)).collect();
             if own.len() > 1 {
-                wrong.push(format!("live session {} has {} transcripts", spoken.session, own.len()));
+                wrong.push(format!("live session {} has {} transcripts", log.session, own.len()));
             }
             silent += usize::from(own.is_empty());
             let own = own.first().copied();
-            match text(spoken, own, world) {
+            match text(log, own, environment) {
                 Ok(()) => {}
-                Err(why) => wrong.push(format!("live session {}: {why}", spoken.session)),
+                Err(why) => wrong.push(format!("live session {}: {why}", log.session)),
             }
-            let posted = posted.get(spoken.session.as_str());
+            let posted = posted.get(log.session.as_str());
             if let Err(why) = charge(own, posted) {
-                wrong.push(format!("live session {}: {why}", spoken.session));
+                wrong.push(format!("live session {}: {why}", log.session));
             }
-            match spoken.end {
+            match log.end {
                 End::Final { .. } => found.finished += 1,
                 End::Cut(_) => found.cut += 1,
             }
@@ -91,26 +91,28 @@ pub(super) async fn check(
             found.minutes_charged += posted.map_or(0, |posted| posted.charged - posted.refunded);
         }
         for stored in &stored {
-            if !notes.sessions.iter().any(|spoken| is_of(stored, spoken)) {
+            if !expected.sessions.iter().any(|log| is_of(stored, log)) {
                 wrong.push(format!("nobody spoke transcript {}", stored.id));
             }
         }
         if empty > silent {
-            wrong
-                .push(format!("account {}: {empty} live transcripts without text of {silent} sessions", notes.account));
+            wrong.push(format!(
+                "account {}: {empty} live transcripts without text of {silent} sessions",
+                expected.account
+            ));
         }
     }
     Ok(found)
 }
 
 /// Waits until the sessions that were cut off are completed.
-pub(super) async fn finish(store: &Store, all: &[LiveNotes]) -> Result<(), BenchError> {
-    let begun = Instant::now();
+pub(super) async fn finish(store: &Store, all: &[LiveExpected]) -> Result<(), BenchError> {
+    let started = Instant::now();
     let filter = TranscriptFilter { per_page: 1, status: Some(Status::Processing), ..TranscriptFilter::default() };
-    for notes in all {
+    for expected in all {
         // One that is never completed is found by the check.
-        while begun.elapsed() < FINISH
-            && !store.transcripts().list(notes.account, &filter).await.map_err(failed)?.transcripts.is_empty()
+        while started.elapsed() < FINISH
+            && !store.transcripts().list(expected.account, &filter).await.map_err(failed)?.transcripts.is_empty()
         {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
@@ -118,21 +120,21 @@ pub(super) async fn finish(store: &Store, all: &[LiveNotes]) -> Result<(), Bench
     Ok(())
 }
 
-fn is_of(stored: &Stored, spoken: &Spoken) -> bool {
-    let numbers = spoken.first..spoken.first + spoken.sent.max(1);
+fn is_of(stored: &Stored, log: &SessionLog) -> bool {
+    let numbers = log.first..log.first + log.sent.max(1);
     stored.numbers.first().is_some_and(|first| numbers.contains(first))
 }
 
 /// The transcripts of an account that have text, and how many have none.
 async fn transcripts(
     store: &Store,
-    notes: &LiveNotes,
+    expected: &LiveExpected,
     wrong: &mut Vec<String>,
 ) -> Result<(Vec<Stored>, usize), BenchError> {
     let (mut stored, mut empty) = (Vec::new(), 0);
     for page in 1.. {
         let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
-        let listed = store.transcripts().list(notes.account, &filter).await.map_err(failed)?.transcripts;
+        let listed = store.transcripts().list(expected.account, &filter).await.map_err(failed)?.transcripts;
         if listed.is_empty() {
             break;
         }
@@ -140,7 +142,7 @@ async fn transcripts(
             if one.status != Status::Completed {
                 wrong.push(format!("live transcript {} is still {}", one.id, one.status));
             }
-            let (_, result) = store.transcripts().text(notes.account, one.id).await.map_err(failed)?;
+            let (_, result) = store.transcripts().text(expected.account, one.id).await.map_err(failed)?;
             let numbers: Vec<u32> =
                 result.text.split_whitespace().filter_map(|text| text.trim_end_matches('.').parse().ok()).collect();
             match numbers.is_empty() {
@@ -155,16 +157,16 @@ async fn transcripts(
 /// What was posted under each session.
 async fn ledger(
     store: &Store,
-    notes: &LiveNotes,
+    expected: &LiveExpected,
     wrong: &mut Vec<String>,
 ) -> Result<HashMap<String, Posted>, BenchError> {
     let mut sessions: HashMap<String, Posted> = HashMap::new();
     let mut charges: BTreeMap<String, u64> = BTreeMap::new();
     let (mut charged, mut refunded, mut held) = (0, 0, 0);
-    for entry in store.ledger().entries(notes.account, i64::MAX).await.map_err(failed)? {
+    for entry in store.ledger().entries(expected.account, i64::MAX).await.map_err(failed)? {
         let Some(reference) = entry.reference else { continue };
         let Some(session) = reference.strip_prefix("stream:").and_then(|rest| rest.split(':').next()) else {
-            wrong.push(format!("account {}: an entry under {reference}", notes.account));
+            wrong.push(format!("account {}: an entry under {reference}", expected.account));
             continue;
         };
         let posted = sessions.entry(session.to_owned()).or_default();
@@ -192,42 +194,42 @@ async fn ledger(
         }
     }
     for (session, posted) in &sessions {
-        let is_known = notes.sessions.iter().any(|spoken| spoken.session == *session);
+        let is_known = expected.sessions.iter().any(|log| log.session == *session);
         // The greeting may have been lost: then nothing was heard.
         if !is_known && posted.charged != posted.refunded {
             wrong.push(format!("live session {session} is nobody's and cost {}", posted.charged - posted.refunded));
         }
     }
-    let balance = store.accounts().get(notes.account).await.map_err(failed)?.credits;
+    let balance = store.accounts().get(expected.account).await.map_err(failed)?.credits;
     if balance != CREDITS - charged + refunded - held {
-        let account = notes.account;
+        let account = expected.account;
         wrong.push(format!(
             "account {account}: {balance} credits are left, {charged} charged, {refunded} refunded, {held} held"
         ));
     }
-    let minutes = store.keys().minutes_used(notes.key).await.map_err(failed)?;
+    let minutes = store.keys().minutes_used(expected.key).await.map_err(failed)?;
     if minutes != charged - refunded {
         wrong.push(format!(
             "account {}: its key counts {minutes} minutes, {charged} were charged and {refunded} refunded",
-            notes.account
+            expected.account
         ));
     }
     Ok(sessions)
 }
 
 /// Whether the stored text is what was sent, as far as it must be there.
-fn text(spoken: &Spoken, stored: Option<&Stored>, world: &World) -> Result<(), String> {
+fn text(log: &SessionLog, stored: Option<&Stored>, environment: &Environment) -> Result<(), String> {
     let numbers = stored.map_or(&[][..], |stored| &stored.numbers);
-    let whole: Vec<u32> = (spoken.first..spoken.first + spoken.sent).collect();
+    let whole: Vec<u32> = (log.first..log.first + log.sent).collect();
     if !whole.starts_with(numbers) {
-        return Err(format!("{} s were sent from {}, stored is {numbers:?}", spoken.sent, spoken.first));
+        return Err(format!("{} s were sent from {}, stored is {numbers:?}", log.sent, log.first));
     }
     let have = numbers.len() as u32;
     let received_until = |limit: Option<Instant>| {
-        let in_time = spoken.settled.iter().filter(|(_, at)| limit.is_none_or(|limit| *at < limit));
-        in_time.map(|(number, _)| number + 1 - spoken.first).max().unwrap_or_default()
+        let in_time = log.final_texts.iter().filter(|(_, at)| limit.is_none_or(|limit| *at < limit));
+        in_time.map(|(number, _)| number + 1 - log.first).max().unwrap_or_default()
     };
-    match &spoken.end {
+    match &log.end {
         End::Final { transcript, text, is_cut } => {
             let told: Vec<u32> =
                 text.split_whitespace().filter_map(|text| text.trim_end_matches('.').parse().ok()).collect();
@@ -237,11 +239,11 @@ fn text(spoken: &Spoken, stored: Option<&Stored>, world: &World) -> Result<(), S
             if told != numbers {
                 return Err(format!("its final text has {} s, {have} are stored", told.len()));
             }
-            let must = if *is_cut { received_until(None) } else { spoken.sent };
+            let must = if *is_cut { received_until(None) } else { log.sent };
             if have < must { Err(format!("{must} s must be stored, {have} are")) } else { Ok(()) }
         }
         End::Cut(at) => {
-            let must = received_until(Some(world.quiet_before(*at, LAG) - LAG));
+            let must = received_until(Some(environment.last_writable_before(*at, LAG) - LAG));
             if have < must {
                 Err(format!("{must} s were received as settled in time, {have} are stored"))
             } else {

@@ -1,11 +1,12 @@
-//! Faults of what the service stands on while people use it, how long it takes to recover, and a look at what is left.
+//! Fault injection: faults of the service's dependencies while simulated users use it, the time to recover, and a check of the resulting state.
 //!
-//! In: a database, a number of rounds, a seed. Out: what people did, how soon everything worked again after each fault, and everything that does not
-//! add up. Each kind of fault is a file; the people and the look at the end are those of the kills.
+//! Input: a database, a number of rounds, a seed. Output: what the users did, the recovery time after each fault, and every inconsistency. Each kind of
+//! fault is a file; the users and the final check are those of the kills.
 
 mod bucket;
 mod clock;
 mod database;
+mod deployment;
 mod dice;
 mod disk;
 mod kill;
@@ -16,7 +17,6 @@ mod namespace;
 mod recordings;
 mod recovery;
 mod s3;
-mod site;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,13 +29,13 @@ use tokio::sync::watch;
 
 use super::failed;
 use super::kills::check::{self, Found, Place, Strictness};
-use super::kills::person::{Notes, Person};
-use super::kills::{self, World};
+use super::kills::user::{Expected, SimulatedUser};
+use super::kills::{self, Environment};
 use super::server::Setting;
 use crate::error::BenchError;
+use deployment::{Database, Deployment};
 use dice::Dice;
-use live::{LiveClient, LiveNotes};
-use site::{Database, Site};
+use live::{LiveClient, LiveExpected};
 
 pub(super) use clock::environment as clock_environment;
 pub(super) use live_check::Live;
@@ -43,24 +43,24 @@ pub(super) use namespace::{disk, run_inside};
 pub(super) use recovery::{Probe, Recovery};
 pub(super) use s3::S3;
 
-/// Accounts that are busy at once.
-const PEOPLE: u8 = 6;
-/// Live sessions at once.
-const SPEAKERS: u8 = 2;
-/// A recording's milliseconds in the engine: long enough for a fault to fall into.
-const TAKES: u64 = 30;
-/// Seconds of a lease: a worker that stands still for longer than this has lost its job.
-const LEASE: f64 = 3.0;
-/// Seconds for which a live session whose connection broke waits for its client.
-const RESUME: f64 = 10.0;
-/// People get this many answers between two faults, or wait this long for them.
-const ANSWERS: u64 = 12;
-const BETWEEN: Duration = Duration::from_secs(10);
-/// The shortest fault, and the longest of those that are no outage of the database.
-const SHORTEST: Duration = Duration::from_millis(300);
-const SHORT: Duration = Duration::from_secs(5);
+/// Concurrent users.
+const USERS: u8 = 6;
+/// Concurrent live sessions.
+const LIVE_USERS: u8 = 2;
+/// Milliseconds of a transcription in the engine: long enough for a fault to interrupt it.
+const ENGINE_MILLIS: u64 = 30;
+/// Seconds of a lease: a worker that stalls for longer loses its job.
+const LEASE_SECONDS: f64 = 3.0;
+/// Seconds for which a live session with a broken connection can be resumed.
+const RESUME_SECONDS: f64 = 10.0;
+/// Responses between two faults, and how long they are waited for.
+const RESPONSES_BETWEEN: u64 = 12;
+const BETWEEN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Minimum duration of a fault, and maximum of those that are no outage.
+const MIN_FAULT: Duration = Duration::from_millis(300);
+const MAX_FAULT: Duration = Duration::from_secs(5);
 
-/// What may go wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kind {
@@ -93,25 +93,25 @@ impl Kind {
         }
     }
 
-    /// Whether requests may fail with a 5xx while it lasts. A wrong clock and a node that people do not ask are no excuse.
-    fn excuses(self) -> bool {
+    /// Whether requests may fail with a 5xx during the fault. A wrong clock and a node that no user asks do not allow it.
+    fn allows_errors(self) -> bool {
         matches!(self, Kind::Disk | Kind::Database | Kind::Recordings | Kind::Bucket | Kind::Kill)
     }
 
-    async fn inflict(self, site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    async fn inject(self, deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
         match self {
-            Kind::Disk => disk::inflict(site, dice, time).await,
-            Kind::Database => database::inflict(site, dice, time).await,
-            Kind::Recordings => recordings::inflict(site, dice, time).await,
-            Kind::Bucket => bucket::inflict(site, dice, time).await,
-            Kind::Clock => clock::inflict(site, dice, time).await,
-            Kind::Models => models::inflict(site, time).await,
-            Kind::Kill => kill::inflict(site, dice, time).await,
+            Kind::Disk => disk::inject(deployment, dice, time).await,
+            Kind::Database => database::inject(deployment, dice, time).await,
+            Kind::Recordings => recordings::inject(deployment, dice, time).await,
+            Kind::Bucket => bucket::inject(deployment, dice, time).await,
+            Kind::Clock => clock::inject(deployment, dice, time).await,
+            Kind::Models => models::inject(deployment, time).await,
+            Kind::Kill => kill::inject(deployment, dice, time).await,
         }
     }
 }
 
-/// What to do.
+/// The plan of a run.
 pub(super) struct Plan<'a> {
     pub(super) rounds: u64,
     pub(super) seed: u64,
@@ -133,7 +133,7 @@ pub(super) fn runs(kinds: &[Kind], rounds: u64) -> Vec<(bool, Vec<Kind>, u64)> {
     }
 }
 
-/// One fault and what came after it.
+/// One fault and the recovery from it.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
     pub(super) kind: Kind,
@@ -142,7 +142,7 @@ pub(super) struct Round {
     pub(super) recovery: Vec<Recovery>,
 }
 
-/// What the faults of one database came to.
+/// The result of the faults of one database.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) database: &'static str,
@@ -155,11 +155,11 @@ pub(super) struct Report {
     #[serde(flatten)]
     pub(super) found: Found,
     pub(super) live: Live,
-    /// Everything that does not add up.
+    /// All inconsistencies.
     pub(super) wrong: Vec<String>,
 }
 
-/// The kinds that can be had with this database on this machine.
+/// The kinds that are possible with this database on this machine.
 fn possible(kinds: &[Kind], database: &str) -> Result<Vec<Kind>, BenchError> {
     if kinds.contains(&Kind::Clock) && clock::library().is_none() {
         return Err(failed("steps of the clock need libfaketime: install the package faketime"));
@@ -176,14 +176,14 @@ fn possible(kinds: &[Kind], database: &str) -> Result<Vec<Kind>, BenchError> {
     }
 }
 
-/// Lets faults happen to a service over `database` whose recordings lie on the small disk at `disk`.
+/// Injects faults into a service stop `database` whose recordings are on the small disk at `disk`.
 pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) -> Result<Report, BenchError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let kinds = possible(plan.kinds, database)?;
     let mut dice = Dice::new(plan.seed);
     let folder = disk.join(if plan.has_bucket { format!("{database}-bucket") } else { database.to_owned() });
     std::fs::create_dir(&folder).map_err(|source| BenchError::File { path: folder.clone(), source })?;
-    let (address, kept, nodes) = match database {
+    let (address, database_kind, nodes) = match database {
         "postgres" => {
             let server = hark_postgres::new_server().await.map_err(failed)?;
             (server.address(), Database::Postgres(server), 2)
@@ -193,69 +193,74 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
             (format!("sqlite://{}", path.display()), Database::Sqlite(path), 1)
         }
     };
-    let mut setting = Setting { takes: TAKES, lease: LEASE, resume: RESUME, ..Setting::new(address, &folder) };
+    let mut setting = Setting {
+        takes: ENGINE_MILLIS,
+        lease: LEASE_SECONDS,
+        resume: RESUME_SECONDS,
+        ..Setting::new(address, &folder)
+    };
     let s3 = if plan.has_bucket { Some(S3::start().await?) } else { None };
     if s3.is_some() {
         setting.blobs = S3::place(database);
     }
     let store = setting.store().await?;
-    let (addresses, found_at) = watch::channel(Vec::new());
-    let (tell_over, over) = watch::channel(false);
-    // The log and the clock do not lie on the disk that fills up.
+    let (addresses, address_receiver) = watch::channel(Vec::new());
+    let (stop_sender, stop) = watch::channel(false);
+    // The log and the clock are not on the disk that fills up.
     let own = tempfile::tempdir().map_err(failed)?;
-    let mut site = Site {
+    let mut deployment = Deployment {
         disk: folder.clone(),
         log: own.path().join("log"),
         setting,
-        database: kept,
+        database: database_kind,
         s3,
         clock: own.path().join("clock"),
         nodes: (0..nodes).map(|_| None).collect(),
         addresses,
     };
-    clock::set(&site.clock, "+0")?;
-    site.restart().await?;
+    clock::set(&deployment.clock, "+0")?;
+    deployment.restart().await?;
 
-    let world = Arc::new(World::new(found_at, over));
-    let mut people = Vec::new();
-    for number in 0..PEOPLE {
-        let person = Person::new(kills::login(&store, number).await?);
-        people.push(tokio::spawn(person.live(Arc::clone(&world))));
+    let environment = Arc::new(Environment::new(address_receiver, stop));
+    let mut users = Vec::new();
+    for number in 0..USERS {
+        let user = SimulatedUser::new(kills::login(&store, number).await?);
+        users.push(tokio::spawn(user.run(Arc::clone(&environment))));
     }
-    let mut speakers = Vec::new();
-    for number in 0..SPEAKERS {
-        let login = kills::login(&store, PEOPLE + number).await?;
-        speakers.push(tokio::spawn(LiveClient::new(login, Arc::clone(&world)).live()));
+    let mut live_users = Vec::new();
+    for number in 0..LIVE_USERS {
+        let login = kills::login(&store, USERS + number).await?;
+        live_users.push(tokio::spawn(LiveClient::new(login, Arc::clone(&environment)).run()));
     }
-    let mut prober = Person::new(kills::login(&store, PEOPLE + SPEAKERS).await?);
+    let mut prober = SimulatedUser::new(kills::login(&store, USERS + LIVE_USERS).await?);
 
     let (mut wrong, mut rounds) = (Vec::new(), Vec::new());
     for number in 1..=plan.rounds {
-        work(&world).await;
-        // Each kind once before chance decides.
+        wait_for_responses(&environment).await;
+        // Each kind once, then random kinds.
         let kind = kinds.get(number as usize - 1).copied().unwrap_or_else(|| dice.pick(&kinds));
         let is_outage = matches!(kind, Kind::Database | Kind::Bucket);
-        let time = dice.time(SHORTEST, if is_outage { plan.longest } else { SHORT });
-        if kind.excuses() {
-            world.trouble_begins(kind == Kind::Kill);
+        let time = dice.time(MIN_FAULT, if is_outage { plan.longest } else { MAX_FAULT });
+        if kind.allows_errors() {
+            environment.fault_begins(kind == Kind::Kill);
         }
-        let started = Instant::now();
-        kind.inflict(&mut site, &mut dice, time).await?;
-        let lasted = started.elapsed().as_secs_f64();
-        let recovery = recovery::watch(&site, &mut prober).await;
-        if kind.excuses() {
-            world.trouble_ends();
+        let fault_started = Instant::now();
+        kind.inject(&mut deployment, &mut dice, time).await?;
+        let lasted = fault_started.elapsed().as_secs_f64();
+        let recovery = recovery::watch(&deployment, &mut prober).await;
+        if kind.allows_errors() {
+            environment.fault_ends();
         }
         let late: Vec<&str> = recovery.iter().filter(|one| one.seconds.is_none()).map(|one| one.probe.name()).collect();
         if !late.is_empty() {
             let limit = recovery::LIMIT.as_secs();
             wrong.push(format!("round {number}, {}: {late:?} did not work {limit} s after its end", kind.name()));
-            site.restart().await?;
+            deployment.restart().await?;
         }
-        for node in 0..site.nodes.len() {
-            if !site.nodes[node].as_mut().is_some_and(|server| server.is_running()) {
+        for node in 0..deployment.nodes.len() {
+            if !deployment.nodes[node].as_mut().is_some_and(|server| server.is_running()) {
                 wrong.push(format!("round {number}, {}: node {node} ended by itself", kind.name()));
-                site.start(node).await?;
+                deployment.start(node).await?;
             }
         }
         for account in store.ledger().check().await.map_err(failed)? {
@@ -265,38 +270,38 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
         rounds.push(Round { kind, lasted, recovery });
     }
 
-    work(&world).await;
-    let _ = tell_over.send(true);
-    let mut notes: Vec<Notes> = Vec::new();
-    for person in people {
-        notes.push(person.await.map_err(failed)?);
+    wait_for_responses(&environment).await;
+    let _ = stop_sender.send(true);
+    let mut expected: Vec<Expected> = Vec::new();
+    for user in users {
+        expected.push(user.await.map_err(failed)?);
     }
-    notes.push(prober.notes());
-    let mut spoken: Vec<LiveNotes> = Vec::new();
-    for speaker in speakers {
-        spoken.push(speaker.await.map_err(failed)?);
+    expected.push(prober.expected());
+    let mut live_expected: Vec<LiveExpected> = Vec::new();
+    for live_user in live_users {
+        live_expected.push(live_user.await.map_err(failed)?);
     }
-    kills::finish(&store, &notes, &mut wrong).await?;
-    live_check::finish(&store, &spoken).await?;
-    site.nodes.clear();
-    let blobs = site.recordings();
-    let place = site.s3.as_ref().map_or(Place::Folder(&blobs), |s3| Place::Bucket(s3, database));
-    let found = check::check(&store, &notes, place, Strictness::NothingLost, &mut wrong).await?;
-    let live = live_check::check(&store, &world, &spoken, &mut wrong).await?;
+    kills::finish(&store, &expected, &mut wrong).await?;
+    live_check::finish(&store, &live_expected).await?;
+    deployment.nodes.clear();
+    let blobs = deployment.recordings();
+    let place = deployment.s3.as_ref().map_or(Place::Folder(&blobs), |s3| Place::Bucket(s3, database));
+    let found = check::check(&store, &expected, place, Strictness::NothingLost, &mut wrong).await?;
+    let live = live_check::check(&store, &environment, &live_expected, &mut wrong).await?;
     store.close().await;
     if !wrong.is_empty() {
         eprintln!("hark: what the service logged stays in {}", own.keep().join("log").display());
     }
-    let answers = world.answers.load(Ordering::Relaxed);
-    let seconds = begun.elapsed().as_secs_f64();
+    let answers = environment.answers.load(Ordering::Relaxed);
+    let seconds = started.elapsed().as_secs_f64();
     let (seed, has_bucket) = (plan.seed, plan.has_bucket);
     Ok(Report { database, has_bucket, seed, seconds, answers, rounds, found, live, wrong })
 }
 
-/// People get something done.
-async fn work(world: &World) {
-    let (enough, started) = (world.answers.load(Ordering::Relaxed) + ANSWERS, Instant::now());
-    while world.answers.load(Ordering::Relaxed) < enough && started.elapsed() < BETWEEN {
+/// Waits until the users got some responses.
+async fn wait_for_responses(environment: &Environment) {
+    let (enough, started) = (environment.answers.load(Ordering::Relaxed) + RESPONSES_BETWEEN, Instant::now());
+    while environment.answers.load(Ordering::Relaxed) < enough && started.elapsed() < BETWEEN_TIMEOUT {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

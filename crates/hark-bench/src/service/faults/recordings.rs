@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
+use super::deployment::{Deployment, hold};
 use super::dice::Dice;
-use super::site::{Site, hold};
 use crate::error::BenchError;
 
-pub(super) async fn inflict(site: &mut Site, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
-    let (folder, away) = (site.recordings(), site.disk.join("recordings-away"));
-    let at = |source| BenchError::File { path: site.recordings(), source };
+pub(super) async fn inject(deployment: &mut Deployment, dice: &mut Dice, time: Duration) -> Result<(), BenchError> {
+    let (folder, away) = (deployment.recordings(), deployment.disk.join("recordings-away"));
+    let at = |source| BenchError::File { path: deployment.recordings(), source };
     std::fs::rename(&folder, &away).map_err(at)?;
     if dice.below(2) == 0 {
         std::fs::create_dir(&folder).map_err(at)?;
     }
     hold(time).await;
     // What was written into the empty place meanwhile is hidden once the volume is back: whoever was promised it has lost it.
-    let hidden = site.disk.join(format!("hidden-{}", dice.below(u64::MAX)));
+    let hidden = deployment.disk.join(format!("hidden-{}", dice.below(u64::MAX)));
     loop {
         match std::fs::rename(&folder, &hidden) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(at(error)),

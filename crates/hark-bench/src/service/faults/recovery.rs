@@ -1,21 +1,21 @@
-//! How long after a fault everything works again, asked of the service as people would.
+//! Time to recovery after a fault, measured by requests as a user sends them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::site::Site;
-use crate::service::kills::World;
-use crate::service::kills::person::Person;
+use super::deployment::Deployment;
+use crate::service::kills::Environment;
+use crate::service::kills::user::SimulatedUser;
 
-/// A fault that has ended must be forgotten after so long.
+/// Maximum time to recovery.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
-/// A single probe may take this long.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(100);
+/// Timeout of a single probe.
+const TIMEOUT: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is asked for.
+/// A probe request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::service) enum Probe {
@@ -46,14 +46,14 @@ pub(in crate::service) struct Recovery {
     pub(in crate::service) seconds: Option<f64>,
 }
 
-/// Asks every node until everything works.
-pub(super) async fn watch(site: &Site, prober: &mut Person) -> Vec<Recovery> {
+/// Probes every node until everything works.
+pub(super) async fn watch(deployment: &Deployment, prober: &mut SimulatedUser) -> Vec<Recovery> {
     let ended = Instant::now();
     let mut found: Vec<Recovery> = Vec::new();
     for probe in Probe::ALL {
         let mut slowest = Some(0.0_f64);
-        for node in site.nodes.iter().flatten() {
-            prober.move_to(Arc::new(World::in_trouble(node.address)));
+        for node in deployment.nodes.iter().flatten() {
+            prober.set_environment(Arc::new(Environment::during_fault(node.address)));
             let seconds = first_success(prober, probe, ended).await;
             slowest = slowest.zip(seconds).map(|(slowest, seconds)| slowest.max(seconds));
         }
@@ -62,21 +62,21 @@ pub(super) async fn watch(site: &Site, prober: &mut Person) -> Vec<Recovery> {
     found
 }
 
-async fn first_success(prober: &mut Person, probe: Probe, ended: Instant) -> Option<f64> {
+async fn first_success(prober: &mut SimulatedUser, probe: Probe, ended: Instant) -> Option<f64> {
     loop {
-        let asked = async {
+        let succeeded = async {
             match probe {
                 Probe::List => prober.can_list().await,
-                Probe::Key => prober.can_make_a_key().await,
+                Probe::Key => prober.can_create_key().await,
                 Probe::Transcribe => prober.can_transcribe().await,
             }
         };
-        if tokio::time::timeout(PATIENCE, asked).await.unwrap_or(false) {
+        if tokio::time::timeout(TIMEOUT, succeeded).await.unwrap_or(false) {
             return Some(ended.elapsed().as_secs_f64());
         }
         if ended.elapsed() > LIMIT {
             return None;
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }

@@ -73,9 +73,9 @@ impl S3 {
             .map_err(|source| BenchError::Start { system: "moto_server".to_owned(), source })?;
         let (is_listening, listening) = watch::channel(true);
         let s3 = S3 { child, server, is_listening };
-        let begun = Instant::now();
+        let started = Instant::now();
         while let Err(error) = s3.ask("PUT", &format!("/{BUCKET}")).await {
-            if begun.elapsed() > START {
+            if started.elapsed() > START {
                 return Err(failed(format!("moto_server does not answer: {error}")));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

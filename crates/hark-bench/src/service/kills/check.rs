@@ -1,4 +1,4 @@
-//! What is left after the last kill, compared with what people were told.
+//! Compares the state of the store with what the responses promised the users.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -8,37 +8,37 @@ use hark_store::{EntryKind, FaultKind, KeyKind, Status, Store, TranscriptFilter,
 use serde::Serialize;
 
 use super::CREDITS;
-use super::person::{Notes, Outcome};
+use super::user::{Expected, Outcome};
 use crate::error::BenchError;
 use crate::service::failed;
 use crate::service::faults::S3;
 
-/// The file beside the recordings that says whose they are.
+/// The file beside the recordings that identifies their store.
 const MARKER: &str = "hark-store.json";
 
-/// What people did and what became of it.
+/// Counts of what the users did and of the resulting state.
 #[derive(Debug, Default, Serialize)]
 pub(in crate::service) struct Found {
-    /// Recordings that were sent, whole or not.
+    /// Uploads, complete or not.
     pub(in crate::service) sent: u64,
-    /// Recordings whose acceptance somebody was told of.
+    /// Uploads whose acceptance was confirmed.
     pub(in crate::service) promised: u64,
-    /// Transcripts there at the end.
+    /// Transcripts at the end.
     pub(in crate::service) completed: u64,
     pub(in crate::service) failed: u64,
     pub(in crate::service) deleted: u64,
-    /// Requests that were sent again because a kill took their answer.
+    /// Requests that were repeated because their response was lost.
     pub(in crate::service) repeats: u64,
-    /// Connections that kills broke.
+    /// Broken connections.
     pub(in crate::service) broken: u64,
-    /// Failures that a fault excused.
+    /// Errors during a fault.
     pub(in crate::service) excused: u64,
-    /// Answers of 429 while work of the dead took the places.
+    /// Responses with 429 while jobs of killed processes occupied the slots.
     pub(in crate::service) limited: u64,
     pub(in crate::service) charges: u64,
     pub(in crate::service) credits_charged: i64,
     pub(in crate::service) keys: u64,
-    /// What the sweep removed: recordings of interrupted uploads and deletions.
+    /// Recordings of interrupted uploads and deletions that the sweep removed.
     pub(in crate::service) swept: u64,
     pub(in crate::service) recordings_kept: u64,
 }
@@ -52,19 +52,19 @@ pub(in crate::service) enum Place<'a> {
     Bucket(&'a S3, &'a str),
 }
 
-/// What may have become of a recording that was accepted.
+/// The allowed outcomes of an accepted recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::service) enum Strictness {
-    /// It may have failed with a reason: it was killed too often.
+    /// It may have failed with a reason: all attempts were killed.
     MayFail,
-    /// It is transcribed, whatever happened around it.
+    /// It must be transcribed.
     NothingLost,
 }
 
-/// Compares; what does not add up goes into `wrong`.
+/// Checks everything; inconsistencies are appended to `wrong`.
 pub(in crate::service) async fn check(
     store: &Store,
-    notes: &[Notes],
+    expected: &[Expected],
     place: Place<'_>,
     strictness: Strictness,
     wrong: &mut Vec<String>,
@@ -81,18 +81,18 @@ pub(in crate::service) async fn check(
         wrong.push("the queue is not empty".to_owned());
     }
     let mut kept = BTreeSet::new();
-    for one in notes {
-        wrong.extend(one.wrong.iter().cloned());
-        found.sent += one.recordings.len() as u64;
-        found.repeats += one.repeats;
-        found.broken += one.broken;
-        found.limited += one.limited;
-        let transcripts = transcripts(store, one, wrong).await?;
-        check_promises(store, one, &transcripts, strictness, &mut found, wrong).await?;
-        found.excused += one.excused;
-        recordings(store, one, &transcripts, &mut kept, wrong).await?;
-        credits(store, one, &transcripts, &mut found, wrong).await?;
-        keys(store, one, &mut found, wrong).await?;
+    for user in expected {
+        wrong.extend(user.wrong.iter().cloned());
+        found.sent += user.recordings.len() as u64;
+        found.repeats += user.repeats;
+        found.broken += user.broken;
+        found.limited += user.limited;
+        let transcripts = transcripts(store, user, wrong).await?;
+        check_promises(store, user, &transcripts, strictness, &mut found, wrong).await?;
+        found.excused += user.excused;
+        recordings(store, user, &transcripts, &mut kept, wrong).await?;
+        credits(store, user, &transcripts, &mut found, wrong).await?;
+        keys(store, user, &mut found, wrong).await?;
     }
     found.recordings_kept = kept.len() as u64;
     let stored = match place {
@@ -112,13 +112,13 @@ pub(in crate::service) async fn check(
 /// An account's transcripts by title.
 async fn transcripts(
     store: &Store,
-    one: &Notes,
+    user: &Expected,
     wrong: &mut Vec<String>,
 ) -> Result<HashMap<String, TranscriptSummary>, BenchError> {
     let mut all = HashMap::new();
     for page in 1.. {
         let filter = TranscriptFilter { page, per_page: 100, ..TranscriptFilter::default() };
-        let found = store.transcripts().list(one.account, &filter).await.map_err(failed)?.transcripts;
+        let found = store.transcripts().list(user.account, &filter).await.map_err(failed)?.transcripts;
         if found.is_empty() {
             break;
         }
@@ -131,16 +131,16 @@ async fn transcripts(
     Ok(all)
 }
 
-/// Every promise was kept, and nothing is there that nobody asked for.
+/// Every confirmed outcome holds, and there is no transcript without an upload.
 async fn check_promises(
     store: &Store,
-    one: &Notes,
+    user: &Expected,
     transcripts: &HashMap<String, TranscriptSummary>,
     strictness: Strictness,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
-    for (title, (outcome, _)) in &one.recordings {
+    for (title, (outcome, _)) in &user.recordings {
         let there = transcripts.get(title);
         let status = there.map(|transcript| (transcript.id, transcript.status));
         let is_right = match *outcome {
@@ -156,7 +156,7 @@ async fn check_promises(
         };
         if !is_right {
             let reason = match there {
-                Some(there) => store.transcripts().get(one.account, there.id).await.map_err(failed)?.error,
+                Some(there) => store.transcripts().get(user.account, there.id).await.map_err(failed)?.error,
                 None => None,
             };
             let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -166,25 +166,25 @@ async fn check_promises(
         found.deleted += u64::from(matches!(outcome, Outcome::DeletedCompleted(_) | Outcome::Deleted(_)));
     }
     for (title, transcript) in transcripts {
-        if !one.recordings.contains_key(title) {
+        if !user.recordings.contains_key(title) {
             wrong.push(format!("nobody sent {title}"));
         }
         match transcript.status {
             Status::Completed => {
                 found.completed += 1;
-                let (_, result) = store.transcripts().text(one.account, transcript.id).await.map_err(failed)?;
+                let (_, result) = store.transcripts().text(user.account, transcript.id).await.map_err(failed)?;
                 if result.text != "nothing was heard" || result.segments.len() != 1 {
                     wrong.push(format!("{title} is completed without its words: {result:?}"));
                 }
             }
             Status::Failed => {
                 found.failed += 1;
-                let there = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?;
+                let there = store.transcripts().get(user.account, transcript.id).await.map_err(failed)?;
                 let reason = there.error.unwrap_or_default();
                 if reason.is_empty() {
                     wrong.push(format!("{title} failed without a reason"));
                 }
-                // Whether or not its sender was told that it was accepted.
+                // Whether or not its acceptance was confirmed.
                 if strictness == Strictness::NothingLost && there.error_kind.is_some_and(FaultKind::is_ours) {
                     wrong.push(format!("{title} failed through a fault of ours ({:?}): {reason}", there.error_kind));
                 }
@@ -198,22 +198,22 @@ async fn check_promises(
 /// Completed transcripts have their recording, and so have those that failed through a fault of ours; others have none.
 async fn recordings(
     store: &Store,
-    one: &Notes,
+    user: &Expected,
     transcripts: &HashMap<String, TranscriptSummary>,
     kept: &mut BTreeSet<String>,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
     for (title, transcript) in transcripts {
-        let recording = match store.recordings().get(one.account, transcript.id).await {
+        let recording = match store.recordings().get(user.account, transcript.id).await {
             Ok(blob) => Some(format!("{}/{}", &blob.key.as_str()[..2], blob.key)),
             Err(hark_store::Error::NotFound(_)) => None,
             Err(error) => return Err(failed(error)),
         };
-        // What failed through no fault of its sender is kept, and can be tried again.
+        // A recording that failed through a fault of ours is kept and can be retried.
         let is_kept = match transcript.status {
             Status::Completed => true,
             Status::Failed => {
-                let fault = store.transcripts().get(one.account, transcript.id).await.map_err(failed)?.error_kind;
+                let fault = store.transcripts().get(user.account, transcript.id).await.map_err(failed)?.error_kind;
                 fault.is_some_and(FaultKind::is_ours)
             }
             Status::Queued | Status::Processing => false,
@@ -226,7 +226,7 @@ async fn recordings(
     Ok(())
 }
 
-/// What the ledger has of a job.
+/// The ledger entries of a job.
 #[derive(Debug, Default)]
 struct Entries {
     holds: i64,
@@ -236,17 +236,17 @@ struct Entries {
     held: i64,
 }
 
-/// Holds are released, each completed transcript is charged once and for what it is long, and counted once.
+/// Holds are released; each completed transcript is charged once, by its length, and counted once.
 async fn credits(
     store: &Store,
-    one: &Notes,
+    user: &Expected,
     transcripts: &HashMap<String, TranscriptSummary>,
     found: &mut Found,
     wrong: &mut Vec<String>,
 ) -> Result<(), BenchError> {
     let mut jobs: BTreeMap<String, Entries> = BTreeMap::new();
     let (mut charges, mut charged) = (0, 0);
-    for entry in store.ledger().entries(one.account, i64::MAX).await.map_err(failed)? {
+    for entry in store.ledger().entries(user.account, i64::MAX).await.map_err(failed)? {
         let Some(reference) = entry.reference else { continue };
         // A hold that was raised has an entry for each raise, under the job's name and the new total.
         let (job, is_raise) = reference.split_once('+').map_or((reference.as_str(), false), |(job, _)| (job, true));
@@ -273,44 +273,43 @@ async fn credits(
             wrong.push(format!("{job} has {entries:?}"));
         }
     }
-    // What was deleted early may have been completed and charged before.
-    let (mut least, mut most) = ((0, 0), (0, 0));
-    for (title, (outcome, cost)) in &one.recordings {
+    // A transcript that was deleted early may have been completed and charged before.
+    let (mut min, mut max) = ((0, 0), (0, 0));
+    for (title, (outcome, cost)) in &user.recordings {
         let is_completed = transcripts.get(title).is_some_and(|there| there.status == Status::Completed);
         let sure = is_completed || matches!(outcome, Outcome::DeletedCompleted(_));
         if sure {
-            least = (least.0 + 1, least.1 + cost);
+            min = (min.0 + 1, min.1 + cost);
         }
         if sure || matches!(outcome, Outcome::Deleted(_)) {
-            most = (most.0 + 1, most.1 + cost);
+            max = (max.0 + 1, max.1 + cost);
         }
     }
-    if !(least.0..=most.0).contains(&charges) || !(least.1..=most.1).contains(&charged) {
-        let account = one.account;
-        wrong
-            .push(format!("account {account}: {charges} charges of {charged} credits, right is {least:?} to {most:?}"));
+    if !(min.0..=max.0).contains(&charges) || !(min.1..=max.1).contains(&charged) {
+        let account = user.account;
+        wrong.push(format!("account {account}: {charges} charges of {charged} credits, right is {min:?} to {max:?}"));
     }
-    let balance = store.accounts().get(one.account).await.map_err(failed)?.credits;
+    let balance = store.accounts().get(user.account).await.map_err(failed)?.credits;
     if balance != CREDITS - charged {
-        wrong.push(format!("account {}: {balance} credits are left, {charged} were charged", one.account));
+        wrong.push(format!("account {}: {balance} credits are left, {charged} were charged", user.account));
     }
-    let used = store.accounts().usage(one.account, 3).await.map_err(failed)?;
+    let used = store.accounts().usage(user.account, 3).await.map_err(failed)?;
     if used.total_transcripts != charges {
-        wrong.push(format!("account {}: {} counted, {charges} charged", one.account, used.total_transcripts));
+        wrong.push(format!("account {}: {} counted, {charges} charged", user.account, used.total_transcripts));
     }
-    let minutes = store.keys().minutes_used(one.key).await.map_err(failed)?;
+    let minutes = store.keys().minutes_used(user.key).await.map_err(failed)?;
     if minutes != charged {
-        wrong.push(format!("account {}: its key counts {minutes} minutes, {charged} were charged", one.account));
+        wrong.push(format!("account {}: its key counts {minutes} minutes, {charged} were charged", user.account));
     }
     found.charges += charges.unsigned_abs();
     found.credits_charged += charged;
     Ok(())
 }
 
-/// Keys exist once, open what they should, and stay revoked.
-async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<String>) -> Result<(), BenchError> {
+/// Keys exist once, authenticate, and stay revoked.
+async fn keys(store: &Store, user: &Expected, found: &mut Found, wrong: &mut Vec<String>) -> Result<(), BenchError> {
     let mut names = BTreeMap::new();
-    for key in store.keys().list(one.account, KeyKind::Service).await.map_err(failed)? {
+    for key in store.keys().list(user.account, KeyKind::Service).await.map_err(failed)? {
         *names.entry(key.name).or_insert(0) += 1;
     }
     for (name, count) in &names {
@@ -318,22 +317,22 @@ async fn keys(store: &Store, one: &Notes, found: &mut Found, wrong: &mut Vec<Str
             wrong.push(format!("there are {count} keys called {name}"));
         }
     }
-    for (name, made) in &one.keys {
+    for (name, made) in &user.keys {
         let Some(secret) = &made.secret else { continue };
         found.keys += 1;
-        let opens = match store.keys().authenticate(secret).await {
+        let authenticates = match store.keys().authenticate(secret).await {
             Ok(_) => true,
             Err(hark_store::Error::NotFound(_)) => false,
             Err(error) => return Err(failed(error)),
         };
-        if opens == made.is_revoked {
-            wrong.push(format!("{name}: revoked is {}, opens is {opens}", made.is_revoked));
+        if authenticates == made.is_revoked {
+            wrong.push(format!("{name}: revoked is {}, authenticates is {authenticates}", made.is_revoked));
         }
     }
     Ok(())
 }
 
-/// Every file below a folder, by its path from there.
+/// All files below a folder, by relative path.
 fn files(root: &Path) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     let mut folders = vec![root.to_owned()];

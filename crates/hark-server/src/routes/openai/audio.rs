@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
 use crate::middleware::Caller;
-use crate::routes::transcribe::{Form, Wait, take};
+use crate::routes::transcribe::{Form, Wait, enqueue};
 
 /// Transcribe a recording, as OpenAI's clients ask for it
 ///
@@ -85,12 +85,12 @@ pub(crate) enum AnyJson {
 
 async fn answer<F: Form<Layout = Layout>>(app: &App, caller: &Caller, request: Request) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
-    let taken = take::<F>(app, caller, &head.headers, body, true).await?;
-    let wait = Wait::begin(app, caller, &taken);
-    if taken.layout.stream {
+    let queued = enqueue::<F>(app, caller, &head.headers, body, true).await?;
+    let wait = Wait::begin(app, caller, &queued);
+    if queued.layout.stream {
         let mut response = events::respond(wait);
-        response.headers_mut().insert(TRANSCRIPT_ID, taken.transcript.0.into());
+        response.headers_mut().insert(TRANSCRIPT_ID, queued.transcript.0.into());
         return Ok(response);
     }
-    wait.answer(move |result| taken.layout.respond(result)).await
+    wait.answer(move |result| queued.layout.respond(result)).await
 }

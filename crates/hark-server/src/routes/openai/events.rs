@@ -1,7 +1,7 @@
 //! `stream=true`: the transcript as server-sent events.
 //!
-//! The head goes out as soon as the recording is in the queue, so that nothing between here and the client takes the wait
-//! for a dead connection; the text follows when it is there. Words while they are spoken are `/v1/stream`'s business.
+//! The response head is sent as soon as the recording is queued, so that no proxy times out; the text follows when it is
+//! done. Live text is the business of `/v1/stream`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,10 +20,10 @@ use super::layout::usage;
 use crate::error::openai::body;
 use crate::routes::transcribe::Wait;
 
-/// How often a comment says that the connection lives; proxies commonly cut after a minute of silence.
-const BEAT: Duration = Duration::from_secs(15);
+/// Interval of keep-alive comments; proxies commonly time out after a minute.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Answers with events; the client going away drops the body, and with it the wait.
+/// Responds with events; when the client disconnects, the body and with it the wait are dropped.
 pub(crate) fn respond(wait: Wait) -> Response {
     let work = Box::pin(async move {
         match wait.end().await {
@@ -31,26 +31,27 @@ pub(crate) fn respond(wait: Wait) -> Response {
             Err(failure) => line(&body(&failure.error)),
         }
     });
-    let mut response = Response::new(Body::new(EventBody { work: Some(work), beat: tokio::time::interval(BEAT) }));
+    let mut response =
+        Response::new(Body::new(EventBody { work: Some(work), keep_alive: tokio::time::interval(KEEP_ALIVE) }));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 
-/// A piece for each segment, then the whole.
+/// A delta for each segment, then the whole text.
 fn events(result: &TranscriptionResult) -> impl Iterator<Item = OpenAiEvent> {
     let pieces = pieces(result).map(|delta| OpenAiEvent::Delta { delta: delta.to_owned() });
     pieces.chain([OpenAiEvent::Done { text: result.text.clone(), usage: usage(result) }])
 }
 
-/// The text cut where segments end: put together, the pieces are the text.
+/// The text split where segments end: the concatenated pieces are the text.
 fn pieces(result: &TranscriptionResult) -> impl Iterator<Item = &str> {
     let text = result.text.as_str();
     let mut from = 0;
     let mut ends: Vec<usize> = Vec::new();
     for segment in &result.segments {
-        // A text that somebody changed may not hold its segments any more: the rest is one piece then.
+        // An edited text may no longer contain its segments: then the rest is one piece.
         let Some(at) = text[from..].find(&segment.text) else { break };
         from += at + segment.text.len();
         ends.push(from);
@@ -70,10 +71,10 @@ fn line(event: &impl serde::Serialize) -> String {
     format!("data: {json}\n\n")
 }
 
-/// Comments while the work goes on, then all that came of it.
+/// Keep-alive comments while the job runs, then all events.
 struct EventBody {
     work: Option<Pin<Box<dyn Future<Output = String> + Send>>>,
-    beat: Interval,
+    keep_alive: Interval,
 }
 
 impl hyper::body::Body for EventBody {
@@ -89,7 +90,7 @@ impl hyper::body::Body for EventBody {
             self.work = None;
             return Poll::Ready(Some(Ok(Frame::data(Bytes::from(text)))));
         }
-        self.beat.poll_tick(context).map(|_| Some(Ok(Frame::data(Bytes::from_static(b": working\n\n")))))
+        self.keep_alive.poll_tick(context).map(|_| Some(Ok(Frame::data(Bytes::from_static(b": working\n\n")))))
     }
 }
 

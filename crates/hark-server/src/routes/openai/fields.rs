@@ -5,12 +5,12 @@ use hark_api::{OpenAiFormat, OpenAiGranularity};
 use super::layout::Layout;
 use crate::config::Config;
 use crate::error::Failure;
-use crate::routes::transcribe::{Fields, Form, Wanted, boolean, put};
+use crate::routes::transcribe::{Fields, Form, ParsedForm, boolean, put};
 
-/// The name that a form without one means; an operator may say in `hark.toml` what runs for it.
+/// The default model name; an operator may map it to a model in `hark.toml`.
 const DEFAULT_MODEL: &str = "whisper-1";
 
-/// What a form of `POST /v1/audio/transcriptions` says so far.
+/// The fields received so far of a form of `POST /v1/audio/transcriptions`.
 #[derive(Debug, Default)]
 pub(crate) struct TranscriptionFields {
     /// Fields that are the same in both APIs.
@@ -63,13 +63,13 @@ impl Form for TranscriptionFields {
         }
     }
 
-    fn wanted(mut self) -> Result<Wanted<Layout>, Failure> {
+    fn parsed(mut self) -> Result<ParsedForm<Layout>, Failure> {
         let config = Config::default();
         if !self.keywords.is_empty() {
             self.shared.set("hotwords", self.keywords.join(", "), &config)?;
         }
-        let wanted = self.shared.wanted()?;
-        let mut work = wanted.work;
+        let form = self.shared.parsed()?;
+        let mut work = form.work;
         if !self.has_model {
             work.model = DEFAULT_MODEL.to_owned();
         }
@@ -77,7 +77,7 @@ impl Form for TranscriptionFields {
         if let ([only], None) = (self.languages.as_slice(), &work.language) {
             let mut alone = Fields::default();
             alone.set("language", only.clone(), &config)?;
-            work.language = alone.wanted()?.work.language;
+            work.language = alone.parsed()?.work.language;
         }
         work.temperature = self.temperature;
         let format = self.format.unwrap_or_default();
@@ -99,11 +99,11 @@ impl Form for TranscriptionFields {
             words: has(OpenAiGranularity::Word),
             segments: has(OpenAiGranularity::Segment) || self.granularities.is_empty(),
         };
-        Ok(Wanted { work, layout, webhook_url: None })
+        Ok(ParsedForm { work, layout, webhook_url: None })
     }
 }
 
-/// What a form of `POST /v1/audio/translations` says so far.
+/// The fields received so far of a form of `POST /v1/audio/translations`.
 #[derive(Debug, Default)]
 pub(crate) struct TranslationFields(TranscriptionFields);
 
@@ -122,15 +122,15 @@ impl Form for TranslationFields {
         self.0.set(name, value, config)
     }
 
-    fn wanted(self) -> Result<Wanted<Layout>, Failure> {
-        let mut wanted = self.0.wanted()?;
-        wanted.work.translate = true;
-        wanted.layout.translated = true;
-        Ok(wanted)
+    fn parsed(self) -> Result<ParsedForm<Layout>, Failure> {
+        let mut form = self.0.parsed()?;
+        form.work.translate = true;
+        form.layout.translated = true;
+        Ok(form)
     }
 }
 
-/// Lists come as a field for each value; some clients write brackets behind the name.
+/// Lists are sent as one field per value; some clients append brackets to the name.
 fn list_name(name: &str) -> &str {
     name.strip_suffix("[]").unwrap_or(name)
 }
@@ -166,7 +166,7 @@ fn granularity(text: &str) -> Result<OpenAiGranularity, Failure> {
 mod tests {
     use super::*;
 
-    fn read<F: Form<Layout = Layout>>(pairs: &[(&str, &str)]) -> Result<Wanted<Layout>, String> {
+    fn read<F: Form<Layout = Layout>>(pairs: &[(&str, &str)]) -> Result<ParsedForm<Layout>, String> {
         let mut fields = F::default();
         for (name, value) in pairs {
             let is_read = F::longest(name).is_some();
@@ -175,7 +175,7 @@ mod tests {
                 done.map_err(|failure| failure.error.to_string())?;
             }
         }
-        fields.wanted().map_err(|failure| failure.error.to_string())
+        fields.parsed().map_err(|failure| failure.error.to_string())
     }
 
     #[test]
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn a_translation_writes_english_whatever_else_the_form_says() {
-        let wanted = read::<TranslationFields>(&[("stream", "true"), ("temperature", "0.2")]).unwrap();
-        assert!(wanted.work.translate && wanted.layout.translated && !wanted.layout.stream);
-        assert_eq!((wanted.work.temperature, wanted.work.model.as_str()), (Some(0.2), "whisper-1"));
+        let form = read::<TranslationFields>(&[("stream", "true"), ("temperature", "0.2")]).unwrap();
+        assert!(form.work.translate && form.layout.translated && !form.layout.stream);
+        assert_eq!((form.work.temperature, form.work.model.as_str()), (Some(0.2), "whisper-1"));
     }
 
     #[test]

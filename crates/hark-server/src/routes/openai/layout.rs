@@ -79,7 +79,7 @@ impl Layout {
     }
 }
 
-/// Who said what. OpenAI names speakers by letters.
+/// The segments with speakers, which OpenAI names by letters.
 fn diarized(result: &TranscriptionResult) -> OpenAiDiarized {
     let letter = |label: &String| result.speakers.iter().position(|known| known == label).map(letters);
     let segments = result.segments.iter().enumerate().map(|(number, segment)| OpenAiDiarizedSegment {

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Path;
 
-/// The models of the service and, behind them, the names of OpenAI's that stand for one of them.
+/// The models of the service, followed by OpenAI's names that map to one of them.
 pub(crate) fn data(models: &[Model]) -> Vec<OpenAiModel> {
     let ours = models.iter().map(|model| described(&model.id, &model.provider));
     ours.chain(foreign_names().map(|name| described(name, ""))).collect()

@@ -12,7 +12,7 @@ use super::{AnyError, Invalid, Limited, Unauthorized, Unavailable};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
-use crate::live::{Dialect, MOST_LIBRARY_BYTES, Realtime, begin};
+use crate::live::{MAX_MESSAGE_BYTES, Protocol, Realtime, begin};
 use crate::middleware::{Caller, by_token};
 use crate::streams::Connection;
 
@@ -55,23 +55,23 @@ pub(crate) async fn realtime(
         (caller, _) => caller,
     };
     let is_beta = headers.contains_key("openai-beta") || protocols.contains(&"openai-beta.realtime-v1");
-    let upgrade = upgrade.max_message_size(MOST_LIBRARY_BYTES).max_frame_size(MOST_LIBRARY_BYTES);
-    Ok(upgrade.protocols(["realtime"]).on_upgrade(move |socket| talk(app, caller, is_beta, socket)))
+    let upgrade = upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES);
+    Ok(upgrade.protocols(["realtime"]).on_upgrade(move |socket| run_socket(app, caller, is_beta, socket)))
 }
 
-async fn talk(app: App, caller: Caller, is_beta: bool, socket: WebSocket) {
+async fn run_socket(app: App, caller: Caller, is_beta: bool, socket: WebSocket) {
     let mut connection = Connection::new(socket);
     let mut realtime = Realtime::new(is_beta);
     if !connection.send(realtime.created()).await {
         return;
     }
-    // The session begins with its first sound: until then it can be set.
+    // The session starts with its first audio: until then it can be configured.
     let first = loop {
         match connection.greeting(app.config.stream.idle.duration()).await {
             Ok(Some(text)) if Realtime::needs_session(&text) => break text,
             Ok(Some(text)) => {
-                if let crate::live::ClientMessage::Answer(answer) = realtime.read(&text)
-                    && !connection.send(answer).await
+                if let crate::live::ClientMessage::Reply(reply) = realtime.read(&text)
+                    && !connection.send(reply).await
                 {
                     return;
                 }
@@ -85,11 +85,11 @@ async fn talk(app: App, caller: Caller, is_beta: bool, socket: WebSocket) {
         }
     };
     connection.put_back(first);
-    let begun = match realtime.work() {
-        Ok(work) => begin(&app, caller, work, Dialect::Realtime(Box::new(realtime)), None).await,
+    let session = match realtime.work() {
+        Ok(work) => begin(&app, caller, work, Protocol::Realtime(Box::new(realtime)), None).await,
         Err(failure) => Err(failure),
     };
-    match begun {
+    match session {
         Ok(session) => session.run(connection).await,
         Err(failure) => connection.close(Realtime::error(&failure.error, None), &failure).await,
     }

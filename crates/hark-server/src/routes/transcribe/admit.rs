@@ -12,7 +12,7 @@ use crate::middleware::{Anonymous, Caller};
 /// Seconds after which some anonymous work may have ended.
 const ANONYMOUS_MOVES: u64 = 15;
 
-/// Refuses what nobody may do now.
+/// Rejects requests that no caller may make now.
 pub(super) async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), Failure> {
     if app.is_draining() {
         return Err(ApiError::from(ErrorKind::ShuttingDown).retry_after(10).into());

@@ -10,7 +10,7 @@ use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
 use tokio::time::Instant;
 
-use super::{MODEL, Taken};
+use super::{MODEL, Queued};
 use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
@@ -19,11 +19,11 @@ use crate::middleware::Caller;
 use crate::queue::Waiter;
 use crate::wire::wire_status;
 
-/// How often a request that waits looks by itself: news from this process wakes it, news from others don't.
+/// Poll interval of a waiting request: changes of this process wake it, changes of others may not.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A request that waits for its transcript; dropping it is the client going away.
+/// A request that waits for its transcript; it is dropped when the client disconnects.
 pub(crate) struct Wait {
     app: App,
     caller: Caller,
@@ -32,11 +32,11 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Begins to wait: from here on a client that leaves is noticed.
-    pub(crate) fn begin<Layout>(app: &App, caller: &Caller, taken: &Taken<Layout>) -> Self {
-        let id = taken.transcript;
+    /// Starts waiting: from here on a disconnected client is noticed.
+    pub(crate) fn begin<Layout>(app: &App, caller: &Caller, queued: &Queued<Layout>) -> Self {
+        let id = queued.transcript;
         let waiter = app.waiting.join(id);
-        if taken.is_first {
+        if queued.is_first {
             let (app, caller) = (app.clone(), caller.clone());
             let runtime = tokio::runtime::Handle::current();
             waiter.when_abandoned(move || {
@@ -53,7 +53,7 @@ impl Wait {
         let ended = transcribed(&app, &waiter, account, id).await;
         waiter.settled();
         if caller.identity().is_none() {
-            // Nobody can come back for it.
+            // Without an account it cannot be retrieved later.
             match app.store.transcripts().delete(account, id).await {
                 Ok(_) | Err(hark_store::Error::NotFound(_)) => {}
                 Err(error) => tracing::error!(%error, "transcript.delete_failed"),
@@ -62,14 +62,14 @@ impl Wait {
         ended.map_err(|failure| failure.header(TRANSCRIPT_ID, id.0))
     }
 
-    /// Waits, lays the transcript out, and puts on the answer what it is about.
+    /// Waits, formats the transcript, and adds its headers.
     pub(crate) async fn answer(
         self,
         lay_out: impl FnOnce(&TranscriptionResult) -> Result<Response, Failure> + Send + 'static,
     ) -> Result<Response, Failure> {
         let id = self.id;
         let (result, model) = self.end().await?;
-        // Hours of subtitles take their time: not on the threads that serve everybody.
+        // Formatting hours of subtitles blocks: not on a Tokio worker.
         let laid_out = tokio::task::spawn_blocking(move || lay_out(&result)).await.unwrap_or_else(|error| {
             tracing::error!(transcript = %id, %error, "response.layout_failed");
             Err(ErrorKind::Internal.into())
@@ -94,7 +94,7 @@ pub(crate) async fn answer(wait: Wait, format: ResponseFormat) -> Result<Respons
     .await
 }
 
-/// The client went away and nobody else waits: nobody pays for what nobody reads.
+/// Cancels a job whose client disconnected and that no other request waits for; nothing is charged.
 pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
     let account = caller.account(app);
     let done = match caller.identity() {
@@ -108,9 +108,9 @@ pub(crate) async fn abandon(app: &App, caller: &Caller, id: TranscriptId) {
     }
 }
 
-/// 202: it will be done.
+/// The 202 response of an asynchronous request.
 pub(crate) async fn accepted(app: &App, id: TranscriptId) -> Result<Response, Failure> {
-    // Somebody is told that the work goes on: a repeat that leaves must not call it off.
+    // The client expects the job to run: a repeat that disconnects must not cancel it.
     app.waiting.join(id).settled();
     let view = app.store.transcripts().status(id).await?;
     let status_url = format!("/v1/transcripts/{id}/status");
@@ -161,13 +161,13 @@ async fn wait(app: &App, waiter: &Waiter, id: TranscriptId, is_anonymous: bool) 
         false => "it goes on, ask for its status",
     };
     let deadline = Instant::now() + app.config.transcribe_timeout.duration();
-    let look = if app.role == Role::Account { REMOTE_POLL_INTERVAL } else { POLL_INTERVAL };
+    let poll_interval = if app.role == Role::Account { REMOTE_POLL_INTERVAL } else { POLL_INTERVAL };
     loop {
         let changed = waiter.changed();
         let view = app.store.transcripts().status(id).await?;
         match view.status {
             Status::Completed | Status::Failed => return Ok(view),
-            // Nobody here will begin it, and whoever starts next will.
+            // This process starts no more jobs; the next one will.
             Status::Queued if app.is_draining() => {
                 let message = format!("the server is going down before the transcription began: {goes_on}");
                 return Err(ApiError::new(ErrorKind::ShuttingDown, message).retry_after(30).into());
@@ -180,7 +180,7 @@ async fn wait(app: &App, waiter: &Waiter, id: TranscriptId, is_anonymous: bool) 
                 format!("the transcription takes longer than this request may wait: {goes_on}"),
             ));
         }
-        let until = deadline.min(Instant::now() + look);
+        let until = deadline.min(Instant::now() + poll_interval);
         let _ = tokio::time::timeout_at(until, changed).await;
     }
 }

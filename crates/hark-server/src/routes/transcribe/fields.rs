@@ -1,4 +1,4 @@
-//! The text fields of a transcription form, checked as they arrive so that a mistake is told before an upload ends.
+//! The text fields of a transcription form, validated as they arrive, so that an error is reported before the upload ends.
 
 use hark_api::ResponseFormat;
 use hark_models::default_name;
@@ -14,27 +14,27 @@ const MAX_SPEAKERS: u32 = 100;
 
 /// The text fields of a form that sends a recording: ours, or one that other programs know.
 pub(crate) trait Form: Default + Send {
-    /// How the answer should look.
+    /// The format of the response.
     type Layout: std::fmt::Debug + Clone + PartialEq + Send + serde::Serialize;
 
-    /// What a form of this kind asks for, in the fingerprint of its request.
+    /// The operation, for the fingerprint of the request.
     const OPERATION: &'static str;
 
-    /// The longest value of a field, in bytes; none for fields that mean nothing here.
+    /// The maximum bytes of a field's value; `None` for unknown fields.
     fn longest(name: &str) -> Option<usize>;
 
-    /// Takes one field.
+    /// Sets one field.
     fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure>;
 
-    /// Everything together, with the defaults of the form.
-    fn wanted(self) -> Result<Wanted<Self::Layout>, Failure>;
+    /// The complete request, with the defaults of the form.
+    fn parsed(self) -> Result<ParsedForm<Self::Layout>, Failure>;
 }
 
-/// What a form of the contract says so far.
+/// The fields received so far of a form of `POST /v1/transcribe`.
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     model: Option<String>,
-    /// The outer level: whether it was given; the inner: whether it names a language.
+    /// Outer: whether the field was sent; inner: whether it names a language.
     language: Option<Option<String>>,
     diarize: Option<bool>,
     speakers: Option<u32>,
@@ -47,10 +47,10 @@ pub(crate) struct Fields {
     webhook_url: Option<String>,
 }
 
-/// What is wanted, complete.
+/// A complete transcription request.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Wanted<Layout> {
-    /// What the engine should do; its model is the name that was asked for until it is resolved.
+pub(crate) struct ParsedForm<Layout> {
+    /// The work for the engine; its model is the requested name until it is resolved.
     pub(crate) work: Work,
     pub(crate) layout: Layout,
     pub(crate) webhook_url: Option<String>,
@@ -85,7 +85,7 @@ impl Form for Fields {
             "translate" => put(&mut self.translate, name, boolean(name, text)?),
             "word_timestamps" => put(&mut self.word_timestamps, name, boolean(name, text)?),
             "webhook_url" => {
-                // A form may hold an empty field for what its sender did not fill in.
+                // A form may send an empty field for one that was not filled in.
                 if !text.is_empty() {
                     webhooks::check_url(&config.webhooks, text).map_err(Failure::invalid)?;
                 }
@@ -95,25 +95,25 @@ impl Form for Fields {
         }
     }
 
-    fn wanted(self) -> Result<Wanted<ResponseFormat>, Failure> {
-        let said = |text: Option<String>| text.filter(|text| !text.is_empty());
-        Ok(Wanted {
+    fn parsed(self) -> Result<ParsedForm<ResponseFormat>, Failure> {
+        let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());
+        Ok(ParsedForm {
             work: Work {
-                model: said(self.model).unwrap_or_else(|| default_name().to_owned()),
+                model: non_empty(self.model).unwrap_or_else(|| default_name().to_owned()),
                 language: self.language.flatten(),
                 diarize: self.diarize.unwrap_or(true),
                 speakers: self.speakers.unwrap_or(0),
                 translate: self.translate.unwrap_or(false),
                 word_timestamps: self.word_timestamps.unwrap_or(true),
-                prompt: said(self.prompt),
-                hotwords: said(self.hotwords),
+                prompt: non_empty(self.prompt),
+                hotwords: non_empty(self.hotwords),
                 temperature: None,
                 identify: self.identify.unwrap_or(false),
                 known: Vec::new(),
                 budget: hark_media::Budget::default(),
             },
             layout: self.format.unwrap_or_default(),
-            webhook_url: said(self.webhook_url),
+            webhook_url: non_empty(self.webhook_url),
         })
     }
 }
@@ -151,23 +151,23 @@ fn format(text: &str) -> Result<ResponseFormat, Failure> {
 mod tests {
     use super::*;
 
-    fn set(pairs: &[(&str, &str)]) -> Result<Wanted<ResponseFormat>, String> {
+    fn set(pairs: &[(&str, &str)]) -> Result<ParsedForm<ResponseFormat>, String> {
         let mut fields = Fields::default();
         for (name, value) in pairs {
             let done = fields.set(name, (*value).to_owned(), &Config::default());
             done.map_err(|failure| failure.error.to_string())?;
         }
-        fields.wanted().map_err(|failure| failure.error.to_string())
+        fields.parsed().map_err(|failure| failure.error.to_string())
     }
 
     #[test]
     fn an_empty_form_means_the_defaults_of_the_contract() {
-        let wanted = set(&[]).unwrap();
-        assert_eq!(wanted.work.model, "large-v3-turbo");
-        assert_eq!(wanted.layout, ResponseFormat::Json);
-        assert!(wanted.work.diarize && wanted.work.word_timestamps && !wanted.work.translate);
-        assert!(!wanted.work.identify, "nobody is named unless that is asked for");
-        assert_eq!((wanted.work.language, wanted.work.speakers), (None, 0));
+        let form = set(&[]).unwrap();
+        assert_eq!(form.work.model, "large-v3-turbo");
+        assert_eq!(form.layout, ResponseFormat::Json);
+        assert!(form.work.diarize && form.work.word_timestamps && !form.work.translate);
+        assert!(!form.work.identify, "nobody is named unless that is asked for");
+        assert_eq!((form.work.language, form.work.speakers), (None, 0));
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! What makes a transcription the same request as an earlier one: its fields and its recording.
+//! The fingerprint of a transcription request, which identifies a repeat: its fields and its recording.
 
-use super::fields::{Form, Wanted};
+use super::fields::{Form, ParsedForm};
 use crate::error::Failure;
 use crate::idempotent::{Canonical, Fingerprint};
 
-/// The fingerprint of a form: `asked` is what it says, `wanted` what it means here, with the model resolved.
+/// The fingerprint of a form: `requested` as it was sent, `resolved` with the model resolved.
 pub(crate) fn fingerprint<F: Form>(
-    asked: &Wanted<F::Layout>,
-    wanted: &Wanted<F::Layout>,
+    requested: &ParsedForm<F::Layout>,
+    resolved: &ParsedForm<F::Layout>,
     recording: Option<[u8; 32]>,
 ) -> Result<Fingerprint, Failure> {
-    let default = F::default().wanted()?;
+    let default = F::default().parsed()?;
     let canonical = Canonical::new(F::OPERATION)
-        .with("work", &asked.work, &default.work)?
-        .with("layout", &asked.layout, &default.layout)?
-        .with("webhook_url", &asked.webhook_url, &default.webhook_url)?
+        .with("work", &requested.work, &default.work)?
+        .with("layout", &requested.layout, &default.layout)?
+        .with("webhook_url", &requested.webhook_url, &default.webhook_url)?
         .with_hash("file", recording);
-    Ok(canonical.fingerprint().or(encoding_1::fingerprint(wanted, recording)))
+    Ok(canonical.fingerprint().or(encoding_1::fingerprint(resolved, recording)))
 }
 
 /// The first encoding: a hash of the `Debug` print of the request. Names are remembered for a day, so this can go in the
@@ -52,10 +52,10 @@ mod encoding_1 {
     }
 
     pub(super) fn fingerprint<Layout: std::fmt::Debug>(
-        wanted: &fields::Wanted<Layout>,
+        form: &fields::ParsedForm<Layout>,
         recording: Option<[u8; 32]>,
     ) -> Vec<u8> {
-        let work = &wanted.work;
+        let work = &form.work;
         let print = Wanted {
             work: Work {
                 model: &work.model,
@@ -70,8 +70,8 @@ mod encoding_1 {
                 hotwords: &work.hotwords,
                 temperature: work.temperature,
             },
-            layout: &wanted.layout,
-            webhook_url: &wanted.webhook_url,
+            layout: &form.layout,
+            webhook_url: &form.webhook_url,
         };
         let mut hash = Sha256::new();
         hash.update(format!("{print:?}"));
@@ -86,14 +86,14 @@ mod encoding_1 {
 
         #[test]
         fn the_print_of_the_first_encoding_is_what_it_was() {
-            let wanted = Fields::default().wanted().unwrap();
+            let form = Fields::default().parsed().unwrap();
             let print = "Wanted { work: Work { model: \"large-v3-turbo\", language: None, diarize: true, speakers: 0, \
                          identify: false, known: [], translate: false, word_timestamps: true, prompt: None, hotwords: None, \
                          temperature: None }, layout: Json, webhook_url: None }";
             let mut hash = Sha256::new();
             hash.update(print);
             hash.update([7; 32]);
-            assert_eq!(fingerprint(&wanted, Some([7; 32])), hash.finalize().to_vec());
+            assert_eq!(fingerprint(&form, Some([7; 32])), hash.finalize().to_vec());
         }
     }
 }
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn a_fingerprint_changes_with_every_field_and_with_the_recording() {
-        let wanted = Fields::default().wanted().unwrap();
-        let mut other = wanted.clone();
+        let form = Fields::default().parsed().unwrap();
+        let mut other = form.clone();
         other.work.translate = true;
-        let of = |asked: &Wanted<_>, hash| fingerprint::<Fields>(asked, &wanted, hash).unwrap();
-        let all = [of(&wanted, None), of(&other, None), of(&wanted, Some([1; 32]))];
+        let of = |requested: &ParsedForm<_>, hash| fingerprint::<Fields>(requested, &form, hash).unwrap();
+        let all = [of(&form, None), of(&other, None), of(&form, Some([1; 32]))];
         assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2]);
-        assert_eq!(all[0], of(&wanted.clone(), None));
+        assert_eq!(all[0], of(&form.clone(), None));
     }
 }

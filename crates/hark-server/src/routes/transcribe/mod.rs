@@ -28,7 +28,7 @@ use crate::routes::{AnyError, Deleted, Invalid, Late, Limited, Payment, Reused, 
 use receive::Received;
 
 pub(crate) use answer::{Wait, accepted, export};
-pub(crate) use fields::{Fields, Form, Wanted, boolean, put};
+pub(crate) use fields::{Fields, Form, ParsedForm, boolean, put};
 pub(crate) use receive::{refuse_announced, store_file};
 
 /// The checkpoint that really ran.
@@ -67,39 +67,39 @@ pub(crate) async fn transcribe(
 ) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let wait = !(query.r#async || prefers_async(&head.headers));
-    let taken = take::<Fields>(&app, &caller, &head.headers, body, wait).await?;
+    let queued = enqueue::<Fields>(&app, &caller, &head.headers, body, wait).await?;
     if !wait {
-        return answer::accepted(&app, taken.transcript).await;
+        return answer::accepted(&app, queued.transcript).await;
     }
-    answer::answer(Wait::begin(&app, &caller, &taken), taken.layout).await
+    answer::answer(Wait::begin(&app, &caller, &queued), queued.layout).await
 }
 
-/// A recording that is in the queue now.
-pub(crate) struct Taken<Layout> {
+/// A queued recording.
+pub(crate) struct Queued<Layout> {
     pub(crate) transcript: TranscriptId,
-    /// Whether this request put it there, and not one that it repeats.
+    /// Whether this request queued it, and not one that it repeats.
     pub(crate) is_first: bool,
     pub(crate) layout: Layout,
 }
 
-/// Takes a form with a recording: checks who sends it, stores it, and puts it into the queue.
-pub(crate) async fn take<F: Form>(
+/// Receives a form with a recording: checks the caller, stores the recording, and queues the job.
+pub(crate) async fn enqueue<F: Form>(
     app: &App,
     caller: &Caller,
     headers: &HeaderMap,
     body: Body,
     wait: bool,
-) -> Result<Taken<F::Layout>, Failure> {
+) -> Result<Queued<F::Layout>, Failure> {
     let name = idempotent::key(headers)?;
     admit::admit(app, caller, wait).await?;
 
-    // The place is held until the job is in the queue, where the store counts it.
+    // The slot is held until the job is queued, where the store counts it.
     let owner = caller.owner();
     let place = app.uploads.acquire(owner.clone());
     let at_once = caller.plan().concurrency();
     let limit_reached = |used: i64| too_many_at_once(app, caller, used);
     let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
-    // A repeat of a request is no new work: it may come while the first one takes the last place, one repeat at a time.
+    // A repeat is no new work: one repeat at a time is allowed while the first request occupies the last slot.
     let (is_repeat, _named) = repeats(app, &owner, name.as_deref()).await?;
     if live >= at_once && !(is_repeat && (place.before as i64) <= at_once) {
         return Err(limit_reached(live));
@@ -110,7 +110,7 @@ pub(crate) async fn take<F: Form>(
     let _anonymous = admit::anonymous_place(app, caller).await?;
 
     let received = receive::receive::<F>(app, caller, headers, body).await?;
-    let layout = received.wanted.layout.clone();
+    let layout = received.form.layout.clone();
     let new = job(app, caller, received, owner.clone(), name, wait).await?;
     let minutes = new.minutes;
     let accepted = accept(app, caller, new, wait).await.map_err(|error| match error {
@@ -125,10 +125,10 @@ pub(crate) async fn take<F: Form>(
         }
         Accepted::Repeat { transcript } => (transcript, false),
     };
-    Ok(Taken { transcript, is_first, layout })
+    Ok(Queued { transcript, is_first, layout })
 }
 
-/// The refusal of a recording that is longer than what a limit allows in a whole period: waiting for the next one would not help.
+/// The error for a recording that exceeds the limit of a whole period: waiting for the next period would not help.
 fn never_fits(error: &hark_store::Error, minutes: i64) -> Option<Failure> {
     let hark_store::Error::Limit { what, limit, .. } = error else { return None };
     let (of_limit, upgrade) = match what {
@@ -144,7 +144,7 @@ fn never_fits(error: &hark_store::Error, minutes: i64) -> Option<Failure> {
     (minutes > *limit).then(|| ApiError::new(ErrorKind::FileTooLarge, message).upgrade(upgrade).into())
 }
 
-/// Whether a request of this name was accepted before or is arriving now; the place says that this one arrives.
+/// Whether a request with this idempotency key was accepted before or is in progress; the returned guard marks this one as in progress.
 async fn repeats(
     app: &App,
     owner: &Owner,
@@ -156,7 +156,7 @@ async fn repeats(
     Ok((is_repeat, Some(named)))
 }
 
-/// Accepts a job whole, even if the client goes away at this very moment; then nobody waits for it, and it is called off.
+/// Accepts a job in a task of its own: if the client disconnects meanwhile, the job is accepted completely and then cancelled.
 async fn accept(app: &App, caller: &Caller, new: NewJob, wait: bool) -> hark_store::Result<Accepted> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (app, caller) = (app.clone(), caller.clone());
@@ -180,17 +180,17 @@ async fn job<Layout>(
     name: Option<String>,
     wait: bool,
 ) -> Result<NewJob, Failure> {
-    let Received { wanted, title, recording, fingerprint } = received;
+    let Received { form, title, recording, fingerprint } = received;
     let seconds = crate::recording::duration(app, caller, &recording.blob).await?;
     let minutes = probe::minutes(seconds);
-    if wanted.work.identify {
+    if form.work.identify {
         check_identify(app, caller)?;
     }
-    let payload = serde_json::to_string(&wanted.work).map_err(|error| {
+    let payload = serde_json::to_string(&form.work).map_err(|error| {
         tracing::error!(%error, "request.encode_failed");
         Failure::from(ErrorKind::Internal)
     })?;
-    let webhook = match (wanted.webhook_url, caller.identity()) {
+    let webhook = match (form.webhook_url, caller.identity()) {
         (None, _) => None,
         (Some(url), Some(identity)) => Some(crate::webhooks::target(&app.store, identity.account(), url).await?),
         (Some(_), None) => {
@@ -202,11 +202,11 @@ async fn job<Layout>(
         transcript: NewTranscript {
             title,
             source_type: caller.identity().map_or("api", |identity| identity.source_type()).to_owned(),
-            language: wanted.work.language.clone().unwrap_or_else(|| "auto".to_owned()),
-            model: wanted.work.model.clone(),
+            language: form.work.language.clone().unwrap_or_else(|| "auto".to_owned()),
+            model: form.work.model.clone(),
         },
         payload,
-        needs: jobs::needs(&wanted.work),
+        needs: jobs::needs(&form.work),
         blob: recording.claim(),
         seconds,
         minutes,

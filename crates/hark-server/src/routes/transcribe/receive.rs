@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, header};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{Plan, Upload};
 
-use super::fields::{Form, Wanted};
+use super::fields::{Form, ParsedForm};
 use super::fingerprint::fingerprint;
 use crate::app::App;
 use crate::error::Failure;
@@ -19,18 +19,18 @@ use crate::recording::Unclaimed;
 use crate::routes::audio::refuse_second;
 use crate::storage::StorageRoom;
 
-/// What the other fields of a form may take beside the file.
+/// Maximum bytes of a form beside the file.
 const FORM_OVERHEAD: u64 = 1 << 20;
-/// Characters of a title that comes from a file's name.
+/// Maximum characters of a title taken from a file name.
 const MAX_TITLE: usize = 200;
 
-/// A form that arrived whole.
+/// A completely received form.
 pub(crate) struct Received<Layout> {
-    pub(crate) wanted: Wanted<Layout>,
-    /// What to call the transcript.
+    pub(crate) form: ParsedForm<Layout>,
+    /// The title of the transcript.
     pub(crate) title: String,
     pub(crate) recording: Unclaimed,
-    /// What makes the request what it is: its fields and, where it has a name, its bytes.
+    /// The fingerprint of the request: of its fields and, with an idempotency key, of its bytes.
     pub(crate) fingerprint: Fingerprint,
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn receive<F: Form>(
     refuse_announced(headers, plan)?;
     // Only a request that may be repeated is compared with its repeats.
     let is_named = idempotent::key(headers)?.is_some();
-    // A repeat takes no more space than the first request did: the store tells them apart when it accepts.
+    // A repeat needs no storage of its own; the store detects it when it accepts the job.
     let room = if is_named { None } else { StorageRoom::of(app, caller).await? };
     if let Some(room) = &room {
         room.check(announced(headers).unwrap_or(0).saturating_sub(FORM_OVERHEAD).max(1))?;
@@ -72,20 +72,20 @@ pub(crate) async fn receive<F: Form>(
     let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
         return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
     };
-    let asked = fields.wanted()?;
-    let mut wanted = asked.clone();
-    let model = model(&wanted.work.model, plan.is_paid(), &app.config)?;
-    wanted.work.model = checkpoint(model, app.role, &*app.engines.models)?;
+    let requested = fields.parsed()?;
+    let mut resolved = requested.clone();
+    let model = model(&resolved.work.model, plan.is_paid(), &app.config)?;
+    resolved.work.model = checkpoint(model, app.role, &*app.engines.models)?;
     let blob = upload.finish().await?;
-    let fingerprint = fingerprint::<F>(&asked, &wanted, blob.sha256)?;
-    Ok(Received { wanted, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
+    let fingerprint = fingerprint::<F>(&requested, &resolved, blob.sha256)?;
+    Ok(Received { form: resolved, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
 }
 
 fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
 }
 
-/// Refuses a form that says it is larger than the plan allows, before it is read.
+/// Rejects a form whose `Content-Length` exceeds the plan's limit, before it is read.
 pub(crate) fn refuse_announced(headers: &HeaderMap, plan: Plan) -> Result<(), Failure> {
     if announced(headers).is_some_and(|bytes| bytes > plan.max_upload() + FORM_OVERHEAD) {
         return Err(too_large(plan));
@@ -93,7 +93,7 @@ pub(crate) fn refuse_announced(headers: &HeaderMap, plan: Plan) -> Result<(), Fa
     Ok(())
 }
 
-/// Stores the file that a form is at, as long as the plan allows it and the account has room.
+/// Stores the file of the form, within the plan's limit and the account's storage.
 pub(crate) async fn store_file(
     app: &App,
     form: &mut Multipart,
@@ -120,7 +120,7 @@ fn too_large(plan: Plan) -> Failure {
     ApiError::new(ErrorKind::FileTooLarge, message).upgrade(!plan.is_paid()).into()
 }
 
-/// The name of a file without its folders, as people read it.
+/// The base name of a file, without control characters.
 fn title(file_name: &str) -> String {
     let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = name.chars().filter(|character| !character.is_control()).take(MAX_TITLE).collect();

@@ -58,7 +58,7 @@ pub(crate) async fn export(
         ..Metadata::default()
     };
     let fonts = Arc::clone(&app.fonts);
-    // A long document takes seconds: not on the threads that answer everybody else.
+    // A long document takes seconds: not on a Tokio worker.
     let file = tokio::task::spawn_blocking(move || {
         hark_export::export(&result, &metadata, format, &Options::default(), &fonts)
     });

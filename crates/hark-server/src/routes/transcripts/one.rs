@@ -82,7 +82,7 @@ fn edit(change: TranscriptChange) -> Result<TranscriptEdit, Failure> {
     if speakers.iter().any(|(label, name)| too_long(label, MAX_NAME) || too_long(name, MAX_NAME)) {
         return Err(Failure::invalid(format!("a speaker's name may have {MAX_NAME} characters")));
     }
-    // An empty name takes the name away; one of blanks would be a name that nobody sees.
+    // An empty name removes the name; a blank one would be invisible.
     if speakers.values().any(|name| !name.is_empty() && name.trim().is_empty() || name.contains(char::is_control)) {
         return Err(Failure::invalid(
             "a speaker's name must have visible characters, on one line; an empty one takes the name away",

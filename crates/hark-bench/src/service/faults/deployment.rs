@@ -1,4 +1,4 @@
-//! The service and what it stands on, as faults reach it.
+//! The service and its dependencies, into which faults are injected.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use crate::error::BenchError;
 use crate::service::failed;
 use crate::service::server::{Server, Setting};
 
-/// What keeps the accounts.
+/// The database.
 pub(super) enum Database {
     Sqlite(PathBuf),
     Postgres(hark_postgres::Server),
 }
 
-/// Everything that a fault may break.
-pub(super) struct Site {
-    /// The small disk that recordings lie on, and the database where it is SQLite.
+/// A running service with its dependencies.
+pub(super) struct Deployment {
+    /// The small disk with the recordings, and with the database if it is SQLite.
     pub(super) disk: PathBuf,
     pub(super) log: PathBuf,
     pub(super) setting: Setting,
@@ -30,22 +30,22 @@ pub(super) struct Site {
     pub(super) clock: PathBuf,
     /// Running processes of the service; none where one was killed.
     pub(super) nodes: Vec<Option<Server>>,
-    /// Where people find them.
+    /// Their addresses, for the users.
     pub(super) addresses: watch::Sender<Vec<SocketAddr>>,
 }
 
-impl Site {
+impl Deployment {
     /// The folder of the recordings.
     pub(super) fn recordings(&self) -> PathBuf {
         PathBuf::from(&self.setting.blobs)
     }
 
-    /// Starts a node in its place and tells people.
+    /// Starts a node and announces its address.
     pub(super) async fn start(&mut self, node: usize) -> Result<(), BenchError> {
         let clock = (node == 0 && super::clock::library().is_some()).then(|| self.clock.clone());
         let setting = Setting { clock, ..self.setting.clone() };
         let log = self.log.clone();
-        // Starting waits for the child: not on a thread that people live on.
+        // Blocking: starting waits for the child.
         let started = tokio::task::spawn_blocking(move || Server::start(&setting, &log)).await.map_err(failed)??;
         self.nodes[node] = Some(started);
         self.announce();
@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-/// How long a fault lasts: it holds while people go on.
+/// Keeps a fault active for this long while the users continue.
 pub(super) async fn hold(time: Duration) {
     tokio::time::sleep(time).await;
 }

@@ -1,4 +1,4 @@
-//! Taking everything along, and leaving: the account's export and its deletion.
+//! Export and deletion of an account's data.
 
 use axum::Json as Answer;
 use axum::body::Body;
@@ -24,9 +24,9 @@ use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
 use crate::sign::{Verdict, cookie};
 use crate::visit::{Attempt, Visit};
 
-/// Lines that wait for a slow reader.
-const AHEAD: usize = 16;
-/// Rows read at once.
+/// LineWriter buffered for a slow reader.
+const BUFFERED_LINES: usize = 16;
+/// Rows per page.
 const PAGE: i64 = 100;
 
 /// Everything that the account has
@@ -38,13 +38,13 @@ const PAGE: i64 = 100;
     security(("bearer" = []), ("session" = [])))]
 pub(crate) async fn export(State(app): State<App>, identity: Identity) -> Result<Response, Failure> {
     audit::record(&app, audit::by(&identity, audit::ACCOUNT_EXPORTED)).await;
-    let (sender, mut receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(AHEAD);
+    let (sender, mut receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(BUFFERED_LINES);
     tokio::spawn(async move {
-        let mut lines = Lines(sender);
-        if let Err(Stop::Failed(failure)) = write(&app, identity.account(), &mut lines).await {
+        let mut writer = LineWriter(sender);
+        if let Err(Stop::Failed(failure)) = write(&app, identity.account(), &mut writer).await {
             tracing::error!(error = %failure.error, account = %identity.account(), "account.export_failed");
-            // The connection breaks: half an export must not look like a whole one.
-            let _ = lines.0.send(Err(std::io::Error::other("the export failed"))).await;
+            // Abort the connection: a partial export must not look complete.
+            let _ = writer.0.send(Err(std::io::Error::other("the export failed"))).await;
         }
     });
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
@@ -56,10 +56,10 @@ pub(crate) async fn export(State(app): State<App>, identity: Identity) -> Result
     Ok((headers, body).into_response())
 }
 
-/// Why an export ends early.
+/// Why an export ended early.
 enum Stop {
-    /// The reader went away.
-    Left,
+    /// The client disconnected.
+    Disconnected,
     Failed(Failure),
 }
 
@@ -69,29 +69,29 @@ impl<E: Into<Failure>> From<E> for Stop {
     }
 }
 
-struct Lines(mpsc::Sender<Result<Bytes, std::io::Error>>);
+struct LineWriter(mpsc::Sender<Result<Bytes, std::io::Error>>);
 
 #[derive(Serialize)]
 struct Line<'a, T> {
     r#type: &'a str,
     #[serde(flatten)]
-    what: T,
+    value: T,
 }
 
-impl Lines {
-    async fn put(&mut self, r#type: &str, what: impl Serialize) -> Result<(), Stop> {
-        let mut line = serde_json::to_vec(&Line { r#type, what }).map_err(|error| {
+impl LineWriter {
+    async fn write(&mut self, r#type: &str, value: impl Serialize) -> Result<(), Stop> {
+        let mut line = serde_json::to_vec(&Line { r#type, value }).map_err(|error| {
             tracing::error!(%error, r#type, "account.export_failed");
             Failure::from(ErrorKind::Internal)
         })?;
         line.push(b'\n');
-        self.0.send(Ok(line.into())).await.map_err(|_| Stop::Left)
+        self.0.send(Ok(line.into())).await.map_err(|_| Stop::Disconnected)
     }
 }
 
-async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), Stop> {
+async fn write(app: &App, account: AccountId, writer: &mut LineWriter) -> Result<(), Stop> {
     let now = app.store.now();
-    lines.put("account", wire_account(app.store.accounts().get(account).await?)).await?;
+    writer.write("account", wire_account(app.store.accounts().get(account).await?)).await?;
     let mut ledger = app.store.ledger().entries(account, i64::MAX).await?;
     ledger.reverse();
     for entry in ledger {
@@ -103,24 +103,24 @@ async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), S
             reference: entry.reference,
             note: entry.note,
         };
-        lines.put("ledger", entry).await?;
+        writer.write("ledger", entry).await?;
     }
     for key in app.store.keys().list(account, KeyKind::Service).await? {
-        lines.put("key", wire_key(key, now)).await?;
+        writer.write("key", wire_key(key, now)).await?;
     }
     for known in app.store.voiceprints().list(account).await? {
         let speaker = Speaker { id: known.id.0, name: known.name, created_at: DateTime(known.created_at) };
-        lines.put("speaker", speaker).await?;
+        writer.write("speaker", speaker).await?;
     }
     for page in 1.. {
-        // What is uploaded meanwhile would move the pages.
+        // New transcripts would shift the pages.
         let filter =
             TranscriptFilter { page, per_page: PAGE, created_before: Some(now), ..TranscriptFilter::default() };
         let listed = app.store.transcripts().list(account, &filter).await?.transcripts;
         let is_last = (listed.len() as i64) < PAGE;
-        for one in listed {
-            match detail(app, account, one.id).await {
-                Ok(transcript) => lines.put("transcript", transcript).await?,
+        for transcript in listed {
+            match detail(app, account, transcript.id).await {
+                Ok(transcript) => writer.write("transcript", transcript).await?,
                 // Deleted meanwhile.
                 Err(failure) if failure.error.kind == ErrorKind::NotFound => {}
                 Err(failure) => return Err(failure.into()),
@@ -134,13 +134,13 @@ async fn write(app: &App, account: AccountId, lines: &mut Lines) -> Result<(), S
         let found = app.store.audit().page(Some(account), page, PAGE).await?.entries;
         let is_last = (found.len() as i64) < PAGE;
         for entry in found {
-            lines.put("audit", wire_event(entry, false)).await?;
+            writer.write("audit", wire_event(entry, false)).await?;
         }
         if is_last {
             break;
         }
     }
-    lines.put("end", serde_json::json!({ "at": DateTime(now) })).await
+    writer.write("end", serde_json::json!({ "at": DateTime(now) })).await
 }
 
 /// Delete the account with everything that is its

@@ -1,31 +1,31 @@
-//! What a session was before its process died: its clock, its speakers and its text go on from there.
+//! The part of a resumed session that another process handled: times, speaker numbers and text continue from there.
 
 use hark_api::{Segment, TranscriptionResult};
 use hark_speech::live::{LiveEvent, LiveText};
 use hark_store::ResumedLive;
 
-/// The part of a session that another process heard; nothing for one that began here.
+/// The stored part of a session that another process handled; empty for a session that started here.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
-    /// Seconds of sound up to the end of what was settled: sound behind it is heard again if the client has it.
+pub(crate) struct PreviousPart {
+    /// Seconds of audio up to the end of the last stored text: later audio is processed again if the client still has it.
     pub(crate) seconds: f64,
-    /// Speakers told apart.
+    /// Number of speaker labels used.
     speakers: usize,
     segments: Vec<Segment>,
 }
 
-impl Before {
-    pub(crate) fn new(continued: ResumedLive) -> Self {
-        let segments = continued.segments;
+impl PreviousPart {
+    pub(crate) fn new(resumed: ResumedLive) -> Self {
+        let segments = resumed.segments;
         let labels = segments.iter().flat_map(|segment| segment.speaker.iter().chain(&segment.overlapping_speakers));
-        Before {
+        PreviousPart {
             seconds: segments.last().map_or(0.0, |last| last.end),
-            speakers: labels.filter_map(|label| number(label)).max().map_or(0, |last| last + 1),
+            speakers: labels.filter_map(|label| label_number(label)).max().map_or(0, |last| last + 1),
             segments,
         }
     }
 
-    /// An event on the clock of the whole session.
+    /// Shifts an event to the time of the whole session.
     pub(crate) fn event(&self, event: LiveEvent) -> LiveEvent {
         match event {
             LiveEvent::Partial { text, start } => LiveEvent::Partial { text, start: start + self.seconds },
@@ -48,7 +48,7 @@ impl Before {
         speaker.iter_mut().for_each(|label| self.label(label));
     }
 
-    /// Segments that were heard here, on the clock of the whole session.
+    /// Shifts segments of this process to the time of the whole session.
     pub(crate) fn segments(&self, mut segments: Vec<Segment>) -> Vec<Segment> {
         if self.segments.is_empty() {
             return segments;
@@ -65,7 +65,7 @@ impl Before {
         segments
     }
 
-    /// The whole session, of which `result` was heard here.
+    /// The result of the whole session, of which `result` is the part of this process.
     pub(crate) fn whole(&self, result: TranscriptionResult) -> TranscriptionResult {
         if self.segments.is_empty() {
             return result;
@@ -86,16 +86,16 @@ impl Before {
         }
     }
 
-    /// A voice that is heard here is numbered behind those heard before: whether it is one of them can't be told.
+    /// Renumbers a speaker of this process after the previous ones: whether they are the same person is unknown.
     fn label(&self, label: &mut String) {
-        if let Some(own) = number(label) {
+        if let Some(own) = label_number(label) {
             *label = format!("SPEAKER_{:02}", own + self.speakers);
         }
     }
 }
 
-/// The number of a speaker's label.
-fn number(label: &str) -> Option<usize> {
+/// The label_number of a speaker's label.
+fn label_number(label: &str) -> Option<usize> {
     label.strip_prefix("SPEAKER_")?.parse().ok()
 }
 
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard_after_a_crash_stands_behind_what_was_settled_before() {
-        let before = Before {
+    fn text_after_a_crash_follows_the_stored_text() {
+        let previous = PreviousPart {
             seconds: 10.0,
             speakers: 2,
             segments: vec![segment(2.0, "Hello.", "SPEAKER_01"), segment(9.0, "Hi.", "SPEAKER_00")],
@@ -130,10 +130,10 @@ mod tests {
             speakers: vec!["SPEAKER_00".into()],
             ..TranscriptionResult::default()
         };
-        let whole = before.whole(result.clone());
+        let whole = previous.whole(result.clone());
         assert_eq!((whole.text.as_str(), whole.duration), ("Hello. Hi. Again.", 15.0));
         assert_eq!(whole.speakers, ["SPEAKER_01", "SPEAKER_00", "SPEAKER_02"]);
         assert_eq!((whole.segments[2].start, whole.segments[2].words[0].end), (11.0, 12.0));
-        assert_eq!(Before::default().whole(result.clone()), result, "a session that began here is as it is");
+        assert_eq!(PreviousPart::default().whole(result.clone()), result, "a session that started here is unchanged");
     }
 }

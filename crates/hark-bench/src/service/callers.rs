@@ -1,4 +1,4 @@
-//! Accounts to measure with, and how long their requests take.
+//! Accounts for load tests, and the latencies of their requests.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ pub(crate) struct Caller {
     pub(crate) key: String,
 }
 
-/// Makes accounts that no limit of theirs holds back.
-pub(crate) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, BenchError> {
-    let mut made = Vec::new();
+/// Creates accounts with limits that no load test reaches.
+pub(crate) async fn create(store: &Store, count: usize) -> Result<Vec<Caller>, BenchError> {
+    let mut created = Vec::new();
     for number in 0..count {
         let new =
             NewAccount { credits: 100_000_000, ..NewAccount::new(format!("caller{number}@example.org"), Plan::Pro) };
@@ -30,12 +30,12 @@ pub(crate) async fn make(store: &Store, count: usize) -> Result<Vec<Caller>, Ben
             ..NewKey::new(KeyKind::Service, "bench")
         };
         let (_, secret) = store.keys().create(account, &key).await.map_err(failed)?;
-        made.push(Caller { account, key: secret.reveal().to_owned() });
+        created.push(Caller { account, key: secret.reveal().to_owned() });
     }
-    Ok(made)
+    Ok(created)
 }
 
-/// How long requests took, in milliseconds.
+/// Latencies of requests in milliseconds.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Times {
     pub(super) requests: usize,
@@ -43,21 +43,21 @@ pub(super) struct Times {
     pub(super) p50: f64,
     pub(super) p99: f64,
     pub(super) max: f64,
-    /// Answers that were no success.
+    /// Responses other than 200.
     pub(super) refused: u64,
 }
 
-/// What one client saw.
+/// The latencies that one client measured.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Latencies {
     micros: Vec<u32>,
     refused: u64,
 }
 
 impl Times {
-    pub(super) fn of(all: Vec<Seen>, took: Duration) -> Self {
-        let refused = all.iter().map(|seen| seen.refused).sum();
-        let mut micros: Vec<u32> = all.into_iter().flat_map(|seen| seen.micros).collect();
+    pub(super) fn of(all: Vec<Latencies>, took: Duration) -> Self {
+        let refused = all.iter().map(|latencies| latencies.refused).sum();
+        let mut micros: Vec<u32> = all.into_iter().flat_map(|latencies| latencies.micros).collect();
         micros.sort_unstable();
         let at = |share: f64| {
             let last = micros.len().saturating_sub(1);
@@ -68,38 +68,38 @@ impl Times {
     }
 }
 
-/// Asks for these paths in turn over one connection until `end`; with a `beat`, that often, else as fast as answers come.
-pub(super) async fn ask_until(
+/// Requests these paths in turn over one connection until `end`, at an `interval` or as fast as responses arrive.
+pub(super) async fn request_until(
     address: SocketAddr,
     key: &str,
     paths: &[&str],
-    beat: Option<Duration>,
+    interval: Option<Duration>,
     end: Instant,
-) -> Result<Seen, BenchError> {
+) -> Result<Latencies, BenchError> {
     let requests: Vec<Vec<u8>> = paths.iter().map(|path| request("GET", path, key, &[], &[])).collect();
     let mut connection = Connection::open(address).await.map_err(failed)?;
-    let mut seen = Seen::default();
+    let mut latencies = Latencies::default();
     let mut due = Instant::now();
-    if let Some(beat) = beat {
-        due += beat.mul_f64(super::kills::random(1000) as f64 / 1000.0);
+    if let Some(interval) = interval {
+        due += interval.mul_f64(super::kills::random(1000) as f64 / 1000.0);
     }
     for bytes in requests.iter().cycle() {
-        if let Some(beat) = beat {
+        if let Some(interval) = interval {
             tokio::time::sleep_until(due.into()).await;
-            due += beat;
+            due += interval;
         }
         let now = Instant::now();
         if now >= end {
             break;
         }
-        // A request that is late because the last one was counts from when it was due: a server that stalls is not asked less.
-        let begun = beat.map_or(now, |beat| due - beat);
+        // Latency is measured from when the request was due, so that a stalled server is not measured less often (coordinated omission).
+        let started = interval.map_or(now, |interval| due - interval);
         connection.send(bytes).await.map_err(failed)?;
         let status = connection.status().await.map_err(failed)?;
-        seen.micros.push(begun.elapsed().as_micros().try_into().unwrap_or(u32::MAX));
-        seen.refused += u64::from(status != 200);
+        latencies.micros.push(started.elapsed().as_micros().try_into().unwrap_or(u32::MAX));
+        latencies.refused += u64::from(status != 200);
     }
-    Ok(seen)
+    Ok(latencies)
 }
 
 #[cfg(test)]
@@ -108,9 +108,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_of_all_requests_and_not_of_clients() {
-        let seen =
-            |micros: std::ops::RangeInclusive<u32>| Seen { micros: micros.map(|n| n * 1000).collect(), refused: 1 };
-        let times = Times::of(vec![seen(51..=100), seen(1..=50)], Duration::from_secs(2));
+        let latencies = |micros: std::ops::RangeInclusive<u32>| Latencies {
+            micros: micros.map(|n| n * 1000).collect(),
+            refused: 1,
+        };
+        let times = Times::of(vec![latencies(51..=100), latencies(1..=50)], Duration::from_secs(2));
         assert_eq!((times.requests, times.refused, times.max), (100, 2, 100.0));
         assert_eq!((times.p50, times.p99, times.per_second), (51.0, 99.0, 50.0));
     }
