@@ -6,6 +6,7 @@
 mod engine;
 mod search;
 mod timing;
+mod window;
 
 pub use engine::{Engine, Job, Outcome, Spent};
 pub use timing::Untimed;
