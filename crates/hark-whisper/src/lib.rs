@@ -11,6 +11,8 @@ pub mod languages;
 pub mod mel;
 mod pick;
 pub mod reference;
+#[cfg(feature = "test-support")]
+pub mod testing;
 pub mod tokenizer;
 pub mod weights;
 pub mod words;

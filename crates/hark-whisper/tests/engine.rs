@@ -3,19 +3,19 @@
 mod weights_installed;
 
 use std::f64::consts::PI;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use hark_compute::kernels::math::from_bf16;
 use hark_whisper::backend::{
-    Admission, Again, AlignmentRequest, AlignmentScores, Answer, Ask, Backend, BackendError, Entry, MemoryUse, Rules,
-    TokenMap,
+    Admission, Again, AlignmentRequest, Answer, Ask, Backend, BackendError, Entry, Rules, TokenMap,
 };
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
 use hark_whisper::mel::{LogMel, WINDOW_FRAMES};
 use hark_whisper::reference::ReferenceModel;
+use hark_whisper::testing::{Faults, FaultyBackend};
 use hark_whisper::tokenizer::Tokenizer;
-use hark_whisper::weights::{Checkpoint, Dims};
+use hark_whisper::weights::Checkpoint;
 
 /// What all tests share: the network in float32 and what it makes of one window.
 struct Truth {
@@ -332,70 +332,17 @@ fn a_window_that_is_being_decoded_is_never_written_over() {
     }
 }
 
-/// A backend that notes how many entries each step had.
-struct Noting {
-    backend: CpuBackend,
-    entries: Arc<Mutex<Vec<usize>>>,
-}
-
-impl Backend for Noting {
-    fn dims(&self) -> &Dims {
-        self.backend.dims()
-    }
-
-    fn slots(&self) -> usize {
-        self.backend.slots()
-    }
-
-    fn rows(&self) -> usize {
-        self.backend.rows()
-    }
-
-    fn name(&self) -> String {
-        self.backend.name()
-    }
-
-    fn memory(&self) -> MemoryUse {
-        self.backend.memory()
-    }
-
-    fn health(&mut self) -> Result<(), BackendError> {
-        self.backend.health()
-    }
-
-    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
-        self.backend.encode(windows)
-    }
-
-    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
-        self.backend.release(slot)
-    }
-
-    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
-        self.entries.lock().expect("no test panics with it").push(entries.len());
-        self.backend.step(entries)
-    }
-
-    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
-        self.backend.align(requests)
-    }
-
-    fn trim(&mut self) -> Result<(), BackendError> {
-        self.backend.trim()
-    }
-}
-
-/// An engine whose steps are noted.
+/// An engine whose steps are recorded.
 struct Looks {
-    engine: Engine<Noting>,
-    entries: Arc<Mutex<Vec<usize>>>,
+    engine: Engine<FaultyBackend<CpuBackend>>,
+    steps: Arc<Faults>,
 }
 
 impl Looks {
     fn new() -> Self {
-        let entries = Arc::new(Mutex::new(Vec::new()));
-        let noting = Noting { backend: backend(Isa::best(), Weights::Bf16, 5), entries: Arc::clone(&entries) };
-        Looks { engine: Engine::new(noting, Arc::new(Tokenizer::new(&truth().checkpoint.vocabulary))), entries }
+        let steps = Arc::new(Faults::default());
+        let backend = FaultyBackend::new(backend(Isa::best(), Weights::Bf16, 5), &steps);
+        Looks { engine: Engine::new(backend, Arc::new(Tokenizer::new(&truth().checkpoint.vocabulary))), steps }
     }
 
     /// Looks at the window `key`, with a text before it and its own beginning given; returns what was heard, and how many
@@ -415,7 +362,7 @@ impl Looks {
         let again = Again { key, changed: if whole { None } else { Some(0..64) } };
         let mel = truth().mel.as_slice().into();
         let job = Job { id: key, mel, frames: 750, options: Arc::new(options), lane: 0, again: Some(again) };
-        self.entries.lock().expect("no test panics with it").clear();
+        self.steps.take_entries();
         self.engine.admit(vec![job]).expect("it is admitted");
         let outcome = loop {
             if let Some((_, outcome)) = self.engine.step(0).expect("it steps").pop() {
@@ -423,7 +370,7 @@ impl Looks {
             }
         };
         let Outcome::Decoded(decoded) = outcome.timed(&truth().tokenizer) else { panic!("the language is given") };
-        (*decoded, self.entries.lock().expect("no test panics with it")[0])
+        (*decoded, self.steps.take_entries()[0])
     }
 }
 

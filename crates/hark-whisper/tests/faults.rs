@@ -1,51 +1,12 @@
-//! What the engine does with odd networks and with devices that fail. Nothing needs to be installed.
+//! The engine with unusual dimensions and with devices that fail. Nothing needs to be installed.
 
 use std::sync::Arc;
 
-use hark_whisper::backend::{
-    Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
-};
+use hark_whisper::backend::{BackendError, TokenMap};
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
-use hark_whisper::tokenizer::Tokenizer;
+use hark_whisper::testing::{FaultPlan, Faults, FaultyBackend, SMALL_DIMS, small_backend, small_weights};
 use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
-
-const DIMS: Dims = Dims {
-    n_mels: 80,
-    n_audio_ctx: 1500,
-    n_audio_state: 64,
-    n_audio_head: 1,
-    n_audio_layer: 1,
-    n_text_ctx: 448,
-    n_text_state: 64,
-    n_text_head: 1,
-    n_text_layer: 1,
-    n_vocab: 51_865,
-};
-
-/// The same small numbers in every run.
-fn numbers(name: &str, shape: &[usize]) -> Vec<f32> {
-    let mut state = name.bytes().fold(9u32, |state, byte| state.rotate_left(5) ^ u32::from(byte)) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 24) as f32 - 0.5
-    };
-    (0..shape.iter().product()).map(|_| next()).collect()
-}
-
-fn backend(dims: Dims) -> (CpuBackend, Arc<Tokenizer>) {
-    let checkpoint = Checkpoint::generated(dims, Vocabulary::bytes_only(dims.n_vocab), numbers);
-    let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
-    let tokens = TokenMap {
-        end: tokenizer.eot,
-        first_time: tokenizer.timestamp_begin,
-        languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
-        ..TokenMap::default()
-    };
-    let compute = Compute::new(1, Isa::Portable);
-    let options = CpuOptions { weights: Weights::Int8, slots: 2, rows: 2, encoder_caches: 1 };
-    (CpuBackend::load(&checkpoint, tokens, &compute, options).expect("a small Whisper"), tokenizer)
-}
 
 fn job(id: u64, options: DecodeOptions) -> Job {
     let mel = (0..3000 * 80).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
@@ -54,9 +15,9 @@ fn job(id: u64, options: DecodeOptions) -> Job {
 }
 
 #[test]
-fn a_network_of_a_short_context_decodes_whatever_stands_before_its_text() {
+fn a_model_with_a_short_context_decodes_with_any_prompt_and_prefix() {
     for n_text_ctx in [16, 17, 40, 447] {
-        let (backend, tokenizer) = backend(Dims { n_text_ctx, ..DIMS });
+        let (backend, tokenizer) = small_backend(Dims { n_text_ctx, ..SMALL_DIMS }, 2);
         let mut engine = Engine::new(backend, Arc::clone(&tokenizer));
         let words = |count: usize| (0..count as u32).map(|token| token % 200).collect::<Vec<u32>>();
         for (prompt, prefix) in [(0, 0), (600, 0), (0, 10), (600, 230), (3, 700)] {
@@ -75,98 +36,9 @@ fn a_network_of_a_short_context_decodes_whatever_stands_before_its_text() {
     }
 }
 
-/// A device that does as another one, until something happens.
-struct Failing {
-    backend: CpuBackend,
-    /// The number of the call that fails, and how.
-    fails: (usize, Fault),
-    calls: usize,
-    capacity: usize,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Fault {
-    NotANumber,
-    Lost,
-    OutOfMemory,
-}
-
-impl Failing {
-    fn is_due(&mut self, fault: Fault) -> bool {
-        self.calls += usize::from(self.fails.1 == fault);
-        self.fails == (self.calls, fault)
-    }
-}
-
-impl Backend for Failing {
-    fn dims(&self) -> &Dims {
-        self.backend.dims()
-    }
-
-    fn slots(&self) -> usize {
-        self.backend.slots()
-    }
-
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    fn rows(&self) -> usize {
-        self.backend.rows()
-    }
-
-    fn encode_batch(&self) -> usize {
-        2
-    }
-
-    fn name(&self) -> String {
-        "failing".to_owned()
-    }
-
-    fn memory(&self) -> MemoryUse {
-        self.backend.memory()
-    }
-
-    fn health(&mut self) -> Result<(), BackendError> {
-        self.backend.health()
-    }
-
-    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
-        if self.is_due(Fault::OutOfMemory) {
-            self.capacity = 1;
-            return Err(BackendError::OutOfMemory("no room".to_owned()));
-        }
-        self.backend.encode(windows)
-    }
-
-    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
-        self.backend.release(slot)
-    }
-
-    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
-        if self.is_due(Fault::Lost) {
-            return Err(BackendError::DeviceLost("gone".to_owned()));
-        }
-        let mut answers = self.backend.step(entries)?;
-        if self.is_due(Fault::NotANumber) {
-            answers.iter_mut().flat_map(|answer| &mut answer.best).for_each(|(_, log_prob)| *log_prob = f32::NAN);
-        }
-        Ok(answers)
-    }
-
-    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
-        self.backend.align(requests)
-    }
-
-    fn trim(&mut self) -> Result<(), BackendError> {
-        self.backend.trim()
-    }
-}
-
-fn failing(call: usize, fault: Fault) -> Engine<Failing> {
-    let (backend, tokenizer) = backend(DIMS);
-    let capacity = backend.slots();
-    Engine::new(Failing { backend, fails: (call, fault), calls: 0, capacity }, tokenizer)
+fn faulty_engine(plan: FaultPlan) -> Engine<FaultyBackend<CpuBackend>> {
+    let (backend, tokenizer) = small_backend(SMALL_DIMS, 2);
+    Engine::new(FaultyBackend::new(backend, &Faults::new(plan)), tokenizer)
 }
 
 fn known() -> DecodeOptions {
@@ -174,12 +46,15 @@ fn known() -> DecodeOptions {
 }
 
 #[test]
-fn scores_that_are_no_numbers_and_a_lost_device_are_errors_and_no_texts() {
-    for (fault, is_kind) in [
-        (Fault::NotANumber, (|error| matches!(error, BackendError::Fault(_))) as fn(BackendError) -> bool),
-        (Fault::Lost, |error| matches!(error, BackendError::DeviceLost(_))),
+fn nan_scores_and_a_lost_device_are_errors() {
+    for (plan, is_kind) in [
+        (
+            FaultPlan { nan_at: vec![2], ..FaultPlan::default() },
+            (|error| matches!(error, BackendError::Fault(_))) as fn(BackendError) -> bool,
+        ),
+        (FaultPlan { lost_at: vec![2], ..FaultPlan::default() }, |error| matches!(error, BackendError::DeviceLost(_))),
     ] {
-        let mut engine = failing(3, fault);
+        let mut engine = faulty_engine(plan);
         engine.admit(vec![job(1, known())]).expect("it is admitted");
         let error = (0..20).find_map(|_| engine.step(0).err()).expect("the fault is seen");
         assert!(!error.keeps_windows());
@@ -188,8 +63,10 @@ fn scores_that_are_no_numbers_and_a_lost_device_are_errors_and_no_texts() {
 }
 
 #[test]
-fn a_device_without_memory_keeps_what_it_has_and_is_given_no_more_than_it_can_take() {
-    let mut engine = failing(2, Fault::OutOfMemory);
+fn out_of_memory_keeps_admitted_windows_and_limits_capacity() {
+    let plan =
+        FaultPlan { max_windows: Some(1), shrinks_capacity: true, encode_batch: Some(2), ..FaultPlan::default() };
+    let mut engine = faulty_engine(plan);
     assert_eq!((engine.free(), engine.batch()), (2, 2));
     engine.admit(vec![job(1, known())]).expect("the first fits");
     let error = engine.admit(vec![job(2, known())]).expect_err("the second does not");
@@ -202,9 +79,9 @@ fn a_device_without_memory_keeps_what_it_has_and_is_given_no_more_than_it_can_ta
 }
 
 #[test]
-fn windows_that_are_admitted_together_end_as_those_that_came_alone() {
+fn windows_admitted_together_decode_as_those_admitted_alone() {
     let texts = |together: bool| {
-        let mut engine = failing(0, Fault::Lost);
+        let mut engine = faulty_engine(FaultPlan { encode_batch: Some(2), ..FaultPlan::default() });
         let jobs = vec![job(1, known()), job(2, known())];
         if together {
             engine.admit(jobs).expect("both fit");
@@ -228,15 +105,15 @@ fn windows_that_are_admitted_together_end_as_those_that_came_alone() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_refused() {
+fn nan_weights_are_rejected() {
     let poisoned = |name: &str, shape: &[usize]| {
-        let mut values = numbers(name, shape);
+        let mut values = small_weights(name, shape);
         if name == "decoder.blocks.0.mlp.0.weight" {
             values[17] = f32::NAN;
         }
         values
     };
-    let checkpoint = Checkpoint::generated(DIMS, Vocabulary::bytes_only(DIMS.n_vocab), poisoned);
+    let checkpoint = Checkpoint::generated(SMALL_DIMS, Vocabulary::bytes_only(SMALL_DIMS.n_vocab), poisoned);
     let compute = Compute::new(1, Isa::Portable);
     let options = CpuOptions { weights: Weights::Int8, slots: 2, rows: 2, encoder_caches: 1 };
     let error =

@@ -2,69 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, ModelStore};
 use hark_server::{Bytes, Dependency, EngineError, EngineState, Models, SpeechEngine, SpeechOptions, Transcribe, Work};
-use hark_speech::{BackendError, BackendLoader, CancelToken, load_on_cpu};
-use hark_whisper::backend::{Admission, AlignmentRequest, AlignmentScores, Answer, Backend, Entry, MemoryUse};
-use hark_whisper::weights::Dims;
+use hark_speech::{BackendLoader, CancelToken, load_on_cpu};
+use hark_whisper::testing::{FaultPlan, Faults, FaultyBackend};
 
 use crate::server::talk;
-
-/// A device that panics in one step of all that its engines ever take.
-struct PanicsOnce {
-    backend: Box<dyn Backend>,
-    steps: Arc<AtomicUsize>,
-}
-
-impl Backend for PanicsOnce {
-    fn dims(&self) -> &Dims {
-        self.backend.dims()
-    }
-
-    fn slots(&self) -> usize {
-        self.backend.slots()
-    }
-
-    fn rows(&self) -> usize {
-        self.backend.rows()
-    }
-
-    fn name(&self) -> String {
-        self.backend.name()
-    }
-
-    fn memory(&self) -> MemoryUse {
-        self.backend.memory()
-    }
-
-    fn health(&mut self) -> Result<(), BackendError> {
-        self.backend.health()
-    }
-
-    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
-        self.backend.encode(windows)
-    }
-
-    fn release(&mut self, slot: usize) -> Result<(), BackendError> {
-        self.backend.release(slot)
-    }
-
-    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
-        assert!(self.steps.fetch_add(1, Ordering::SeqCst) != 6, "the seventh step panics");
-        self.backend.step(entries)
-    }
-
-    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
-        self.backend.align(requests)
-    }
-
-    fn trim(&mut self) -> Result<(), BackendError> {
-        self.backend.trim()
-    }
-}
 
 fn options(models: &Path) -> SpeechOptions {
     SpeechOptions {
@@ -91,17 +36,16 @@ fn hear(engine: &SpeechEngine) -> Result<String, EngineError> {
 
 #[test]
 #[ignore = "needs models and espeak-ng"]
-fn a_recording_whose_engine_panics_is_transcribed_by_the_next_and_so_is_the_one_after_it() {
-    let steps = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&steps);
+fn a_recording_whose_engine_panics_is_transcribed_by_a_reloaded_one() {
+    let faults = Faults::new(FaultPlan { panic_at: vec![6], ..FaultPlan::default() });
+    let injected = Arc::clone(&faults);
     let backend: BackendLoader = Arc::new(move |checkpoint, tokens, options| {
-        let backend = load_on_cpu(checkpoint, tokens, options)?;
-        Ok(Box::new(PanicsOnce { backend, steps: Arc::clone(&counted) }))
+        Ok(Box::new(FaultyBackend::new(load_on_cpu(checkpoint, tokens, options)?, &injected)))
     });
     let models = ModelStore::default_dir();
     let engine = SpeechEngine::new(SpeechOptions { backend: Some(backend), ..options(&models) });
     let first = hear(&engine).expect("the recording is decoded by the engine that was loaded again");
-    assert!(steps.load(Ordering::SeqCst) > 7, "the seventh step was taken");
+    assert!(faults.steps() > 7, "the seventh step was taken");
     let second = hear(&engine).expect("the engine works");
     assert_eq!(first, second);
     assert!(first.to_lowercase().contains("market"), "{first}");
