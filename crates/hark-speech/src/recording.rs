@@ -18,7 +18,7 @@ use crate::speakers::{assign_in_order, speakers_of};
 use crate::transcriber::{Progress, Request, Transcriber, Transcription};
 use crate::vad::VadStream;
 use crate::voiceprint;
-use crate::voices::Listener;
+use crate::voices::DiarizationThread;
 use crate::windows::{Window, WindowCutter};
 
 /// The logprob threshold of a second look: a text below it is not accepted.
@@ -106,7 +106,7 @@ pub(crate) struct Recording<'a> {
     replies: Receiver<WindowReply>,
     reply_to: Reply,
     unwanted: Arc<AtomicBool>,
-    listener: Option<Listener>,
+    diarization: Option<DiarizationThread>,
     /// Windows that are not decoded yet, by number.
     outstanding: BTreeMap<usize, Outstanding>,
     pace: Pace,
@@ -153,7 +153,7 @@ impl<'a> Recording<'a> {
             replies,
             reply_to,
             unwanted: Arc::new(AtomicBool::new(false)),
-            listener: Listener::start(transcriber.voices.as_ref(), request.speakers)?,
+            diarization: DiarizationThread::start(transcriber.voices.as_ref(), request.speakers)?,
             outstanding: BTreeMap::new(),
             pace: Pace::default(),
             cut_until: 0.0,
@@ -181,8 +181,8 @@ impl<'a> Recording<'a> {
             probabilities.clear();
             let count = audio.read(&mut samples)?;
             samples_read += count as u64;
-            if let Some(listener) = &self.listener {
-                listener.push(&samples);
+            if let Some(diarization) = &self.diarization {
+                diarization.push(&samples);
             }
             self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
             let windows = if count == 0 {
@@ -319,7 +319,7 @@ impl<'a> Recording<'a> {
     /// Gives up: the engine drops the windows that it has, and the speakers are not waited for.
     pub(crate) fn cancel(&mut self) {
         self.unwanted.store(true, Ordering::SeqCst);
-        self.listener.take().into_iter().for_each(Listener::give_up);
+        self.diarization.take().into_iter().for_each(DiarizationThread::cancel);
     }
 
     fn check_cancelled(&self) -> Result<(), SpeechError> {
@@ -407,7 +407,7 @@ impl<'a> Recording<'a> {
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
         straighten(&mut segments);
         let mut names = BTreeMap::new();
-        match self.listener.take().map(Listener::finish) {
+        match self.diarization.take().map(DiarizationThread::finish) {
             None => {}
             Some(Some(heard)) => {
                 let (assigned, order) = assign_in_order(segments, &heard);

@@ -1,4 +1,4 @@
-//! Hearing who speaks, beside the words: the same samples go to a thread of their own.
+//! Diarization beside transcription: the same samples go to a thread of its own.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use hark_speakers::{CLASSES, Compute, Diarization, Diarizer, Embedder, Networks,
 
 use crate::SpeechError;
 
-/// Whether to tell speakers apart.
+/// Whether to diarize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Speakers {
     /// No.
     #[default]
     Off,
-    /// Yes, and find out how many there are.
+    /// Yes; the number of speakers is estimated.
     Auto,
-    /// Yes, and there are so many.
+    /// Yes, with this number of speakers.
     Exactly(usize),
 }
 
-/// The networks that tell voices apart, loaded once; clones share them.
+/// The diarization networks, loaded once; clones share them.
 #[derive(Clone)]
 pub struct Voices(Arc<Mutex<(Segmenter, Embedder)>>);
 
@@ -35,12 +35,12 @@ impl Voices {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut (Segmenter, Embedder)) -> T) -> T {
-        // What a panic leaves behind are buffers that the next call overwrites.
+        // After a panic only buffers are in an unknown state, and the next call overwrites them.
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Recordings take turns, a batch at a time.
+/// Recordings share the networks batch by batch.
 impl Networks for Voices {
     fn segment(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
         self.with(|networks| networks.segment(windows))
@@ -51,18 +51,18 @@ impl Networks for Voices {
     }
 }
 
-/// Blocks of sound that may wait for the listener: a bound on memory, and no more than the words are ahead anyway.
-const MOST_WAITING: usize = 64;
+/// Maximum blocks of audio queued for the thread, which bounds memory.
+const MAX_QUEUED: usize = 64;
 
-/// A thread that hears the voices of one recording.
-pub(crate) struct Listener {
+/// The diarization thread of one recording.
+pub(crate) struct DiarizationThread {
     sender: SyncSender<Vec<f32>>,
-    unwanted: Arc<AtomicBool>,
+    cancelled: Arc<AtomicBool>,
     thread: JoinHandle<Option<Diarization>>,
 }
 
-impl Listener {
-    /// Starts to listen; none when nobody is to be told apart.
+impl DiarizationThread {
+    /// Starts the thread; `None` without diarization.
     pub(crate) fn start(voices: Option<&Voices>, speakers: Speakers) -> Result<Option<Self>, SpeechError> {
         let wanted = match speakers {
             Speakers::Off => return Ok(None),
@@ -70,46 +70,46 @@ impl Listener {
             Speakers::Exactly(count) => Some(count.max(1)),
         };
         let voices = voices.ok_or(SpeechError::NoVoices)?.clone();
-        let (sender, receiver) = sync_channel(MOST_WAITING);
-        let unwanted = Arc::new(AtomicBool::new(false));
-        let called_off = Arc::clone(&unwanted);
+        let (sender, receiver) = sync_channel(MAX_QUEUED);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let is_cancelled = Arc::clone(&cancelled);
         let thread = std::thread::Builder::new()
             .name("voices".into())
-            .spawn(move || listen(voices, receiver, &called_off, wanted))
+            .spawn(move || run(voices, receiver, &is_cancelled, wanted))
             .map_err(|_| SpeechError::EngineStopped)?;
-        Ok(Some(Listener { sender, unwanted, thread }))
+        Ok(Some(DiarizationThread { sender, cancelled, thread }))
     }
 
-    /// Hands over the next samples.
+    /// Sends the next samples.
     pub(crate) fn push(&self, samples: &[f32]) {
-        // One that has stopped says so at the end.
+        // A stopped thread is noticed in `finish`.
         let _ = self.sender.send(samples.to_vec());
     }
 
-    /// Who spoke when; none where listening failed, which costs the words nothing.
+    /// The diarization; `None` if it failed, which does not affect the words.
     pub(crate) fn finish(self) -> Option<Diarization> {
         drop(self.sender);
         self.thread.join().ok().flatten()
     }
 
-    /// Nobody waits for it any more.
-    pub(crate) fn give_up(self) {
-        self.unwanted.store(true, Ordering::Relaxed);
+    /// Cancels it.
+    pub(crate) fn cancel(self) {
+        self.cancelled.store(true, Ordering::Relaxed);
     }
 }
 
-fn listen(
+fn run(
     voices: Voices,
     receiver: Receiver<Vec<f32>>,
-    unwanted: &AtomicBool,
+    cancelled: &AtomicBool,
     wanted: Option<usize>,
 ) -> Option<Diarization> {
     let mut diarizer = Diarizer::new(voices);
     for samples in receiver {
-        if unwanted.load(Ordering::Relaxed) {
+        if cancelled.load(Ordering::Relaxed) {
             return None;
         }
         diarizer.push(&samples);
     }
-    (!unwanted.load(Ordering::Relaxed)).then(|| diarizer.finish(wanted))
+    (!cancelled.load(Ordering::Relaxed)).then(|| diarizer.finish(wanted))
 }

@@ -1,8 +1,8 @@
-//! Who says a live text: asked of a thread that hears the same sound.
+//! Speaker labels of live texts, computed in a thread that receives the same audio.
 //!
-//! The ten seconds up to a text's end are segmented when it is told, and the voice that says it is compared, with all it
-//! says alone in them, with the voices known so far. Beside that the whole session is listened to as a file would be, and
-//! told once at the end.
+//! When a text is final, the ten seconds up to its end are segmented, and the embedding of its local speaker's speech without
+//! overlap is compared with the clusters so far. In addition the whole session is diarized as a file would be, with the
+//! result at the end.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,21 +20,22 @@ use crate::SpeechError;
 use crate::speakers::label;
 use crate::voices::Voices;
 
-/// Sound that is compared at a time, as in files; shorter sound is repeated up to that.
-const PIECE: usize = SAMPLE_RATE as usize * 3 / 2;
-/// Pieces of a voice that are listened to for one text: six seconds say enough.
-const MOST_PIECES: usize = 4;
-/// Under this the sound of a voice says nothing…
-const LEAST: usize = SAMPLE_RATE as usize * 3 / 10;
-/// …and from this on it says much: the cosines that are asked for to be a known voice, below and above.
-const MUCH: usize = SAMPLE_RATE as usize * 2;
-const SAME: (f32, f32) = (0.25, 0.40);
-/// Sound behind a text that helps to hear who said it; most of it is there when a text is told, and none is waited for.
-const BEHIND: u64 = SAMPLE_RATE as u64 * 3 / 2;
-/// Sound that is kept to be asked about: texts come a few seconds late, more when the machine lags.
-const KEPT: usize = SAMPLE_RATE as usize * 120;
+/// Samples of an embedded piece, as in files; a shorter one is repeated up to that.
+const PIECE_SAMPLES: usize = SAMPLE_RATE as usize * 3 / 2;
+/// Maximum pieces embedded for one text: six seconds are enough.
+const MAX_PIECES: usize = 4;
+/// Minimum samples to embed a local speaker.
+const MIN_SAMPLES: usize = SAMPLE_RATE as usize * 3 / 10;
+/// From this many samples on an embedding is reliable…
+const RELIABLE_SAMPLES: usize = SAMPLE_RATE as usize * 2;
+/// …and the cosine similarity needed to join a known cluster: below that many samples, and from there on.
+const JOIN_SIMILARITY: (f32, f32) = (0.25, 0.40);
+/// Samples after a text that are included in its window; most have arrived when a text is final, and none are waited for.
+const LOOKAHEAD: u64 = SAMPLE_RATE as u64 * 3 / 2;
+/// Samples that are buffered: texts are a few seconds late, more on a slow machine.
+const BUFFERED: usize = SAMPLE_RATE as usize * 120;
 
-/// The thread that hears the voices of a live session.
+/// The diarization thread of a live session.
 pub(super) struct LiveSpeakers {
     sender: Sender<Message>,
     answers: Receiver<Answer>,
@@ -42,24 +43,24 @@ pub(super) struct LiveSpeakers {
 
 enum Message {
     Sound(Vec<f32>),
-    /// Who speaks between two samples of the session?
+    /// A request for the speaker between two samples of the session.
     Who(u64, u64),
-    /// That was all.
+    /// The end of the audio.
     Finish,
 }
 
-/// What the thread says.
+/// An answer of the thread.
 pub(super) enum Answer {
-    /// Who says the text that was asked about, texts in order.
+    /// The speaker of a requested text, in order of the requests.
     Speaker(Option<usize>),
-    /// Who spoke when, in the whole session.
+    /// The diarization of the whole session.
     Whole(Diarization),
-    /// It failed: texts go on without speakers.
+    /// The thread failed: texts continue without speakers.
     Gone,
 }
 
 impl LiveSpeakers {
-    /// Starts to listen; calls `wake` when there is an answer.
+    /// Starts the thread; it calls `wake` when there is an answer.
     pub(super) fn start(voices: &Voices, wake: Arc<dyn Fn() + Send + Sync>) -> Result<Self, SpeechError> {
         let (sender, messages) = channel();
         let (answer, answers) = channel();
@@ -67,10 +68,10 @@ impl LiveSpeakers {
         std::thread::Builder::new()
             .name("live voices".into())
             .spawn(move || {
-                // However it ends, whoever waits must look.
-                let _bell = Bell(Arc::clone(&wake));
-                listen(voices, &messages, &|told| {
-                    let _ = answer.send(told);
+                // Wake the session even if the thread panics.
+                let _wake = WakeOnDrop(Arc::clone(&wake));
+                run(voices, &messages, &|reply| {
+                    let _ = answer.send(reply);
                     wake();
                 });
             })
@@ -82,17 +83,17 @@ impl LiveSpeakers {
         let _ = self.sender.send(Message::Sound(samples.to_vec()));
     }
 
-    /// Asks who speaks between two samples; the answer comes in the order of the questions.
+    /// Requests the speaker between two samples; answers are in the order of the requests.
     pub(super) fn ask(&self, start: u64, end: u64) {
         let _ = self.sender.send(Message::Who(start, end));
     }
 
-    /// No more sound will come.
+    /// Ends the audio.
     pub(super) fn finish(&self) {
         let _ = self.sender.send(Message::Finish);
     }
 
-    /// The next answer, if one is there.
+    /// The next answer, if any.
     pub(super) fn answer(&self) -> Option<Answer> {
         match self.answers.try_recv() {
             Ok(answer) => Some(answer),
@@ -102,66 +103,66 @@ impl LiveSpeakers {
     }
 }
 
-struct Bell(Arc<dyn Fn() + Send + Sync>);
+struct WakeOnDrop(Arc<dyn Fn() + Send + Sync>);
 
-impl Drop for Bell {
+impl Drop for WakeOnDrop {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-fn listen(mut voices: Voices, messages: &Receiver<Message>, tell: &dyn Fn(Answer)) {
+fn run(mut voices: Voices, messages: &Receiver<Message>, send: &dyn Fn(Answer)) {
     let mut whole = Diarizer::live(voices.clone());
-    let mut known = Known::default();
+    let mut known = SpeakerClusters::default();
     let (mut sound, mut first) = (Vec::new(), 0u64);
     for message in messages {
         match message {
             Message::Sound(samples) => {
                 whole.push(&samples);
                 sound.extend(samples);
-                let gone = sound.len().saturating_sub(KEPT);
-                // Not for every message: what is left must be moved.
-                if gone > KEPT / 4 {
+                let gone = sound.len().saturating_sub(BUFFERED);
+                // Not for every message, since the rest is moved.
+                if gone > BUFFERED / 4 {
                     sound.drain(..gone);
                     first += gone as u64;
                 }
             }
             Message::Who(start, end) => {
                 let place = |sample: u64| (sample.saturating_sub(first) as usize).min(sound.len());
-                let until = place(end + BEHIND);
+                let until = place(end + LOOKAHEAD);
                 let from = until.saturating_sub(WINDOW_SAMPLES);
                 let text = place(start).max(from) - from..place(end).max(from) - from;
-                tell(Answer::Speaker(known.speaker(&mut voices, &sound[from..until], text)));
+                send(Answer::Speaker(known.speaker(&mut voices, &sound[from..until], text)));
             }
-            Message::Finish => return tell(Answer::Whole(whole.finish(None))),
+            Message::Finish => return send(Answer::Whole(whole.finish(None))),
         }
     }
 }
 
-/// The voices known so far.
+/// The speaker clusters so far.
 #[derive(Default)]
-struct Known {
+struct SpeakerClusters {
     voices: Vec<Cluster>,
     last: Option<usize>,
 }
 
-/// One of the voices that a window tells apart.
-struct Local {
-    /// Frames of the text in which it speaks.
+/// A local speaker of a window.
+struct LocalSpeaker {
+    /// Frames of the text in which it is active.
     of_text: usize,
-    /// What it says alone, at most the last six seconds.
+    /// Its speech without overlap, at most the last six seconds.
     sound: Vec<f32>,
 }
 
-impl Known {
-    /// Who says the `text` in a window of sound; the last speaker where nothing can be told.
+impl SpeakerClusters {
+    /// The speaker of `text` in a window of audio; the last speaker if there is too little speech.
     fn speaker(&mut self, networks: &mut impl Networks, window: &[f32], text: Range<usize>) -> Option<usize> {
         let locals = locals(networks, window, &text);
         let wanted =
             (0..locals.len()).filter(|&local| locals[local].of_text > 0).max_by_key(|&local| locals[local].of_text)?;
-        let heard: Vec<usize> = (0..locals.len()).filter(|&local| locals[local].sound.len() >= LEAST).collect();
+        let heard: Vec<usize> = (0..locals.len()).filter(|&local| locals[local].sound.len() >= MIN_SAMPLES).collect();
         let mut order = heard.clone();
-        // Who is heard best is known best; two voices of one window are two people.
+        // The longest speech first; two local speakers of one window are two people.
         order.sort_by_key(|&local| std::cmp::Reverse(locals[local].sound.len()));
         let mut taken: Vec<(usize, usize)> = Vec::new();
         for local in order {
@@ -169,14 +170,15 @@ impl Known {
             let free = |voice: &(usize, f32)| taken.iter().all(|&(_, other)| other != voice.0);
             let cosines = self.voices.iter().map(|voice| dot(&vector, &voice.centroid())).enumerate();
             let best = cosines.filter(free).max_by(|a, b| a.1.total_cmp(&b.1));
-            let least = if locals[local].sound.len() >= MUCH { SAME.1 } else { SAME.0 };
+            let least =
+                if locals[local].sound.len() >= RELIABLE_SAMPLES { JOIN_SIMILARITY.1 } else { JOIN_SIMILARITY.0 };
             let seconds = locals[local].sound.len() as f32 / SAMPLE_RATE as f32;
             match best.filter(|best| best.1 >= least) {
                 Some((voice, _)) => {
                     self.voices[voice].merge(&Cluster::new(&vector, seconds));
                     taken.push((local, voice));
                 }
-                // A new voice must say the text: others get their turn when they say one.
+                // Only the speaker of the text starts a new cluster.
                 None if local == wanted => {
                     self.voices.push(Cluster::new(&vector, seconds));
                     taken.push((local, self.voices.len() - 1));
@@ -190,10 +192,10 @@ impl Known {
     }
 }
 
-/// The voices of a window.
-fn locals(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> Vec<Local> {
+/// The local speakers of a window.
+fn locals(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> Vec<LocalSpeaker> {
     let scores = networks.segment(&[window]).pop().unwrap_or_default();
-    let mut locals: Vec<Local> = (0..3).map(|_| Local { of_text: 0, sound: Vec::new() }).collect();
+    let mut locals: Vec<LocalSpeaker> = (0..3).map(|_| LocalSpeaker { of_text: 0, sound: Vec::new() }).collect();
     for (frame, scores) in scores.iter().enumerate().rev() {
         let first = frame_middle(frame).saturating_sub(FRAME_STEP / 2);
         let Some(sound) = window.get(first..(first + FRAME_STEP).min(window.len())).filter(|sound| !sound.is_empty())
@@ -205,22 +207,22 @@ fn locals(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> 
             locals[voice].of_text += usize::from(text.contains(&first));
         }
         if let &[voice] = POWERSET[class] {
-            // Backwards for now: the sound is turned round when all of it is there.
+            // Collected backwards, and reversed below.
             locals[voice].sound.extend(sound.iter().rev());
         }
     }
     for local in &mut locals {
-        local.sound.truncate(MOST_PIECES * PIECE);
+        local.sound.truncate(MAX_PIECES * PIECE_SAMPLES);
         local.sound.reverse();
     }
     locals
 }
 
-/// What a voice sounds like.
+/// The embedding of a speaker's audio: the weighted mean of its pieces.
 fn vector(networks: &mut impl Networks, sound: &[f32]) -> Embedding {
     let pieces: Vec<Vec<f32>> =
-        sound.rchunks(PIECE).map(|piece| piece.iter().copied().cycle().take(PIECE).collect()).collect();
-    let weights = sound.rchunks(PIECE).map(|piece| piece.len() as f32);
+        sound.rchunks(PIECE_SAMPLES).map(|piece| piece.iter().copied().cycle().take(PIECE_SAMPLES).collect()).collect();
+    let weights = sound.rchunks(PIECE_SAMPLES).map(|piece| piece.len() as f32);
     let pieces: Vec<&[f32]> = pieces.iter().map(Vec::as_slice).collect();
     let mut sum: Embedding = [0.0; EMBEDDING_WIDTH];
     for (vector, weight) in networks.embed(&pieces).iter().map(centred).zip(weights) {
@@ -229,11 +231,11 @@ fn vector(networks: &mut impl Networks, sound: &[f32]) -> Embedding {
     l2_normalized(&sum)
 }
 
-/// Gives the speakers of the whole session the labels under which most of their words were told live; `told` is each word's live label.
-pub(super) fn relabel(segments: &mut [Segment], told: &[Option<usize>]) {
+/// Gives the speakers of the whole session the labels that most of their words had live; `live_labels` has each word's live label.
+pub(super) fn relabel(segments: &mut [Segment], live_labels: &[Option<usize>]) {
     let words = |segment: &Segment| segment.words.iter().map(|_: &Word| segment.speaker.clone()).collect::<Vec<_>>();
     let mut counts: BTreeMap<(String, usize), usize> = BTreeMap::new();
-    for (now, live) in segments.iter().flat_map(words).zip(told) {
+    for (now, live) in segments.iter().flat_map(words).zip(live_labels) {
         if let (Some(now), Some(live)) = (now, *live) {
             *counts.entry((now, live)).or_default() += 1;
         }
@@ -267,8 +269,8 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_were_told_stay_with_their_voices() {
-        // Live, the second voice was first taken for the first, and a third was told that is none.
+    fn speakers_keep_their_live_labels() {
+        // Live, the second speaker was first labelled as the first, and a third label was wrong.
         let mut segments =
             vec![said("SPEAKER_00", 2), said("SPEAKER_01", 5), said("SPEAKER_00", 1), said("SPEAKER_02", 1)];
         relabel(&mut segments, &[Some(0), Some(0), Some(0), Some(1), Some(1), Some(1), Some(1), Some(2), Some(1)]);
