@@ -323,8 +323,8 @@ fn matrix_of(shape: &[usize]) -> Option<(usize, usize)> {
     if shape.len() > MAX_RANK {
         return None;
     }
+    // Dimensions may be multiplied in any order: a zero at the end does not save what overflows before it.
+    shape.iter().filter(|n| **n > 0).try_fold(1usize, |count, n| count.checked_mul(*n))?;
     let (rows, rest) = shape.split_first().unwrap_or((&1, &[]));
-    let columns = rest.iter().try_fold(1usize, |count, n| count.checked_mul(*n))?;
-    rows.checked_mul(columns)?;
-    Some((*rows, columns))
+    Some((*rows, rest.iter().product()))
 }

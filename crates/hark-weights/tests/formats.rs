@@ -383,3 +383,11 @@ fn tensors_that_do_not_fit_their_bytes_are_refused() {
     assert!(new(&[2, 2], Dtype::F32, 0..16).unwrap().reshaped(&[4]).is_err());
     assert!(new(&[4], Dtype::F32, 0..16).unwrap().transposed().is_err());
 }
+
+#[test]
+fn an_empty_tensor_whose_other_dimensions_overflow_is_refused() {
+    // Found by fuzzing: three large dimensions and a zero.
+    let bytes = include_bytes!("../../../fuzz/seeds/weights/empty-of-huge-shape").to_vec();
+    let error = Ct2Model::read(&WeightsFile::from_bytes("model.bin", bytes)).map(drop).unwrap_err();
+    assert!(error.to_string().contains("impossible shape"), "{error}");
+}
