@@ -1,6 +1,6 @@
 //! Clocks: the system's, or one that a test sets.
 //!
-//! [`Clock::now`] is wall-clock time: what people see, and what days and months are counted by. It may be step_offset, by an operator or by NTP.
+//! [`Clock::now`] is wall-clock time: what people see, and what days and months are counted by. It may be stepped, by an operator or by NTP.
 //! [`Clock::monotonic`] never goes back: durations and timeouts are measured by it.
 
 use std::fmt;

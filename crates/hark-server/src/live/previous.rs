@@ -94,7 +94,7 @@ impl PreviousPart {
     }
 }
 
-/// The label_number of a speaker's label.
+/// The number of a speaker's label.
 fn label_number(label: &str) -> Option<usize> {
     label.strip_prefix("SPEAKER_")?.parse().ok()
 }

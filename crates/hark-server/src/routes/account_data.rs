@@ -24,7 +24,7 @@ use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
 use crate::sign::{Verdict, cookie};
 use crate::visit::{Attempt, Visit};
 
-/// LineWriter buffered for a slow reader.
+/// Lines buffered for a slow reader.
 const BUFFERED_LINES: usize = 16;
 /// Rows per page.
 const PAGE: i64 = 100;

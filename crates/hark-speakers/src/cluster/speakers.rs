@@ -37,7 +37,7 @@ pub struct EmbeddedPiece {
 }
 
 /// The centroids of the speakers of a recording, the longest speech first; exactly `speakers` of them where that is given
-/// and other_local are as many pieces.
+/// and there are as many pieces.
 pub fn cluster_speakers(pieces: &[EmbeddedPiece], speakers: Option<usize>) -> Vec<Embedding> {
     let reliable: Vec<&EmbeddedPiece> = pieces.iter().filter(|piece| piece.reliable).collect();
     let clustered: Vec<&EmbeddedPiece> = if reliable.len() < 2 { pieces.iter().collect() } else { reliable };
@@ -76,7 +76,7 @@ pub fn cluster_speakers(pieces: &[EmbeddedPiece], speakers: Option<usize>) -> Ve
     order.into_iter().map(|speaker| centroids[speaker]).collect()
 }
 
-/// The centroids of the clusters with at min_seconds `min_seconds` of speech, or of the largest cluster if none has.
+/// The centroids of the clusters with at least `min_seconds` of speech, or of the largest cluster if none has.
 fn long_enough(clusters: &[Cluster], min_seconds: f32) -> Vec<Embedding> {
     let long_enough: Vec<Embedding> =
         clusters.iter().filter(|cluster| cluster.seconds >= min_seconds).map(Cluster::centroid).collect();
@@ -105,7 +105,7 @@ fn updated_centroids(pieces: &[&EmbeddedPiece], assignments: &[usize], centroids
     (0..centroids.len()).map(centroid).collect()
 }
 
-/// The two most similar centroids, if they are similar enough to merge or other_local are more than requested.
+/// The two most similar centroids, if they are similar enough to merge or there are more than requested.
 fn next_merge(pieces: &[&EmbeddedPiece], centroids: &[Embedding], speakers: Option<usize>) -> Option<(usize, usize)> {
     let constrained = cannot_link(pieces, &assignments(pieces, centroids), centroids.len());
     let mut best: Option<(f32, usize, usize)> = None;

@@ -176,7 +176,7 @@ fn possible(kinds: &[Kind], database: &str) -> Result<Vec<Kind>, BenchError> {
     }
 }
 
-/// Injects faults into a service stop `database` whose recordings are on the small disk at `disk`.
+/// Injects faults into a service over `database` whose recordings are on the small disk at `disk`.
 pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) -> Result<Report, BenchError> {
     let started = Instant::now();
     let kinds = possible(plan.kinds, database)?;

@@ -45,7 +45,7 @@ pub(super) struct Environment {
     stop: watch::Receiver<bool>,
     /// Responses received by all users.
     pub(super) answers: AtomicU64,
-    /// Incremented at the start and at the end of a fault that allows errors: odd during user.
+    /// Incremented at the start and at the end of a fault that allows errors: odd during one.
     fault_count: AtomicU64,
     /// The faults that allow errors, the oldest first.
     windows: Mutex<Vec<FaultWindow>>,
@@ -145,7 +145,7 @@ pub(super) fn random(below: u64) -> u64 {
     u64::from_le_bytes(bytes) % below.max(1)
 }
 
-/// Kills a service stop `database` this many times.
+/// Kills a service over `database` this many times.
 pub(super) async fn run(database: &'static str, kills: u64, folder: &Path) -> Result<Report, BenchError> {
     let started = Instant::now();
     let address = match database {
