@@ -1,4 +1,4 @@
-//! AtomicFile a backup.
+//! Writes a backup.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};

@@ -13,7 +13,7 @@ use hark_store::{
 
 use crate::accounts::{count, run_sql};
 use crate::sealing::{KEY, fill};
-use crate::support::{Place, account, assert_balanced, completed, new_job, on_both, result, upload};
+use crate::support::{Place, accept, account, assert_balanced, completed, new_job, on_both, result, upload};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -53,7 +53,7 @@ async fn load(store: Store, account: AccountId, stop: Arc<AtomicBool>, done: Arc
         // Some recordings are kept, some go with their job, some transcripts are deleted: all of it while the backup is made.
         store.jobs().complete(&job.lease, &result(), 2, number % 3 == 0).await.unwrap();
         if number % 3 == 1 {
-            store.transcripts().delete(account, id).await.unwrap();
+            store.transcripts().delete(job.account, id).await.unwrap();
         }
         done.fetch_add(1, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ on_both! {
         assert!(second.copied + 5 <= second.recordings, "recordings are not copied twice: {second:?}");
         assert_eq!(recordings_in(&backup).len() as u64, second.recordings, "and those of deleted transcripts go");
         // Whatever the server does afterwards is not in it.
-        let after = completed(&store, quiet).await;
+        let (after, _) = accept(&store, quiet, 0).await;
         until(&done, 5).await;
         stop.store(true, Ordering::Relaxed);
         for load in loads {
