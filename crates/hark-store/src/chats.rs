@@ -1,4 +1,4 @@
-//! Conversations about a transcript, and how many questions a day.
+//! Chat sessions about a transcript, and the daily quota of questions.
 
 use crate::Store;
 use crate::clock::{Micros, day_of};
@@ -6,10 +6,10 @@ use crate::db::args;
 use crate::error::{Error, Limit, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::random;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts::derived::check_owner;
 
-/// Conversations about transcripts.
+/// Chat sessions about transcripts.
 #[derive(Debug, Clone, Copy)]
 pub struct Chats<'a> {
     pub(crate) store: &'a Store,
@@ -18,14 +18,14 @@ pub struct Chats<'a> {
 /// Who wrote a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatRole {
-    /// The person who asks.
+    /// The user who asks.
     User,
     /// The model that answers.
     Assistant,
 }
 
 impl ChatRole {
-    /// The name as stored and as models know it.
+    /// The name as stored and as sent to models.
     pub fn name(self) -> &'static str {
         match self {
             ChatRole::User => "user",
@@ -34,23 +34,23 @@ impl ChatRole {
     }
 }
 
-/// A turn of a conversation.
+/// A turn of a chat session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatTurn {
-    /// Who said it.
+    /// Who wrote it.
     pub role: ChatRole,
-    /// What was said.
+    /// Its text.
     pub text: String,
-    /// When.
+    /// When it was added.
     pub at: Micros,
 }
 
-fn place(session: &str, position: i64) -> Place {
-    columns::CHAT_TURN.at(&[&session, &position])
+fn aad(session: &str, position: i64) -> AssociatedData {
+    columns::CHAT_TURN.associated_data(&[&session, &position])
 }
 
 impl Chats<'_> {
-    /// Begins a conversation about a transcript; returns its name, which can't be guessed.
+    /// Creates a chat session about a transcript; returns its random id.
     pub async fn begin(self, account: AccountId, id: TranscriptId) -> Result<String> {
         let session = random::token::<16>()?;
         let mut tx = self.store.db().begin().await?;
@@ -64,7 +64,7 @@ impl Chats<'_> {
         Ok(session)
     }
 
-    /// What was said in a conversation about this transcript, in order.
+    /// The turns of a chat session about this transcript, in order.
     pub async fn turns(self, account: AccountId, id: TranscriptId, session: &str) -> Result<Vec<ChatTurn>> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().snapshot().await?;
@@ -82,14 +82,14 @@ impl Chats<'_> {
                 let role: String = row.get("role")?;
                 Ok(ChatTurn {
                     role: if role == ChatRole::User.name() { ChatRole::User } else { ChatRole::Assistant },
-                    text: sealer.open_text(&place(session, row.get("position")?), &row.get::<Vec<u8>>("body")?)?,
+                    text: sealer.open_text(&aad(session, row.get("position")?), &row.get::<Vec<u8>>("body")?)?,
                     at: row.get("created_at")?,
                 })
             })
             .collect()
     }
 
-    /// Adds a question and its answer to a conversation.
+    /// Appends a question and its answer to a chat session.
     pub async fn add(
         self,
         account: AccountId,
@@ -108,7 +108,7 @@ impl Chats<'_> {
         let row = tx.one("SELECT count(*) AS turns FROM chat_turns WHERE session_id = $1", args![session]).await?;
         let turns: i64 = row.get("turns")?;
         for (position, role, text) in [(turns, ChatRole::User, question), (turns + 1, ChatRole::Assistant, answer)] {
-            let sealed = sealer.seal(&place(session, position), text.as_bytes())?;
+            let sealed = sealer.seal(&aad(session, position), text.as_bytes())?;
             tx.execute(
                 "INSERT INTO chat_turns (session_id, position, role, body, created_at) VALUES ($1, $2, $3, $4, $5)",
                 args![session, position, role.name(), &sealed, self.store.now()],
@@ -118,7 +118,7 @@ impl Chats<'_> {
         tx.commit().await
     }
 
-    /// Counts a question of today if `limit` allows; returns how many were asked with it.
+    /// Counts a question against the daily quota; returns how many were asked today, this one included.
     pub async fn count_question(self, account: AccountId, limit: Option<i64>) -> Result<i64> {
         let mut tx = self.store.db().begin().await?;
         let row = tx
@@ -138,7 +138,7 @@ impl Chats<'_> {
         }
     }
 
-    /// Takes back a question that got no answer.
+    /// Uncounts a question that got no answer.
     pub async fn uncount_question(self, account: AccountId) -> Result<()> {
         let sql = "UPDATE chat_days SET questions = questions - 1 WHERE account_id = $1 AND day = $2 AND questions > 0";
         self.store.db().execute(sql, args![account, day_of(self.store.now())]).await.map(drop)

@@ -8,7 +8,7 @@ use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, Owner, TranscriptId};
 use crate::sealing::Sealer;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 
 /// Idempotency keys of requests, with their responses.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +64,8 @@ impl IdempotencyKey {
     }
 }
 
-fn place(owner: &str, key: &str) -> Place {
-    columns::ANSWER.at(&[&owner, &key])
+fn aad(owner: &str, key: &str) -> AssociatedData {
+    columns::ANSWER.associated_data(&[&owner, &key])
 }
 
 impl IdempotencyKeys<'_> {
@@ -163,7 +163,7 @@ async fn look(
     Ok(Some(Idempotency::Done(StoredAnswer {
         status: row.get::<Option<i64>>("status")?.and_then(|s| u16::try_from(s).ok()).unwrap_or(200),
         content_type: row.get::<Option<String>>("content_type")?.unwrap_or_default(),
-        body: sealer.open(&place(owner, &name.key), &answer)?,
+        body: sealer.open(&aad(owner, &name.key), &answer)?,
     })))
 }
 
@@ -176,7 +176,7 @@ pub(crate) async fn finish(
     answer: &StoredAnswer,
     now: Micros,
 ) -> Result<()> {
-    let body = sealer.seal(&place(owner, &name.key), &answer.body)?;
+    let body = sealer.seal(&aad(owner, &name.key), &answer.body)?;
     let sql = "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4 WHERE owner = $5 AND key = $6";
     let until = now.saturating_add(micros(name.keep));
     let status = i64::from(answer.status);

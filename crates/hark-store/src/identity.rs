@@ -1,6 +1,6 @@
-//! Which store this is: an id kept in the database and beside the recordings.
+//! The identity of a store: an id in the database and in a marker file beside the recordings.
 //!
-//! A database and recordings that don't belong together are refused before anything is read or removed: an empty database on a full folder, a folder that
+//! A database and recordings that don't belong together are refused before anything is read or removed: an empty database with a full folder, a folder that
 //! is not mounted, a wrong address in the configuration.
 
 use serde::{Deserialize, Serialize};
@@ -13,20 +13,20 @@ use crate::recordings::{Blobs, StoredFile};
 
 /// Name of the row in `store_meta`.
 const STORE_ID: &str = "store_id";
-/// Files that are compared with the database where the recordings carry no id.
+/// Files that are compared with the database when the recordings have no marker.
 const SAMPLE: usize = 1000;
 
-/// What to do about recordings that carry the id of another store, or none though they should.
+/// What to do about recordings with the marker of another store, or without a marker although the database has an id.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum IdentityCheck {
     /// Refuse to open the store.
     #[default]
     Enforce,
-    /// Make the recordings those of this database (`hark store adopt`).
+    /// Assign the recordings to this database (`hark store adopt`).
     Adopt,
 }
 
-/// What stands beside the recordings, as JSON.
+/// The marker file beside the recordings, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Marker {
     format: u32,
@@ -41,7 +41,7 @@ impl Marker {
     pub(crate) async fn read(blobs: &Blobs) -> Result<Option<String>> {
         let Some(bytes) = blobs.read_marker().await? else { return Ok(None) };
         let marker: Marker = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::Damaged(format!("{} in {}: {e}", crate::recordings::MARKER, blobs.place())))?;
+            .map_err(|e| Error::Damaged(format!("{} in {}: {e}", crate::recordings::MARKER, blobs.location())))?;
         Ok(Some(marker.store))
     }
 
@@ -52,59 +52,59 @@ impl Marker {
     }
 }
 
-/// The id that the database has.
-pub(crate) async fn stored(db: &Db) -> Result<Option<String>> {
+/// The store id in the database.
+pub(crate) async fn read_id(db: &Db) -> Result<Option<String>> {
     let row = db.optional("SELECT value FROM store_meta WHERE name = $1", args![STORE_ID]).await?;
     row.map(|row| row.get("value")).transpose()
 }
 
-/// Checks that database and recordings belong together; returns the id of the store, made when this is its first start.
+/// Checks that database and recordings belong together; returns the id of the store, which is created at the first start.
 pub(crate) async fn check(db: &Db, blobs: &Blobs, check: IdentityCheck) -> Result<String> {
-    // The marker first: whoever makes an id writes it to the database before it stands beside the recordings, so a marker of this store is never
+    // The marker is read first: a new id is written to the database before the marker, so a marker of this store is never
     // seen without its row.
-    let beside = Marker::read(blobs).await?;
-    let ours = stored(db).await?;
-    let place = blobs.place();
-    match (&ours, &beside) {
-        (Some(ours), Some(theirs)) if ours == theirs => return Ok(ours.clone()),
+    let marker_id = Marker::read(blobs).await?;
+    let database_id = read_id(db).await?;
+    let location = blobs.location();
+    match (&database_id, &marker_id) {
+        (Some(database_id), Some(marker_id)) if database_id == marker_id => return Ok(database_id.clone()),
         _ if check == IdentityCheck::Adopt => {}
-        (Some(ours), Some(theirs)) => {
+        (Some(database_id), Some(marker_id)) => {
             return Err(Error::Setup(format!(
-                "the recordings in {place} belong to store {theirs}, the database is store {ours}: correct `database` or `blobs` \
+                "the recordings in {location} belong to store {marker_id}, the database is store {database_id}: correct `database` or `blobs` \
                  (HARK_DATABASE, HARK_BLOBS); if they do belong together, run `hark store adopt`"
             )));
         }
-        (None, Some(theirs)) => {
+        (None, Some(marker_id)) => {
             return Err(Error::Setup(format!(
-                "the recordings in {place} belong to store {theirs}, and the database is of no store yet (it is new, or older than its recordings): \
+                "the recordings in {location} belong to store {marker_id}, and the database is of no store yet (it is new, or older than its recordings): \
                  correct `database` or `blobs` (HARK_DATABASE, HARK_BLOBS), or restore the database with `hark restore`; \
                  if they do belong together, run `hark store adopt`"
             )));
         }
         (_, None) => check_files(db, blobs).await?,
     }
-    let id = match (ours, beside) {
-        (Some(ours), _) => ours,
-        (None, beside) => claim(db, beside).await?,
+    let id = match (database_id, marker_id) {
+        (Some(database_id), _) => database_id,
+        (None, marker_id) => claim(db, marker_id).await?,
     };
     Marker::new(&id).write(blobs).await?;
     Ok(id)
 }
 
-/// Gives the database an id, unless another process was first.
-async fn claim(db: &Db, beside: Option<String>) -> Result<String> {
-    let id = match beside {
+/// Writes an id to the database, unless another process was first.
+async fn claim(db: &Db, marker_id: Option<String>) -> Result<String> {
+    let id = match marker_id {
         Some(id) => id,
         None => random::token::<16>()?,
     };
     let sql = "INSERT INTO store_meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
     db.execute(sql, args![STORE_ID, &id]).await?;
-    stored(db).await?.ok_or_else(|| Error::Damaged("the store has no id".into()))
+    read_id(db).await?.ok_or_else(|| Error::Damaged("the store has no id".into()))
 }
 
-/// Recordings that carry no id are taken where the database knows them: a store of a version before ids, or one whose first start was interrupted.
+/// Accepts recordings without a marker if the database knows them: a store of a version before ids, or one whose first start was interrupted.
 async fn check_files(db: &Db, blobs: &Blobs) -> Result<()> {
-    let place = blobs.place();
+    let location = blobs.location();
     let advice =
         "correct `database` or `blobs` (HARK_DATABASE, HARK_BLOBS); if they do belong together, run `hark store adopt`";
     let mut sample: Vec<StoredFile> = Vec::new();
@@ -112,19 +112,19 @@ async fn check_files(db: &Db, blobs: &Blobs) -> Result<()> {
     while sample.len() < SAMPLE
         && let Some(page) = pages.next().await?
     {
-        sample.extend(page.into_iter().filter(|file| !file.is_incoming));
+        sample.extend(page.into_iter().filter(|file| !file.is_partial));
     }
     let files = sample.len() as u64;
     let unknown = sweep::unknown(db, sample).await?.len() as u64;
     let live: i64 = db.one("SELECT count(*) AS live FROM blobs WHERE state = 'live'", &[]).await?.get("live")?;
     if files == 0 && live > 0 {
         return Err(Error::Setup(format!(
-            "the database knows {live} recordings, and {place} holds none: is the right folder or bucket mounted? {advice}"
+            "the database knows {live} recordings, and {location} holds none: is the right folder or bucket mounted? {advice}"
         )));
     }
     if files > 0 && unknown == files || sweep::is_mismatch(unknown, files) {
         return Err(Error::Setup(format!(
-            "{place} holds recordings that this database does not know ({unknown} of the {files} that were looked at): {advice}"
+            "{location} holds recordings that this database does not know ({unknown} of the {files} that were looked at): {advice}"
         )));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Credits: an append-only ledger whose sum is the balance.
 //!
-//! A job or a call first holds what it may cost. Settling it releases the hold and charges what was used, in one transaction and once: an entry of a kind
-//! exists once for a reference. The balance in `accounts.credits` moves in the same transaction as its entry.
+//! A job or a call first holds what it may cost. Settling releases the hold and charges what was used, in one transaction and once: an entry of a kind
+//! is unique for a reference. The balance in `accounts.credits` is updated in the transaction of the entry.
 
 use std::time::Duration;
 
@@ -16,26 +16,26 @@ use crate::ids::{AccountId, JobId};
 #[derive(Debug, Clone, Copy)]
 pub struct Ledger<'a> {
     pub(crate) store: &'a Store,
-    /// Written in the transaction of the next act.
+    /// Written in the transaction of the next change.
     pub(crate) audit: Option<&'a NewAudit>,
 }
 
 audited!(Ledger);
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Credits given or bought.
+    /// Credits granted or bought.
     Grant,
-    /// Set aside for work that begins.
+    /// Reserved for work that starts.
     Hold,
-    /// A hold that ended.
+    /// The end of a hold.
     Release,
-    /// Paid for work done.
+    /// Payment for finished work.
     Charge,
-    /// A charge given back.
+    /// A charge returned.
     Refund,
-    /// Put right by hand.
+    /// A manual correction.
     Adjust,
 }
 
@@ -62,26 +62,26 @@ impl EntryKind {
     }
 }
 
-/// One line of the ledger.
+/// An entry of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Lines are numbered in the order of posting.
+    /// Its id, ascending in the order of posting.
     pub id: i64,
     /// When it was posted.
     pub at: Micros,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
-    /// Credits; what is taken is negative.
+    /// Credits; negative reduces the balance.
     pub amount: i64,
-    /// What it is about: `job:7` or the name of a call.
+    /// What it is for: `job:7` or the reference of a call.
     pub reference: Option<String>,
-    /// Why, for people.
+    /// A note for people.
     pub note: String,
 }
 
-/// How a hold ended.
+/// The result of settling a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
+pub struct Settlement {
     /// Credits charged.
     pub charged: i64,
     /// The balance afterwards.
@@ -93,9 +93,9 @@ pub struct Settled {
 pub struct Unbalanced {
     /// The account.
     pub account: AccountId,
-    /// The balance it shows.
+    /// Its balance.
     pub credits: i64,
-    /// What its ledger says.
+    /// The sum of its ledger.
     pub sum: i64,
 }
 
@@ -114,19 +114,19 @@ fn entry(row: &Row) -> Result<Entry> {
     })
 }
 
-/// The name under which a job's entries stand. An entry of a kind exists once for a name, so a job that is retried after it had failed takes another.
+/// The reference of a job's entries. An entry of a kind is unique for a reference, so a job that is retried after it failed gets another.
 pub(crate) fn job_reference(job: JobId, retries: i64) -> String {
     if retries == 0 { format!("job:{job}") } else { format!("job:{job}.{retries}") }
 }
 
-/// Locks the account until the transaction ends and returns its balance. Every transaction that moves credits begins with it, so that two never wait
-/// for each other.
+/// Locks the account until the transaction ends and returns its balance. Every transaction that posts entries begins with it, which prevents
+/// deadlocks.
 pub(crate) async fn lock(tx: &mut Tx, account: AccountId) -> Result<i64> {
     let sql = format!("SELECT credits FROM accounts WHERE id = $1{}", tx.for_update());
     tx.optional(&sql, args![account]).await?.ok_or(Error::NotFound("account"))?.get("credits")
 }
 
-/// Posts an entry and moves the balance with it; returns the balance.
+/// Posts an entry and updates the balance; returns the balance.
 pub(crate) async fn post(
     tx: &mut Tx,
     account: AccountId,
@@ -171,42 +171,42 @@ pub(crate) async fn hold(
     Ok(left)
 }
 
-/// Holds more for a reference that holds something; nothing happens where nothing is held, as for anonymous use. The account must be locked.
+/// Increases the hold of a reference; does nothing without a hold, as for anonymous use. The account must be locked.
 pub(crate) async fn raise(tx: &mut Tx, account: AccountId, reference: &str, more: i64, now: Micros) -> Result<()> {
     let sql = "UPDATE holds SET amount = amount + $1 WHERE reference = $2 AND account_id = $3 RETURNING amount";
     let Some(hold) = tx.optional(sql, args![more, reference, account]).await? else { return Ok(()) };
-    // Entries are never changed, and one of a kind exists once for a reference: the total makes another of it.
+    // Entries are immutable and unique by kind and reference: the new total makes the reference unique.
     let raised = format!("{reference}+{}", hold.get::<i64>("amount")?);
     post(tx, account, EntryKind::Hold, -more, Some(&raised), "", now).await.map(drop)
 }
 
-/// Ends a hold: releases it and charges what was used, at most what the account has. Gives `None` when there is no such hold (any more).
+/// Settles a hold: releases it and charges what was used, at most the balance. `None` when there is no such hold (any more).
 pub(crate) async fn settle(
     tx: &mut Tx,
     reference: &str,
     used: i64,
     note: &str,
     now: Micros,
-) -> Result<Option<Settled>> {
+) -> Result<Option<Settlement>> {
     let account = tx.optional("SELECT account_id FROM holds WHERE reference = $1", args![reference]).await?;
     let Some(account) = account else { return Ok(None) };
     let account = AccountId(account.get("account_id")?);
     lock(tx, account).await?;
-    // Only now nobody else can end the same hold.
+    // With the lock, no other transaction can settle the same hold.
     let hold = tx.optional("DELETE FROM holds WHERE reference = $1 RETURNING amount", args![reference]).await?;
     let Some(hold) = hold else { return Ok(None) };
     let held: i64 = hold.get("amount")?;
     let mut credits = post(tx, account, EntryKind::Release, held, Some(reference), "", now).await?;
-    // Work that took longer than it was probed for takes what is left, never more.
+    // Work that was longer than probed is charged at most the balance.
     let charged = used.clamp(0, credits);
     if charged > 0 {
         credits = post(tx, account, EntryKind::Charge, -charged, Some(reference), note, now).await?;
     }
-    Ok(Some(Settled { charged, credits }))
+    Ok(Some(Settlement { charged, credits }))
 }
 
 impl Ledger<'_> {
-    /// Gives an account credits; returns its balance.
+    /// Grants credits to an account; returns its balance.
     pub async fn grant(self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
         if amount <= 0 {
             return Err(Error::Conflict("a grant is at least one credit"));
@@ -214,12 +214,12 @@ impl Ledger<'_> {
         self.post(account, EntryKind::Grant, amount, None, note).await
     }
 
-    /// Puts a balance right by hand; it can't go below zero.
+    /// Corrects a balance manually; it can't go below zero.
     pub async fn adjust(self, account: AccountId, amount: i64, note: &str) -> Result<i64> {
         self.post(account, EntryKind::Adjust, amount, None, note).await
     }
 
-    /// Gives back the charge of a reference, once.
+    /// Refunds the charge of a reference, once.
     pub async fn refund(self, account: AccountId, reference: &str, note: &str) -> Result<i64> {
         let mut tx = self.store.db().begin().await?;
         lock(&mut tx, account).await?;
@@ -254,19 +254,19 @@ impl Ledger<'_> {
         Ok(left)
     }
 
-    /// Holds credits for a call that is not a job (a summary, a live session) under a name that is used once. A hold that nobody settles, because the
-    /// process died, is released after `keep`.
-    pub async fn hold(self, account: AccountId, reference: &str, amount: i64, keep: Duration) -> Result<i64> {
+    /// Holds credits for a call that is not a job (a summary, a live session) under a new reference. A hold that is not settled, because the
+    /// process died, expires after `ttl`.
+    pub async fn hold(self, account: AccountId, reference: &str, amount: i64, ttl: Duration) -> Result<i64> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
-        let held = hold(&mut tx, account, reference, amount, Some(now.saturating_add(micros(keep))), now).await;
+        let held = hold(&mut tx, account, reference, amount, Some(now.saturating_add(micros(ttl))), now).await;
         let left = held.map_err(|e| if e.is_duplicate() { Error::Conflict("this name was held before") } else { e })?;
         tx.commit().await?;
         Ok(left)
     }
 
-    /// Holds more under the same name, or keeps the hold for longer: a live session that goes on.
-    pub async fn extend_hold(self, account: AccountId, reference: &str, more: i64, keep: Duration) -> Result<i64> {
+    /// Increases a hold by `more` and extends its expiry, for a live session that continues.
+    pub async fn extend_hold(self, account: AccountId, reference: &str, more: i64, ttl: Duration) -> Result<i64> {
         if more < 0 {
             return Err(Error::Conflict("a hold can't be negative"));
         }
@@ -276,12 +276,12 @@ impl Ledger<'_> {
         let row = tx
             .optional(
                 "UPDATE holds SET amount = amount + $1, expires_at = $2 WHERE reference = $3 AND account_id = $4 RETURNING amount",
-                args![more, now.saturating_add(micros(keep)), reference, account],
+                args![more, now.saturating_add(micros(ttl)), reference, account],
             )
             .await?
             .ok_or(Error::NotFound("hold"))?;
         let left = if more > 0 {
-            // Entries are never changed, and one of a kind exists once for a reference: the total makes another of it.
+            // Entries are immutable and unique by kind and reference: the new total makes the reference unique.
             let extended = format!("{reference}+{}", row.get::<i64>("amount")?);
             post(&mut tx, account, EntryKind::Hold, -more, Some(&extended), "", now).await?
         } else {
@@ -291,15 +291,15 @@ impl Ledger<'_> {
         Ok(left)
     }
 
-    /// Ends a hold and charges what was used; [`Error::NotFound`] when it was ended before. Zero charges nothing.
-    pub async fn settle(self, reference: &str, used: i64, note: &str) -> Result<Settled> {
+    /// Settles a hold and charges what was used, which may be zero; [`Error::NotFound`] when it was settled before.
+    pub async fn settle(self, reference: &str, used: i64, note: &str) -> Result<Settlement> {
         let mut tx = self.store.db().begin().await?;
         let settled = settle(&mut tx, reference, used, note, self.store.now()).await?.ok_or(Error::NotFound("hold"))?;
         tx.commit().await?;
         Ok(settled)
     }
 
-    /// Releases holds of calls that have expired; returns how many.
+    /// Releases expired holds; returns how many.
     pub async fn release_expired(self) -> Result<u64> {
         let now = self.store.now();
         let late = self.store.db().all("SELECT reference FROM holds WHERE expires_at < $1", args![now]).await?;

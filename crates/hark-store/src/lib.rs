@@ -65,7 +65,7 @@ pub use identity::IdentityCheck;
 pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
 pub use instances::{CloudInstance, Instances, NewInstance};
 pub use integrity::probe::free_space;
-pub use integrity::{Integrity, RecordingProblem, RecordingsChecked};
+pub use integrity::{Integrity, RecordingProblem, RecordingsReport};
 pub use jobs::Jobs;
 pub use jobs::accept::{Accepted, NewJob, NewTask};
 pub use jobs::backoff::RetryPolicy;
@@ -74,7 +74,7 @@ pub use jobs::needs::{Capabilities, Need};
 pub use jobs::queue::{AfterFault, BULK_MAX_WAIT, Claim, Job, TRANSCRIBE};
 pub use jobs::retry::{JobFilter, JobSummary, RetryLimits};
 pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
-pub use ledger::{Entry, EntryKind, Ledger, Settled, Unbalanced};
+pub use ledger::{Entry, EntryKind, Ledger, Settlement, Unbalanced};
 pub use live::{LiveAppend, LiveLease, LiveSessions, ResumedLive, live_reference};
 pub use recordings::sweep::{Mismatch, QuarantinedFile, SweepOptions, SweepReport};
 pub use recordings::sweep_lease::MaintenanceLease;
@@ -91,7 +91,7 @@ pub use webhooks::{WebhookDelivery, WebhookTarget, Webhooks};
 use db::Db;
 use notify::Notifier;
 use recordings::Blobs;
-use sealing::KeyCache;
+use sealing::DataKeyCache;
 use sealing::keyless::KeylessLock;
 
 /// Where a store lives and how it behaves.
@@ -150,7 +150,7 @@ struct Inner {
     db: Db,
     blobs: Blobs,
     master_keys: MasterKeys,
-    data_keys: KeyCache,
+    data_keys: DataKeyCache,
     clock: Clock,
     changes: broadcast::Sender<Change>,
     notifier: Option<Notifier>,
@@ -201,7 +201,7 @@ impl Store {
             keyless,
             blobs,
             master_keys: options.master_keys,
-            data_keys: KeyCache::default(),
+            data_keys: DataKeyCache::default(),
             clock: options.clock,
             // A receiver that falls this far behind gets an error and queries the store instead.
             changes: broadcast::channel(1024).0,
@@ -301,7 +301,7 @@ impl Store {
         &self.0.observed_leases
     }
 
-    fn data_keys(&self) -> &KeyCache {
+    fn data_keys(&self) -> &DataKeyCache {
         &self.0.data_keys
     }
 

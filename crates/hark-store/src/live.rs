@@ -372,5 +372,5 @@ async fn end(
     )
     .await?;
     usage::count(tx, account, seconds, words, now).await?;
-    webhooks::due(tx, id, now).await
+    webhooks::mark_due(tx, id, now).await
 }

@@ -14,13 +14,13 @@ impl Store {
     /// was hashed with them says nothing any more.
     pub async fn secret(&self, name: &str, until: Option<Micros>) -> Result<Zeroizing<[u8; 32]>> {
         let sealer = self.sealer(self.anonymous_account()).await?;
-        let place = columns::SECRET.at(&[&name]);
+        let aad = columns::SECRET.associated_data(&[&name]);
         let select = "SELECT value FROM secrets WHERE name = $1 AND (expires_at IS NULL OR expires_at > $2)";
         let now = self.now();
         let mut found = self.db().optional(select, args![name, now]).await?;
         if found.is_none() {
             let value = Zeroizing::new(random::bytes::<32>()?);
-            let sealed = sealer.seal(&place, &*value)?;
+            let sealed = sealer.seal(&aad, &*value)?;
             let mut tx = self.db().begin().await?;
             tx.execute("DELETE FROM secrets WHERE expires_at <= $1", args![now]).await?;
             tx.execute(
@@ -33,7 +33,7 @@ impl Store {
             tx.commit().await?;
         }
         let stored: Vec<u8> = found.ok_or(Error::Conflict("a secret can't end before it begins"))?.get("value")?;
-        let value = Zeroizing::new(sealer.open(&place, &stored)?);
+        let value = Zeroizing::new(sealer.open(&aad, &stored)?);
         let value = value.as_slice().try_into().map_err(|_| Error::Damaged("a secret has the wrong length".into()))?;
         Ok(Zeroizing::new(value))
     }

@@ -1,4 +1,4 @@
-//! Webhook deliveries: requests to make once a transcript is done.
+//! Webhook deliveries: requests to send once a transcript is completed or failed.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId, WebhookId};
 use crate::random;
 use crate::sealing::Sealer;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 
 /// Webhook deliveries that are due, and the signing secret of an account.
 #[derive(Debug, Clone, Copy)]
 pub struct Webhooks<'a> {
     pub(crate) store: &'a Store,
-    /// Written in the transaction of the next act.
+    /// Written in the transaction of the next change.
     pub(crate) audit: Option<&'a NewAudit>,
 }
 
@@ -27,9 +27,9 @@ audited!(Webhooks);
 /// The receiver.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebhookTarget {
-    /// The address.
+    /// Its URL.
     pub url: String,
-    /// What signs the call.
+    /// The key of the signature.
     pub secret: String,
 }
 
@@ -39,12 +39,12 @@ impl std::fmt::Debug for WebhookTarget {
     }
 }
 
-/// A delivery to make now.
+/// A claimed delivery.
 #[derive(Debug, Clone)]
 pub struct WebhookDelivery {
     /// Its id, the same in every attempt.
     pub id: WebhookId,
-    /// Whose transcript it is.
+    /// The account that owns the transcript.
     pub account: AccountId,
     /// The transcript that is completed or failed.
     pub transcript: TranscriptId,
@@ -55,11 +55,11 @@ pub struct WebhookDelivery {
     lease: String,
 }
 
-fn place(id: TranscriptId) -> Place {
-    columns::WEBHOOK.at(&[&id])
+fn aad(id: TranscriptId) -> AssociatedData {
+    columns::WEBHOOK.associated_data(&[&id])
 }
 
-/// Adds a delivery for when the transcript is done.
+/// Adds a delivery that becomes due when the transcript is completed or failed.
 pub(crate) async fn insert(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -69,7 +69,7 @@ pub(crate) async fn insert(
     now: Micros,
 ) -> Result<()> {
     let target = serde_json::to_vec(target).map_err(|_| Error::Conflict("the webhook can't be written down"))?;
-    let sealed = sealer.seal(&place(id), &target)?;
+    let sealed = sealer.seal(&aad(id), &target)?;
     tx.execute(
         "INSERT INTO webhooks (account_id, transcript_id, target, state, attempts, next_at, created_at)
          VALUES ($1, $2, $3, 'waiting', 0, $4, $4)",
@@ -80,13 +80,13 @@ pub(crate) async fn insert(
 }
 
 /// Marks the deliveries of a transcript as due.
-pub(crate) async fn due(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<()> {
+pub(crate) async fn mark_due(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<()> {
     let sql = "UPDATE webhooks SET state = 'due', next_at = $1 WHERE transcript_id = $2 AND state = 'waiting'";
     tx.execute(sql, args![now, id]).await.map(drop)
 }
 
 impl Webhooks<'_> {
-    /// Claims deliveries that are due. Those of a process that dies are due again after `lease`.
+    /// Claims due deliveries for the time of `lease`; after that they are due again.
     pub async fn claim(self, limit: i64, lease: Duration) -> Result<Vec<WebhookDelivery>> {
         let now = self.store.now();
         let token = random::token::<16>()?;
@@ -103,7 +103,7 @@ impl Webhooks<'_> {
         for row in rows {
             let account = AccountId(row.get("account_id")?);
             let transcript = TranscriptId(row.get("transcript_id")?);
-            let target = self.store.sealer(account).await?.open(&place(transcript), &row.get::<Vec<u8>>("target")?)?;
+            let target = self.store.sealer(account).await?.open(&aad(transcript), &row.get::<Vec<u8>>("target")?)?;
             out.push(WebhookDelivery {
                 id: WebhookId(row.get("id")?),
                 account,
@@ -117,19 +117,19 @@ impl Webhooks<'_> {
         Ok(out)
     }
 
-    /// Removes a delivery that succeeded or was given up.
+    /// Removes a delivery that succeeded or failed for the last time.
     pub async fn remove(self, delivery: &WebhookDelivery) -> Result<()> {
         let sql = "DELETE FROM webhooks WHERE id = $1 AND lease = $2";
         self.store.db().execute(sql, args![delivery.id, &delivery.lease]).await.map(drop)
     }
 
-    /// Schedules a failed delivery again at that time.
+    /// Schedules the next attempt of a failed delivery.
     pub async fn retry(self, delivery: &WebhookDelivery, at: Micros) -> Result<()> {
         let sql = "UPDATE webhooks SET next_at = $1 WHERE id = $2 AND lease = $3";
         self.store.db().execute(sql, args![at, delivery.id, &delivery.lease]).await.map(drop)
     }
 
-    /// How often the secret of the account's webhooks was rotated, and until when the one before signs, too.
+    /// How often the webhook secret of an account was rotated, and until when the previous one signs as well.
     pub async fn rotation(self, id: AccountId) -> Result<(i64, Option<Micros>)> {
         let sql = "SELECT webhook_rotation, webhook_previous_until FROM accounts WHERE id = $1";
         let row = self.store.db().optional(sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
@@ -137,7 +137,7 @@ impl Webhooks<'_> {
         Ok((row.get("webhook_rotation")?, until.filter(|until| *until > self.store.now())))
     }
 
-    /// Rotates the secret of the account's webhooks; the one before signs, too, for `grace`.
+    /// Rotates the webhook secret of an account; the previous one signs as well for `grace`.
     pub async fn rotate_secret(self, id: AccountId, grace: Duration) -> Result<()> {
         let until = self.store.now().saturating_add(micros(grace));
         let sql =

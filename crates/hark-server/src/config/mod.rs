@@ -193,10 +193,10 @@ impl Config {
     }
 
     /// Credits of an account that somebody made by themselves, given once its address is confirmed.
-    pub(crate) fn first_credits(&self) -> i64 {
+    pub(crate) fn initial_credits(&self) -> i64 {
         match self.sign_up_credits {
             Some(credits) => i64::from(credits),
-            None if self.is_local() || self.mail.is_some() => hark_store::Plan::Free.first_credits(),
+            None if self.is_local() || self.mail.is_some() => hark_store::Plan::Free.initial_credits(),
             None => 0,
         }
     }

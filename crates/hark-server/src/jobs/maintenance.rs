@@ -86,7 +86,7 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
 async fn sweep(app: &App, interval: Duration) -> hark_store::Result<()> {
     let Some(lease) = app.store.recordings().begin_sweep(interval, SWEEP_LEASE).await? else { return Ok(()) };
     let options = SweepOptions {
-        unfinished: UPLOAD_TIMEOUT,
+        abandoned_after: UPLOAD_TIMEOUT,
         quarantine: Duration::from_secs(u64::from(app.config.recordings.quarantine_days) * 24 * 3600),
     };
     let swept = app.store.recordings().sweep(&options).await;

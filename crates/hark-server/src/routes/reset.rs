@@ -107,7 +107,7 @@ pub(crate) async fn confirm(
     }
     // Who reads the mailbox has shown that the address is theirs.
     if !account.is_confirmed {
-        app.store.accounts().confirm(account.id, app.config.first_credits()).await?;
+        app.store.accounts().confirm(account.id, app.config.initial_credits()).await?;
     }
     app.credentials.forget_account(account.id);
     Ok(Answer(Done { ok: true }))

@@ -59,7 +59,7 @@ pub(crate) async fn sign_up(
         lang,
         is_confirmed: app.mailer.is_none(),
         // Who has not shown that the address is theirs has nothing to spend.
-        credits: if app.mailer.is_none() { app.config.first_credits() } else { 0 },
+        credits: if app.mailer.is_none() { app.config.initial_credits() } else { 0 },
         ..NewAccount::new(email, Plan::Free)
     };
     if app.mailer.is_some() {
@@ -159,7 +159,7 @@ pub(crate) async fn confirm(
         }
         other => other.into(),
     })?;
-    app.store.accounts().confirm(account, app.config.first_credits()).await?;
+    app.store.accounts().confirm(account, app.config.initial_credits()).await?;
     app.credentials.forget_account(account);
     audit::record(&app, audit::at_the_door(&visit, Some(account), audit::ACCOUNT_CONFIRMED)).await;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -208,7 +208,7 @@ pub(crate) async fn sign_in(
             return Err(Failure::new(ErrorKind::Forbidden, "confirm your address first: the link is in your mail"));
         }
         // Nobody asks for a confirmation any more; an account that is used must not count as one that nobody claimed.
-        account = app.store.accounts().confirm(account.id, app.config.first_credits()).await?;
+        account = app.store.accounts().confirm(account.id, app.config.initial_credits()).await?;
     }
     let kept = match renewed {
         Some(renewed) => {

@@ -1,4 +1,4 @@
-//! Accounts: who owns what.
+//! Accounts, which own all other data.
 
 pub(crate) mod plan;
 pub(crate) mod usage;
@@ -14,11 +14,11 @@ use crate::ids::AccountId;
 use crate::ledger::{self, EntryKind};
 use crate::{BlobKey, Change, Store};
 
-/// Accounts, their credentials and what they used.
+/// Accounts and their usage.
 #[derive(Debug, Clone, Copy)]
 pub struct Accounts<'a> {
     pub(crate) store: &'a Store,
-    /// Written in the transaction of the next act.
+    /// Written in the transaction of the next change.
     pub(crate) audit: Option<&'a NewAudit>,
 }
 
@@ -29,13 +29,13 @@ audited!(Accounts);
 pub struct Account {
     /// Its id.
     pub id: AccountId,
-    /// Its address, as it was typed.
+    /// Its email address, as typed.
     pub email: String,
-    /// What it has paid for.
+    /// Its plan.
     pub plan: Plan,
     /// Whether the plan is in force.
     pub plan_active: bool,
-    /// What is left: the sum of its ledger.
+    /// Its balance: the sum of its ledger.
     pub credits: i64,
     /// When the plan is billed next.
     pub next_billing_at: Option<Micros>,
@@ -45,20 +45,20 @@ pub struct Account {
     pub is_confirmed: bool,
     /// Whether it may manage other accounts.
     pub is_admin: bool,
-    /// Which mails it wants.
+    /// Which emails it wants.
     pub email_preferences: EmailPreferences,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Micros,
 }
 
 impl Account {
-    /// Whether paid features are open to it.
+    /// Whether it may use paid features.
     pub fn is_paid(&self) -> bool {
         self.plan.is_paid() && self.plan_active
     }
 }
 
-/// Which mails an account wants.
+/// Which emails an account wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmailPreferences {
     /// Offers.
@@ -72,22 +72,22 @@ pub struct EmailPreferences {
 }
 
 impl Default for EmailPreferences {
-    /// Only what concerns the account's own use.
+    /// Only usage alerts.
     fn default() -> Self {
         EmailPreferences { marketing: false, newsletter: false, product_updates: false, usage_alerts: true }
     }
 }
 
-/// An account to make.
+/// A new account.
 #[derive(Debug, Clone)]
 pub struct NewAccount {
-    /// Its address; one account each, whatever the case of its letters.
+    /// Its email address, unique ignoring case.
     pub email: String,
-    /// Hash of its password, if it may sign in with one; opaque here.
+    /// The hash of its password, if it has one; opaque here.
     pub password_hash: Option<String>,
     /// Its plan.
     pub plan: Plan,
-    /// Credits to begin with, posted as a grant.
+    /// Initial credits, posted as a grant.
     pub credits: i64,
     /// Language of mails and pages.
     pub lang: String,
@@ -98,13 +98,13 @@ pub struct NewAccount {
 }
 
 impl NewAccount {
-    /// A confirmed account without a password, with the credits its plan begins with.
+    /// A confirmed account without a password, with the initial credits of its plan.
     pub fn new(email: impl Into<String>, plan: Plan) -> NewAccount {
         NewAccount {
             email: email.into(),
             password_hash: None,
             plan,
-            credits: plan.first_credits(),
+            credits: plan.initial_credits(),
             lang: "en".into(),
             is_confirmed: true,
             is_admin: false,
@@ -112,12 +112,12 @@ impl NewAccount {
     }
 }
 
-/// What to change of an account; what is `None` stays.
+/// Changes to an account; what is `None` stays.
 #[derive(Debug, Clone, Default)]
 pub struct AccountChange {
-    /// A new hash of a password.
+    /// The hash of a new password.
     pub password_hash: Option<String>,
-    /// Another plan.
+    /// The new plan.
     pub plan: Option<Plan>,
     /// Whether the plan is in force.
     pub plan_active: Option<bool>,
@@ -129,12 +129,12 @@ pub struct AccountChange {
     pub is_confirmed: Option<bool>,
     /// Whether it may manage other accounts.
     pub is_admin: Option<bool>,
-    /// Which mails it wants.
+    /// Which emails it wants.
     pub email_preferences: Option<EmailPreferences>,
 }
 
-/// The note of the credits that an account begins with.
-const BEGINNING: &str = "to begin with";
+/// The ledger note of the initial credits.
+const INITIAL_CREDITS_NOTE: &str = "to begin with";
 
 const COLUMNS: &str =
     "id, email, plan, plan_active, credits, next_billing_at, lang, is_confirmed, is_admin, mail_marketing,
@@ -161,13 +161,19 @@ fn account(row: &Row) -> Result<Account> {
     })
 }
 
-/// No address is this, since it has no @.
+/// An account that exists.
+async fn find(tx: &mut Tx, id: AccountId) -> Result<Account> {
+    let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
+    account(&tx.one(&sql, args![id]).await?)
+}
+
+/// The `email_key` of the anonymous account; no email address, since it has no @.
 const ANONYMOUS: &str = "anonymous";
 
-/// The account that anonymous transcripts belong to, made when it is not there.
+/// The account that anonymous transcripts belong to; created if missing.
 pub(crate) async fn anonymous_account(db: &Db, now: Micros) -> Result<AccountId> {
     let select = "SELECT id FROM accounts WHERE email_key = $1";
-    // Not by the insert below alone: even one that does nothing uses up a number.
+    // Look first: an insert that does nothing still consumes an id.
     if let Some(row) = db.optional(select, args![ANONYMOUS]).await? {
         return Ok(AccountId(row.get("id")?));
     }
@@ -179,7 +185,7 @@ pub(crate) async fn anonymous_account(db: &Db, now: Micros) -> Result<AccountId>
     Ok(AccountId(row.get("id")?))
 }
 
-/// Inserts the account unless its address has one; returns its id if it was inserted.
+/// Inserts an account unless its email address has one; returns its id if it was inserted.
 async fn insert(tx: &mut Tx, new: &NewAccount, email_key: &str, now: Micros) -> Result<Option<AccountId>> {
     let mail = EmailPreferences::default();
     let row = tx
@@ -214,17 +220,16 @@ fn email_key(email: &str) -> Result<String> {
 }
 
 impl Accounts<'_> {
-    /// Creates an account; [`Error::Conflict`] when its address has one.
+    /// Creates an account; [`Error::Conflict`] when its email address has one.
     pub async fn create(self, new: &NewAccount) -> Result<Account> {
         let now = self.store.now();
         let key = email_key(&new.email)?;
         let mut tx = self.store.db().begin().await?;
         let id = insert(&mut tx, new, &key, now).await?.ok_or(Error::Conflict("this email address has an account"))?;
         if new.credits != 0 {
-            ledger::post(&mut tx, id, EntryKind::Grant, new.credits, None, BEGINNING, now).await?;
+            ledger::post(&mut tx, id, EntryKind::Grant, new.credits, None, INITIAL_CREDITS_NOTE, now).await?;
         }
-        let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
-        let account = account(&tx.one(&sql, args![id]).await?)?;
+        let account = find(&mut tx, id).await?;
         let entry = self.audit.map(|entry| NewAudit { account: Some(id), ..entry.clone() });
         audit::write_act(&mut tx, entry.as_ref(), "", now).await?;
         tx.commit().await?;
@@ -237,7 +242,7 @@ impl Accounts<'_> {
         account(&self.store.db().optional(&sql, args![id]).await?.ok_or(Error::NotFound("account"))?)
     }
 
-    /// An account by its address, whatever the case of its letters.
+    /// An account by its email address, ignoring case.
     pub async fn by_email(self, email: &str) -> Result<Account> {
         let key = email_key(email)?;
         let sql = format!("SELECT {COLUMNS} FROM accounts WHERE email_key = $1");
@@ -256,12 +261,11 @@ impl Accounts<'_> {
         self.store.db().all(&sql, args![ANONYMOUS]).await?.iter().map(account).collect()
     }
 
-    /// Changes an account and returns it as it is now.
+    /// Changes an account and returns the changed account.
     pub async fn change(self, id: AccountId, change: &AccountChange) -> Result<Account> {
         let mut tx = self.store.db().begin().await?;
-        let select = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
-        let lock = format!("{select}{}", tx.for_update());
-        let old = account(&tx.optional(&lock, args![id]).await?.ok_or(Error::NotFound("account"))?)?;
+        ledger::lock(&mut tx, id).await?;
+        let old = find(&mut tx, id).await?;
         let mail = change.email_preferences.unwrap_or(old.email_preferences);
         tx.execute(
             "UPDATE accounts SET plan = $1, plan_active = $2, next_billing_at = $3, lang = $4, is_confirmed = $5, is_admin = $6,
@@ -285,46 +289,45 @@ impl Accounts<'_> {
         if let Some(hash) = &change.password_hash {
             tx.execute("UPDATE accounts SET password_hash = $1 WHERE id = $2", args![hash, id]).await?;
         }
-        let changed = account(&tx.one(&select, args![id]).await?)?;
+        let changed = find(&mut tx, id).await?;
         audit::write_act(&mut tx, self.audit, "", self.store.now()).await?;
         tx.commit().await?;
         Ok(changed)
     }
 
-    /// Records that an account's address is confirmed and grants the initial credits, once.
+    /// Marks an account's email address as confirmed and grants the initial credits, once.
     pub async fn confirm(self, id: AccountId, credits: i64) -> Result<Account> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, id).await?;
         tx.execute("UPDATE accounts SET is_confirmed = $1 WHERE id = $2", args![true, id]).await?;
         let sql = "SELECT id FROM ledger WHERE account_id = $1 AND kind = $2 AND note = $3 LIMIT 1";
-        let given = tx.optional(sql, args![id, EntryKind::Grant.name(), BEGINNING]).await?;
-        if credits > 0 && given.is_none() {
+        let granted = tx.optional(sql, args![id, EntryKind::Grant.name(), INITIAL_CREDITS_NOTE]).await?;
+        if credits > 0 && granted.is_none() {
             let reference = format!("beginning:{id}");
-            ledger::post(&mut tx, id, EntryKind::Grant, credits, Some(&reference), BEGINNING, now).await?;
+            ledger::post(&mut tx, id, EntryKind::Grant, credits, Some(&reference), INITIAL_CREDITS_NOTE, now).await?;
         }
-        let sql = format!("SELECT {COLUMNS} FROM accounts WHERE id = $1");
-        let confirmed = account(&tx.one(&sql, args![id]).await?)?;
+        let confirmed = find(&mut tx, id).await?;
         audit::write_act(&mut tx, self.audit, "", now).await?;
         tx.commit().await?;
         Ok(confirmed)
     }
 
-    /// Deletes an account with everything that is its: rows, recordings and its data key. Returns the recordings removed; what can't be
+    /// Deletes an account with all its rows, recordings and its data key. Returns the recordings removed; what can't be
     /// removed now is left to the sweep.
     pub async fn delete(self, id: AccountId) -> Result<Vec<BlobKey>> {
         if id == self.store.anonymous_account() {
             return Err(Error::Conflict("the anonymous account can't be deleted"));
         }
         let mut tx = self.store.db().begin().await?;
-        // In the order that every transaction locks in; nothing can be added to the account from here on.
+        // The account is locked first, as in every transaction; nothing can be added to it from here on.
         let lock = if tx.is_postgres() { " FOR UPDATE" } else { "" };
         let sql = format!("SELECT id FROM accounts WHERE id = $1{lock}");
         tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
-        // Jobs that run learn of it when they renew; those of this process at once.
+        // Running jobs of other processes stop when they renew their lease, those of this process at once.
         let running = tx.all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, transcript_id", args![id]).await?;
         let recordings = tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
-        // The log outlives the account, but not where its owner was.
+        // The audit log outlives the account, but without network addresses.
         tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;
         tx.execute("DELETE FROM accounts WHERE id = $1", args![id]).await?;
         let entry = self.audit.map(|entry| match entry.detail.is_empty() {
@@ -340,6 +343,6 @@ impl Accounts<'_> {
                 self.store.notify(Change::Finished(crate::TranscriptId(transcript)));
             }
         }
-        Ok(self.store.recordings().remove_deleted_or_leave(Some(id), None).await)
+        Ok(self.store.recordings().remove_deleted_or_defer(Some(id), None).await)
     }
 }

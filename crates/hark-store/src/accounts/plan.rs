@@ -1,4 +1,4 @@
-//! What an account has paid for, and what that allows (the contract's limits).
+//! Plans of accounts and their limits (from the contract).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Plan {
-    /// No account at all.
+    /// Use without an account.
     Anonymous,
     /// Registered.
     Free,
@@ -24,7 +24,7 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Every plan, from the least to the most.
+    /// Every plan, from the lowest to the highest.
     pub const ALL: [Plan; 5] = [Plan::Anonymous, Plan::Free, Plan::Pro, Plan::Business, Plan::Enterprise];
 
     /// The plan's name on the wire and in the database.
@@ -43,8 +43,8 @@ impl Plan {
         self >= Plan::Pro
     }
 
-    /// Credits that a new account of this plan begins with.
-    pub fn first_credits(self) -> i64 {
+    /// Initial credits of a new account of this plan.
+    pub fn initial_credits(self) -> i64 {
         if self == Plan::Free { 600 } else { 0 }
     }
 
@@ -57,7 +57,7 @@ impl Plan {
         }
     }
 
-    /// Transcriptions that may wait or run at once.
+    /// Transcriptions that may be queued or running at once.
     pub fn concurrency(self) -> i64 {
         match self {
             Plan::Anonymous => 1,
@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// Questions a day to transcripts; none means as many as one likes.
+    /// Chat questions per day; `None` is unlimited.
     pub fn daily_questions(self) -> Option<i64> {
         match self {
             Plan::Anonymous => Some(0),

@@ -1,4 +1,4 @@
-//! Usage of accounts by day; it outlives the transcripts that it counts.
+//! Usage of accounts by day, independent of whether the counted transcripts still exist.
 
 use crate::accounts::Accounts;
 use crate::clock::{Micros, day_of};
@@ -6,7 +6,7 @@ use crate::db::{Tx, args};
 use crate::error::Result;
 use crate::ids::AccountId;
 
-/// One day's use.
+/// The usage of one day.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UsageDay {
     /// UTC day since 1970.
@@ -19,7 +19,7 @@ pub struct UsageDay {
     pub words: i64,
 }
 
-/// A period's use.
+/// The usage of a period.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageSummary {
     /// Transcripts completed.
@@ -28,12 +28,12 @@ pub struct UsageSummary {
     pub total_duration_seconds: f64,
     /// Words.
     pub total_words: i64,
-    /// The days with any use, oldest first.
+    /// The days with usage, oldest first.
     pub daily: Vec<UsageDay>,
 }
 
 impl Accounts<'_> {
-    /// What an account used in the last `days` days, today included.
+    /// The usage of an account in the last `days` days, today included.
     pub async fn usage(self, account: AccountId, days: i64) -> Result<UsageSummary> {
         let first = day_of(self.store.now()) - days + 1;
         let rows = self.store

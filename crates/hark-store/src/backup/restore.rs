@@ -81,12 +81,12 @@ pub async fn restore(folder: &Path, options: Options, how: RestoreOptions) -> Re
 
 /// Fails unless the folder or bucket of recordings is empty or belongs to the same store.
 async fn check_recordings(blobs: &Blobs, manifest: &Manifest, how: RestoreOptions) -> Result<()> {
-    let place = blobs.place();
+    let location = blobs.location();
     match Marker::read(blobs).await? {
         Some(there) if there == manifest.store => return Ok(()),
         Some(there) if !how.force => {
             return Err(Error::Setup(format!(
-                "{place} holds recordings of store {there}, the backup is of store {}: choose an empty place, or `--force` to mix them",
+                "{location} holds recordings of store {there}, the backup is of store {}: choose an empty place, or `--force` to mix them",
                 manifest.store
             )));
         }
@@ -96,7 +96,7 @@ async fn check_recordings(blobs: &Blobs, manifest: &Manifest, how: RestoreOption
     while let Some(page) = pages.next().await? {
         if !page.is_empty() && !how.force {
             return Err(Error::Setup(format!(
-                "{place} holds recordings: choose an empty place, or `--force` to put those of the backup among them"
+                "{location} holds recordings: choose an empty place, or `--force` to put those of the backup among them"
             )));
         }
     }

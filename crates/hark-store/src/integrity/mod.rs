@@ -6,42 +6,42 @@ use crate::db::{Db, args};
 use crate::error::{Error, Result};
 use crate::random;
 use crate::recordings::blob;
-use crate::recordings::hash::Hashing;
+use crate::recordings::hash::BackgroundHasher;
 use crate::{Blob, BlobKey, Store};
 
-/// Checks of the database and the recordings, and probes of whether both can be written.
+/// Integrity checks of the database and the recordings, and write probes of both.
 #[derive(Debug, Clone, Copy)]
 pub struct Integrity<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// A database of up to this size is checked whenever it is opened, which takes about a second from a cold disk. A larger one is checked while the service runs.
-const CHECKED_AT_OPEN: u64 = 256 << 20;
-/// Problems of the database that are named; one is reason enough to act.
-const NAMED: usize = 20;
+/// A database up to this size is checked when it is opened, which takes about a second with a cold cache. A larger one is checked while the service runs.
+const MAX_SIZE_CHECKED_AT_OPEN: u64 = 256 << 20;
+/// The maximum number of reported problems of a database.
+const MAX_PROBLEMS: usize = 20;
 
-/// What a sample of recordings showed.
+/// The result of checking a sample of recordings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RecordingsChecked {
+pub struct RecordingsReport {
     /// Recordings that were read.
     pub checked: u64,
-    /// Those that are missing or not what was stored.
+    /// Those that are missing or damaged.
     pub problems: Vec<RecordingProblem>,
 }
 
-/// A recording that can't be read as it was stored.
+/// A missing or damaged recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordingProblem {
-    /// Its name.
+    /// Its key.
     pub key: BlobKey,
-    /// What is wrong.
+    /// What is wrong with it.
     pub problem: String,
 }
 
-/// Refuses a damaged database: writing to it may spread the damage, and a restore needs the service stopped anyway. Returns whether it was small enough to be checked.
+/// Refuses a damaged database: writing to it may spread the damage, and a restore needs the service stopped anyway. Returns whether it was checked.
 pub(crate) async fn check_at_open(db: &Db) -> Result<bool> {
     let Db::Sqlite { file, .. } = db else { return Ok(false) };
-    if std::fs::metadata(file.path()).is_ok_and(|about| about.len() > CHECKED_AT_OPEN) {
+    if std::fs::metadata(file.path()).is_ok_and(|about| about.len() > MAX_SIZE_CHECKED_AT_OPEN) {
         return Ok(false);
     }
     let problems = sqlite_problems(db, "PRAGMA quick_check(1)", "quick_check").await?;
@@ -60,23 +60,28 @@ async fn sqlite_problems(db: &Db, pragma: &str, column: &str) -> Result<Vec<Stri
             let lines = rows.iter().map(|row| row.get::<String>(column)).collect::<Result<Vec<_>>>()?;
             Ok(lines.into_iter().filter(|line| line != "ok").collect())
         }
-        // Too damaged to be looked through.
+        // Too damaged for the pragma to run.
         Err(Error::Damaged(problem)) => Ok(vec![problem]),
         Err(error) => Err(error),
     }
 }
 
 impl Integrity<'_> {
-    /// What is wrong with the database's structure; nothing, usually. Reads all of it, beside those who use it.
+    /// Problems of the database's structure. Reads the whole database, while it is in use.
     ///
-    /// SQLite checks every page, index and reference. PostgreSQL is made to read every row, which finds what its page checksums and headers tell.
+    /// SQLite checks every page, index and foreign key. On PostgreSQL every row is read, which verifies page checksums and headers.
     pub async fn check_database(self) -> Result<Vec<String>> {
         if let Db::Sqlite { .. } = self.store.db() {
-            let pragma = format!("PRAGMA integrity_check({NAMED})");
+            let pragma = format!("PRAGMA integrity_check({MAX_PROBLEMS})");
             let mut problems = sqlite_problems(self.store.db(), &pragma, "integrity_check").await?;
             if problems.is_empty() {
-                for row in
-                    self.store.db().all_without_timeout("PRAGMA foreign_key_check", &[]).await?.iter().take(NAMED)
+                for row in self
+                    .store
+                    .db()
+                    .all_without_timeout("PRAGMA foreign_key_check", &[])
+                    .await?
+                    .iter()
+                    .take(MAX_PROBLEMS)
                 {
                     let (table, parent): (String, String) = (row.get("table")?, row.get("parent")?);
                     problems.push(format!("a row of {table} refers to a row of {parent} that is not there"));
@@ -89,7 +94,7 @@ impl Integrity<'_> {
         let mut problems = Vec::new();
         for row in self.store.db().all(tables, &[]).await? {
             let table: String = row.get("name")?;
-            // Counting whole rows reads them; counting alone may read an index only.
+            // count(t.*) reads whole rows; count(*) may use an index-only scan.
             let sql = format!("SELECT count(t.*) AS n FROM \"{}\" t", table.replace('"', "\"\""));
             match self.store.db().all_without_timeout(&sql, &[]).await {
                 Ok(_) => {}
@@ -100,17 +105,17 @@ impl Integrity<'_> {
         Ok(problems)
     }
 
-    /// Reads some recordings, chosen at random, from beginning to end. Length and checksum must be the stored ones; the chunks of sealed recordings are
-    /// authenticated. Recordings in the clear that were uploaded before checksums were stored are compared by length only.
-    pub async fn check_recordings(self, sample: u32) -> Result<RecordingsChecked> {
+    /// Reads a random sample of recordings completely. Length and checksum must match the database; the chunks of sealed recordings are
+    /// authenticated. Plaintext recordings that were uploaded before checksums were stored are compared by length only.
+    pub async fn check_recordings(self, sample: u32) -> Result<RecordingsReport> {
         let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT $1";
-        let mut out = RecordingsChecked::default();
+        let mut out = RecordingsReport::default();
         for row in self.store.db().all_without_timeout(sql, args![i64::from(sample)]).await? {
             let blob = blob(&row)?;
             match self.check_recording(&blob, row.get("sha256")?).await {
                 Ok(None) => out.checked += 1,
                 Ok(Some(problem)) => {
-                    // One that was deleted meanwhile is no problem.
+                    // Not a problem if it was deleted in the meantime.
                     let sql = "SELECT key FROM blobs WHERE key = $1 AND state = 'live'";
                     if self.store.db().optional(sql, args![blob.key.as_str()]).await?.is_some() {
                         out.checked += 1;
@@ -126,16 +131,16 @@ impl Integrity<'_> {
     async fn check_recording(self, blob: &Blob, checksum: Option<String>) -> Result<Option<String>> {
         let read = async {
             let mut reader = self.store.recordings().read(blob, None).await?;
-            let mut hashing = checksum.is_some().then(Hashing::new);
+            let mut hasher = checksum.is_some().then(BackgroundHasher::new);
             let mut length = 0;
             while let Some(bytes) = reader.next().await? {
                 length += bytes.len() as u64;
-                if let Some(hashing) = &mut hashing {
-                    hashing.push(&[bytes]).await?;
+                if let Some(hasher) = &mut hasher {
+                    hasher.push(&[bytes]).await?;
                 }
             }
-            let found = match hashing {
-                Some(hashing) => Some(random::hex(&hashing.finish().await?)),
+            let found = match hasher {
+                Some(hasher) => Some(random::hex(&hasher.finish().await?)),
                 None => None,
             };
             Ok((length, found))
@@ -152,7 +157,7 @@ impl Integrity<'_> {
         }
     }
 
-    /// Whether the database was checked when it was opened; one that is large, or PostgreSQL, was not.
+    /// Whether the database was checked when it was opened; a large one or PostgreSQL is not.
     pub fn was_checked_at_open(self) -> bool {
         self.store.0.checked_at_open
     }

@@ -1,4 +1,4 @@
-//! Readiness probes: real writes, cheap enough for every second.
+//! Readiness probes: real writes, cheap enough to run every second.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl Integrity<'_> {
         }
     }
 
-    /// The folders of this machine that the store writes to.
+    /// The local folders that the store writes to.
     pub fn local_folders(self) -> Vec<PathBuf> {
         let mut folders = Vec::new();
         if let Db::Sqlite { file, .. } = self.store.db() {
@@ -43,21 +43,21 @@ impl Integrity<'_> {
     }
 }
 
-/// Bytes that this process may still write to the file system of a folder.
+/// Free bytes of the file system of a folder that this process may use.
 pub fn free_space(folder: &Path) -> std::io::Result<u64> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(folder.as_os_str().as_bytes())?;
     let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with NUL, the structure is of the call's type, and neither is kept.
+    // SAFETY: the path is NUL-terminated, the structure has the type of the call, and neither pointer is retained.
     if unsafe { libc::statvfs(path.as_ptr(), about.as_mut_ptr()) } != 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the call succeeded, so it filled the structure.
+    // SAFETY: the call succeeded, so the structure is initialized.
     let about = unsafe { about.assume_init() };
     Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// What was written is not what was read.
+/// The error of a probe that read back other bytes than it wrote.
 pub(crate) fn mismatch() -> Error {
     Error::Blob("what was written is not what was read back".into())
 }

@@ -12,7 +12,7 @@ use crate::idempotency::IdempotencyKey;
 use crate::ids::{AccountId, JobId, KeyId, Owner, TranscriptId};
 use crate::jobs::Jobs;
 use crate::jobs::needs::Need;
-use crate::jobs::queue::{TRANSCRIBE, lane_number, payload_place};
+use crate::jobs::queue::{TRANSCRIBE, lane_number, payload_aad};
 use crate::jobs::retry::{RetryLimits, check_limits};
 use crate::keys;
 use crate::ledger::{self, job_reference};
@@ -227,7 +227,7 @@ impl Jobs<'_> {
     /// Inserts a queued job with its needs and its hold.
     async fn insert(self, tx: &mut Tx, sealer: &Sealer, new: &JobRow<'_>, now: Micros) -> Result<JobId> {
         let payload_key = random::token::<16>()?;
-        let payload = sealer.seal(&payload_place(&payload_key), new.payload.as_bytes())?;
+        let payload = sealer.seal(&payload_aad(&payload_key), new.payload.as_bytes())?;
         let (key, key_month) = new.key.unzip();
         let sql = format!(
             "INSERT INTO jobs (kind, transcript_id, account_id, owner, lane, state, payload, payload_key, seconds, minutes, hold, key_id, key_month,

@@ -23,9 +23,9 @@ use crate::jobs::backoff::MAX_BACKOFF;
 use crate::jobs::lease::Lease;
 use crate::jobs::needs::Capabilities;
 use crate::keys;
-use crate::ledger::{self, Settled, job_reference};
+use crate::ledger::{self, Settlement, job_reference};
 use crate::recordings;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts;
 use crate::transcripts::segment;
 use crate::webhooks;
@@ -180,12 +180,12 @@ impl Jobs<'_> {
         );
         let account = lease.account;
         let owner: String = row.get("owner")?;
-        let place = payload_place(&row.get::<String>("payload_key")?);
+        let aad = payload_aad(&row.get::<String>("payload_key")?);
         Ok(Some(Job {
             account,
             owner: Owner::parse(&owner).ok_or_else(|| Error::Damaged(format!("{owner:?} is no owner")))?,
             lane: lane_of_number(row.get("lane")?),
-            payload: self.store.sealer(account).await?.open_text(&place, &row.get::<Vec<u8>>("payload")?)?,
+            payload: self.store.sealer(account).await?.open_text(&aad, &row.get::<Vec<u8>>("payload")?)?,
             seconds: row.get("seconds")?,
             blob,
             attempt: row.get("attempts")?,
@@ -213,7 +213,7 @@ impl Jobs<'_> {
         result: &TranscriptionResult,
         used: i64,
         keep_audio: bool,
-    ) -> Result<Option<Settled>> {
+    ) -> Result<Option<Settlement>> {
         self.complete_named(lease, result, &BTreeMap::new(), used, keep_audio).await
     }
 
@@ -225,7 +225,7 @@ impl Jobs<'_> {
         names: &BTreeMap<String, String>,
         used: i64,
         keep_audio: bool,
-    ) -> Result<Option<Settled>> {
+    ) -> Result<Option<Settlement>> {
         let now = self.store.now();
         let id = lease.transcription().ok_or(Error::Conflict("this job makes no transcript"))?;
         let sealer = self.store.sealer(lease.account).await.map_err(lease_lost_if_deleted)?;
@@ -261,7 +261,7 @@ impl Jobs<'_> {
             anonymous::add_minutes(&mut tx, &address, day, used - ended.minutes).await?;
         }
         usage::count(&mut tx, lease.account, result.duration, words, now).await?;
-        webhooks::due(&mut tx, id, now).await?;
+        webhooks::mark_due(&mut tx, id, now).await?;
         if !keep_audio {
             tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         }
@@ -274,7 +274,7 @@ impl Jobs<'_> {
     }
 
     /// Ends a job whose only result is its charge, in one transaction, if the lease is still valid.
-    pub async fn complete_task(self, lease: &Lease, used: i64, note: &str) -> Result<Option<Settled>> {
+    pub async fn complete_task(self, lease: &Lease, used: i64, note: &str) -> Result<Option<Settlement>> {
         if lease.transcription().is_some() {
             return Err(Error::Conflict("a transcription ends with its transcript"));
         }
@@ -407,8 +407,8 @@ pub(crate) fn lease_lost_if_deleted(error: Error) -> Error {
     if matches!(error, Error::NotFound(_)) { Error::LeaseLost } else { error }
 }
 
-pub(crate) fn payload_place(key: &str) -> Place {
-    columns::PAYLOAD.at(&[&key])
+pub(crate) fn payload_aad(key: &str) -> AssociatedData {
+    columns::PAYLOAD.associated_data(&[&key])
 }
 
 /// Whether a job `j` may be claimed at `now`. A delay beyond [`MAX_BACKOFF`] was computed before the clock was stepped, and is ignored.
@@ -590,7 +590,7 @@ pub(crate) async fn mark_failed(
 ) -> Result<()> {
     let sql = "UPDATE transcripts SET status = 'failed', error = $1, error_kind = $2, completed_at = $3 WHERE id = $4";
     tx.execute(sql, args![reason, kind.name(), now, id]).await?;
-    webhooks::due(tx, id, now).await
+    webhooks::mark_due(tx, id, now).await
 }
 
 /// Marks the recording of a transcript for deletion.

@@ -1,6 +1,6 @@
-//! Keys, tokens and sessions: who may act for an account.
+//! API keys, tokens and sessions: the credentials of an account.
 //!
-//! A secret is made here, shown once and stored only as its SHA-256, which is also how it is found: 256 random bits need no slow hash.
+//! A secret is generated here, shown once, and stored only as its SHA-256, by which it is looked up: 256 random bits need no slow hash.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,23 +22,23 @@ use crate::random;
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     pub(crate) store: &'a Store,
-    /// Written in the transaction of the next act.
+    /// Written in the transaction of the next change.
     pub(crate) audit: Option<&'a NewAudit>,
 }
 
 audited!(Keys);
 
-/// `last_used` is for people, who don't need it to the second; writing it for each request would cost one.
-const LAST_USED_STEP: Micros = 60_000_000;
-/// How much of a secret may be shown.
-const PREFIX: usize = 12;
+/// `last_used` is updated at most once in this time, to save a write for every request.
+const LAST_USED_INTERVAL: Micros = 60_000_000;
+/// Characters of a secret that may be shown.
+const PREFIX_LENGTH: usize = 12;
 
-/// What a secret is for.
+/// The kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// An API key: `svc_`.
     Service,
-    /// A user's API token, made at sign-in: `usr_`.
+    /// A user's API token, created at sign-in: `usr_`.
     User,
     /// A session of the web app: `ses_`.
     Session,
@@ -70,12 +70,12 @@ impl KeyKind {
     }
 }
 
-/// What a key may do; one that says nothing may do everything.
+/// A permission of a key; a key without stored scopes has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Send recordings and texts to be worked on.
+    /// Submit recordings and texts for processing.
     Transcribe,
-    /// Read what is there.
+    /// Read stored data.
     Read,
     /// Change and delete: transcripts, keys, the account.
     Manage,
@@ -104,12 +104,12 @@ impl std::str::FromStr for Scope {
     }
 }
 
-/// A secret that was just made; it can't be had again.
+/// A new secret; it can't be retrieved again.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The secret itself, to hand to its owner.
+    /// The secret itself, to show to its owner.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -117,33 +117,33 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secret({}…)", &self.0[..PREFIX])
+        write!(f, "Secret({}…)", &self.0[..PREFIX_LENGTH])
     }
 }
 
-/// A key to make.
+/// A new key.
 #[derive(Debug, Clone)]
 pub struct NewKey {
-    /// What it is for.
+    /// Its kind.
     pub kind: KeyKind,
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: i64,
-    /// Minutes of audio a month.
+    /// Minutes of audio per month.
     pub monthly_limit_minutes: i64,
     /// How long it is valid; for ever by default.
     pub valid_for: Option<Duration>,
-    /// What it may do; everything by default.
+    /// Its scopes; all by default.
     pub scopes: Vec<Scope>,
-    /// Addresses and networks that it may be used from, as the server reads them; everywhere when empty.
+    /// Addresses and networks that it may be used from, in the server's notation; any when empty.
     pub allowed_addresses: Vec<String>,
-    /// Credits that it may spend in all; as many as the account has by default.
+    /// Credits that it may spend in total; unlimited by default.
     pub spending_limit: Option<i64>,
 }
 
 impl NewKey {
-    /// A key with the contract's limits: 60 requests a minute, 5,000 minutes a month.
+    /// A key with the contract's limits: 60 requests per minute, 5,000 minutes per month.
     pub fn new(kind: KeyKind, name: impl Into<String>) -> NewKey {
         NewKey {
             kind,
@@ -163,50 +163,50 @@ impl NewKey {
 pub struct Key {
     /// Its id.
     pub id: KeyId,
-    /// Whose it is.
+    /// The account that owns it.
     pub account: AccountId,
-    /// What it is for.
+    /// Its kind.
     pub kind: KeyKind,
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
     /// The first characters of the secret.
     pub prefix: String,
-    /// Whether it was not revoked.
+    /// Whether it is not revoked.
     pub is_active: bool,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: i64,
-    /// Minutes of audio a month.
+    /// Minutes of audio per month.
     pub monthly_limit_minutes: i64,
-    /// When it was used last, to the minute.
+    /// When it was last used, to the minute.
     pub last_used: Option<Micros>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Micros,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires_at: Option<Micros>,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// Addresses and networks that it may be used from; everywhere when empty.
+    /// Addresses and networks that it may be used from; any when empty.
     pub allowed_addresses: Vec<String>,
-    /// Credits that it may spend in all.
+    /// Credits that it may spend in total.
     pub spending_limit: Option<i64>,
-    /// Until when the secret that it had before it was rolled over is valid, too.
+    /// Until when the previous secret stays valid after a rollover.
     pub previous_until: Option<Micros>,
 }
 
-/// What to change of a key; what is `None` stays.
+/// Changes to a key; what is `None` stays.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KeyChange {
-    /// What its owner calls it.
+    /// Its name.
     pub name: Option<String>,
-    /// Requests a minute.
+    /// Requests per minute.
     pub rate_limit: Option<i64>,
-    /// Minutes of audio a month.
+    /// Minutes of audio per month.
     pub monthly_limit_minutes: Option<i64>,
-    /// Credits that it may spend in all; `Some(None)` is as many as the account has.
+    /// Credits that it may spend in total; `Some(None)` is unlimited.
     pub spending_limit: Option<Option<i64>>,
 }
 
-/// What a valid secret stands for: all that a request needs to know, in one look.
+/// A valid key with what a request needs to know of its account, from one query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Credential {
     /// The key.
@@ -215,9 +215,9 @@ pub struct Credential {
     pub plan: Plan,
     /// Whether the plan is in force.
     pub plan_active: bool,
-    /// Whether the account may manage others.
+    /// Whether the account may manage other accounts.
     pub is_admin: bool,
-    /// Whether the account's address was confirmed.
+    /// Whether the account's email address is confirmed.
     pub is_confirmed: bool,
 }
 
@@ -225,6 +225,9 @@ const COLUMNS: &str = "k.id AS id, k.account_id AS account_id, k.kind AS kind, k
     k.rate_limit AS rate_limit, k.monthly_limit_minutes AS monthly_limit_minutes, k.last_used AS last_used, k.created_at AS created_at,
     k.expires_at AS expires_at, k.scopes AS scopes, k.allowed_addresses AS allowed_addresses, k.spending_limit AS spending_limit,
     k.previous_until AS previous_until";
+
+/// Whether a key has this hash and kind, is active and has not expired.
+const IS_VALID: &str = "hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)";
 
 fn key(row: &Row) -> Result<Key> {
     Ok(Key {
@@ -252,8 +255,8 @@ fn key(row: &Row) -> Result<Key> {
     })
 }
 
-/// Whether a text has the shape of a secret of this kind; saves a look into the database.
-fn has_shape(secret: &str, kind: Option<KeyKind>) -> bool {
+/// Whether a text is a well-formed secret of this kind; saves a query for those that are not.
+fn is_well_formed(secret: &str, kind: Option<KeyKind>) -> bool {
     let Some((name, digits)) = secret.split_once('_') else { return false };
     digits.len() == 64
         && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
@@ -263,7 +266,7 @@ fn has_shape(secret: &str, kind: Option<KeyKind>) -> bool {
         }
 }
 
-/// What the audit log calls a key.
+/// The subject of a key in the audit log.
 fn subject(id: KeyId) -> String {
     format!("key {id}")
 }
@@ -273,7 +276,7 @@ fn hash(secret: &str) -> Vec<u8> {
 }
 
 impl Keys<'_> {
-    /// Creates a key. The secret is in the answer and nowhere else.
+    /// Creates a key. The returned secret is stored nowhere.
     pub async fn create(self, account: AccountId, new: &NewKey) -> Result<(Key, Secret)> {
         let mut tx = self.store.db().begin().await?;
         let now = self.store.now();
@@ -283,8 +286,8 @@ impl Keys<'_> {
         Ok((key, secret))
     }
 
-    /// Creates a key for a request that may be repeated, and keeps the answer that `write` makes of it, in one transaction: a process that dies leaves both or
-    /// none. A repeat makes no key and gets the first answer. [`Error::KeyReused`] when the name stands for another request.
+    /// Creates a key for a request with an idempotency key, and stores the response that `write` makes of it, in one transaction. A repeated
+    /// request creates no key and gets the stored response. [`Error::KeyReused`] when the idempotency key belongs to another request.
     pub async fn create_once(
         self,
         account: AccountId,
@@ -299,7 +302,7 @@ impl Keys<'_> {
         match idempotency::claim(&mut tx, &sealer, &owner, account, name, now).await? {
             Idempotency::New => {}
             Idempotency::Done(answer) => return Ok(answer),
-            // Only a request of another kind has no answer yet.
+            // Only a request of another kind can be without a response.
             Idempotency::UnderWay => return Err(Error::KeyReused),
         }
         let (key, secret) = insert(&mut tx, account, new, now).await?;
@@ -310,9 +313,9 @@ impl Keys<'_> {
         Ok(answer)
     }
 
-    /// What a secret stands for; [`Error::NotFound`] when it is unknown, revoked or expired. Confirmations and resets are not credentials.
+    /// The credential of a secret; [`Error::NotFound`] when it is unknown, revoked or expired. Confirmations and resets are not credentials.
     pub async fn authenticate(self, secret: &str) -> Result<Credential> {
-        if !has_shape(secret, None) {
+        if !is_well_formed(secret, None) {
             return Err(Error::NotFound("key"));
         }
         let now = self.store.now();
@@ -331,20 +334,20 @@ impl Keys<'_> {
             is_admin: row.get("is_admin")?,
             is_confirmed: row.get("is_confirmed")?,
         };
-        if credential.key.last_used.is_none_or(|last| last < now - LAST_USED_STEP) {
+        if credential.key.last_used.is_none_or(|last| last < now - LAST_USED_INTERVAL) {
             self.touch(credential.key.id).await?;
         }
         Ok(credential)
     }
 
-    /// Records that a key was used, at most once a minute; for servers that remember credentials for a while.
+    /// Updates `last_used`, at most once a minute; for servers that cache credentials.
     pub async fn touch(self, id: KeyId) -> Result<()> {
         let now = self.store.now();
         let sql = "UPDATE keys SET last_used = $1 WHERE id = $2 AND (last_used IS NULL OR last_used < $3)";
-        self.store.db().execute(sql, args![now, id, now - LAST_USED_STEP]).await.map(drop)
+        self.store.db().execute(sql, args![now, id, now - LAST_USED_INTERVAL]).await.map(drop)
     }
 
-    /// The keys of an account of one kind, oldest first, revoked ones too.
+    /// The keys of an account of one kind, oldest first, revoked ones included.
     pub async fn list(self, account: AccountId, kind: KeyKind) -> Result<Vec<Key>> {
         let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.account_id = $1 AND k.kind = $2 ORDER BY k.id");
         self.store.db().all(&sql, args![account, kind.name()]).await?.iter().map(key).collect()
@@ -361,7 +364,7 @@ impl Keys<'_> {
         tx.commit().await
     }
 
-    /// Gives a key a new secret; the one before stays valid for `grace`. [`Error::NotFound`] when the account has no such key in use.
+    /// Gives a key a new secret; the previous one stays valid for `grace`. [`Error::NotFound`] when the account has no such active key.
     pub async fn roll(self, account: AccountId, id: KeyId, grace: Duration) -> Result<(Key, Secret)> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
@@ -371,7 +374,7 @@ impl Keys<'_> {
         Ok(rolled)
     }
 
-    /// Changes the name or the limits of a key of the account and returns it as it is now.
+    /// Changes the name or the limits of a key of the account and returns the changed key.
     pub async fn change(self, account: AccountId, id: KeyId, change: &KeyChange) -> Result<Key> {
         let mut tx = self.store.db().begin().await?;
         let sql = format!(
@@ -408,31 +411,25 @@ impl Keys<'_> {
         self.store.db().execute(sql, args![false, account, kind.name(), true]).await
     }
 
-    /// Uses up a secret that is valid once (a confirmation, a reset) and returns its account.
+    /// Redeems a single-use secret (a confirmation, a reset) and returns its account.
     pub async fn redeem(self, secret: &str, kind: KeyKind) -> Result<AccountId> {
-        if !has_shape(secret, Some(kind)) {
+        if !is_well_formed(secret, Some(kind)) {
             return Err(Error::NotFound("key"));
         }
+        let sql = format!("DELETE FROM keys WHERE {IS_VALID} RETURNING account_id");
         let mut tx = self.store.db().begin().await?;
-        let row = tx
-            .optional(
-                "DELETE FROM keys WHERE hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)
-                 RETURNING account_id",
-                args![&hash(secret), kind.name(), true, self.store.now()],
-            )
-            .await?;
+        let row = tx.optional(&sql, args![&hash(secret), kind.name(), true, self.store.now()]).await?;
         tx.commit().await?;
         Ok(AccountId(row.ok_or(Error::NotFound("key"))?.get("account_id")?))
     }
 
-    /// The account of a secret that is valid once, which stays valid.
+    /// The account of a single-use secret, without redeeming it.
     pub async fn account_of(self, secret: &str, kind: KeyKind) -> Result<AccountId> {
-        if !has_shape(secret, Some(kind)) {
+        if !is_well_formed(secret, Some(kind)) {
             return Err(Error::NotFound("key"));
         }
-        let sql = "SELECT account_id FROM keys
-                   WHERE hash = $1 AND kind = $2 AND is_active = $3 AND (expires_at IS NULL OR expires_at > $4)";
-        let row = self.store.db().optional(sql, args![&hash(secret), kind.name(), true, self.store.now()]).await?;
+        let sql = format!("SELECT account_id FROM keys WHERE {IS_VALID}");
+        let row = self.store.db().optional(&sql, args![&hash(secret), kind.name(), true, self.store.now()]).await?;
         Ok(AccountId(row.ok_or(Error::NotFound("key"))?.get("account_id")?))
     }
 
@@ -443,18 +440,18 @@ impl Keys<'_> {
         self.store.db().optional(sql, args![id, month]).await?.map_or(Ok(0), |row| row.get("minutes"))
     }
 
-    /// Fails when a key can't use so many minutes more: [`Limit::MonthlyMinutes`] or [`Limit::Spending`].
+    /// Fails when this many more minutes exceed a quota of the key: [`Limit::MonthlyMinutes`] or [`Limit::Spending`].
     pub async fn check_minutes(self, id: KeyId, minutes: i64) -> Result<()> {
         let mut tx = self.store.db().snapshot().await?;
         check_minutes(&mut tx, id, minutes, month_of(self.store.now()), false).await
     }
 
-    /// Credits that a key has spent in all.
+    /// Credits that a key has spent in total.
     pub async fn spent(self, id: KeyId) -> Result<i64> {
         spent(&mut self.store.db().snapshot().await?, id).await
     }
 
-    /// Counts minutes for a key, outside of jobs; [`Limit::MonthlyMinutes`] when they are used up.
+    /// Counts minutes against the quotas of a key, outside of jobs; [`Limit::MonthlyMinutes`] or [`Limit::Spending`] when they exceed one.
     pub async fn use_minutes(self, id: KeyId, minutes: i64) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         use_minutes(&mut tx, id, minutes, self.store.now()).await?;
@@ -462,11 +459,11 @@ impl Keys<'_> {
     }
 }
 
-/// Inserts a key and makes its secret.
+/// Inserts a key with a new secret.
 async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> Result<(Key, Secret)> {
     let secret = Secret(format!("{}_{}", new.kind.name(), random::token::<32>()?));
     let expires_at = new.valid_for.map(|valid| now.saturating_add(micros(valid)));
-    // What is stored as nothing means everything, also for keys of earlier versions.
+    // All scopes are stored as NULL, as for keys of earlier versions.
     let scopes = (new.scopes.len() < Scope::ALL.len())
         .then(|| new.scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" "));
     let allowed = (!new.allowed_addresses.is_empty()).then(|| new.allowed_addresses.join(" "));
@@ -481,7 +478,7 @@ async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> R
                 account,
                 new.kind.name(),
                 &new.name,
-                &secret.0[..PREFIX],
+                &secret.0[..PREFIX_LENGTH],
                 &hash(&secret.0),
                 true,
                 new.rate_limit,
@@ -494,12 +491,16 @@ async fn insert(tx: &mut Tx, account: AccountId, new: &NewKey, now: Micros) -> R
             ],
         )
         .await?;
-    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
-    let made = key(&tx.one(&sql, args![row.get::<i64>("id")?]).await?)?;
-    Ok((made, secret))
+    Ok((find(tx, KeyId(row.get("id")?)).await?, secret))
 }
 
-/// Counts minutes against a key's month and returns the month.
+/// A key by its id.
+async fn find(tx: &mut Tx, id: KeyId) -> Result<Key> {
+    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
+    key(&tx.one(&sql, args![id]).await?)
+}
+
+/// Counts minutes against the quotas of a key and returns the month they count for.
 pub(crate) async fn use_minutes(tx: &mut Tx, id: KeyId, minutes: i64, now: Micros) -> Result<i64> {
     let month = month_of(now);
     check_minutes(tx, id, minutes, month, true).await?;
@@ -507,7 +508,7 @@ pub(crate) async fn use_minutes(tx: &mut Tx, id: KeyId, minutes: i64, now: Micro
     Ok(month)
 }
 
-/// Fails when a key's month or the key itself has too little left; `lock` keeps others from using it until the transaction ends.
+/// Fails when the minutes exceed a quota of the key; `lock` locks the key until the transaction ends.
 async fn check_minutes(tx: &mut Tx, id: KeyId, minutes: i64, month: i64, lock: bool) -> Result<()> {
     let lock = if lock { tx.for_update() } else { "" };
     let sql = format!("SELECT monthly_limit_minutes, spending_limit FROM keys WHERE id = $1{lock}");
@@ -527,13 +528,13 @@ async fn check_minutes(tx: &mut Tx, id: KeyId, minutes: i64, month: i64, lock: b
     Ok(())
 }
 
-/// Credits that a key has spent: one for each minute that it used in any month.
+/// Credits that a key has spent: one for each minute used in any month.
 async fn spent(tx: &mut Tx, id: KeyId) -> Result<i64> {
     let sql = "SELECT CAST(COALESCE(SUM(minutes), 0) AS BIGINT) AS spent FROM key_months WHERE key_id = $1";
     tx.one(sql, args![id]).await?.get("spent")
 }
 
-/// Replaces the secret of a key of the account that is in use.
+/// Replaces the secret of an active key of the account.
 async fn roll(tx: &mut Tx, account: AccountId, id: KeyId, grace: Duration, now: Micros) -> Result<(Key, Secret)> {
     let secret = Secret(format!("{}_{}", KeyKind::Service.name(), random::token::<32>()?));
     let changed = tx
@@ -543,7 +544,7 @@ async fn roll(tx: &mut Tx, account: AccountId, id: KeyId, grace: Duration, now: 
             args![
                 now.saturating_add(micros(grace)),
                 &hash(&secret.0),
-                &secret.0[..PREFIX],
+                &secret.0[..PREFIX_LENGTH],
                 id,
                 account,
                 true,
@@ -554,11 +555,10 @@ async fn roll(tx: &mut Tx, account: AccountId, id: KeyId, grace: Duration, now: 
     if changed == 0 {
         return Err(Error::NotFound("key"));
     }
-    let sql = format!("SELECT {COLUMNS} FROM keys k WHERE k.id = $1");
-    Ok((key(&tx.one(&sql, args![id]).await?)?, secret))
+    Ok((find(tx, id).await?, secret))
 }
 
-/// Moves a key's count of a month; what was not used is given back as a negative number.
+/// Adds minutes to a key's count of a month; negative to return unused ones.
 pub(crate) async fn add_minutes(tx: &mut Tx, id: KeyId, month: i64, minutes: i64) -> Result<()> {
     tx.execute(
         "INSERT INTO key_months (key_id, month, minutes) SELECT id, $2, $3 FROM keys WHERE id = $1

@@ -1,8 +1,8 @@
-//! Sealed recordings: chunks of 64 KiB, each sealed for its place.
+//! Sealed recordings: AEAD chunks of 64 KiB.
 //!
-//! File = `HARKBLB1`, 19 random bytes, then chunks of 65,536 bytes with a tag of 16 each; the last may be shorter. The nonce of a chunk is the random bytes,
-//! its number and whether it is the last (the STREAM construction), so that chunks can't be swapped, left out or cut off at the end. The name of the
-//! recording is associated data, so that files can't be swapped either. Any chunk opens without those before it, so ranges cost only what they read.
+//! File = `HARKBLB1`, a random salt of 19 bytes, then chunks of 65,536 bytes with a tag of 16 each; the last may be shorter. The nonce of a chunk is the salt,
+//! its number and whether it is the last (the STREAM construction), so reordered, missing or truncated chunks fail to decrypt. The key of the
+//! recording is the associated data, so a file swapped for another fails too. Each chunk decrypts on its own, so reading a range decrypts only its chunks.
 
 use std::sync::Arc;
 
@@ -14,38 +14,38 @@ use crate::error::{Error, Result};
 use crate::random;
 use crate::sealing::DataKey;
 
-/// Bytes of a recording in a chunk.
-pub(crate) const CHUNK: usize = 64 * 1024;
-const TAG: usize = 16;
-/// Bytes of a whole chunk in the file.
-pub(crate) const SEALED_CHUNK: usize = CHUNK + TAG;
+/// Plaintext bytes of a chunk.
+pub(crate) const CHUNK_LENGTH: usize = 64 * 1024;
+const TAG_LENGTH: usize = 16;
+/// Bytes of a full chunk in the file.
+pub(crate) const SEALED_CHUNK_LENGTH: usize = CHUNK_LENGTH + TAG_LENGTH;
 const MAGIC: &[u8; 8] = b"HARKBLB1";
-const SALT: usize = 19;
-/// Bytes before the first chunk.
-pub(crate) const HEADER: usize = MAGIC.len() + SALT;
+const SALT_LENGTH: usize = 19;
+/// Bytes of the file before its first chunk.
+pub(crate) const HEADER_LENGTH: usize = MAGIC.len() + SALT_LENGTH;
 
-/// One recording's cipher.
-pub(crate) struct Chunks {
+/// Encrypts and decrypts the chunks of one recording.
+pub(crate) struct ChunkCipher {
     cipher: XChaCha20Poly1305,
-    salt: [u8; SALT],
+    salt: [u8; SALT_LENGTH],
     name: String,
 }
 
-impl Chunks {
-    /// For a recording that is written.
-    pub(crate) fn create(key: &DataKey, name: &BlobKey) -> Result<Chunks> {
-        Ok(Chunks { cipher: key.cipher(), salt: random::bytes()?, name: name.as_str().to_owned() })
+impl ChunkCipher {
+    /// With a new salt, for a new recording.
+    pub(crate) fn create(key: &DataKey, name: &BlobKey) -> Result<ChunkCipher> {
+        Ok(ChunkCipher { cipher: key.cipher(), salt: random::bytes()?, name: name.as_str().to_owned() })
     }
 
-    /// For a recording that begins with this header.
-    pub(crate) fn open(key: &DataKey, name: &BlobKey, header: &[u8]) -> Result<Chunks> {
+    /// With the salt from the header of a stored recording.
+    pub(crate) fn open(key: &DataKey, name: &BlobKey, header: &[u8]) -> Result<ChunkCipher> {
         let damaged = || Error::Damaged("a sealed recording does not begin as one".into());
         let (magic, salt) = header.split_at_checked(MAGIC.len()).ok_or_else(damaged)?;
         let salt = salt.try_into().map_err(|_| damaged())?;
         if magic != MAGIC {
             return Err(damaged());
         }
-        Ok(Chunks { cipher: key.cipher(), salt, name: name.as_str().to_owned() })
+        Ok(ChunkCipher { cipher: key.cipher(), salt, name: name.as_str().to_owned() })
     }
 
     pub(crate) fn header(&self) -> Vec<u8> {
@@ -56,13 +56,13 @@ impl Chunks {
         // 2^32 chunks are 256 TiB.
         let number = u32::try_from(number).map_err(|_| Error::Blob("a recording is too long to seal".into()))?;
         let mut nonce = [0; 24];
-        nonce[..SALT].copy_from_slice(&self.salt);
-        nonce[SALT..SALT + 4].copy_from_slice(&number.to_be_bytes());
-        nonce[SALT + 4] = last.into();
+        nonce[..SALT_LENGTH].copy_from_slice(&self.salt);
+        nonce[SALT_LENGTH..SALT_LENGTH + 4].copy_from_slice(&number.to_be_bytes());
+        nonce[SALT_LENGTH + 4] = last.into();
         Ok(XNonce::from(nonce))
     }
 
-    /// Appends a sealed chunk.
+    /// Encrypts a chunk and appends it with its tag to `out`.
     fn seal(&self, number: u64, last: bool, chunk: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         out.extend_from_slice(chunk);
@@ -75,12 +75,12 @@ impl Chunks {
         Ok(())
     }
 
-    /// Opens a sealed chunk in place.
+    /// Decrypts a chunk in place.
     pub(crate) fn unseal(&self, number: u64, last: bool, chunk: &mut Vec<u8>) -> Result<()> {
         let damaged = || Error::Damaged("a sealed recording was changed or cut off".into());
-        let text = chunk.len().checked_sub(TAG).ok_or_else(damaged)?;
-        let tag: [u8; TAG] = chunk[text..].try_into().map_err(|_| damaged())?;
-        chunk.truncate(text);
+        let length = chunk.len().checked_sub(TAG_LENGTH).ok_or_else(damaged)?;
+        let tag: [u8; TAG_LENGTH] = chunk[length..].try_into().map_err(|_| damaged())?;
+        chunk.truncate(length);
         self.cipher
             .decrypt_inout_detached(
                 &self.nonce(number, last)?,
@@ -92,51 +92,51 @@ impl Chunks {
     }
 }
 
-/// How many chunks a sealed file of this length has, and how long the recording in it is.
+/// The number of chunks and the plaintext length of a sealed file of this length.
 pub(crate) fn layout(file: u64) -> Result<(u64, u64)> {
     let damaged = || Error::Damaged("a sealed recording was cut off".into());
-    let body = file.checked_sub(HEADER as u64).ok_or_else(damaged)?;
-    let chunks = body.div_ceil(SEALED_CHUNK as u64);
-    let size = body.checked_sub(chunks * TAG as u64).filter(|_| chunks > 0).ok_or_else(damaged)?;
+    let body = file.checked_sub(HEADER_LENGTH as u64).ok_or_else(damaged)?;
+    let chunks = body.div_ceil(SEALED_CHUNK_LENGTH as u64);
+    let size = body.checked_sub(chunks * TAG_LENGTH as u64).filter(|_| chunks > 0).ok_or_else(damaged)?;
     Ok((chunks, size))
 }
 
-/// How long the sealed file of a recording of this length is.
+/// The length of the sealed file for a plaintext of this length.
 pub(crate) fn sealed_size(size: u64) -> u64 {
-    let chunks = size.div_ceil(CHUNK as u64).max(1);
-    HEADER as u64 + size + chunks * TAG as u64
+    let chunks = size.div_ceil(CHUNK_LENGTH as u64).max(1);
+    HEADER_LENGTH as u64 + size + chunks * TAG_LENGTH as u64
 }
 
-/// Seals a recording as it comes.
-pub(crate) struct Sealing {
-    chunks: Arc<Chunks>,
+/// Seals a recording from a stream of bytes.
+pub(crate) struct ChunkSealer {
+    cipher: Arc<ChunkCipher>,
     number: u64,
-    /// What waits to be a whole chunk. A whole one waits too, since it may be the last.
+    /// The current chunk. A full one is sealed only when more bytes follow, since the last chunk has another nonce.
     pending: Vec<u8>,
 }
 
-impl Sealing {
-    pub(crate) fn new(chunks: Chunks) -> Sealing {
-        Sealing { chunks: Arc::new(chunks), number: 0, pending: Vec::with_capacity(CHUNK) }
+impl ChunkSealer {
+    pub(crate) fn new(cipher: ChunkCipher) -> ChunkSealer {
+        ChunkSealer { cipher: Arc::new(cipher), number: 0, pending: Vec::with_capacity(CHUNK_LENGTH) }
     }
 
-    /// Appends what is ready to be written for these bytes.
+    /// Adds bytes; appends the chunks that are complete to `out`.
     pub(crate) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
         while !bytes.is_empty() {
-            if self.pending.len() == CHUNK {
-                self.chunks.seal(self.number, false, &self.pending, out)?;
+            if self.pending.len() == CHUNK_LENGTH {
+                self.cipher.seal(self.number, false, &self.pending, out)?;
                 self.number += 1;
                 self.pending.clear();
             }
-            let (now, later) = bytes.split_at(bytes.len().min(CHUNK - self.pending.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK_LENGTH - self.pending.len()));
             self.pending.extend_from_slice(now);
             bytes = later;
         }
         Ok(())
     }
 
-    /// Appends the last chunk.
+    /// Appends the last chunk to `out`.
     pub(crate) fn finish(self, out: &mut Vec<u8>) -> Result<()> {
-        self.chunks.seal(self.number, true, &self.pending, out)
+        self.cipher.seal(self.number, true, &self.pending, out)
     }
 }

@@ -1,6 +1,6 @@
-//! The hash of a recording, computed on threads of its own while the recording is written.
+//! SHA-256 of a recording, computed on blocking threads while the recording is written.
 //!
-//! A thread is taken for what is there and given back, not held for as long as the upload lasts: otherwise slow uploads would use up all threads that may block.
+//! Each batch is a task of its own: a task that lasted as long as the upload would let slow uploads occupy all blocking threads.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -9,14 +9,14 @@ use tokio::task::JoinHandle;
 use super::blocking;
 use crate::error::{Error, Result};
 
-/// Bytes that may wait to be hashed before whoever brings more waits, too.
-const AHEAD: usize = 4 << 20;
+/// Bytes that may be pending before `push` waits for the hasher.
+const MAX_PENDING_BYTES: usize = 4 << 20;
 
-/// A hash that is some pieces behind.
-pub(crate) struct Hashing {
+/// A hasher that runs behind the writer, by at most [`MAX_PENDING_BYTES`].
+pub(crate) struct BackgroundHasher {
     state: State,
-    waiting: Vec<Bytes>,
-    bytes: usize,
+    pending: Vec<Bytes>,
+    pending_bytes: usize,
 }
 
 enum State {
@@ -24,34 +24,36 @@ enum State {
     Busy(JoinHandle<Sha256>),
 }
 
-impl Hashing {
-    pub(crate) fn new() -> Hashing {
-        Hashing { state: State::Idle(Sha256::new()), waiting: Vec::new(), bytes: 0 }
+impl BackgroundHasher {
+    pub(crate) fn new() -> BackgroundHasher {
+        BackgroundHasher { state: State::Idle(Sha256::new()), pending: Vec::new(), pending_bytes: 0 }
     }
 
-    /// Adds pieces; returns at once unless too many wait.
+    /// Adds bytes; waits only while too many are pending.
     pub(crate) async fn push(&mut self, pieces: &[Bytes]) -> Result<()> {
-        self.waiting.extend_from_slice(pieces);
-        self.bytes += pieces.iter().map(Bytes::len).sum::<usize>();
+        self.pending.extend_from_slice(pieces);
+        self.pending_bytes += pieces.iter().map(Bytes::len).sum::<usize>();
         let hash = match &mut self.state {
             State::Idle(hash) => std::mem::take(hash),
-            State::Busy(task) if task.is_finished() || self.bytes >= AHEAD => task.await.map_err(stopped)?,
+            State::Busy(task) if task.is_finished() || self.pending_bytes >= MAX_PENDING_BYTES => {
+                task.await.map_err(stopped)?
+            }
             State::Busy(_) => return Ok(()),
         };
-        let pieces = std::mem::take(&mut self.waiting);
-        self.bytes = 0;
+        let pieces = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
         self.state = State::Busy(tokio::task::spawn_blocking(move || update(hash, &pieces)));
         Ok(())
     }
 
-    /// The hash of everything.
+    /// The hash of all bytes.
     pub(crate) async fn finish(self) -> Result<[u8; 32]> {
         let hash = match self.state {
             State::Idle(hash) => hash,
             State::Busy(task) => task.await.map_err(stopped)?,
         };
-        let waiting = self.waiting;
-        blocking(move || Ok(update(hash, &waiting).finalize().into())).await
+        let pending = self.pending;
+        blocking(move || Ok(update(hash, &pending).finalize().into())).await
     }
 }
 
@@ -72,17 +74,17 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_of_any_length_are_hashed_in_their_order() {
-        let whole: Vec<u8> = (0..3 * AHEAD).map(|n| (n / 7 % 253) as u8).collect();
-        let mut hashing = Hashing::new();
+        let whole: Vec<u8> = (0..3 * MAX_PENDING_BYTES).map(|n| (n / 7 % 253) as u8).collect();
+        let mut hasher = BackgroundHasher::new();
         let mut rest = Bytes::from(whole.clone());
         let mut length = 1;
         while !rest.is_empty() {
             let pieces = [rest.split_to(length.min(rest.len())), rest.split_to(5.min(rest.len()))];
-            hashing.push(&pieces).await.unwrap();
-            assert!(hashing.bytes < AHEAD, "what waits is bounded");
-            length = length * 3 % (AHEAD / 2) + 1;
+            hasher.push(&pieces).await.unwrap();
+            assert!(hasher.pending_bytes < MAX_PENDING_BYTES, "what waits is bounded");
+            length = length * 3 % (MAX_PENDING_BYTES / 2) + 1;
         }
-        assert_eq!(hashing.finish().await.unwrap(), <[u8; 32]>::from(Sha256::digest(&whole)));
-        assert_eq!(Hashing::new().finish().await.unwrap(), <[u8; 32]>::from(Sha256::digest(b"")));
+        assert_eq!(hasher.finish().await.unwrap(), <[u8; 32]>::from(Sha256::digest(&whole)));
+        assert_eq!(BackgroundHasher::new().finish().await.unwrap(), <[u8; 32]>::from(Sha256::digest(b"")));
     }
 }

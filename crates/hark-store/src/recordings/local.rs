@@ -1,7 +1,7 @@
 //! Recordings in a folder.
 //!
-//! A recording is written beside its place, brought to disk, then renamed, and the folder is brought to disk too: it is whole or not there, also after
-//! the power failed.
+//! A recording is written to a spool file, synced, renamed to its path, and the folder is synced too: it is complete or absent, also after a
+//! power failure.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -13,12 +13,12 @@ use super::{BlobKey, MARKER, StoredFile};
 use crate::db::private_folder;
 use crate::error::{Error, Result};
 
-/// Where recordings are while they come.
-const INCOMING: &str = "incoming";
+/// The folder of uploads in progress.
+const SPOOL: &str = "incoming";
 
-/// How much is written before the kernel is told to begin bringing it to disk. Without it a gigabyte waits in memory until the end, and the last step takes as
+/// Writeback starts each time this much was written. Otherwise a gigabyte stays in the page cache until the end, and the final sync takes as
 /// long as the upload.
-const WRITEBACK: u64 = 8 << 20;
+const WRITEBACK_BYTES: u64 = 8 << 20;
 
 /// A folder of recordings.
 #[derive(Debug, Clone)]
@@ -28,57 +28,57 @@ pub(crate) struct Folder {
 
 impl Folder {
     pub(crate) fn open(root: &Path) -> Result<Folder> {
-        private_folder(&root.join(INCOMING))
+        private_folder(&root.join(SPOOL))
             .map_err(|e| Error::Setup(format!("can't create the folder of recordings {}: {e}", root.display())))?;
         Ok(Folder { root: root.to_owned() })
     }
 
-    /// Where a recording lies. Two digits of its name are its folder, since some file systems are slow with a million files in one.
+    /// The path of a recording. The first two digits of its key are the folder, since some file systems are slow with a million files in one.
     pub(crate) fn path(&self, key: &BlobKey) -> PathBuf {
         self.root.join(&key.as_str()[..2]).join(key.as_str())
     }
 
-    /// Begins a recording.
-    pub(crate) fn create(&self, key: &BlobKey) -> Result<Incoming> {
-        let path = self.root.join(INCOMING).join(key.as_str());
+    /// Creates the spool file of a recording.
+    pub(crate) fn create(&self, key: &BlobKey) -> Result<SpoolFile> {
+        let path = self.root.join(SPOOL).join(key.as_str());
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = file.map_err(|e| Error::io("can't create a recording", e))?;
-        Ok(Incoming { file, path: Some(path), place: self.path(key), written: 0, flushed: 0 })
+        Ok(SpoolFile { file, path: Some(path), destination: self.path(key), written: 0, flushed: 0 })
     }
 
-    /// Removes a recording, whole or not; one that is not there is fine, unless the folder itself is away.
+    /// Removes a recording, complete or partial; an absent one is fine, unless the folder itself is unreachable.
     pub(crate) fn remove(&self, key: &BlobKey) -> Result<()> {
         let is_whole_gone = remove_file(&self.path(key))?;
-        let is_part_gone = remove_file(&self.root.join(INCOMING).join(key.as_str()))?;
+        let is_part_gone = remove_file(&self.root.join(SPOOL).join(key.as_str()))?;
         if is_whole_gone || is_part_gone {
             return Ok(());
         }
-        // A volume that is not mounted holds no file either. Forgetting the recording now would leave its file behind when the volume is back.
+        // The file is absent from an unmounted volume too. Deleting the row now would leave the file behind once the volume is mounted again.
         self.check_mounted()?;
-        // The folder may have come back after the first look.
+        // The volume may have been mounted after the first attempt.
         remove_file(&self.path(key))?;
-        remove_file(&self.root.join(INCOMING).join(key.as_str())).map(drop)
+        remove_file(&self.root.join(SPOOL).join(key.as_str())).map(drop)
     }
 
-    /// Fails unless this is the folder of a store: one that is absent or empty is a volume that is not mounted.
+    /// Fails unless the folder has the marker of a store: without it, the volume is probably not mounted.
     fn check_mounted(&self) -> Result<()> {
         let marker = self.root.join(MARKER);
         fs::metadata(&marker).map(drop).map_err(|e| {
-            let place = self.root.display();
+            let root = self.root.display();
             Error::Blob(format!(
-                "the folder of recordings {place} is away: {MARKER} can't be read ({e}); is its volume mounted?"
+                "the folder of recordings {root} is away: {MARKER} can't be read ({e}); is its volume mounted?"
             ))
         })
     }
 
-    /// Where the folder is.
+    /// The path of the folder.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Writes a few bytes where recordings arrive, reads them back and removes them.
+    /// Writes a few bytes to the spool folder, reads them back and removes them.
     pub(crate) fn probe(&self, token: &str) -> Result<()> {
-        let path = self.root.join(INCOMING).join(format!("probe-{token}"));
+        let path = self.root.join(SPOOL).join(format!("probe-{token}"));
         let probe = || {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(token.as_bytes())?;
@@ -92,7 +92,7 @@ impl Folder {
         if read == token.as_bytes() { Ok(()) } else { Err(crate::integrity::probe::mismatch()) }
     }
 
-    /// The folders that hold recordings.
+    /// The folders of recordings, the spool folder included.
     pub(super) fn folders(&self) -> Result<Vec<PathBuf>> {
         let mut out = Vec::new();
         for folder in fs::read_dir(&self.root).map_err(list_failed)? {
@@ -105,17 +105,17 @@ impl Folder {
         Ok(out)
     }
 
-    /// Recordings in one of the [`Folder::folders`] that were last written at `before` or earlier, whole or not.
+    /// Recordings in one of the [`Folder::folders`] that were last modified at `before` or earlier, complete or partial.
     pub(super) fn list(&self, folder: &Path, before: SystemTime) -> Result<Vec<StoredFile>> {
-        let is_incoming = folder.ends_with(INCOMING);
+        let is_partial = folder.ends_with(SPOOL);
         let mut out = Vec::new();
         for file in fs::read_dir(folder).map_err(list_failed)? {
             let file = file.map_err(list_failed)?;
             let Some(key) = file.file_name().to_str().and_then(BlobKey::parse) else { continue };
-            // One that vanished meanwhile is none of ours.
+            // It was removed in the meantime.
             let Ok(about) = file.metadata() else { continue };
             if about.modified().is_ok_and(|written| written <= before) {
-                out.push(StoredFile { key, size: about.len(), is_incoming });
+                out.push(StoredFile { key, size: about.len(), is_partial });
             }
         }
         Ok(out)
@@ -130,8 +130,8 @@ impl Folder {
     }
 
     pub(super) fn write_marker(&self, bytes: &[u8]) -> Result<()> {
-        // A name of its own: processes that start at the same moment write the same.
-        let beside = self.root.join(INCOMING).join(format!("{MARKER}-{}", crate::random::token::<8>()?));
+        // A random name: processes that start at the same time write the same marker.
+        let beside = self.root.join(SPOOL).join(format!("{MARKER}-{}", crate::random::token::<8>()?));
         let write = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
             file.write_all(bytes)?;
@@ -143,7 +143,7 @@ impl Folder {
     }
 }
 
-/// Removes a file; whether it was there.
+/// Removes a file; returns whether it existed.
 fn remove_file(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -156,35 +156,35 @@ fn list_failed(error: std::io::Error) -> Error {
     Error::io("can't list the recordings", error)
 }
 
-/// A recording that comes; removed unless finished.
-pub(crate) struct Incoming {
+/// The spool file of an upload; removed when dropped unless finished.
+pub(crate) struct SpoolFile {
     file: File,
     path: Option<PathBuf>,
-    place: PathBuf,
+    destination: PathBuf,
     written: u64,
     flushed: u64,
 }
 
-impl Incoming {
+impl SpoolFile {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|e| Error::io("can't write a recording", e))?;
         self.written += bytes.len() as u64;
-        if self.written - self.flushed >= WRITEBACK {
+        if self.written - self.flushed >= WRITEBACK_BYTES {
             begin_writeback(&self.file, self.flushed, self.written - self.flushed);
             self.flushed = self.written;
         }
         Ok(())
     }
 
-    /// Brings the recording to its place, on disk.
+    /// Syncs the recording and renames it to its path.
     pub(crate) fn finish(mut self) -> Result<()> {
         let failed = |e| Error::io("can't bring a recording to disk", e);
         let Some(path) = self.path.take() else { return Ok(()) };
         let finish = || {
             self.file.sync_all()?;
-            let folder = self.place.parent().unwrap_or(Path::new("."));
+            let folder = self.destination.parent().unwrap_or(Path::new("."));
             if !folder.exists() {
-                // Where the file that is to be moved is missing, so is the volume of the recordings: nothing is made in its place.
+                // If the spool file is missing, the volume is not mounted: don't create folders on its mount point.
                 fs::metadata(&path)?;
                 match fs::DirBuilder::new().mode(0o700).create(folder) {
                     Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
@@ -192,21 +192,21 @@ impl Incoming {
                 }
                 sync_folder(folder.parent().unwrap_or(Path::new(".")))?;
             }
-            fs::rename(&path, &self.place)?;
+            fs::rename(&path, &self.destination)?;
             sync_folder(folder)
         };
         finish().map_err(|e| {
-            // The sweep finds what can't be removed now.
+            // The sweep removes what can't be removed now.
             let _ = fs::remove_file(&path);
             failed(e)
         })
     }
 }
 
-impl Drop for Incoming {
+impl Drop for SpoolFile {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // The sweep finds what can't be removed now.
+            // The sweep removes what can't be removed now.
             let _ = fs::remove_file(path);
         }
     }
@@ -216,13 +216,13 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Tells the kernel to begin writing a range to disk, without waiting for it.
+/// Starts writeback of a range without waiting for it.
 fn begin_writeback(file: &File, start: u64, length: u64) {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        // SAFETY: the descriptor is open for as long as `file` lives, and the call touches no memory of ours. Its failure only means that the last
-        // step takes longer.
+        // SAFETY: the descriptor is open for as long as `file` lives, and the call accesses no memory of the process. If it fails, only the final
+        // sync takes longer.
         unsafe {
             libc::sync_file_range(file.as_raw_fd(), start as i64, length as i64, libc::SYNC_FILE_RANGE_WRITE);
         }

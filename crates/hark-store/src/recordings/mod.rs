@@ -1,6 +1,6 @@
-//! Recordings: bytes that come as a stream, lie in a folder or a bucket, and are read as a stream, a range or a file.
+//! Recordings: uploaded as a stream, stored in a folder or a bucket, read as a stream, a range or a seekable file.
 //!
-//! The name of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
+//! The key of a recording is in the database before its first byte is on disk, so that the sweep finds what a crash left behind.
 
 mod chunks;
 pub(crate) mod hash;
@@ -33,25 +33,25 @@ pub struct Recordings<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// What stands at the root of a folder or bucket of recordings: the id of their store.
+/// The file at the root of a folder or bucket of recordings that has the id of their store.
 pub(crate) const MARKER: &str = "hark-store.json";
 
-/// The name of a recording: 32 hexadecimal digits.
+/// The key of a recording: 32 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlobKey(String);
 
 impl BlobKey {
-    fn draw() -> Result<BlobKey> {
+    fn generate() -> Result<BlobKey> {
         random::token::<16>().map(BlobKey)
     }
 
-    /// A name from its text, if it is one.
+    /// Parses a key; `None` when the text is not one.
     pub fn parse(text: &str) -> Option<BlobKey> {
         let valid = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         valid.then(|| BlobKey(text.to_owned()))
     }
 
-    /// The name as text.
+    /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -63,28 +63,28 @@ impl fmt::Display for BlobKey {
     }
 }
 
-/// A recording that is whole and durable.
+/// A recording that is complete and durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Its name.
+    /// Its key.
     pub key: BlobKey,
-    /// Whose it is.
+    /// The account that owns it.
     pub account: AccountId,
     /// Its length in bytes.
     pub size: u64,
     /// Whether it is sealed at rest.
     pub is_sealed: bool,
-    /// SHA-256 of its bytes, known when it was just uploaded and its hash was wanted.
+    /// SHA-256 of its bytes; known after an upload, unless without hash.
     pub sha256: Option<[u8; 32]>,
 }
 
 impl Blob {
-    /// The checksum to store: SHA-256 in hexadecimal digits, of a recording in the clear whose hash is known.
+    /// The checksum to store: SHA-256 in hexadecimal, for a plaintext recording whose hash is known.
     pub(crate) fn checksum(&self) -> Option<String> {
         self.sha256.filter(|_| !self.is_sealed).map(|hash| random::hex(&hash))
     }
 
-    /// Its length in the folder or bucket.
+    /// Its length as stored.
     pub(crate) fn stored_size(&self) -> u64 {
         if self.is_sealed { chunks::sealed_size(self.size) } else { self.size }
     }
@@ -92,13 +92,13 @@ impl Blob {
 
 /// How a decoder may read a recording.
 pub enum BlobSource {
-    /// A file as it is.
+    /// A plaintext file.
     Path(PathBuf),
-    /// Through the store: sealed, or far away. To be read from a thread that may block.
+    /// Through the store, for a sealed recording or one in a bucket. To be read from a thread that may block.
     Reader(Box<dyn ReadSeek>),
 }
 
-/// Where recordings lie.
+/// The backend that stores recordings.
 pub(crate) enum Blobs {
     Local(Folder),
     #[cfg(feature = "object-store")]
@@ -106,12 +106,12 @@ pub(crate) enum Blobs {
 }
 
 impl Blobs {
-    pub(crate) fn open(place: &str) -> Result<Blobs> {
-        match place.split_once("://") {
-            None => Folder::open(Path::new(place)).map(Blobs::Local),
+    pub(crate) fn open(location: &str) -> Result<Blobs> {
+        match location.split_once("://") {
+            None => Folder::open(Path::new(location)).map(Blobs::Local),
             Some(("file", path)) => Folder::open(Path::new(path)).map(Blobs::Local),
             #[cfg(feature = "object-store")]
-            Some(_) => remote::Bucket::open(place).map(Blobs::Remote),
+            Some(_) => remote::Bucket::open(location).map(Blobs::Remote),
             #[cfg(not(feature = "object-store"))]
             Some((scheme, _)) => {
                 Err(Error::Setup(format!("this build keeps recordings in folders, not in {scheme}://")))
@@ -130,16 +130,16 @@ impl Blobs {
         }
     }
 
-    /// Where recordings lie, in words.
-    pub(crate) fn place(&self) -> String {
+    /// The path or address of the recordings, for messages.
+    pub(crate) fn location(&self) -> String {
         match self {
             Blobs::Local(folder) => folder.root().display().to_string(),
             #[cfg(feature = "object-store")]
-            Blobs::Remote(bucket) => bucket.place().to_owned(),
+            Blobs::Remote(bucket) => bucket.location().to_owned(),
         }
     }
 
-    /// Files that were last written before `age` ago, a page at a time.
+    /// Files that were last modified at least `age` ago, by pages.
     pub(crate) async fn pages(&self, age: std::time::Duration) -> Result<Pages> {
         match self {
             Blobs::Local(folder) => {
@@ -151,7 +151,7 @@ impl Blobs {
         }
     }
 
-    /// The file [`MARKER`], where there is one.
+    /// The content of the file [`MARKER`], if there is one.
     pub(crate) async fn read_marker(&self) -> Result<Option<Vec<u8>>> {
         match self {
             Blobs::Local(folder) => {
@@ -163,7 +163,7 @@ impl Blobs {
         }
     }
 
-    /// Writes the file [`MARKER`], in place of one that is there.
+    /// Writes or replaces the file [`MARKER`].
     pub(crate) async fn write_marker(&self, bytes: Vec<u8>) -> Result<()> {
         match self {
             Blobs::Local(folder) => {
@@ -176,7 +176,7 @@ impl Blobs {
     }
 }
 
-/// Runs what waits for the disk on a thread for that.
+/// Runs blocking I/O on a blocking thread.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -201,30 +201,30 @@ pub(crate) async fn of_transcript(tx: &mut Tx, id: TranscriptId) -> Result<Optio
     tx.optional(sql, args![id]).await?.as_ref().map(blob).transpose()
 }
 
-/// Bytes of recordings that belong to an account's transcripts.
+/// Storage used by the recordings of an account's transcripts, in bytes.
 pub(crate) const STORAGE_USED: &str =
     "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs WHERE account_id = $1 AND state = 'live'";
 
 impl Recordings<'_> {
-    /// Where recordings are kept, in words for the operator.
-    pub fn place(self) -> String {
-        self.store.blobs().place()
+    /// The path or address of the recordings, for the operator.
+    pub fn location(self) -> String {
+        self.store.blobs().location()
     }
 
-    /// Bytes of recordings that an account keeps.
+    /// Storage used by the recordings of an account, in bytes.
     pub async fn bytes_used(self, account: AccountId) -> Result<u64> {
         let used: i64 = self.store.db().one(STORAGE_USED, args![account]).await?.get("used")?;
         Ok(u64::try_from(used).unwrap_or(0))
     }
 
-    /// The recording of a transcript, if it was kept.
+    /// The recording of a transcript, if it is still stored.
     pub async fn get(self, account: AccountId, id: TranscriptId) -> Result<Blob> {
         let mut tx = self.store.db().snapshot().await?;
         let found = of_transcript(&mut tx, id).await?.filter(|blob| blob.account == account);
         found.ok_or(Error::NotFound("recording"))
     }
 
-    /// The file of a recording, when it is one that can be read as it is.
+    /// The path of a recording, if it is a plaintext file.
     pub fn local_path(self, blob: &Blob) -> Option<PathBuf> {
         match self.store.blobs() {
             Blobs::Local(folder) if !blob.is_sealed => Some(folder.path(&blob.key)),
@@ -232,14 +232,14 @@ impl Recordings<'_> {
         }
     }
 
-    /// Fails for a recording in the clear of an account whose data is all sealed.
+    /// Fails for a plaintext recording of an account whose data is all sealed.
     async fn refuse_unsealed(self, blob: &Blob) -> Result<()> {
         if blob.is_sealed || self.store.master_keys().current().is_none() {
             return Ok(());
         }
         match self.store.sealer(blob.account).await {
             Ok(sealer) if sealer.is_complete() => Err(Error::Sealed(crate::sealing::NOT_SEALED)),
-            // A recording that outlives its account is read by nobody else.
+            // The account was deleted and its recording not yet removed.
             Ok(_) | Err(Error::NotFound(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -254,7 +254,7 @@ impl Recordings<'_> {
         }
     }
 
-    /// Drops an upload that nobody wants after all.
+    /// Deletes an upload that no job was accepted for.
     pub async fn discard(self, key: &BlobKey) -> Result<()> {
         let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'uploading'";
         if self.store.db().execute(sql, args![key.as_str()]).await? > 0 {
@@ -269,13 +269,13 @@ impl Recordings<'_> {
         self.store.db().execute(sql, args![key.as_str()]).await.map(drop)
     }
 
-    /// Removes the recording of a transcript that a committed transaction has given up. What was committed stands whether or not that works.
+    /// Removes the recording of a transcript that a committed transaction has marked for deletion. A failure is logged and left to the sweep.
     pub(crate) async fn remove(self, id: TranscriptId) {
-        self.remove_deleted_or_leave(None, Some(id)).await;
+        self.remove_deleted_or_defer(None, Some(id)).await;
     }
 
-    /// [`Recordings::remove_deleted`] after a commit: what can't be removed while the recordings are away is left to the sweep. Returns those that were removed.
-    pub(crate) async fn remove_deleted_or_leave(
+    /// [`Recordings::remove_deleted`] after a commit: what can't be removed while storage is unreachable is left to the sweep. Returns those that were removed.
+    pub(crate) async fn remove_deleted_or_defer(
         self,
         account: Option<AccountId>,
         transcript: Option<TranscriptId>,
@@ -287,7 +287,7 @@ impl Recordings<'_> {
         })
     }
 
-    /// Removes recordings that a committed transaction has given up, all or those of an account or transcript.
+    /// Removes recordings that a committed transaction has marked for deletion: all, or those of an account or transcript.
     pub(crate) async fn remove_deleted(
         self,
         account: Option<AccountId>,
@@ -297,7 +297,7 @@ impl Recordings<'_> {
             .store
             .db()
             .all(
-                // A backup that is being made may name them: they stay until it has copied them.
+                // A running backup may list them: they stay until its lease ends.
                 "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
                      AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)
                      AND NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.task LIKE 'backup:%' AND m.lease_until > $3)",
@@ -307,7 +307,7 @@ impl Recordings<'_> {
         let mut removed = Vec::with_capacity(rows.len());
         for row in &rows {
             let key = blob(row)?.key;
-            // What can't be removed now stays in the table for the sweep.
+            // On failure its row stays for the sweep.
             self.store.blobs().remove(&key).await?;
             self.forget(&key).await?;
             removed.push(key);

@@ -1,4 +1,4 @@
-//! All files among the recordings, a page at a time: there may be millions.
+//! Lists the stored files by pages: there may be millions.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,23 +10,23 @@ use super::local::Folder;
 use super::{BlobKey, blocking};
 use crate::error::Result;
 
-/// Objects of a bucket on a page.
+/// Objects of a bucket in a page.
 #[cfg(feature = "object-store")]
 const PAGE: usize = 1000;
 
-/// A file among the recordings.
+/// A stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredFile {
     pub(crate) key: BlobKey,
-    /// Bytes as they are stored.
+    /// Its length as stored.
     pub(crate) size: u64,
-    /// Whether it was not brought to its place yet.
-    pub(crate) is_incoming: bool,
+    /// Whether it is the spool file of an upload.
+    pub(crate) is_partial: bool,
 }
 
-/// The files of a folder or bucket.
+/// The remaining pages of files of a folder or bucket.
 pub(crate) enum Pages {
-    /// The folders that are left.
+    /// One page for each folder.
     Local { folder: Folder, left: std::vec::IntoIter<PathBuf>, before: SystemTime },
     #[cfg(feature = "object-store")]
     Remote(BoxStream<'static, Vec<Result<StoredFile>>>),

@@ -1,4 +1,4 @@
-//! Whether recordings can be read: cheap checks after a job could not read its own.
+//! Whether recordings are reachable: cheap checks after a job failed to read its recording.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::{Blob, BlobKey};
 
 /// A read that takes longer counts as failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many of the newest recordings are tried: one alone may be gone.
+/// How many of the newest recordings are tried: a single one may be missing.
 const SAMPLE: i64 = 5;
 
 impl Recordings<'_> {
-    /// Whether the beginning of a recording can be read where it is kept.
+    /// Whether the first byte of a recording can be read.
     pub async fn can_read(self, blob: &Blob) -> bool {
         tokio::time::timeout(READ_TIMEOUT, self.try_read(blob)).await.unwrap_or(false)
     }
@@ -26,7 +26,7 @@ impl Recordings<'_> {
         }
     }
 
-    /// Whether recordings can be read at all: one of the newest, or there is none.
+    /// Whether storage is reachable: one of the newest recordings can be read, or there are no recordings.
     pub async fn can_read_any(self) -> bool {
         let sql =
             "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' ORDER BY created_at DESC LIMIT $1";
@@ -43,7 +43,7 @@ impl Recordings<'_> {
         tokio::time::timeout(READ_TIMEOUT, any).await.unwrap_or(false)
     }
 
-    /// Live recordings whose file is not there, or has not the length that it should.
+    /// Live recordings whose file is missing or has the wrong length.
     pub async fn missing(self) -> Result<Vec<BlobKey>> {
         let mut missing = Vec::new();
         let mut after = String::new();

@@ -1,4 +1,4 @@
-//! Reading a recording: as a stream, a range, or a file that seeks.
+//! Reads a recording as a stream, a range, or a seekable file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,96 +9,101 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::chunks::{CHUNK, Chunks, HEADER, SEALED_CHUNK, layout};
+use super::chunks::{CHUNK_LENGTH, ChunkCipher, HEADER_LENGTH, SEALED_CHUNK_LENGTH, layout};
 use super::{Blob, BlobKey, Blobs, blocking};
 use crate::error::{Error, Result};
 use crate::recordings::Recordings;
 
-/// Bytes that are read at a time: a few chunks.
-const STEP: u64 = 4 * CHUNK as u64;
+/// Bytes of one read, a multiple of the chunk length.
+const READ_LENGTH: u64 = 4 * CHUNK_LENGTH as u64;
 
-/// Something a decoder can read and seek in.
+/// A seekable input for a decoder.
 pub trait ReadSeek: Read + Seek + Send + Sync {}
 impl<T: Read + Seek + Send + Sync> ReadSeek for T {}
 
-/// The bytes of a recording as they are stored.
+/// A stored file or object, sealed or not.
 #[derive(Clone)]
-pub(crate) enum Stored {
+pub(crate) enum StoredObject {
     Local(Arc<File>),
     #[cfg(feature = "object-store")]
     Remote(super::remote::Object),
 }
 
-/// A recording that can be read anywhere.
+/// A recording with random access.
 #[derive(Clone)]
-struct Open {
-    stored: Stored,
-    chunks: Option<Arc<Chunks>>,
-    /// How many chunks a sealed one has.
-    count: u64,
+struct OpenRecording {
+    stored: StoredObject,
+    cipher: Option<Arc<ChunkCipher>>,
+    /// Chunks of a sealed recording.
+    chunk_count: u64,
     size: u64,
 }
 
-/// A recording, or a range of it, piece by piece.
+/// Reads a recording, or a range of it, in pieces.
 pub struct BlobReader {
-    open: Open,
+    recording: OpenRecording,
     range: Range<u64>,
 }
 
 impl Recordings<'_> {
-    /// Begins to read a recording, all of it or a range (cut to what is there). One in the clear is refused where everything of its account is sealed.
+    /// Opens a recording for reading, whole or a range (clamped to its length). A plaintext recording is refused if all data of its account is sealed.
     pub async fn read(self, blob: &Blob, range: Option<Range<u64>>) -> Result<BlobReader> {
         self.refuse_unsealed(blob).await?;
         self.open(blob, range).await
     }
 
-    /// [`Recordings::read`], whether or not the recording is sealed.
+    /// [`Recordings::read`] without that check.
     pub(crate) async fn open(self, blob: &Blob, range: Option<Range<u64>>) -> Result<BlobReader> {
         let (stored, length) = self.stored(&blob.key).await?;
-        let open = if blob.is_sealed {
+        let recording = if blob.is_sealed {
             let sealer = self.store.sealer(blob.account).await?;
             let key = sealer.key().ok_or(Error::Sealed("no master key is configured"))?;
-            let header = stored.read(0..(HEADER as u64).min(length)).await?;
-            let (count, size) = layout(length)?;
-            Open { stored, chunks: Some(Arc::new(Chunks::open(key, &blob.key, &header)?)), count, size }
+            let header = stored.read(0..(HEADER_LENGTH as u64).min(length)).await?;
+            let (chunk_count, size) = layout(length)?;
+            OpenRecording {
+                stored,
+                cipher: Some(Arc::new(ChunkCipher::open(key, &blob.key, &header)?)),
+                chunk_count,
+                size,
+            }
         } else {
-            Open { stored, chunks: None, count: 0, size: length }
+            OpenRecording { stored, cipher: None, chunk_count: 0, size: length }
         };
-        let range = range.unwrap_or(0..open.size);
-        let end = range.end.min(open.size);
-        Ok(BlobReader { range: range.start.min(end)..end, open })
+        let range = range.unwrap_or(0..recording.size);
+        let end = range.end.min(recording.size);
+        Ok(BlobReader { range: range.start.min(end)..end, recording })
     }
 }
 
 impl Recordings<'_> {
-    /// A recording as it is stored, and how long that is.
-    pub(crate) async fn stored(self, key: &BlobKey) -> Result<(Stored, u64)> {
+    /// The stored file or object of a recording, and its length.
+    pub(crate) async fn stored(self, key: &BlobKey) -> Result<(StoredObject, u64)> {
         self.store.blobs().stored(key).await
     }
 }
 
 impl Blobs {
-    /// A recording as it is stored, and how long that is.
-    pub(crate) async fn stored(&self, key: &BlobKey) -> Result<(Stored, u64)> {
+    /// The stored file or object of a recording, and its length.
+    pub(crate) async fn stored(&self, key: &BlobKey) -> Result<(StoredObject, u64)> {
         match self {
             Blobs::Local(folder) => {
                 let path = folder.path(key);
                 blocking(move || {
                     let file = File::open(path).map_err(missing)?;
                     let length = file.metadata().map_err(|e| Error::io("can't read a recording", e))?.len();
-                    Ok((Stored::Local(Arc::new(file)), length))
+                    Ok((StoredObject::Local(Arc::new(file)), length))
                 })
                 .await
             }
             #[cfg(feature = "object-store")]
             Blobs::Remote(bucket) => {
                 let (object, length) = bucket.open_object(key).await?;
-                Ok((Stored::Remote(object), length))
+                Ok((StoredObject::Remote(object), length))
             }
         }
     }
 
-    /// How long a recording is as it is stored; `None` when it is not there.
+    /// The length of a recording as stored; `None` when it is missing.
     pub(crate) async fn stored_size(&self, key: &BlobKey) -> Result<Option<u64>> {
         match self.stored(key).await {
             Ok((_, length)) => Ok(Some(length)),
@@ -107,12 +112,12 @@ impl Blobs {
         }
     }
 
-    /// SHA-256 of a recording as it is stored, in hexadecimal.
+    /// SHA-256 of a recording as stored, in hexadecimal.
     pub(crate) async fn stored_hash(&self, key: &BlobKey) -> Result<String> {
         let (stored, length) = self.stored(key).await?;
         let (mut hash, mut at) = (Sha256::new(), 0);
         while at < length {
-            let end = (at + STEP).min(length);
+            let end = (at + READ_LENGTH).min(length);
             hash.update(&stored.read(at..end).await?);
             at = end;
         }
@@ -128,24 +133,24 @@ fn missing(error: io::Error) -> Error {
     }
 }
 
-impl Stored {
+impl StoredObject {
     pub(crate) async fn read(&self, range: Range<u64>) -> Result<Bytes> {
         match self {
-            Stored::Local(file) => {
+            StoredObject::Local(file) => {
                 let file = file.clone();
                 blocking(move || read_file(&file, range)).await
             }
             #[cfg(feature = "object-store")]
-            Stored::Remote(object) => object.read(range).await,
+            StoredObject::Remote(object) => object.read(range).await,
         }
     }
 
-    /// [`Stored::read`] from a thread that may block.
+    /// [`StoredObject::read`] from a thread that may block.
     fn read_blocking(&self, range: Range<u64>, runtime: &tokio::runtime::Handle) -> Result<Bytes> {
         match self {
-            Stored::Local(file) => read_file(file, range),
+            StoredObject::Local(file) => read_file(file, range),
             #[cfg(feature = "object-store")]
-            Stored::Remote(object) => runtime.block_on(object.read(range)),
+            StoredObject::Remote(object) => runtime.block_on(object.read(range)),
         }
     }
 }
@@ -156,30 +161,30 @@ fn read_file(file: &File, range: Range<u64>) -> Result<Bytes> {
     Ok(out.into())
 }
 
-impl Open {
-    /// Where the bytes that hold this range are stored.
+impl OpenRecording {
+    /// The stored range that contains this plaintext range.
     fn stored_range(&self, range: &Range<u64>) -> Range<u64> {
-        if self.chunks.is_none() {
+        if self.cipher.is_none() {
             return range.clone();
         }
-        let first = range.start / CHUNK as u64;
-        let end = range.end.div_ceil(CHUNK as u64).max(first + 1);
-        let at = |chunk: u64| HEADER as u64 + chunk * SEALED_CHUNK as u64;
-        let whole = HEADER as u64 + self.size + self.count * (SEALED_CHUNK - CHUNK) as u64;
+        let first = range.start / CHUNK_LENGTH as u64;
+        let end = range.end.div_ceil(CHUNK_LENGTH as u64).max(first + 1);
+        let at = |chunk: u64| HEADER_LENGTH as u64 + chunk * SEALED_CHUNK_LENGTH as u64;
+        let whole = HEADER_LENGTH as u64 + self.size + self.chunk_count * (SEALED_CHUNK_LENGTH - CHUNK_LENGTH) as u64;
         at(first)..at(end).min(whole)
     }
 
-    /// The bytes of the range out of what is stored.
+    /// Decrypts a plaintext range from its stored bytes.
     fn unseal(&self, range: &Range<u64>, stored: Bytes) -> Result<Bytes> {
-        let Some(chunks) = &self.chunks else { return Ok(stored) };
-        let first = range.start / CHUNK as u64;
+        let Some(cipher) = &self.cipher else { return Ok(stored) };
+        let first = range.start / CHUNK_LENGTH as u64;
         let mut out = Vec::with_capacity(stored.len());
-        for (number, sealed) in (first..).zip(stored.chunks(SEALED_CHUNK)) {
+        for (number, sealed) in (first..).zip(stored.chunks(SEALED_CHUNK_LENGTH)) {
             let mut chunk = sealed.to_vec();
-            chunks.unseal(number, number + 1 == self.count, &mut chunk)?;
+            cipher.unseal(number, number + 1 == self.chunk_count, &mut chunk)?;
             out.extend_from_slice(&chunk);
         }
-        let skip = (range.start - first * CHUNK as u64) as usize;
+        let skip = (range.start - first * CHUNK_LENGTH as u64) as usize;
         let length = (range.end - range.start) as usize;
         let end = skip.checked_add(length).filter(|end| *end <= out.len());
         let end = end.ok_or_else(|| Error::Damaged("a sealed recording was cut off".into()))?;
@@ -187,93 +192,93 @@ impl Open {
     }
 }
 
-/// The next step of a range: up to the next border, so that no chunk is opened twice.
-fn step(range: &Range<u64>) -> Range<u64> {
-    let border = (range.start / STEP + 1) * STEP;
-    range.start..range.end.min(border)
+/// The next read of a range: up to the next multiple of [`READ_LENGTH`], so that no chunk is decrypted twice.
+fn next_read(range: &Range<u64>) -> Range<u64> {
+    let boundary = (range.start / READ_LENGTH + 1) * READ_LENGTH;
+    range.start..range.end.min(boundary)
 }
 
 impl BlobReader {
-    /// The length of the whole recording.
+    /// The plaintext length of the recording.
     pub fn size(&self) -> u64 {
-        self.open.size
+        self.recording.size
     }
 
-    /// What is still to come.
+    /// Bytes of the range that were not read yet.
     pub fn remaining(&self) -> u64 {
         self.range.end - self.range.start
     }
 
     /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        // An empty sealed recording has one chunk, which must be right too.
+        // An empty recording is sealed as one chunk, which is not verified here.
         if self.range.is_empty() {
             return Ok(None);
         }
-        let step = step(&self.range);
-        let stored = self.open.stored.read(self.open.stored_range(&step)).await?;
-        let bytes = self.open.unseal(&step, stored)?;
-        self.range.start = step.end;
+        let next = next_read(&self.range);
+        let stored = self.recording.stored.read(self.recording.stored_range(&next)).await?;
+        let bytes = self.recording.unseal(&next, stored)?;
+        self.range.start = next.end;
         Ok(Some(bytes))
     }
 
-    /// The rest of the range in one piece; for small ones.
+    /// Reads the rest of the range into memory; for small ranges.
     pub async fn read_all(mut self) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(self.remaining() as usize);
-        while let Some(piece) = self.next().await? {
-            out.extend_from_slice(&piece);
+        while let Some(bytes) = self.next().await? {
+            out.extend_from_slice(&bytes);
         }
         Ok(out)
     }
 
-    /// The whole recording for a decoder on a thread that may block.
+    /// The whole recording as a seekable file, for a decoder on a thread that may block.
     pub fn into_blocking(self) -> impl ReadSeek {
-        Blocking {
-            open: self.open,
+        BlockingReader {
+            recording: self.recording,
             runtime: tokio::runtime::Handle::current(),
             position: 0,
-            piece: Bytes::new(),
-            piece_start: 0,
+            buffer: Bytes::new(),
+            buffer_start: 0,
         }
     }
 }
 
-/// A recording as a file that seeks.
-struct Blocking {
-    open: Open,
+/// A recording as a seekable file.
+struct BlockingReader {
+    recording: OpenRecording,
     runtime: tokio::runtime::Handle,
     position: u64,
-    piece: Bytes,
-    piece_start: u64,
+    buffer: Bytes,
+    buffer_start: u64,
 }
 
-impl Read for Blocking {
+impl Read for BlockingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.position >= self.open.size || out.is_empty() {
+        if self.position >= self.recording.size || out.is_empty() {
             return Ok(0);
         }
-        let inside = self.position >= self.piece_start && self.position < self.piece_start + self.piece.len() as u64;
+        let inside = self.position >= self.buffer_start && self.position < self.buffer_start + self.buffer.len() as u64;
         if !inside {
-            let start = self.position / STEP * STEP;
-            let range = start..(start + STEP).min(self.open.size);
-            let stored = self.open.stored_range(&range);
-            let bytes = self.open.stored.read_blocking(stored, &self.runtime);
-            self.piece = bytes.and_then(|b| self.open.unseal(&range, b)).map_err(io::Error::other)?;
-            self.piece_start = start;
+            let start = self.position / READ_LENGTH * READ_LENGTH;
+            let range = start..(start + READ_LENGTH).min(self.recording.size);
+            let stored = self.recording.stored_range(&range);
+            let bytes = self.recording.stored.read_blocking(stored, &self.runtime);
+            self.buffer = bytes.and_then(|b| self.recording.unseal(&range, b)).map_err(io::Error::other)?;
+            self.buffer_start = start;
         }
-        let from = (self.position - self.piece_start) as usize;
-        let length = out.len().min(self.piece.len() - from);
-        out[..length].copy_from_slice(&self.piece[from..from + length]);
+        let from = (self.position - self.buffer_start) as usize;
+        let length = out.len().min(self.buffer.len() - from);
+        out[..length].copy_from_slice(&self.buffer[from..from + length]);
         self.position += length as u64;
         Ok(length)
     }
 }
 
-impl Seek for Blocking {
+impl Seek for BlockingReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(at) => Some(at),
-            SeekFrom::End(by) => self.open.size.checked_add_signed(by),
+            SeekFrom::End(by) => self.recording.size.checked_add_signed(by),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
         };
         self.position = position.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "seek before the start"))?;

@@ -1,6 +1,6 @@
-//! Recordings in a bucket: S3 and what speaks its language, Google Cloud Storage, Azure.
+//! Recordings in a bucket: S3 and compatible services, Google Cloud Storage, Azure.
 //!
-//! A recording is sent in parts and appears when the last is there, so it is whole or not there. Credentials come from the environment variables that each
+//! A recording is a multipart upload, which becomes visible when it is completed. Credentials come from the environment variables that each
 //! service's own tools read.
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, WriteMultipart};
 
-use super::write::Stream;
+use super::write::BlobEncoder;
 use super::{BlobKey, MARKER, StoredFile};
 use crate::error::{Error, Result};
 
-/// Bytes of a part: the services take at most 10,000 parts and want at least 5 MiB each.
+/// Bytes of a part: the services accept at most 10,000 parts of at least 5 MiB each.
 const PART: usize = 8 << 20;
-/// Parts on their way at once; with the one that is being filled they bound the memory of an upload.
+/// Concurrent part uploads; with the part being filled they bound the memory of an upload.
 const PARTS_AT_ONCE: usize = 3;
 
 /// A bucket, or a folder in one.
@@ -31,32 +31,32 @@ pub(crate) struct Bucket {
     store: Arc<dyn ObjectStore>,
     prefix: String,
     /// The address as it was given.
-    place: String,
+    location: String,
 }
 
 impl Bucket {
-    /// Opens `s3://bucket/prefix` and its kind; `memory://name` is a bucket that is gone with the process, for tests.
-    pub(crate) fn open(place: &str) -> Result<Bucket> {
-        let (scheme, rest) = place.split_once("://").unwrap_or((place, ""));
+    /// Opens `s3://bucket/prefix`, `gs://…` or `az://…`; `memory://name` is a bucket in the memory of the process, for tests.
+    pub(crate) fn open(location: &str) -> Result<Bucket> {
+        let (scheme, rest) = location.split_once("://").unwrap_or((location, ""));
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let address = format!("{scheme}://{bucket}");
         let store: Arc<dyn ObjectStore> = match scheme {
             "memory" => in_memory(bucket),
             #[cfg(feature = "s3")]
             "s3" => {
-                speak_tls();
+                install_tls_provider();
                 let builder = object_store::aws::AmazonS3Builder::from_env().with_retry(retry());
                 Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
             #[cfg(feature = "gcs")]
             "gs" => {
-                speak_tls();
+                install_tls_provider();
                 let builder = object_store::gcp::GoogleCloudStorageBuilder::from_env().with_retry(retry());
                 Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
             #[cfg(feature = "azure")]
             "az" => {
-                speak_tls();
+                install_tls_provider();
                 let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_retry(retry());
                 Arc::new(builder.with_url(address).build().map_err(setup)?)
             }
@@ -65,29 +65,29 @@ impl Bucket {
                 return Err(Error::Setup(format!("this build keeps no recordings in {scheme}://")));
             }
         };
-        Ok(Bucket { store, prefix: prefix.trim_matches('/').to_owned(), place: place.to_owned() })
+        Ok(Bucket { store, prefix: prefix.trim_matches('/').to_owned(), location: location.to_owned() })
     }
 
     fn path(&self, key: &BlobKey) -> Path {
         Path::from(format!("{}/{}/{}", self.prefix, &key.as_str()[..2], key.as_str()))
     }
 
-    /// Begins a recording with these bytes.
-    pub(super) async fn create(&self, key: &BlobKey, stream: Stream, header: Vec<u8>) -> Result<Writer> {
+    /// Starts the multipart upload of a recording that begins with `header`.
+    pub(super) async fn create(&self, key: &BlobKey, encoder: BlobEncoder, header: Vec<u8>) -> Result<Writer> {
         let upload = self.store.put_multipart(&self.path(key)).await.map_err(failed)?;
         let mut parts = WriteMultipart::new_with_chunk_size(upload, PART);
         parts.write(&header);
-        Ok(Writer { parts, stream })
+        Ok(Writer { parts, encoder })
     }
 
     pub(crate) async fn remove(&self, key: &BlobKey) -> Result<()> {
         match self.store.delete(&self.path(key)).await {
             Ok(()) => Ok(()),
-            // S3 says so of a whole bucket that is away, and then the recording may come back with it.
+            // S3 answers "not found" for a missing bucket too; then the recording may still exist.
             Err(object_store::Error::NotFound { .. }) => match self.read_marker().await? {
                 Some(_) => Ok(()),
                 None => {
-                    Err(Error::Blob(format!("the bucket of recordings {} is away: it has no {MARKER}", self.place)))
+                    Err(Error::Blob(format!("the bucket of recordings {} is away: it has no {MARKER}", self.location)))
                 }
             },
             Err(e) => Err(failed(e)),
@@ -104,18 +104,18 @@ impl Bucket {
         if read.map_err(failed)? == content { Ok(()) } else { Err(crate::integrity::probe::mismatch()) }
     }
 
-    pub(super) fn place(&self) -> &str {
-        &self.place
+    pub(super) fn location(&self) -> &str {
+        &self.location
     }
 
-    /// Recordings that were last written at `before` (microseconds since 1970) or earlier.
+    /// Recordings that were last modified at `before` (microseconds since 1970) or earlier.
     pub(super) fn list(&self, before: i64) -> BoxStream<'static, Result<StoredFile>> {
         let prefix = Path::from(self.prefix.as_str());
         let objects = self.store.list(Some(&prefix)).map_err(failed);
         let recordings = objects.try_filter_map(move |object| async move {
             let key = object.location.filename().and_then(BlobKey::parse);
             let key = key.filter(|_| object.last_modified.timestamp_micros() <= before);
-            Ok(key.map(|key| StoredFile { key, size: object.size, is_incoming: false }))
+            Ok(key.map(|key| StoredFile { key, size: object.size, is_partial: false }))
         });
         recordings.boxed()
     }
@@ -147,7 +147,7 @@ impl Bucket {
     }
 }
 
-/// The bucket of that name in this process; one without a name is nobody else's.
+/// The in-memory bucket of that name in this process; one without a name is not shared.
 fn in_memory(name: &str) -> Arc<dyn ObjectStore> {
     static NAMED: Mutex<BTreeMap<String, Arc<InMemory>>> = Mutex::new(BTreeMap::new());
     if name.is_empty() {
@@ -166,17 +166,17 @@ fn setup(error: object_store::Error) -> Error {
     Error::Setup(format!("can't use the bucket of recordings: {error}"))
 }
 
-/// A request is repeated for seconds, not for the client's three minutes: whoever waits is told soon that the bucket is away, and jobs have retries of their own.
+/// Retries for ten seconds instead of the client's three minutes: requests fail soon when the bucket is unreachable, and jobs have their own retries.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
 fn retry() -> object_store::RetryConfig {
     let backoff = object_store::BackoffConfig { max_backoff: Duration::from_secs(2), ..Default::default() };
     object_store::RetryConfig { backoff, max_retries: 5, retry_timeout: Duration::from_secs(10) }
 }
 
-/// The HTTP client takes the process's way to speak TLS; the whole house uses ring.
+/// Installs the TLS provider of the process, which the HTTP client uses; the workspace uses ring.
 #[cfg(any(feature = "s3", feature = "gcs", feature = "azure"))]
-fn speak_tls() {
-    // It fails when one is there already, which is as good.
+fn install_tls_provider() {
+    // It fails when one is already installed, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
@@ -198,23 +198,23 @@ impl Object {
     }
 }
 
-/// A recording on its way into a bucket.
+/// The multipart upload of a recording.
 pub(super) struct Writer {
     parts: WriteMultipart,
-    stream: Stream,
+    encoder: BlobEncoder,
 }
 
 impl Writer {
     pub(super) async fn write(&mut self, batch: &[Bytes]) -> Result<()> {
         for bytes in batch {
             self.parts.wait_for_capacity(PARTS_AT_ONCE).await.map_err(failed)?;
-            self.parts.write(self.stream.push(bytes)?);
+            self.parts.write(self.encoder.push(bytes)?);
         }
         Ok(())
     }
 
     pub(super) async fn finish(mut self) -> Result<()> {
-        let last = self.stream.finish()?;
+        let last = self.encoder.finish()?;
         self.parts.write(&last);
         self.parts.finish().await.map_err(failed)?;
         Ok(())

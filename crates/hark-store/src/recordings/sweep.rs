@@ -1,8 +1,8 @@
-//! The sweep: removes what is no longer needed and what a crash left behind.
+//! The sweep: removes expired data, and recordings that a crash left behind.
 //!
-//! A file that the database does not know is never removed when it is found: it may be the database that is wrong. It is noted in `quarantine`, stays where it
-//! is, and is removed once it was seen, unknown, for days. Notes in the database instead of moved files: folder and bucket are treated alike, nothing is
-//! copied, and once the right database is back the recordings are simply there.
+//! A file that the database does not know is not removed at once: it may be the database that is wrong. It is recorded in the table `quarantine`, stays where it
+//! is, and is removed when it is still unknown after the quarantine time. Files are not moved, so that folder and bucket are treated alike, nothing is
+//! copied, and after the right database is restored the recordings are in their place.
 
 use std::time::Duration;
 
@@ -15,64 +15,67 @@ use crate::error::{Error, Result};
 use crate::recordings::Recordings;
 use crate::recordings::StoredFile;
 
-/// Days that anonymous counts are kept; only today's is ever looked at.
+/// Days that anonymous counts are kept; only today's is ever read.
 const ANONYMOUS_DAYS: i64 = 2;
-/// Names that one statement asks for.
+/// Keys in one query.
 const PAGE: usize = 500;
-/// Unknown files that one sweep notes; the next one goes on.
-const MOST_NOTED: usize = 10_000;
-/// More unknown files than this, and more than [`MISMATCH_SHARE`] of all, mean that database and recordings don't fit.
+/// Unknown files that one sweep quarantines; the next sweep continues.
+const MAX_NEW_QUARANTINED: usize = 10_000;
+/// More unknown files than this, and more than one in [`MISMATCH_SHARE`] of all, mean that database and recordings don't belong together.
 const MISMATCH_FILES: u64 = 10;
 /// One in ten.
 const MISMATCH_SHARE: u64 = 10;
-/// A note that no sweep has confirmed for this long, as in a restored database, begins anew.
-const STALE: Micros = 3 * DAY;
+/// The quarantine of a file that no sweep has seen for this long, as in a restored database, starts again.
+const STALE_AFTER: Micros = 3 * DAY;
 
 /// How a sweep behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// An upload that began longer ago counts as given up; a file that is younger is left alone.
-    pub unfinished: Duration,
-    /// How long a file that the database does not know is kept.
+    /// An upload that began longer ago counts as abandoned; younger files are left alone.
+    pub abandoned_after: Duration,
+    /// How long a file that the database does not know stays in quarantine.
     pub quarantine: Duration,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        SweepOptions { unfinished: Duration::from_secs(24 * 3600), quarantine: Duration::from_secs(14 * 24 * 3600) }
+        SweepOptions {
+            abandoned_after: Duration::from_secs(24 * 3600),
+            quarantine: Duration::from_secs(14 * 24 * 3600),
+        }
     }
 }
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Recordings removed: their upload or deletion was interrupted, or their transcript is gone.
+    /// Recordings removed: their upload was abandoned, their deletion interrupted, or their transcript deleted.
     pub recordings: Vec<BlobKey>,
-    /// Files that the database does not know, noted for the first time.
+    /// Files that the database does not know, newly in quarantine.
     pub quarantined: Vec<BlobKey>,
-    /// Files that the database did not know for the whole quarantine, removed.
+    /// Files removed because their quarantine has ended.
     pub purged: Vec<BlobKey>,
-    /// Database and recordings don't fit, so that no recording was touched.
+    /// Database and recordings don't belong together, so no recording was removed.
     pub mismatch: Option<Mismatch>,
-    /// Holds of calls that nobody ended.
+    /// Expired holds that were released.
     pub holds: u64,
     /// Idempotency keys, sessions and tokens that have expired.
     pub expired: u64,
 }
 
-/// More files are unknown to the database than accidents leave.
+/// More unknown files than crashes explain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
     /// Files that the database does not know.
     pub unknown: u64,
-    /// All files that were looked at.
+    /// All files that were scanned.
     pub files: u64,
 }
 
-/// A file that the database does not know.
+/// A file in quarantine: the database does not know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantinedFile {
-    /// Its name.
+    /// Its key.
     pub key: BlobKey,
     /// Its length in bytes, as stored.
     pub size: u64,
@@ -82,17 +85,17 @@ pub struct QuarantinedFile {
     pub last_seen: Micros,
 }
 
-/// Whether so many unknown files mean that database and recordings don't fit.
+/// Whether so many unknown files mean that database and recordings don't belong together.
 pub(crate) fn is_mismatch(unknown: u64, files: u64) -> bool {
     unknown > MISMATCH_FILES && unknown > files / MISMATCH_SHARE
 }
 
-/// `$1, $2, …` for so many values.
+/// `$1, $2, …` for this many values.
 fn placeholders(count: usize) -> String {
     (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Those of the files that the database does not know, asked for a page at a time.
+/// The files that the database does not know, queried by pages.
 pub(crate) async fn unknown(db: &Db, files: Vec<StoredFile>) -> Result<Vec<StoredFile>> {
     let mut out = Vec::new();
     for page in files.chunks(PAGE) {
@@ -105,39 +108,39 @@ pub(crate) async fn unknown(db: &Db, files: Vec<StoredFile>) -> Result<Vec<Store
     Ok(out)
 }
 
-/// What a scan of all files found.
-struct Found {
+/// The result of a scan of all files.
+struct FileScan {
     files: u64,
     unknown: u64,
-    /// Of the unknown, at most [`MOST_NOTED`].
-    noted: Vec<StoredFile>,
+    /// Of the unknown files, at most [`MAX_NEW_QUARANTINED`].
+    listed: Vec<StoredFile>,
 }
 
 impl Recordings<'_> {
-    /// [`Recordings::sweep`] the default quarantine. An upload that began more than `unfinished` ago counts as given up.
-    pub async fn sweep_older_than(self, unfinished: Duration) -> Result<SweepReport> {
-        self.sweep(&SweepOptions { unfinished, ..SweepOptions::default() }).await
+    /// [`Recordings::sweep`] with the default quarantine time.
+    pub async fn sweep_older_than(self, abandoned_after: Duration) -> Result<SweepReport> {
+        self.sweep(&SweepOptions { abandoned_after, ..SweepOptions::default() }).await
     }
 
-    /// Removes what is left over, and notes files that the database does not know.
+    /// Removes expired and abandoned data, and quarantines files that the database does not know.
     pub async fn sweep(self, options: &SweepOptions) -> Result<SweepReport> {
         if let Db::Postgres(_) = self.store.db() {
-            // Clocks drift; the one that leases are measured by is the database's.
+            // Clocks drift; leases are measured by the database's.
             crate::follow_database(self.store.db(), &self.store.0.clock).await?;
         }
         let now = self.store.now();
         let mut swept = SweepReport { expired: self.remove_expired(now).await?, ..SweepReport::default() };
         swept.holds = self.store.ledger().release_expired().await?;
-        // A server of an older version beside this one may still write them.
+        // A server of an older version on the same database may still write them.
         self.store.transcripts().move_share_tokens().await?;
-        let found = self.find_unknown(options.unfinished).await?;
-        if is_mismatch(found.unknown, found.files) {
-            let mismatch = Mismatch { unknown: found.unknown, files: found.files };
+        let scan = self.scan_files(options.abandoned_after).await?;
+        if is_mismatch(scan.unknown, scan.files) {
+            let mismatch = Mismatch { unknown: scan.unknown, files: scan.files };
             tracing::error!(unknown = mismatch.unknown, files = mismatch.files, "recordings.mismatch");
             swept.mismatch = Some(mismatch);
             return Ok(swept);
         }
-        let expired = self.note_unknown(&found, options, now, &mut swept).await?;
+        let expired = self.quarantine_unknown(&scan, options, now, &mut swept).await?;
         if !swept.quarantined.is_empty() {
             tracing::warn!(count = swept.quarantined.len(), "recordings.quarantined");
         }
@@ -145,7 +148,7 @@ impl Recordings<'_> {
         if !swept.purged.is_empty() {
             tracing::warn!(count = swept.purged.len(), "recordings.purged");
         }
-        self.abandon_unused(now, micros(options.unfinished)).await?;
+        self.mark_abandoned(now, micros(options.abandoned_after)).await?;
         swept.recordings = self.remove_deleted(None, None).await?;
         Ok(swept)
     }
@@ -160,32 +163,32 @@ impl Recordings<'_> {
         Ok(expired)
     }
 
-    /// Files that the database does not know. Files first, names second: a file whose name is not there then never had one, since names come
-    /// before files.
-    async fn find_unknown(self, age: Duration) -> Result<Found> {
-        let mut found = Found { files: 0, unknown: 0, noted: Vec::new() };
+    /// Finds files that the database does not know. Files are listed before rows are read: rows are inserted before files are created, so a file without a
+    /// row never had one, or it was deleted.
+    async fn scan_files(self, age: Duration) -> Result<FileScan> {
+        let mut scan = FileScan { files: 0, unknown: 0, listed: Vec::new() };
         let mut pages = self.store.blobs().pages(age).await?;
         while let Some(page) = pages.next().await? {
-            found.files += page.len() as u64;
+            scan.files += page.len() as u64;
             let unknown = unknown(self.store.db(), page).await?;
-            found.unknown += unknown.len() as u64;
-            let room = MOST_NOTED - found.noted.len();
-            found.noted.extend(unknown.into_iter().take(room));
+            scan.unknown += unknown.len() as u64;
+            let room = MAX_NEW_QUARANTINED - scan.listed.len();
+            scan.listed.extend(unknown.into_iter().take(room));
         }
-        Ok(found)
+        Ok(scan)
     }
 
-    /// Records unknown files; returns those whose quarantine has ended.
-    async fn note_unknown(
+    /// Records unknown files in the quarantine; returns those whose quarantine has ended.
+    async fn quarantine_unknown(
         self,
-        found: &Found,
+        scan: &FileScan,
         options: &SweepOptions,
         now: Micros,
         swept: &mut SweepReport,
     ) -> Result<Vec<BlobKey>> {
         let mut expired = Vec::new();
         let until = now.saturating_sub(micros(options.quarantine));
-        for page in found.noted.chunks(PAGE) {
+        for page in scan.listed.chunks(PAGE) {
             let mut tx = self.store.db().begin().await?;
             for file in page {
                 let key = file.key.as_str();
@@ -198,7 +201,7 @@ impl Recordings<'_> {
                     }
                     Some(row) => {
                         let (first, last): (Micros, Micros) = (row.get("first_seen")?, row.get("last_seen")?);
-                        let first = if last < now - STALE { now } else { first };
+                        let first = if last < now - STALE_AFTER { now } else { first };
                         let sql = "UPDATE quarantine SET first_seen = $1, last_seen = $2 WHERE key = $3";
                         tx.execute(sql, args![first, now, key]).await?;
                         if first <= until && first < now {
@@ -209,20 +212,20 @@ impl Recordings<'_> {
             }
             tx.commit().await?;
         }
-        if found.noted.len() as u64 == found.unknown {
-            // They are gone, or the database knows them again.
+        if scan.listed.len() as u64 == scan.unknown {
+            // The others were removed, or the database knows them again.
             self.store.db().execute("DELETE FROM quarantine WHERE last_seen < $1", args![now]).await?;
         }
         Ok(expired)
     }
 
     /// Marks recordings without a transcript and abandoned uploads for deletion.
-    async fn abandon_unused(self, now: Micros, unfinished: Micros) -> Result<()> {
+    async fn mark_abandoned(self, now: Micros, abandoned_after: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        // An upload dated far ahead began while the clock was wrong; it would never be old enough.
+        // An upload dated far in the future began while the clock was wrong; it would never be old enough.
         tx.execute(
             "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND (created_at <= $1 OR created_at > $2)",
-            args![now.saturating_sub(unfinished), now.saturating_add(unfinished)],
+            args![now.saturating_sub(abandoned_after), now.saturating_add(abandoned_after)],
         )
         .await?;
         tx.execute(
@@ -234,7 +237,7 @@ impl Recordings<'_> {
         tx.commit().await
     }
 
-    /// Files that the database does not know, the oldest note first.
+    /// The files in quarantine, the oldest first.
     pub async fn quarantined(self) -> Result<Vec<QuarantinedFile>> {
         let sql = "SELECT key, size, first_seen, last_seen FROM quarantine ORDER BY first_seen, key";
         let rows = self.store.db().all(sql, &[]).await?;
@@ -258,7 +261,7 @@ impl Recordings<'_> {
         Ok(u64::try_from(row.get::<i64>("n")?).unwrap_or(0))
     }
 
-    /// Takes files off the quarantine; returns how many. Those that a later sweep finds unknown begin their quarantine anew.
+    /// Removes files from the quarantine list; returns how many. If a later sweep finds them unknown, their quarantine starts again.
     pub async fn restore_quarantined(self, keys: &[BlobKey]) -> Result<u64> {
         let mut restored = 0;
         let mut tx = self.store.db().begin().await?;
@@ -269,7 +272,7 @@ impl Recordings<'_> {
         Ok(restored)
     }
 
-    /// Removes files in quarantine for good, unless the database knows them by now; returns those that it removed.
+    /// Deletes files in quarantine, unless the database knows them again; returns the deleted ones.
     pub async fn delete_quarantined(self, keys: &[BlobKey]) -> Result<Vec<BlobKey>> {
         let mut removed = Vec::new();
         for key in keys {

@@ -1,4 +1,4 @@
-//! The lease of the sweep: one process at a time runs it for all that share a database.
+//! The lease of the sweep: one of the processes that share a database runs it at a time.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::random;
 use crate::recordings::Recordings;
 use crate::recordings::sweep::{Mismatch, SweepReport};
 
-/// The sweep over all recordings.
+/// The task name of the sweep.
 const SWEEP: &str = "sweep";
-/// While its lease stands, the files of deleted recordings stay, see [`crate::backup`].
+/// The task name of a backup. Until its lease ends, the files of deleted recordings stay, see [`crate::backup`].
 pub(crate) const BACKUP: &str = "backup";
 
-/// The lease of a task of maintenance.
+/// The lease of a maintenance task.
 #[derive(Debug)]
 pub struct MaintenanceLease {
     task: &'static str,
@@ -22,9 +22,9 @@ pub struct MaintenanceLease {
 }
 
 impl Recordings<'_> {
-    /// Begins a sweep, if the last one ended more than `every` ago and nobody is at one; for `keep` at most. A store that was never swept counts as
+    /// Acquires the lease for `ttl` if the last sweep ended more than `every` ago and no other process holds it. A store that was never swept counts as
     /// swept now.
-    pub async fn begin_sweep(self, every: Duration, keep: Duration) -> Result<Option<MaintenanceLease>> {
+    pub async fn begin_sweep(self, every: Duration, ttl: Duration) -> Result<Option<MaintenanceLease>> {
         let now = self.store.lease_now().await?;
         let mut tx = self.store.db().begin().await?;
         let sql =
@@ -36,7 +36,7 @@ impl Recordings<'_> {
                 "UPDATE maintenance SET holder = $1, lease_until = $2 WHERE task = $3 AND lease_until <= $4 AND finished_at <= $5",
                 args![
                     &holder,
-                    now.saturating_add(micros(keep)),
+                    now.saturating_add(micros(ttl)),
                     SWEEP,
                     now,
                     now.saturating_sub(micros(every).max(1))
@@ -47,7 +47,7 @@ impl Recordings<'_> {
         Ok((begun > 0).then_some(MaintenanceLease { task: SWEEP, holder }))
     }
 
-    /// Ends a sweep and notes what came of it; a sweep that failed is due again at once.
+    /// Releases the lease and stores the mismatch found; a sweep that failed is due again at once.
     pub async fn end_sweep(self, lease: MaintenanceLease, swept: Option<&SweepReport>) -> Result<()> {
         let now = self.store.lease_now().await?;
         let report = swept.map(|swept| serde_json::to_string(&swept.mismatch).unwrap_or_default());
@@ -57,7 +57,7 @@ impl Recordings<'_> {
         self.store.db().execute(sql, args![report.as_deref(), now, lease.task, &lease.holder]).await.map(drop)
     }
 
-    /// What the last sweep of any process found wrong with database and recordings.
+    /// The mismatch that the last sweep of any process found.
     pub async fn mismatch(self) -> Result<Option<Mismatch>> {
         let row = self.store.db().optional("SELECT report FROM maintenance WHERE task = $1", args![SWEEP]).await?;
         let report = row.map(|row| row.get::<Option<String>>("report")).transpose()?.flatten();

@@ -1,11 +1,11 @@
-//! Uploads: recordings that arrive as a stream.
+//! Uploads of recordings as a stream.
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use super::chunks::{Chunks, Sealing};
-use super::hash::Hashing;
-use super::local::Incoming;
+use super::chunks::{ChunkCipher, ChunkSealer};
+use super::hash::BackgroundHasher;
+use super::local::SpoolFile;
 use super::{Blob, BlobKey, Blobs, blocking};
 use crate::Store;
 use crate::db::args;
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 use crate::ids::AccountId;
 use crate::recordings::Recordings;
 
-/// Bytes that are collected before they are written, so that small pieces from a socket don't cost a system call and a thread switch each.
+/// Bytes that are buffered before a write, so that small reads from a socket don't cost a system call and a thread switch each.
 const BATCH: usize = 1 << 20;
 
-/// A recording that comes in pieces. Dropped before [`Upload::finish`], it leaves nothing behind.
+/// An upload in progress. If it is dropped before [`Upload::finish`], it is deleted.
 pub struct Upload {
     store: Store,
     account: AccountId,
@@ -25,14 +25,14 @@ pub struct Upload {
     is_sealed: bool,
     batch: Vec<Bytes>,
     batched: usize,
-    /// None when nobody asks for the recording's hash.
-    hashing: Option<Hashing>,
-    /// `None` only while an error or the end has taken it away.
+    /// `None` without hash.
+    hasher: Option<BackgroundHasher>,
+    /// `None` after an error, and while `idle` waits.
     state: Option<State>,
     finished: bool,
 }
 
-/// The next batch is collected while this one is written.
+/// The next batch is buffered while the last one is written.
 enum State {
     Idle(Box<Writer>),
     Writing(JoinHandle<Result<Box<Writer>>>),
@@ -40,36 +40,36 @@ enum State {
     Remote(Box<super::remote::Writer>),
 }
 
-/// Seals and writes; lives on blocking threads.
+/// Encodes and writes a local file; runs on blocking threads.
 struct Writer {
-    file: Incoming,
-    stream: Stream,
+    file: SpoolFile,
+    encoder: BlobEncoder,
 }
 
-/// What happens to bytes before they are written.
-pub(super) struct Stream {
-    sealing: Option<Sealing>,
+/// Encodes a recording as stored: sealed in chunks, or unchanged.
+pub(super) struct BlobEncoder {
+    sealer: Option<ChunkSealer>,
     buffer: Vec<u8>,
 }
 
-impl Stream {
-    fn new(sealing: Option<Sealing>) -> Stream {
-        Stream { sealing, buffer: Vec::new() }
+impl BlobEncoder {
+    fn new(sealer: Option<ChunkSealer>) -> BlobEncoder {
+        BlobEncoder { sealer, buffer: Vec::new() }
     }
 
-    /// What to write for these bytes.
+    /// The bytes to write for these.
     pub(super) fn push<'a>(&'a mut self, bytes: &'a [u8]) -> Result<&'a [u8]> {
-        let Some(sealing) = &mut self.sealing else { return Ok(bytes) };
+        let Some(sealer) = &mut self.sealer else { return Ok(bytes) };
         self.buffer.clear();
-        sealing.push(bytes, &mut self.buffer)?;
+        sealer.push(bytes, &mut self.buffer)?;
         Ok(&self.buffer)
     }
 
-    /// What to write last.
+    /// The bytes to write at the end.
     pub(super) fn finish(self) -> Result<Vec<u8>> {
         let mut last = Vec::new();
-        if let Some(sealing) = self.sealing {
-            sealing.finish(&mut last)?;
+        if let Some(sealer) = self.sealer {
+            sealer.finish(&mut last)?;
         }
         Ok(last)
     }
@@ -78,22 +78,22 @@ impl Stream {
 impl Writer {
     fn write(&mut self, batch: &[Bytes]) -> Result<()> {
         for bytes in batch {
-            self.file.write(self.stream.push(bytes)?)?;
+            self.file.write(self.encoder.push(bytes)?)?;
         }
         Ok(())
     }
 
     fn finish(mut self) -> Result<()> {
-        let last = self.stream.finish()?;
+        let last = self.encoder.finish()?;
         self.file.write(&last)?;
         self.file.finish()
     }
 }
 
 impl Recordings<'_> {
-    /// Begins a recording of an account; it is sealed when the account's data is.
+    /// Begins an upload for an account; it is sealed if the account has a data key.
     pub async fn upload(self, account: AccountId) -> Result<Upload> {
-        let key = BlobKey::draw()?;
+        let key = BlobKey::generate()?;
         let sealer = self.store.sealer(account).await?;
         self.store.db()
             .execute(
@@ -101,9 +101,9 @@ impl Recordings<'_> {
                 args![key.as_str(), account, sealer.is_sealing(), self.store.now()],
             )
             .await?;
-        let chunks = sealer.key().map(|data_key| Chunks::create(data_key, &key)).transpose()?;
-        let header = chunks.as_ref().map(Chunks::header).unwrap_or_default();
-        let stream = Stream::new(chunks.map(Sealing::new));
+        let cipher = sealer.key().map(|data_key| ChunkCipher::create(data_key, &key)).transpose()?;
+        let header = cipher.as_ref().map(ChunkCipher::header).unwrap_or_default();
+        let encoder = BlobEncoder::new(cipher.map(ChunkSealer::new));
         let state = match self.store.blobs() {
             Blobs::Local(folder) => {
                 let (folder, key) = (folder.clone(), key.clone());
@@ -112,10 +112,10 @@ impl Recordings<'_> {
                     file.write(&header)?;
                     Ok(file)
                 });
-                State::Idle(Box::new(Writer { file: created.await?, stream }))
+                State::Idle(Box::new(Writer { file: created.await?, encoder }))
             }
             #[cfg(feature = "object-store")]
-            Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(&key, stream, header).await?)),
+            Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(&key, encoder, header).await?)),
         };
         Ok(Upload {
             store: self.store.clone(),
@@ -125,7 +125,7 @@ impl Recordings<'_> {
             is_sealed: sealer.is_sealing(),
             batch: Vec::new(),
             batched: 0,
-            hashing: Some(Hashing::new()),
+            hasher: Some(BackgroundHasher::new()),
             state: Some(state),
             finished: false,
         })
@@ -133,16 +133,16 @@ impl Recordings<'_> {
 }
 
 impl Blobs {
-    /// Stores a file under a name, as it is.
+    /// Stores a file unchanged under a key.
     pub(crate) async fn put_file(&self, key: &BlobKey, from: &std::path::Path) -> Result<()> {
         use std::io::Read;
         let failed = |e| Error::io("can't read a recording of the backup", e);
         let mut source = std::fs::File::open(from).map_err(failed)?;
-        let stream = Stream::new(None);
+        let encoder = BlobEncoder::new(None);
         let mut state = match self {
-            Blobs::Local(folder) => State::Idle(Box::new(Writer { file: folder.create(key)?, stream })),
+            Blobs::Local(folder) => State::Idle(Box::new(Writer { file: folder.create(key)?, encoder })),
             #[cfg(feature = "object-store")]
-            Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(key, stream, Vec::new()).await?)),
+            Blobs::Remote(bucket) => State::Remote(Box::new(bucket.create(key, encoder, Vec::new()).await?)),
         };
         loop {
             let (read, block) = super::blocking(move || {
@@ -183,28 +183,28 @@ impl Blobs {
 }
 
 impl Upload {
-    /// The name of the recording.
+    /// The key of the recording.
     pub fn key(&self) -> &BlobKey {
         &self.key
     }
 
-    /// Bytes so far.
+    /// Bytes received so far.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether it is sealed at rest. One that is not gets a stored checksum, unless its hash is left out.
+    /// Whether it is sealed at rest. A plaintext recording gets a stored checksum, unless without hash.
     pub fn is_sealed(&self) -> bool {
         self.is_sealed
     }
 
-    /// Does without the recording's hash, a third of the work of an upload.
+    /// Skips hashing, a third of the work of an upload.
     pub fn without_hash(mut self) -> Self {
-        self.hashing = None;
+        self.hasher = None;
         self
     }
 
-    /// Adds a piece. Waits while the disk is behind, so that memory stays bounded.
+    /// Adds bytes. Waits while the disk is behind, so that memory stays bounded.
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
         self.size += bytes.len() as u64;
         self.batched += bytes.len();
@@ -215,8 +215,8 @@ impl Upload {
     async fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.batched = 0;
-        if let Some(hashing) = &mut self.hashing {
-            hashing.push(&batch).await?;
+        if let Some(hasher) = &mut self.hasher {
+            hasher.push(&batch).await?;
         }
         let state = match self.idle().await? {
             State::Idle(mut writer) => State::Writing(tokio::task::spawn_blocking(move || {
@@ -234,7 +234,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for what is being written.
+    /// Waits for the write in progress.
     async fn idle(&mut self) -> Result<State> {
         match self.state.take() {
             Some(State::Writing(handle)) => match handle.await {
@@ -246,7 +246,7 @@ impl Upload {
         }
     }
 
-    /// Makes the recording durable. Until a job is accepted with it, a sweep may remove it.
+    /// Makes the recording durable. Until a job is accepted with it, the sweep may remove it as abandoned.
     pub async fn finish(mut self) -> Result<Blob> {
         self.flush().await?;
         match self.idle().await? {
@@ -255,8 +255,8 @@ impl Upload {
             State::Remote(writer) => writer.finish().await?,
             State::Writing(_) => return Err(Error::Blob("the upload is still being written".into())),
         }
-        let sha256 = match self.hashing.take() {
-            Some(hashing) => Some(hashing.finish().await?),
+        let sha256 = match self.hasher.take() {
+            Some(hasher) => Some(hasher.finish().await?),
             None => None,
         };
         self.finished = true;
@@ -269,7 +269,7 @@ impl Drop for Upload {
         if self.finished {
             return;
         }
-        // Its file goes with the writer; its row, and a part of it in a bucket, need the runtime. Without one the sweep finds them.
+        // Dropping the writer removes the spool file. Deleting the row and aborting a multipart upload need the runtime; without one they are left to the sweep.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, key, state) = (self.store.clone(), self.key.clone(), self.state.take());
         runtime.spawn(async move {

@@ -1,7 +1,7 @@
-//! Every column that holds sealed values: where a value lies, what it is sealed for, and whose key seals it.
+//! Every column of sealed values: its primary key, its associated data, and the account whose data key seals it.
 //!
-//! A value can only be sealed for a [`Place`], and only a column that is declared here makes one. So whatever goes through all columns (sealing what was
-//! stored before there was a master key) forgets none.
+//! Sealing a value requires [`AssociatedData`], and only a column that is declared here makes it. So a pass over all columns (such as sealing what was
+//! stored before there was a master key) misses none.
 
 use std::fmt;
 
@@ -9,57 +9,57 @@ use crate::db::{Row, Value};
 use crate::error::Result;
 use crate::ids::AccountId;
 
-/// A column that tells rows apart.
+/// A column that identifies a row.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum KeyColumn {
     Int(&'static str),
     Text(&'static str),
 }
 
-impl Part {
+impl KeyColumn {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Part::Int(name) | Part::Text(name) => name,
+            KeyColumn::Int(name) | KeyColumn::Text(name) => name,
         }
     }
 
-    /// Its value in a row.
-    pub(crate) fn of(self, row: &Row) -> Result<PartValue> {
+    /// The value of the column in a row.
+    pub(crate) fn value_in(self, row: &Row) -> Result<KeyValue> {
         Ok(match self {
-            Part::Int(name) => PartValue::Int(row.get(name)?),
-            Part::Text(name) => PartValue::Text(row.get(name)?),
+            KeyColumn::Int(name) => KeyValue::Int(row.get(name)?),
+            KeyColumn::Text(name) => KeyValue::Text(row.get(name)?),
         })
     }
 }
 
-/// A value of a [`Part`].
+/// A value of a [`KeyColumn`].
 #[derive(Clone)]
-pub(crate) enum PartValue {
+pub(crate) enum KeyValue {
     Int(i64),
     Text(String),
 }
 
-impl fmt::Display for PartValue {
+impl fmt::Display for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PartValue::Int(number) => number.fmt(f),
-            PartValue::Text(text) => text.fmt(f),
+            KeyValue::Int(number) => number.fmt(f),
+            KeyValue::Text(text) => text.fmt(f),
         }
     }
 }
 
-impl<'a> From<&'a PartValue> for Value<'a> {
-    fn from(value: &'a PartValue) -> Self {
+impl<'a> From<&'a KeyValue> for Value<'a> {
+    fn from(value: &'a KeyValue) -> Self {
         match value {
-            PartValue::Int(number) => Value::Int(Some(*number)),
-            PartValue::Text(text) => Value::Text(Some(text)),
+            KeyValue::Int(number) => Value::Int(Some(*number)),
+            KeyValue::Text(text) => Value::Text(Some(text)),
         }
     }
 }
 
-/// What the rows of a table belong to, and with it whose key seals them.
+/// What the rows of a table belong to, which determines the account whose data key seals them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum RowOwner {
     /// The account of their `account_id`.
     Account,
     /// The transcript of their `transcript_id`.
@@ -68,7 +68,7 @@ pub(crate) enum Of {
     Job,
     /// The conversation of their `session_id`.
     Chat,
-    /// The service itself, which takes the key of the anonymous account.
+    /// The service itself, which uses the data key of the anonymous account.
     Service,
 }
 
@@ -76,90 +76,92 @@ pub(crate) enum Of {
 pub(crate) struct Column {
     pub(crate) table: &'static str,
     pub(crate) name: &'static str,
-    /// The name that values are sealed for: the column's own, or the one it had when the first of them was sealed.
+    /// The column name in the associated data: the column's name when its first value was sealed.
     pub(crate) sealed_as: &'static str,
-    /// What tells the rows of the table apart.
-    pub(crate) key: &'static [Part],
-    /// What stands in the place of a value after the column.
-    pub(crate) parts: &'static [Part],
-    pub(crate) of: Of,
+    /// The primary key of the table.
+    pub(crate) key: &'static [KeyColumn],
+    /// The columns of the row that follow table and column in the associated data.
+    pub(crate) aad_columns: &'static [KeyColumn],
+    pub(crate) owner: RowOwner,
 }
 
-/// Where a sealed value lies: the value opens only there.
+/// The associated data of a sealed value: table, column and row. A value moved elsewhere fails to decrypt.
 #[derive(Debug)]
-pub(crate) struct Place(String);
+pub(crate) struct AssociatedData(String);
 
-impl Place {
+impl AssociatedData {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for AssociatedData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 impl Column {
-    /// The place of the value whose [`Column::parts`] are these.
-    pub(crate) fn at(&self, parts: &[&dyn fmt::Display]) -> Place {
-        debug_assert_eq!(parts.len(), self.parts.len(), "the place of {}.{}", self.table, self.name);
-        let mut place = format!("{}.{}", self.table, self.sealed_as);
-        for part in parts {
-            place.push('/');
-            place.push_str(&part.to_string());
+    /// The associated data of a value, given the values of [`Column::aad_columns`].
+    pub(crate) fn associated_data(&self, values: &[&dyn fmt::Display]) -> AssociatedData {
+        debug_assert_eq!(values.len(), self.aad_columns.len(), "associated data of {}.{}", self.table, self.name);
+        let mut aad = format!("{}.{}", self.table, self.sealed_as);
+        for value in values {
+            aad.push('/');
+            aad.push_str(&value.to_string());
         }
-        Place(place)
+        AssociatedData(aad)
     }
 
-    /// An expression for the account whose key seals a row.
+    /// A SQL expression for the account whose data key seals a row.
     pub(crate) fn account(&self, anonymous: AccountId) -> String {
         let table = self.table;
-        match self.of {
-            Of::Account | Of::Job => format!("{table}.account_id"),
-            Of::Transcript => format!("(SELECT t.account_id FROM transcripts t WHERE t.id = {table}.transcript_id)"),
-            Of::Chat => format!("(SELECT s.account_id FROM chat_sessions s WHERE s.id = {table}.session_id)"),
-            Of::Service => format!("CAST({anonymous} AS BIGINT)"),
+        match self.owner {
+            RowOwner::Account | RowOwner::Job => format!("{table}.account_id"),
+            RowOwner::Transcript => {
+                format!("(SELECT t.account_id FROM transcripts t WHERE t.id = {table}.transcript_id)")
+            }
+            RowOwner::Chat => format!("(SELECT s.account_id FROM chat_sessions s WHERE s.id = {table}.session_id)"),
+            RowOwner::Service => format!("CAST({anonymous} AS BIGINT)"),
         }
     }
 }
 
 macro_rules! columns {
-    ($($name:ident: $table:literal . $column:literal $(sealed as $old:literal)?, $of:ident, key $key:expr, place $parts:expr;)+) => {
+    ($($name:ident: $table:literal . $column:literal $(sealed as $old:literal)?, $owner:ident, key $key:expr, aad $aad_columns:expr;)+) => {
         $(pub(crate) const $name: Column = Column {
             table: $table,
             name: $column,
             sealed_as: [$($old,)? $column][0],
             key: &$key,
-            parts: &$parts,
-            of: Of::$of,
+            aad_columns: &$aad_columns,
+            owner: RowOwner::$owner,
         };)+
         /// All columns of sealed values.
         pub(crate) const ALL: &[Column] = &[$($name),+];
     };
 }
 
-use Part::{Int, Text};
+use KeyColumn::{Int, Text};
 
 columns! {
-    TITLE: "transcripts"."title", Account, key [Int("id")], place [Int("id")];
-    SUMMARY: "transcripts"."summary", Account, key [Int("id")], place [Int("id")];
-    SHARE_TOKEN: "transcripts"."share_sealed", Account, key [Int("id")], place [Int("id")];
+    TITLE: "transcripts"."title", Account, key [Int("id")], aad [Int("id")];
+    SUMMARY: "transcripts"."summary", Account, key [Int("id")], aad [Int("id")];
+    SHARE_TOKEN: "transcripts"."share_sealed", Account, key [Int("id")], aad [Int("id")];
     SEGMENT: "segments"."body", Transcript,
-        key [Int("transcript_id"), Int("position")], place [Int("transcript_id"), Int("position")];
+        key [Int("transcript_id"), Int("position")], aad [Int("transcript_id"), Int("position")];
     SPEAKER_NAME: "speaker_names"."name", Transcript,
-        key [Int("transcript_id"), Text("label")], place [Int("transcript_id"), Text("label")];
+        key [Int("transcript_id"), Text("label")], aad [Int("transcript_id"), Text("label")];
     DERIVED: "derived"."body", Transcript,
-        key [Int("transcript_id"), Text("kind")], place [Int("transcript_id"), Text("kind")];
-    PAYLOAD: "jobs"."payload" sealed as "request", Job, key [Int("id")], place [Text("payload_key")];
+        key [Int("transcript_id"), Text("kind")], aad [Int("transcript_id"), Text("kind")];
+    PAYLOAD: "jobs"."payload" sealed as "request", Job, key [Int("id")], aad [Text("payload_key")];
     CHAT_TURN: "chat_turns"."body", Chat,
-        key [Text("session_id"), Int("position")], place [Text("session_id"), Int("position")];
-    ANSWER: "idempotency"."answer", Account, key [Text("owner"), Text("key")], place [Text("owner"), Text("key")];
-    WEBHOOK: "webhooks"."target", Transcript, key [Int("id")], place [Int("transcript_id")];
-    VOICE_NAME: "voiceprints"."name", Account, key [Int("id")], place [Int("id")];
-    VOICE_PRINT: "voiceprints"."print", Account, key [Int("id")], place [Int("id")];
-    SECRET: "secrets"."value", Service, key [Text("name")], place [Text("name")];
+        key [Text("session_id"), Int("position")], aad [Text("session_id"), Int("position")];
+    ANSWER: "idempotency"."answer", Account, key [Text("owner"), Text("key")], aad [Text("owner"), Text("key")];
+    WEBHOOK: "webhooks"."target", Transcript, key [Int("id")], aad [Int("transcript_id")];
+    VOICE_NAME: "voiceprints"."name", Account, key [Int("id")], aad [Int("id")];
+    VOICE_PRINT: "voiceprints"."print", Account, key [Int("id")], aad [Int("id")];
+    SECRET: "secrets"."value", Service, key [Text("name")], aad [Text("name")];
 }
 
 #[cfg(test)]
@@ -168,7 +170,7 @@ mod tests {
     use crate::db::args;
     use crate::{Options, Store};
 
-    /// Columns of bytes that say nothing to anybody: wrapped keys and hashes.
+    /// Columns of bytes that need no sealing: wrapped keys and hashes.
     const PLAIN: [(&str, &str); 5] = [
         ("accounts", "data_key"),
         ("keys", "hash"),
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(found, known, "a column of bytes is declared as sealed above, or as plain in this test");
 
         for column in ALL {
-            // Whoever names a row by its key means one row.
+            // `key` is the primary key of the table.
             let key: Vec<&str> = column.key.iter().map(|part| part.name()).collect();
             let (table, list) = (column.table, key.join(","));
             let sql = if sqlite {
@@ -229,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn a_place_names_the_column_and_the_row() {
-        assert_eq!(SEGMENT.at(&[&7, &2]).as_str(), "segments.body/7/2");
-        assert_eq!(ANSWER.at(&[&"account:1", &"again"]).as_str(), "idempotency.answer/account:1/again");
+    fn associated_data_names_the_column_and_the_row() {
+        assert_eq!(SEGMENT.associated_data(&[&7, &2]).as_str(), "segments.body/7/2");
+        assert_eq!(ANSWER.associated_data(&[&"account:1", &"again"]).as_str(), "idempotency.answer/account:1/again");
     }
 }

@@ -1,5 +1,5 @@
-//! Detects processes that use a database without its master key. Once an account has a data key, such a process can no longer read it, so sealing everything
-//! is refused while there is one.
+//! Detects processes that use a database without its master key. Once an account has a data key, such a process can no longer read it, so [`super::seal_all`]
+//! is refused while one runs.
 //!
 //! On SQLite a process without a key holds a lock on a file beside the database, shared with others like it; the kernel releases it however the process ends. On
 //! PostgreSQL every connection shows the names of the keys that its process has.

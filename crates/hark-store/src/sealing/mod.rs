@@ -1,7 +1,7 @@
-//! Encryption at rest: a data key for each account, wrapped by the master key.
+//! Encryption at rest: each account has a data key, wrapped with the master key.
 //!
-//! XChaCha20-Poly1305 throughout: its nonces are long enough to be drawn at random for every value. A sealed value names its place (table,
-//! column, row) as associated data, so that a value moved to another place does not open.
+//! XChaCha20-Poly1305 throughout: its nonces are long enough to be random for every value. The associated data of a value is its table,
+//! column and row, so that a value moved elsewhere fails to decrypt.
 
 pub(crate) mod columns;
 pub(crate) mod keyless;
@@ -22,24 +22,24 @@ use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
 use crate::random;
-use columns::{Of, Place};
+use columns::{AssociatedData, RowOwner};
 
-/// Encryption at rest: sealing what is stored in the clear, and master keys.
+/// Encryption at rest: sealing stored plaintext, and rotating master keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Sealing<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// First byte of a stored value: text as it is, or sealed.
+/// First byte of a stored value: plaintext or sealed.
 pub(crate) const PLAIN: u8 = 0;
 const SEALED: u8 = 1;
-const NONCE: usize = 24;
+const NONCE_LENGTH: usize = 24;
 
-/// What is said of a value or a recording in the clear where there can be none.
+/// The error for a plaintext value or recording of an account whose data is all sealed.
 pub(crate) const NOT_SEALED: &str =
     "a value in the clear was found in an account whose data is all sealed: it was written without the master key";
 
-/// A 32-byte key that wraps the keys of all accounts.
+/// A 32-byte key that wraps the data keys of all accounts.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct MasterKey([u8; 32]);
 
@@ -61,12 +61,12 @@ impl MasterKey {
         random::bytes().map(MasterKey)
     }
 
-    /// The key as 64 hexadecimal digits, to be kept somewhere safe.
+    /// The key as 64 hexadecimal digits.
     pub fn to_hex(&self) -> Zeroizing<String> {
         Zeroizing::new(random::hex(&self.0))
     }
 
-    /// A name for the key that tells nothing about it.
+    /// An id of the key that reveals nothing about it.
     pub fn id(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(b"hark master key id\0");
@@ -81,12 +81,12 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The master keys of a store: the first wraps new account keys, all open old ones. Without any, nothing is sealed.
+/// The master keys of a store: the first wraps data keys, the others only unwrap. Without any, nothing is sealed.
 #[derive(Clone, Debug, Default)]
 pub struct MasterKeys(Vec<MasterKey>);
 
 impl MasterKeys {
-    /// Nothing is sealed.
+    /// No master key: nothing is sealed.
     pub fn none() -> MasterKeys {
         MasterKeys::default()
     }
@@ -102,7 +102,7 @@ impl MasterKeys {
         self
     }
 
-    /// The names of the keys, the current one first.
+    /// The ids of the keys, the current one first.
     pub(crate) fn ids(&self) -> Vec<String> {
         self.0.iter().map(MasterKey::id).collect()
     }
@@ -119,12 +119,12 @@ impl MasterKeys {
     }
 }
 
-/// The key of one account.
+/// The data key of an account.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(crate) struct DataKey {
     key: [u8; 32],
-    /// Whether everything of the account is sealed, so that a value that is not was put there by somebody without the key. The wrapping of the key says it,
-    /// which nobody without the master key can forge.
+    /// Whether all data of the account is sealed, so that a plaintext value was written without the key. It is part of the associated data of the wrapped key,
+    /// so it can't be forged without the master key.
     is_complete: bool,
 }
 
@@ -140,7 +140,7 @@ impl DataKey {
     }
 }
 
-/// Seals and opens the values of one account.
+/// Encrypts and decrypts the values of one account; without a data key it stores plaintext.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer(Option<Arc<DataKey>>);
 
@@ -153,102 +153,102 @@ impl Sealer {
         self.0.is_some()
     }
 
-    /// Whether everything of the account is sealed: what is not is refused.
+    /// Whether all data of the account is sealed: plaintext is refused.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.as_ref().is_some_and(|key| key.is_complete)
     }
 
-    /// The value as it is stored at `place`.
-    pub(crate) fn seal(&self, place: &Place, value: &[u8]) -> Result<Vec<u8>> {
+    /// Encodes a value for storage.
+    pub(crate) fn seal(&self, aad: &AssociatedData, value: &[u8]) -> Result<Vec<u8>> {
         match &self.0 {
             Some(key) => {
                 let mut out = vec![SEALED];
-                out.extend(encrypt(&key.cipher(), place.as_str(), value)?);
+                out.extend(encrypt(&key.cipher(), aad.as_str(), value)?);
                 Ok(out)
             }
             None => Ok([&[PLAIN], value].concat()),
         }
     }
 
-    /// The value that was stored at `place`.
-    pub(crate) fn open(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
+    /// Decodes a stored value.
+    pub(crate) fn open(&self, aad: &AssociatedData, stored: &[u8]) -> Result<Vec<u8>> {
         match (stored.split_first(), &self.0) {
             (Some((&PLAIN, _)), _) if self.is_complete() => Err(Error::Sealed(NOT_SEALED)),
             (Some((&PLAIN, value)), _) => Ok(value.to_vec()),
-            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), place.as_str(), sealed),
+            (Some((&SEALED, sealed)), Some(key)) => decrypt(&key.cipher(), aad.as_str(), sealed),
             (Some((&SEALED, _)), None) => Err(Error::Sealed("no master key is configured")),
-            _ => Err(Error::Damaged(format!("{place} has no valid first byte"))),
+            _ => Err(Error::Damaged(format!("{aad} has no valid first byte"))),
         }
     }
 
-    /// A value that was stored before there was a master key, to be sealed now.
-    pub(crate) fn open_plain(&self, place: &Place, stored: &[u8]) -> Result<Vec<u8>> {
+    /// [`Sealer::open`] that accepts plaintext, which was stored before there was a master key.
+    pub(crate) fn open_allowing_plaintext(&self, aad: &AssociatedData, stored: &[u8]) -> Result<Vec<u8>> {
         match stored.split_first() {
             Some((&PLAIN, value)) => Ok(value.to_vec()),
-            _ => self.open(place, stored),
+            _ => self.open(aad, stored),
         }
     }
 
     /// [`Sealer::open`] for text.
-    pub(crate) fn open_text(&self, place: &Place, stored: &[u8]) -> Result<String> {
-        String::from_utf8(self.open(place, stored)?).map_err(|_| Error::Damaged(format!("{place} is not text")))
+    pub(crate) fn open_text(&self, aad: &AssociatedData, stored: &[u8]) -> Result<String> {
+        String::from_utf8(self.open(aad, stored)?).map_err(|_| Error::Damaged(format!("{aad} is not text")))
     }
 }
 
-fn encrypt(cipher: &XChaCha20Poly1305, place: &str, value: &[u8]) -> Result<Vec<u8>> {
-    let nonce = random::bytes::<NONCE>()?;
+fn encrypt(cipher: &XChaCha20Poly1305, aad: &str, value: &[u8]) -> Result<Vec<u8>> {
+    let nonce = random::bytes::<NONCE_LENGTH>()?;
     let sealed = cipher
-        .encrypt(&XNonce::from(nonce), Payload { msg: value, aad: place.as_bytes() })
+        .encrypt(&XNonce::from(nonce), Payload { msg: value, aad: aad.as_bytes() })
         .map_err(|_| Error::Sealed("the value is too long to seal"))?;
     Ok([&nonce[..], &sealed].concat())
 }
 
-fn decrypt(cipher: &XChaCha20Poly1305, place: &str, sealed: &[u8]) -> Result<Vec<u8>> {
-    let damaged = || Error::Damaged(format!("{place} was changed or belongs elsewhere"));
-    let (nonce, sealed) = sealed.split_first_chunk::<NONCE>().ok_or_else(damaged)?;
-    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: place.as_bytes() }).map_err(|_| damaged())
+fn decrypt(cipher: &XChaCha20Poly1305, aad: &str, sealed: &[u8]) -> Result<Vec<u8>> {
+    let damaged = || Error::Damaged(format!("{aad} was changed or belongs elsewhere"));
+    let (nonce, sealed) = sealed.split_first_chunk::<NONCE_LENGTH>().ok_or_else(damaged)?;
+    cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: aad.as_bytes() }).map_err(|_| damaged())
 }
 
-/// What a wrapped key is sealed for.
-fn key_place(account: AccountId, is_complete: bool) -> String {
+/// The associated data of a wrapped data key.
+fn data_key_aad(account: AccountId, is_complete: bool) -> String {
     format!("accounts.data_key/{account}{}", if is_complete { "/complete" } else { "" })
 }
 
 fn wrap(master: &MasterKey, account: AccountId, key: &DataKey) -> Result<Vec<u8>> {
-    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &key_place(account, key.is_complete), &key.key)
+    encrypt(&XChaCha20Poly1305::new(&master.0.into()), &data_key_aad(account, key.is_complete), &key.key)
 }
 
 fn unwrap(master: &MasterKey, account: AccountId, wrapped: &[u8]) -> Result<DataKey> {
     let cipher = XChaCha20Poly1305::new(&master.0.into());
-    let (is_complete, bytes) = match decrypt(&cipher, &key_place(account, true), wrapped) {
+    let (is_complete, bytes) = match decrypt(&cipher, &data_key_aad(account, true), wrapped) {
         Ok(bytes) => (true, bytes),
-        Err(_) => (false, decrypt(&cipher, &key_place(account, false), wrapped)?),
+        Err(_) => (false, decrypt(&cipher, &data_key_aad(account, false), wrapped)?),
     };
     let bytes = Zeroizing::new(bytes);
     let key = bytes.as_slice().try_into().map_err(|_| Error::Damaged("a data key has the wrong length".into()))?;
     Ok(DataKey { key, is_complete })
 }
 
-/// Unwrapped keys of accounts that were used lately.
+/// Cache of unwrapped data keys.
 #[derive(Default)]
-pub(crate) struct KeyCache(Mutex<HashMap<AccountId, (Sealer, Instant)>>);
+pub(crate) struct DataKeyCache(Mutex<HashMap<AccountId, (Sealer, Instant)>>);
 
-/// How long the key of an account is remembered that still has values in the clear: another process may have sealed them.
-const INCOMPLETE: Duration = Duration::from_secs(60);
+/// How long the key of an account with plaintext values is cached: another process may have sealed them since.
+const INCOMPLETE_TTL: Duration = Duration::from_secs(60);
 
-/// Enough for every account that is active at once; beyond, the cache starts anew.
-const CACHED_KEYS: usize = 10_000;
+/// Enough for all accounts that are active at once; a full cache is cleared.
+const MAX_CACHED_KEYS: usize = 10_000;
 
-impl KeyCache {
+impl DataKeyCache {
     fn get(&self, account: AccountId) -> Option<Sealer> {
         let cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
         let (sealer, since) = cache.get(&account)?;
-        (sealer.is_complete() || since.elapsed() < INCOMPLETE).then(|| sealer.clone())
+        (sealer.is_complete() || since.elapsed() < INCOMPLETE_TTL).then(|| sealer.clone())
     }
 
     fn put(&self, account: AccountId, sealer: &Sealer) {
         let mut cache = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        if cache.len() >= CACHED_KEYS {
+        if cache.len() >= MAX_CACHED_KEYS {
             cache.clear();
         }
         cache.insert(account, (sealer.clone(), Instant::now()));
@@ -260,20 +260,20 @@ impl KeyCache {
 }
 
 impl Store {
-    /// What seals and opens the account's values. Its data key is made when a master key is there and it has none.
+    /// The sealer of an account. If there is a master key and the account has no data key, one is created.
     pub(crate) async fn sealer(&self, account: AccountId) -> Result<Sealer> {
         if let Some(sealer) = self.data_keys().get(account) {
             return Ok(sealer);
         }
         let sealer = self.load_sealer(account).await?;
-        // Without a key of its own the account may get one by another process that has a master key.
+        // An account without a data key may get one from another process that has a master key.
         if sealer.is_sealing() {
             self.data_keys().put(account, &sealer);
         }
         Ok(sealer)
     }
 
-    /// What opens the account's values, from a row that was read with its `data_key` and `master_id`. An account without a data key has nothing sealed.
+    /// The sealer of an account, from a row with its `data_key` and `master_id`. An account without a data key has nothing sealed.
     pub(crate) fn sealer_of_row(&self, account: AccountId, row: &Row) -> Result<Sealer> {
         if let Some(sealer) = self.data_keys().get(account) {
             return Ok(sealer);
@@ -292,40 +292,40 @@ impl Store {
         }
         let Some(master) = self.master_keys().current() else { return Ok(Sealer(None)) };
         let mut tx = self.db().begin().await?;
-        let key = DataKey { key: random::bytes()?, is_complete: !self.holds_anything(&mut tx, account).await? };
+        let key = DataKey { key: random::bytes()?, is_complete: !self.has_stored_values(&mut tx, account).await? };
         let wrapped = wrap(master, account, &key)?;
         tx.execute(
             "UPDATE accounts SET data_key = $1, master_id = $2 WHERE id = $3 AND data_key IS NULL",
             args![&wrapped, &master.id(), account],
         )
         .await?;
-        // Another process may have been first: what is stored counts.
+        // Another process may have been first: use the stored key.
         let row = tx.optional(select, args![account]).await?.ok_or(Error::NotFound("account"))?;
         tx.commit().await?;
         self.unwrap_sealer(account, &row.get::<Vec<u8>>("data_key")?, &row.get::<String>("master_id")?)
     }
 
-    /// Whether anything is stored of an account that could have been stored in the clear. What belongs to transcripts is not there without them.
-    async fn holds_anything(&self, tx: &mut Tx, account: AccountId) -> Result<bool> {
-        let mut places: Vec<String> = Vec::new();
+    /// Whether an account has stored values, which may be plaintext. Values that belong to transcripts need no check: they don't exist without a transcript.
+    async fn has_stored_values(&self, tx: &mut Tx, account: AccountId) -> Result<bool> {
+        let mut queries: Vec<String> = Vec::new();
         for column in columns::ALL {
             let (table, name) = (column.table, column.name);
-            match column.of {
-                Of::Account | Of::Job => {
-                    places.push(format!("SELECT 1 FROM {table} WHERE account_id = $1 AND {name} IS NOT NULL"))
+            match column.owner {
+                RowOwner::Account | RowOwner::Job => {
+                    queries.push(format!("SELECT 1 FROM {table} WHERE account_id = $1 AND {name} IS NOT NULL"))
                 }
-                Of::Service if account == self.anonymous_account() => {
-                    places.push(format!("SELECT 1 FROM {table} WHERE {name} IS NOT NULL"));
+                RowOwner::Service if account == self.anonymous_account() => {
+                    queries.push(format!("SELECT 1 FROM {table} WHERE {name} IS NOT NULL"));
                 }
-                Of::Transcript | Of::Chat | Of::Service => {}
+                RowOwner::Transcript | RowOwner::Chat | RowOwner::Service => {}
             }
         }
-        let any: Vec<String> = places.iter().map(|place| format!("EXISTS ({place})")).collect();
+        let any: Vec<String> = queries.iter().map(|query| format!("EXISTS ({query})")).collect();
         let sql = format!("SELECT id FROM accounts WHERE id = $1 AND ({})", any.join(" OR "));
         Ok(tx.optional(&sql, args![account]).await?.is_some())
     }
 
-    /// Notes of every account but these that everything of it is sealed: from here on a value in the clear is refused.
+    /// Marks every account but these as completely sealed: from here on plaintext is refused.
     pub(crate) async fn mark_complete(&self, open: &HashSet<AccountId>) -> Result<()> {
         let mut after = AccountId(i64::MIN);
         loop {
@@ -362,8 +362,8 @@ impl Store {
 }
 
 impl Sealing<'_> {
-    /// Wraps every account's key anew with the current master key; returns how many were wrapped by an old one. Afterwards the old master keys
-    /// may be forgotten.
+    /// Rewraps the data keys of all accounts with the current master key; returns how many were wrapped with an old one. Afterwards the old master keys
+    /// are no longer needed.
     pub async fn rotate_master(self) -> Result<u64> {
         let master = self
             .store

@@ -1,7 +1,7 @@
-//! Seals what was stored before there was a master key, beside running servers.
+//! Seals what was stored before there was a master key, while servers run.
 //!
-//! It works in small transactions that each stand on their own: a run that is killed is started again. Rows that others are changing are skipped (`SKIP LOCKED`)
-//! until the next round, so that there is no deadlock; whoever changes a row seals it anyway.
+//! It works in small independent transactions: a run that is killed can be started again. Rows that are locked by others are skipped (`SKIP LOCKED`)
+//! until the next round, so that there is no deadlock; an update seals the row anyway.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::ids::{AccountId, TranscriptId};
 use crate::ledger;
 use crate::recordings::{self, Blob};
 use crate::sealing::Sealing;
-use crate::sealing::columns::{self, Column, Of, Part, PartValue};
+use crate::sealing::columns::{self, Column, KeyColumn, KeyValue, RowOwner};
 use crate::sealing::keyless::KeylessExcluded;
 use crate::sealing::{PLAIN, Sealer};
 
-/// Rows that are looked at in one statement.
+/// Rows of one query.
 const PAGE: usize = 200;
-/// Bytes that are sealed in one transaction, so that other writers never wait for long.
+/// Bytes sealed in one transaction, so that other writers never wait for long.
 const BATCH: i64 = 1 << 20;
-/// How often, and with which pause, what others were changing is tried again.
+/// How many rounds there are for skipped rows, and the pause between two.
 const ROUNDS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// An amount of what is stored.
+/// An amount of stored data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UnsealedAmount {
-    /// Texts and other values in the database.
+    /// Values in the database.
     pub values: u64,
     /// Recordings.
     pub recordings: u64,
@@ -39,54 +39,54 @@ pub struct UnsealedAmount {
 }
 
 impl UnsealedAmount {
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub fn is_nothing(&self) -> bool {
         self.values == 0 && self.recordings == 0
     }
 }
 
-/// What came of sealing everything.
+/// The result of [`Sealing::seal_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealReport {
     /// What was sealed.
     pub sealed: UnsealedAmount,
-    /// What still lies open: recordings that are being transcribed, and what others were changing all the time.
+    /// What is still plaintext: recordings that are being transcribed, and rows that were locked in every round.
     pub left: UnsealedAmount,
-    /// Recordings that the database knows and that are not where they should be; they are among those left.
+    /// Recordings whose file is missing; they are counted in `left`.
     pub missing: Vec<BlobKey>,
 }
 
-/// The first byte of a value that lies open.
-const OPEN: &[u8] = &[PLAIN];
+/// The first byte of a plaintext value.
+const PLAIN_PREFIX: &[u8] = &[PLAIN];
 
-/// A row that is to be sealed.
-struct OpenRow {
-    key: Vec<PartValue>,
+/// A row to seal.
+struct PlaintextRow {
+    key: Vec<KeyValue>,
     account: Option<AccountId>,
     bytes: i64,
 }
 
 impl Sealing<'_> {
-    /// How much of what is stored is not sealed.
+    /// How much stored data is plaintext.
     pub async fn unsealed(self) -> Result<UnsealedAmount> {
-        let mut open = UnsealedAmount::default();
+        let mut plaintext = UnsealedAmount::default();
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         for Column { table, name, .. } in columns::ALL {
             let sql = format!("SELECT count(*) AS n FROM {table} WHERE substr({name}, 1, 1) = $1");
-            open.values += number(self.store.db().one(&sql, args![OPEN]).await?.get("n")?);
+            plaintext.values += number(self.store.db().one(&sql, args![PLAIN_PREFIX]).await?.get("n")?);
         }
         let sql = "SELECT count(*) AS n, CAST(COALESCE(SUM(size), 0) AS BIGINT) AS bytes FROM blobs WHERE is_sealed = $1 AND state = 'live'";
         let row = self.store.db().one(sql, args![false]).await?;
-        open.recordings = number(row.get("n")?);
-        open.bytes = number(row.get("bytes")?);
-        Ok(open)
+        plaintext.recordings = number(row.get("n")?);
+        plaintext.bytes = number(row.get("bytes")?);
+        Ok(plaintext)
     }
 
-    /// Seals everything that is stored in the clear and reports to `progress` how much that is so far. [`Error::Setup`] when somebody could read less
-    /// afterwards: without a master key, with accounts that other master keys seal, or while a process without this key uses the database.
+    /// Seals all plaintext and reports to `progress` how much was sealed so far. [`Error::Setup`] when a process could no longer read the data
+    /// afterwards: without a master key, with accounts sealed under unknown master keys, or while a process without this key uses the database.
     pub async fn seal_all(self, mut progress: impl FnMut(&UnsealedAmount)) -> Result<SealReport> {
-        let _excluded = self.ready_to_seal().await?;
-        // Only the process that began an upload can hand it in, and those that did so without a key have ended.
+        let _excluded = self.check_ready_to_seal().await?;
+        // Only the process that began an upload can finish it, and those without a key have ended.
         let sql = "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND is_sealed = $1";
         self.store.db().execute(sql, args![false]).await?;
         self.store.recordings().remove_deleted(None, None).await?;
@@ -100,20 +100,20 @@ impl Sealing<'_> {
                 self.seal_column(column, &mut sealed, &mut progress).await?;
             }
             missing = self.seal_recordings(&mut sealed, &mut progress).await?;
-            let open = self.unsealed().await?;
-            if open.values == 0 && open.recordings <= missing.len() as u64 {
+            let plaintext = self.unsealed().await?;
+            if plaintext.values == 0 && plaintext.recordings <= missing.len() as u64 {
                 break;
             }
         }
-        self.mark_encrypted().await?;
-        self.store.mark_complete(&self.open_accounts().await?).await?;
+        self.mark_transcripts_encrypted().await?;
+        self.store.mark_complete(&self.accounts_with_plaintext().await?).await?;
         self.store.db().truncate_wal().await?;
         Ok(SealReport { sealed, left: self.unsealed().await?, missing })
     }
 
-    /// Accounts with anything that is not sealed.
-    async fn open_accounts(self) -> Result<HashSet<AccountId>> {
-        let mut open = HashSet::new();
+    /// Accounts with plaintext values or recordings.
+    async fn accounts_with_plaintext(self) -> Result<HashSet<AccountId>> {
+        let mut plaintext = HashSet::new();
         for column in columns::ALL {
             let sql = format!(
                 "SELECT DISTINCT {} AS account FROM {} WHERE substr({}, 1, 1) = $1",
@@ -121,25 +121,25 @@ impl Sealing<'_> {
                 column.table,
                 column.name
             );
-            for row in self.store.db().all(&sql, args![OPEN]).await? {
-                open.extend(row.get::<Option<i64>>("account")?.map(AccountId));
+            for row in self.store.db().all(&sql, args![PLAIN_PREFIX]).await? {
+                plaintext.extend(row.get::<Option<i64>>("account")?.map(AccountId));
             }
         }
         let sql = "SELECT DISTINCT account_id FROM blobs WHERE is_sealed = $1 AND state = 'live'";
         for row in self.store.db().all(sql, args![false]).await? {
-            open.extend(row.get::<Option<i64>>("account_id")?.map(AccountId));
+            plaintext.extend(row.get::<Option<i64>>("account_id")?.map(AccountId));
         }
-        Ok(open)
+        Ok(plaintext)
     }
 
-    /// Writes the tables of sealed columns anew: what was replaced is then in no file of the database. Other processes wait while it lasts.
+    /// Rewrites the tables of sealed columns, so that no replaced plaintext remains in the database's files. Blocks other processes meanwhile.
     pub async fn rewrite_tables(self) -> Result<()> {
         let mut tables: Vec<&str> = columns::ALL.iter().map(|column| column.table).collect();
         tables.dedup();
         self.store.db().vacuum(&tables).await
     }
 
-    async fn ready_to_seal(self) -> Result<KeylessExcluded> {
+    async fn check_ready_to_seal(self) -> Result<KeylessExcluded> {
         if self.store.master_keys().current().is_none() {
             return Err(Error::Setup("no master key is configured to seal with".into()));
         }
@@ -147,13 +147,13 @@ impl Sealing<'_> {
         let list: Vec<String> = (1..=ids.len()).map(|number| format!("${number}")).collect();
         let sql = format!("SELECT count(*) AS n FROM accounts WHERE master_id NOT IN ({})", list.join(", "));
         let values: Vec<Value<'_>> = ids.iter().map(Value::from).collect();
-        let strange: i64 = self.store.db().one(&sql, &values).await?.get("n")?;
-        if strange > 0 {
+        let unknown: i64 = self.store.db().one(&sql, &values).await?.get("n")?;
+        if unknown > 0 {
             return Err(Error::Setup(format!(
-                "{strange} accounts are sealed with master keys that are not configured: is it the right key file?"
+                "{unknown} accounts are sealed with master keys that are not configured: is it the right key file?"
             )));
         }
-        // Somebody who just ended may still be seen for a moment.
+        // A process that just ended may still be listed for a moment.
         for _ in 0..20 {
             if let Some(excluded) = self.store.0.keyless.exclude(self.store.db(), self.store.master_keys()).await? {
                 return Ok(excluded);
@@ -172,9 +172,9 @@ impl Sealing<'_> {
         sealed: &mut UnsealedAmount,
         progress: &mut impl FnMut(&UnsealedAmount),
     ) -> Result<()> {
-        let mut after: Vec<PartValue> = Vec::new();
+        let mut after: Vec<KeyValue> = Vec::new();
         loop {
-            let mut page = self.open_rows(column, &after).await?;
+            let mut page = self.plaintext_rows(column, &after).await?;
             let mut bytes = 0;
             let fits = page.iter().take_while(|row| {
                 bytes += row.bytes;
@@ -184,12 +184,12 @@ impl Sealing<'_> {
             page.truncate(batch);
             let Some(last) = page.last() else { return Ok(()) };
             let last = last.key.clone();
-            // Before the transaction: a key that must be made is a transaction of its own.
+            // Before the transaction: creating a data key is a transaction of its own.
             let mut sealers = HashMap::new();
             for account in page.iter().filter_map(|row| row.account) {
                 match self.store.sealer(account).await {
                     Ok(sealer) => drop(sealers.insert(account, sealer)),
-                    // It was deleted, and the row with it.
+                    // The account was deleted, and the row with it.
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -200,9 +200,9 @@ impl Sealing<'_> {
         }
     }
 
-    /// The next rows whose value lies open.
-    async fn open_rows(self, column: &Column, after: &[PartValue]) -> Result<Vec<OpenRow>> {
-        let mut values: Vec<Value<'_>> = args![OPEN].to_vec();
+    /// The next page of rows with a plaintext value, after the key `after`.
+    async fn plaintext_rows(self, column: &Column, after: &[KeyValue]) -> Result<Vec<PlaintextRow>> {
+        let mut values: Vec<Value<'_>> = args![PLAIN_PREFIX].to_vec();
         let sql = format!(
             "SELECT {}, {} AS account, CAST(length({name}) AS BIGINT) AS bytes FROM {} WHERE substr({name}, 1, 1) = $1{} ORDER BY {} LIMIT {PAGE}",
             list(column.key),
@@ -215,8 +215,8 @@ impl Sealing<'_> {
         let rows = self.store.db().all(&sql, &values).await?;
         rows.iter()
             .map(|row| {
-                Ok(OpenRow {
-                    key: column.key.iter().map(|part| part.of(row)).collect::<Result<_>>()?,
+                Ok(PlaintextRow {
+                    key: column.key.iter().map(|part| part.value_in(row)).collect::<Result<_>>()?,
                     account: row.get::<Option<i64>>("account")?.map(AccountId),
                     bytes: row.get("bytes")?,
                 })
@@ -224,21 +224,21 @@ impl Sealing<'_> {
             .collect()
     }
 
-    /// Seals what lies open in a range of rows, in one transaction; returns how many values it sealed.
+    /// Seals the plaintext values of a range of rows in one transaction; returns how many.
     async fn seal_rows(
         self,
         column: &Column,
-        after: &[PartValue],
-        last: &[PartValue],
+        after: &[KeyValue],
+        last: &[KeyValue],
         sealers: &HashMap<AccountId, Sealer>,
     ) -> Result<u64> {
         let mut tx = self.store.db().begin().await?;
-        let mut values: Vec<Value<'_>> = args![OPEN].to_vec();
-        let mut parts = column.key.to_vec();
-        parts.extend(column.parts.iter().filter(|part| column.key.iter().all(|key| key.name() != part.name())));
+        let mut values: Vec<Value<'_>> = args![PLAIN_PREFIX].to_vec();
+        let mut selected = column.key.to_vec();
+        selected.extend(column.aad_columns.iter().filter(|aad| column.key.iter().all(|key| key.name() != aad.name())));
         let select = format!(
             "SELECT {}, {} AS account, {name} AS stored FROM {} WHERE substr({name}, 1, 1) = $1{}{} ORDER BY {}{}",
-            list(&parts),
+            list(&selected),
             column.account(self.store.anonymous_account()),
             column.table,
             compare(column.key, ">", after, &mut values),
@@ -255,18 +255,19 @@ impl Sealing<'_> {
         let mut sealed = 0;
         for row in &rows {
             let account = row.get::<Option<i64>>("account")?.map(AccountId);
-            // The row of an account that was not seen before waits for the next round.
+            // The row is new and of an account without a sealer here: left to the next round.
             let Some(sealer) = account.and_then(|account| sealers.get(&account)) else { continue };
-            let key: Vec<PartValue> = column.key.iter().map(|part| part.of(row)).collect::<Result<_>>()?;
-            let place: Vec<PartValue> = column.parts.iter().map(|part| part.of(row)).collect::<Result<_>>()?;
-            let place: Vec<&dyn std::fmt::Display> = place.iter().map(|part| part as &dyn std::fmt::Display).collect();
-            let place = column.at(&place);
+            let key: Vec<KeyValue> = column.key.iter().map(|part| part.value_in(row)).collect::<Result<_>>()?;
+            let values: Vec<KeyValue> =
+                column.aad_columns.iter().map(|part| part.value_in(row)).collect::<Result<_>>()?;
+            let values: Vec<&dyn std::fmt::Display> = values.iter().map(|value| value as _).collect();
+            let aad = column.associated_data(&values);
             let stored = Zeroizing::new(row.get::<Vec<u8>>("stored")?);
-            let value = Zeroizing::new(sealer.open_plain(&place, &stored)?);
+            let value = Zeroizing::new(sealer.open_allowing_plaintext(&aad, &stored)?);
             if sealer.is_complete() {
-                tracing::warn!(%place, "seal.unexpected_plain");
+                tracing::warn!(place = %aad, "seal.unexpected_plain");
             }
-            let new = sealer.seal(&place, &value)?;
+            let new = sealer.seal(&aad, &value)?;
             let mut values: Vec<Value<'_>> = vec![(&new).into(), stored.as_slice().into()];
             values.extend(key.iter().map(Value::from));
             sealed += tx.execute(&update, &values).await?;
@@ -275,7 +276,7 @@ impl Sealing<'_> {
         Ok(sealed)
     }
 
-    /// Seals recordings that nobody is reading; returns those that are missing.
+    /// Seals recordings that are not being transcribed; returns the keys of missing ones.
     async fn seal_recordings(
         self,
         sealed: &mut UnsealedAmount,
@@ -305,7 +306,7 @@ impl Sealing<'_> {
                     }
                     Ok(false) => {}
                     Err(Error::NotFound("recording")) if self.is_live(&old).await? => missing.push(old.key),
-                    // It went away with its transcript or its account.
+                    // It was deleted with its transcript or account.
                     Err(Error::NotFound(_)) => {}
                     Err(error) => return Err(error),
                 }
@@ -319,8 +320,8 @@ impl Sealing<'_> {
         Ok(self.store.db().optional(sql, args![blob.key.as_str()]).await?.is_some())
     }
 
-    /// Writes a recording anew, sealed and under a new name, which takes the place of the old one in one transaction. False when it is wanted by
-    /// somebody, or by nobody any more.
+    /// Copies a recording sealed under a new key, which replaces the old one in one transaction. Returns false when it is being
+    /// transcribed or was deleted.
     async fn seal_recording(self, old: &Blob, transcript: TranscriptId) -> Result<bool> {
         let mut reader = self.store.recordings().open(old, None).await?;
         let mut upload = self.store.recordings().upload(old.account).await?.without_hash();
@@ -340,7 +341,7 @@ impl Sealing<'_> {
     async fn replace_recording(self, old: &Blob, new: &Blob, transcript: TranscriptId) -> Result<bool> {
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, old.account).await?;
-        // A worker that has begun reads the old one. Whoever claims the job from here on finds the new.
+        // A worker that has claimed the job reads the old recording. From here on a claim finds the new one.
         let sql = format!("SELECT state FROM jobs WHERE transcript_id = $1{}", tx.for_update());
         for job in tx.all(&sql, args![transcript]).await? {
             if job.get::<String>("state")? == "processing" {
@@ -348,50 +349,50 @@ impl Sealing<'_> {
             }
         }
         let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'live'";
-        let given_up = tx.execute(sql, args![old.key.as_str()]).await?;
+        let marked = tx.execute(sql, args![old.key.as_str()]).await?;
         let sql =
             "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2 WHERE key = $3 AND state = 'uploading'";
-        let taken = tx.execute(sql, args![transcript, new.size as i64, new.key.as_str()]).await?;
-        if given_up == 0 || taken == 0 {
+        let replaced = tx.execute(sql, args![transcript, new.size as i64, new.key.as_str()]).await?;
+        if marked == 0 || replaced == 0 {
             return Ok(false);
         }
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Says of transcripts that they are sealed, once everything of them is.
-    async fn mark_encrypted(self) -> Result<()> {
-        let is_open = |column: &Column, of: &str| format!("substr({of}.{}, 1, 1) = $1", column.name);
-        let mut open = vec![
+    /// Sets `is_encrypted` of transcripts without plaintext.
+    async fn mark_transcripts_encrypted(self) -> Result<()> {
+        let is_plaintext = |column: &Column, of: &str| format!("substr({of}.{}, 1, 1) = $1", column.name);
+        let mut plaintext = vec![
             "SELECT 1 FROM blobs b WHERE b.transcript_id = transcripts.id AND b.state = 'live' AND b.is_sealed = $2"
                 .to_owned(),
         ];
         for column in columns::ALL {
             let table = column.table;
-            match column.of {
-                Of::Account if table == "transcripts" => {
-                    open.push(format!("SELECT 1 WHERE {}", is_open(column, table)));
+            match column.owner {
+                RowOwner::Account if table == "transcripts" => {
+                    plaintext.push(format!("SELECT 1 WHERE {}", is_plaintext(column, table)));
                 }
-                Of::Transcript | Of::Job => open.push(format!(
+                RowOwner::Transcript | RowOwner::Job => plaintext.push(format!(
                     "SELECT 1 FROM {table} x WHERE x.transcript_id = transcripts.id AND {}",
-                    is_open(column, "x")
+                    is_plaintext(column, "x")
                 )),
-                Of::Chat => open.push(format!(
+                RowOwner::Chat => plaintext.push(format!(
                     "SELECT 1 FROM {table} x JOIN chat_sessions s ON s.id = x.session_id WHERE s.transcript_id = transcripts.id AND {}",
-                    is_open(column, "x")
+                    is_plaintext(column, "x")
                 )),
-                Of::Account | Of::Service => {}
+                RowOwner::Account | RowOwner::Service => {}
             }
         }
-        let none_open: String = open.iter().map(|query| format!(" AND NOT EXISTS ({query})")).collect();
+        let none_plaintext: String = plaintext.iter().map(|query| format!(" AND NOT EXISTS ({query})")).collect();
         let mut after = i64::MIN;
         loop {
             let mut tx = self.store.db().begin().await?;
             let sql = format!(
-                "SELECT id FROM transcripts WHERE is_encrypted = $2 AND id > $3{none_open} ORDER BY id LIMIT {PAGE}{}",
+                "SELECT id FROM transcripts WHERE is_encrypted = $2 AND id > $3{none_plaintext} ORDER BY id LIMIT {PAGE}{}",
                 skip_locked(&tx)
             );
-            let rows = tx.all(&sql, args![OPEN, false, after]).await?;
+            let rows = tx.all(&sql, args![PLAIN_PREFIX, false, after]).await?;
             if rows.is_empty() {
                 return Ok(());
             }
@@ -404,22 +405,22 @@ impl Sealing<'_> {
     }
 }
 
-/// What a `SELECT` ends with that locks its rows and passes over those that others have locked.
+/// The suffix of a `SELECT` that locks its rows and skips those that others have locked.
 fn skip_locked(tx: &Tx) -> &'static str {
     if tx.is_postgres() { " FOR NO KEY UPDATE SKIP LOCKED" } else { "" }
 }
 
-fn list(parts: &[Part]) -> String {
-    parts.iter().map(|part| part.name()).collect::<Vec<_>>().join(", ")
+fn list(columns: &[KeyColumn]) -> String {
+    columns.iter().map(|column| column.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// A condition that compares the key of a row with this one; none for an empty key.
-fn compare<'a>(key: &[Part], with: &str, than: &'a [PartValue], values: &mut Vec<Value<'a>>) -> String {
-    if than.is_empty() {
+/// A condition that compares the key of a row with a page cursor; empty for an empty cursor.
+fn compare<'a>(key: &[KeyColumn], operator: &str, cursor: &'a [KeyValue], values: &mut Vec<Value<'a>>) -> String {
+    if cursor.is_empty() {
         return String::new();
     }
     let first = values.len() + 1;
-    values.extend(than.iter().map(Value::from));
+    values.extend(cursor.iter().map(Value::from));
     let placeholders: Vec<String> = (first..=values.len()).map(|number| format!("${number}")).collect();
-    format!(" AND ({}) {with} ({})", list(key), placeholders.join(", "))
+    format!(" AND ({}) {operator} ({})", list(key), placeholders.join(", "))
 }

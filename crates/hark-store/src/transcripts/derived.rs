@@ -1,17 +1,17 @@
-//! What was made of a transcript and need not be made again.
+//! Cached data derived from a transcript: summaries, analyses, embeddings.
 
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts::Transcripts;
-use crate::transcripts::summary_place;
+use crate::transcripts::summary_aad;
 
-fn place(id: TranscriptId, kind: &str) -> Place {
-    columns::DERIVED.at(&[&id, &kind])
+fn aad(id: TranscriptId, kind: &str) -> AssociatedData {
+    columns::DERIVED.associated_data(&[&id, &kind])
 }
 
-/// Fails unless the transcript is the account's; holds it until the transaction ends, so that it isn't deleted meanwhile.
+/// Fails unless the transcript is the account's; locks it against deletion until the transaction ends.
 pub(crate) async fn check_owner(tx: &mut Tx, account: AccountId, id: TranscriptId) -> Result<()> {
     let lock = if tx.is_postgres() { " FOR KEY SHARE" } else { "" };
     let sql = format!("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2{lock}");
@@ -19,20 +19,20 @@ pub(crate) async fn check_owner(tx: &mut Tx, account: AccountId, id: TranscriptI
 }
 
 impl Transcripts<'_> {
-    /// What was kept of this kind (`summary:brief`, `analysis:topics`, an embedding) for a transcript.
+    /// The derived data of this kind (`summary:brief`, `analysis:topics`, an embedding) of a transcript.
     pub async fn derived(self, account: AccountId, id: TranscriptId, kind: &str) -> Result<Option<Vec<u8>>> {
         let sealer = self.store.sealer(account).await?;
         let sql = "SELECT d.body AS body FROM derived d JOIN transcripts t ON t.id = d.transcript_id
                    WHERE t.id = $1 AND t.account_id = $2 AND d.kind = $3";
         match self.store.db().optional(sql, args![id, account, kind]).await? {
-            Some(row) => sealer.open(&place(id, kind), &row.get::<Vec<u8>>("body")?).map(Some),
+            Some(row) => sealer.open(&aad(id, kind), &row.get::<Vec<u8>>("body")?).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Keeps what was made of a transcript, replacing what was kept of the kind.
+    /// Stores derived data of a transcript, replacing that of the same kind.
     pub async fn store_derived(self, account: AccountId, id: TranscriptId, kind: &str, body: &[u8]) -> Result<()> {
-        let sealed = self.store.sealer(account).await?.seal(&place(id, kind), body)?;
+        let sealed = self.store.sealer(account).await?.seal(&aad(id, kind), body)?;
         let mut tx = self.store.db().begin().await?;
         check_owner(&mut tx, account, id).await?;
         tx.execute(
@@ -44,9 +44,9 @@ impl Transcripts<'_> {
         tx.commit().await
     }
 
-    /// Sets the summary that the transcript's detail shows.
+    /// Sets the summary of a transcript.
     pub async fn set_summary(self, account: AccountId, id: TranscriptId, summary: &str) -> Result<()> {
-        let sealed = self.store.sealer(account).await?.seal(&summary_place(id), summary.as_bytes())?;
+        let sealed = self.store.sealer(account).await?.seal(&summary_aad(id), summary.as_bytes())?;
         let sql = "UPDATE transcripts SET summary = $1 WHERE id = $2 AND account_id = $3";
         match self.store.db().execute(sql, args![&sealed, id, account]).await? {
             0 => Err(Error::NotFound("transcript")),

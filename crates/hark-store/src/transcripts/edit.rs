@@ -1,4 +1,4 @@
-//! What an owner changes of a transcript.
+//! Edits of a transcript by its owner.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use crate::transcripts::Transcripts;
 use crate::transcripts::segment;
 use crate::transcripts::share;
 use crate::transcripts::word_times::retime;
-use crate::transcripts::{self, Transcript, title_place};
+use crate::transcripts::{self, Transcript, title_aad};
 
-/// What to change of a transcript; what is `None` or empty stays.
+/// Changes to a transcript; what is `None` or empty stays.
 #[derive(Debug, Clone, Default)]
 pub struct TranscriptEdit {
-    /// Another title.
+    /// The new title.
     pub title: Option<String>,
     /// Whether its public page is on.
     pub shared: Option<bool>,
-    /// Whether its public page gets another address; the old one is dead.
+    /// Whether its public page gets a new token; the old one becomes invalid.
     pub rotate_share_token: bool,
-    /// Names for speakers, by label or by the name they have now; an empty name takes the name away.
+    /// Names for speakers, by label or current name; an empty name removes the name.
     pub speakers: BTreeMap<String, String>,
-    /// Other text for segments.
+    /// New text of segments.
     pub segments: Vec<SegmentEdit>,
 }
 
-/// Other text for one segment.
+/// New text of one segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SegmentEdit {
     /// Which segment, from 0.
     pub position: i64,
-    /// What was said.
+    /// The new text.
     pub text: String,
 }
 
 impl Transcripts<'_> {
-    /// Changes a transcript and returns it as it is now; all of the edit or nothing of it.
+    /// Applies the edit in one transaction and returns the changed transcript.
     pub async fn edit(self, account: AccountId, id: TranscriptId, edit: &TranscriptEdit) -> Result<Transcript> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;
@@ -48,7 +48,7 @@ impl Transcripts<'_> {
             live::check_ended(&mut tx, id).await?;
         }
         if let Some(title) = &edit.title {
-            let sealed = sealer.seal(&title_place(id), title.as_bytes())?;
+            let sealed = sealer.seal(&title_aad(id), title.as_bytes())?;
             tx.execute("UPDATE transcripts SET title = $1 WHERE id = $2", args![&sealed, id]).await?;
         }
         if edit.shared.is_some() || edit.rotate_share_token {
@@ -88,7 +88,7 @@ impl Transcripts<'_> {
             tx.execute("UPDATE transcripts SET word_count = word_count + $1 WHERE id = $2", args![more, id]).await?;
         }
         if !edit.segments.is_empty() {
-            // What was made of the old text no longer fits.
+            // Data derived from the old text is out of date.
             tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
             tx.execute("UPDATE transcripts SET summary = NULL WHERE id = $1", args![id]).await?;
         }

@@ -1,4 +1,4 @@
-//! Transcripts: list, look, share, delete. An id of another account looks absent.
+//! Transcripts: list, read, share, delete. A transcript of another account is not found.
 
 pub(crate) mod derived;
 pub(crate) mod edit;
@@ -19,44 +19,44 @@ use crate::db::{JsonKind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, Owner, TranscriptId};
 use crate::jobs::queue::{self, remove_jobs};
-use crate::ledger::{self, Settled};
+use crate::ledger::{self, Settlement};
 use crate::sealing::Sealer;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 use crate::{BlobKey, Change, Store, idempotency, random};
 
 /// Transcripts: their text, names, summaries and public pages.
 #[derive(Debug, Clone, Copy)]
 pub struct Transcripts<'a> {
     pub(crate) store: &'a Store,
-    /// Written in the transaction of the next act.
+    /// Written in the transaction of the next change.
     pub(crate) audit: Option<&'a NewAudit>,
 }
 
 audited!(Transcripts);
 
-/// A transcript to make.
+/// A new transcript.
 #[derive(Debug, Clone, Default)]
 pub struct NewTranscript {
-    /// What to call it.
+    /// Its title.
     pub title: String,
     /// `api`, `web` or `stream`.
     pub source_type: String,
-    /// The language asked for.
+    /// The requested language.
     pub language: String,
-    /// The model asked for.
+    /// The requested model.
     pub model: String,
 }
 
-/// How far a transcript is.
+/// The status of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Waits for a worker.
+    /// In the queue.
     Queued,
-    /// A worker is at it.
+    /// Claimed by a worker.
     Processing,
     /// Done.
     Completed,
-    /// Given up, with a reason.
+    /// Failed, with an error.
     Failed,
 }
 
@@ -94,27 +94,27 @@ impl fmt::Display for Status {
 pub struct Transcript {
     /// Its id.
     pub id: TranscriptId,
-    /// Whose it is.
+    /// The account that owns it.
     pub account: AccountId,
-    /// What its owner calls it.
+    /// Its title.
     pub title: String,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// Share of the audio decoded, 0 to 100.
     pub progress: i64,
-    /// Detected or asked-for language.
+    /// Detected or requested language.
     pub language: String,
     /// Length of the audio.
     pub duration_seconds: f64,
     /// Words, once completed.
     pub word_count: i64,
-    /// Speakers told apart, once completed.
+    /// Speakers detected, once completed.
     pub num_speakers: i64,
     /// `api`, `web` or `stream`.
     pub source_type: String,
-    /// The model asked for; once completed, the one that ran.
+    /// The requested model; once completed, the one that ran.
     pub model: String,
-    /// The last summary made of it.
+    /// The last summary.
     pub summary: Option<String>,
     /// Whether its text and audio are sealed at rest.
     pub is_encrypted: bool,
@@ -122,9 +122,9 @@ pub struct Transcript {
     pub share_token: Option<String>,
     /// Why it failed.
     pub error: Option<String>,
-    /// Whose fault that was.
+    /// The kind of fault.
     pub error_kind: Option<FaultKind>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Micros,
     /// When it was completed or failed.
     pub completed_at: Option<Micros>,
@@ -135,15 +135,15 @@ pub struct Transcript {
 pub struct TranscriptFilter {
     /// Page, from 1.
     pub page: i64,
-    /// Transcripts on a page, at most 100.
+    /// Transcripts per page, at most 100.
     pub per_page: i64,
     /// Only with this status.
     pub status: Option<Status>,
     /// Only in this language.
     pub language: Option<String>,
-    /// Only made at this time or later.
+    /// Only created at this time or later.
     pub created_after: Option<Micros>,
-    /// Only made before this time.
+    /// Only created before this time.
     pub created_before: Option<Micros>,
 }
 
@@ -163,20 +163,20 @@ impl Default for TranscriptFilter {
 /// A page of transcripts, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptPage {
-    /// Those on this page.
+    /// The transcripts of this page.
     pub transcripts: Vec<TranscriptSummary>,
-    /// How many there are on all pages.
+    /// How many there are in all.
     pub total: i64,
 }
 
-/// What a list shows of a transcript.
+/// A transcript in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TranscriptSummary {
     /// Its id.
     pub id: TranscriptId,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// Language spoken.
     pub language: String,
@@ -184,19 +184,19 @@ pub struct TranscriptSummary {
     pub duration_seconds: f64,
     /// Words.
     pub word_count: i64,
-    /// How it came in.
+    /// `api`, `web` or `stream`.
     pub source_type: String,
     /// When it was uploaded.
     pub created_at: Micros,
-    /// The token that opens it to anyone, while it is shared.
+    /// The token of its public page while it is shared.
     pub share_token: Option<String>,
 }
 
-/// The values of a listed transcript in the order of [`LISTED`]; bytes as hexadecimal digits.
-type Bundled = (i64, String, String, String, String, i64, String, i64, Option<String>);
+/// The values of a transcript in the order of [`LIST_COLUMNS`]; bytes in hexadecimal.
+type ListRow = (i64, String, String, String, String, i64, String, i64, Option<String>);
 
-/// What a list reads of a transcript `p`.
-const LISTED: &[(&str, JsonKind)] = &[
+/// The columns of a transcript `p` that a list reads.
+const LIST_COLUMNS: &[(&str, JsonKind)] = &[
     ("p.id", JsonKind::Plain),
     ("p.title", JsonKind::Bytes),
     ("p.status", JsonKind::Plain),
@@ -208,19 +208,19 @@ const LISTED: &[(&str, JsonKind)] = &[
     ("CASE WHEN p.is_shared THEN p.share_sealed END", JsonKind::Bytes),
 ];
 
-fn listed(values: Bundled, sealer: &Sealer) -> Result<TranscriptSummary> {
+fn summary_of(values: ListRow, sealer: &Sealer) -> Result<TranscriptSummary> {
     let (id, title, status, language, duration, word_count, source_type, created_at, share_token) = values;
     let id = TranscriptId(id);
-    // SQLite writes no bytes as an empty text.
+    // SQLite's hex() of NULL is an empty text.
     let token = share_token.filter(|token| !token.is_empty()).map(|token| {
         let token =
             random::unhex_any(&token).ok_or_else(|| Error::Damaged(format!("the share token of transcript {id}")))?;
-        sealer.open_text(&share::place(id), &token)
+        sealer.open_text(&share::aad(id), &token)
     });
     let title = random::unhex_any(&title).ok_or_else(|| Error::Damaged(format!("the title of transcript {id}")))?;
     Ok(TranscriptSummary {
         id,
-        title: sealer.open_text(&title_place(id), &title)?,
+        title: sealer.open_text(&title_aad(id), &title)?,
         status: status.parse()?,
         language,
         duration_seconds: duration.parse().map_err(|_| Error::Damaged(format!("the length of transcript {id}")))?,
@@ -231,14 +231,14 @@ fn listed(values: Bundled, sealer: &Sealer) -> Result<TranscriptSummary> {
     })
 }
 
-/// What anyone who knows the id may see.
+/// The public status of a transcript: anyone who knows its id may see it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusView {
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// Share of the audio decoded, 0 to 100.
     pub progress: i64,
-    /// Its place in the queue from 1 while it waits.
+    /// Its position in the queue, from 1, while it is queued.
     pub queue_position: Option<i64>,
     /// Length of the audio.
     pub duration_seconds: f64,
@@ -248,11 +248,11 @@ pub struct StatusView {
     pub language: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// Whose fault that was.
+    /// The kind of fault.
     pub error_kind: Option<FaultKind>,
 }
 
-/// The fault of a failed transcript.
+/// The fault kind of a failed transcript.
 fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
     let name: Option<String> = row.get("error_kind")?;
     name.map(|name| name.parse().map_err(|_| Error::Damaged(format!("no fault is of kind {name:?}")))).transpose()
@@ -262,16 +262,16 @@ const COLUMNS: &str =
     "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
     summary, is_encrypted, share_sealed, is_shared, error, error_kind, created_at, completed_at";
 
-pub(crate) fn title_place(id: TranscriptId) -> Place {
-    columns::TITLE.at(&[&id])
+pub(crate) fn title_aad(id: TranscriptId) -> AssociatedData {
+    columns::TITLE.associated_data(&[&id])
 }
 
-pub(crate) fn summary_place(id: TranscriptId) -> Place {
-    columns::SUMMARY.at(&[&id])
+pub(crate) fn summary_aad(id: TranscriptId) -> AssociatedData {
+    columns::SUMMARY.associated_data(&[&id])
 }
 
-fn name_place(id: TranscriptId, label: &str) -> Place {
-    columns::SPEAKER_NAME.at(&[&id, &label])
+fn name_aad(id: TranscriptId, label: &str) -> AssociatedData {
+    columns::SPEAKER_NAME.associated_data(&[&id, &label])
 }
 
 fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
@@ -282,7 +282,7 @@ fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
     Ok(Transcript {
         id,
         account: AccountId(row.get("account_id")?),
-        title: sealer.open_text(&title_place(id), &row.get::<Vec<u8>>("title")?)?,
+        title: sealer.open_text(&title_aad(id), &row.get::<Vec<u8>>("title")?)?,
         status: row.get::<String>("status")?.parse()?,
         progress: row.get("progress")?,
         language: row.get("language")?,
@@ -291,9 +291,9 @@ fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
         num_speakers: row.get("num_speakers")?,
         source_type: row.get("source_type")?,
         model: row.get("model")?,
-        summary: summary.map(|stored| sealer.open_text(&summary_place(id), &stored)).transpose()?,
+        summary: summary.map(|stored| sealer.open_text(&summary_aad(id), &stored)).transpose()?,
         is_encrypted: row.get("is_encrypted")?,
-        share_token: token.map(|stored| sealer.open_text(&share::place(id), &stored)).transpose()?,
+        share_token: token.map(|stored| sealer.open_text(&share::aad(id), &stored)).transpose()?,
         error: row.get("error")?,
         error_kind: error_kind(row)?,
         created_at: row.get("created_at")?,
@@ -308,21 +308,21 @@ pub(crate) async fn find(tx: &mut Tx, sealer: &Sealer, account: AccountId, id: T
     transcript(&row, sealer)
 }
 
-/// Names given to speaker labels.
+/// The speaker names of a transcript, by label.
 pub(crate) async fn names(tx: &mut Tx, sealer: &Sealer, id: TranscriptId) -> Result<BTreeMap<String, String>> {
     let rows = tx.all("SELECT label, name FROM speaker_names WHERE transcript_id = $1", args![id]).await?;
     rows.iter()
         .map(|row| {
             let label: String = row.get("label")?;
-            let name = sealer.open_text(&name_place(id, &label), &row.get::<Vec<u8>>("name")?)?;
+            let name = sealer.open_text(&name_aad(id, &label), &row.get::<Vec<u8>>("name")?)?;
             Ok((label, name))
         })
         .collect()
 }
 
-/// Gives a speaker label a name in place of the one it has.
+/// Sets or replaces the name of a speaker label.
 pub(crate) async fn write_name(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, label: &str, name: &str) -> Result<()> {
-    let sealed = sealer.seal(&name_place(id, label), name.as_bytes())?;
+    let sealed = sealer.seal(&name_aad(id, label), name.as_bytes())?;
     tx.execute(
         "INSERT INTO speaker_names (transcript_id, label, name) VALUES ($1, $2, $3)
          ON CONFLICT (transcript_id, label) DO UPDATE SET name = excluded.name",
@@ -332,7 +332,7 @@ pub(crate) async fn write_name(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, l
     .map(drop)
 }
 
-/// The text of a transcript with the names its owner gave to speakers.
+/// The text of a transcript, with speaker names instead of labels.
 async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<TranscriptionResult> {
     let names = names(tx, sealer, of.id).await?;
     let mut segments = segment::read(tx, sealer, of.id).await?;
@@ -346,14 +346,14 @@ async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<Transcr
     Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))
 }
 
-/// Ids are drawn from 53 bits: too many to try, and still safe integers in JSON. Older ones have 40.
-fn draw_id() -> Result<TranscriptId> {
+/// Ids have 53 random bits: too many to guess, and still safe integers in JSON. Older ones have 40.
+fn random_id() -> Result<TranscriptId> {
     let number = u64::from_le_bytes(random::bytes::<8>()?) >> 11;
-    // 0 names nothing in other tables.
-    if number == 0 { draw_id() } else { Ok(TranscriptId(number as i64)) }
+    // 0 refers to no transcript in other tables.
+    if number == 0 { random_id() } else { Ok(TranscriptId(number as i64)) }
 }
 
-/// Inserts a transcript that waits, under an id that nobody has.
+/// Inserts a queued transcript with a new random id.
 pub(crate) async fn insert(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -364,8 +364,8 @@ pub(crate) async fn insert(
     now: i64,
 ) -> Result<TranscriptId> {
     loop {
-        let id = draw_id()?;
-        let title = sealer.seal(&title_place(id), new.title.as_bytes())?;
+        let id = random_id()?;
+        let title = sealer.seal(&title_aad(id), new.title.as_bytes())?;
         let inserted = tx
             .execute(
                 "INSERT INTO transcripts (id, account_id, owner, title, status, progress, language, duration_seconds, word_count, num_speakers,
@@ -393,14 +393,14 @@ pub(crate) async fn insert(
 }
 
 impl Transcripts<'_> {
-    /// Keeps a transcript that came about without a job (a live session), charges the hold of its session and counts its usage, in one transaction.
+    /// Stores a completed transcript that had no job (a live session), settles the hold of its session and counts its usage, in one transaction.
     pub async fn save(
         self,
         account: AccountId,
         new: &NewTranscript,
         result: &TranscriptionResult,
         hold: Option<(&str, i64)>,
-    ) -> Result<(TranscriptId, Option<Settled>)> {
+    ) -> Result<(TranscriptId, Option<Settlement>)> {
         let sealer = self.store.sealer(account).await?;
         let now = self.store.now();
         let words: i64 = result.segments.iter().map(segment::words_in).sum();
@@ -437,7 +437,7 @@ impl Transcripts<'_> {
 
     /// A page of an account's transcripts, newest first.
     ///
-    /// One statement: what lies on the page, how many there are and what opens them are of one moment, and asking costs one way to the database.
+    /// One statement: page, total and data key are consistent and cost one round trip.
     pub async fn list(self, account: AccountId, filter: &TranscriptFilter) -> Result<TranscriptPage> {
         let per_page = filter.per_page.clamp(1, 100);
         let mut condition = String::from("account_id = $1");
@@ -454,14 +454,14 @@ impl Transcripts<'_> {
                 condition.push_str(&format!(" AND {column} ${}", values.len()));
             }
         }
-        // The page comes as one value: with a driver that allocates for every value and wakes its caller for every row, twenty rows cost more than all the rest.
+        // The page is one JSON value: the driver allocates for every value and wakes its caller for every row, so twenty rows would cost more than all the rest.
         let sql = format!(
             "SELECT a.data_key AS data_key, a.master_id AS master_id, (SELECT count(*) FROM transcripts WHERE {condition}) AS total,
                  (SELECT {} FROM (
                      SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ${} OFFSET ${}
                  ) p) AS page
              FROM accounts a WHERE a.id = $1",
-            self.store.db().json_rows(LISTED, "p.created_at DESC, p.id DESC"),
+            self.store.db().json_rows(LIST_COLUMNS, "p.created_at DESC, p.id DESC"),
             values.len() + 1,
             values.len() + 2
         );
@@ -469,13 +469,13 @@ impl Transcripts<'_> {
         values.push(filter.page.max(1).saturating_sub(1).saturating_mul(per_page).into());
         let row = self.store.db().optional(&sql, &values).await?.ok_or(Error::NotFound("account"))?;
         let sealer = self.store.sealer_of_row(account, &row)?;
-        let page: Vec<Bundled> = match row.get::<Option<String>>("page")? {
+        let page: Vec<ListRow> = match row.get::<Option<String>>("page")? {
             Some(page) => {
                 serde_json::from_str(&page).map_err(|e| Error::Damaged(format!("a page of transcripts: {e}")))?
             }
             None => Vec::new(),
         };
-        let transcripts = page.into_iter().map(|values| listed(values, &sealer)).collect::<Result<_>>()?;
+        let transcripts = page.into_iter().map(|values| summary_of(values, &sealer)).collect::<Result<_>>()?;
         Ok(TranscriptPage { transcripts, total: row.get("total")? })
     }
 
@@ -485,7 +485,7 @@ impl Transcripts<'_> {
         find(&mut self.store.db().snapshot().await?, &sealer, account, id).await
     }
 
-    /// A transcript of an account with its text, speakers under the names they were given.
+    /// A transcript of an account with its text and speaker names.
     pub async fn text(self, account: AccountId, id: TranscriptId) -> Result<(Transcript, TranscriptionResult)> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().snapshot().await?;
@@ -494,7 +494,7 @@ impl Transcripts<'_> {
         Ok((found, text))
     }
 
-    /// The names that an account gave to the speaker labels of a transcript.
+    /// The speaker names of a transcript, by label.
     pub async fn speaker_names(self, account: AccountId, id: TranscriptId) -> Result<BTreeMap<String, String>> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().snapshot().await?;
@@ -510,7 +510,7 @@ impl Transcripts<'_> {
         self.text(AccountId(row.get("account_id")?), TranscriptId(row.get("id")?)).await
     }
 
-    /// How far a transcript is; asks for no account.
+    /// The status of a transcript of any account.
     pub async fn status(self, id: TranscriptId) -> Result<StatusView> {
         let mut tx = self.store.db().snapshot().await?;
         let row = tx
@@ -535,7 +535,7 @@ impl Transcripts<'_> {
         })
     }
 
-    /// Deletes a transcript with all that was made of it, ends its job and releases its hold. Returns the recordings removed; one that can't be
+    /// Deletes a transcript with all data derived from it, cancels its job and releases its hold. Returns the recordings removed; one that can't be
     /// removed now is left to the sweep.
     pub async fn delete(self, account: AccountId, id: TranscriptId) -> Result<Vec<BlobKey>> {
         let now = self.store.now();
@@ -544,7 +544,7 @@ impl Transcripts<'_> {
         let found =
             tx.optional("SELECT status FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         let status: String = found.ok_or(Error::NotFound("transcript"))?.get("status")?;
-        // Anonymous work that was not answered costs nothing, so its repeat may begin anew.
+        // An anonymous transcript that was not completed cost nothing, so a repeated request may start again.
         if account != self.store.anonymous_account() || status == Status::Completed.name() {
             idempotency::tombstone(&mut tx, id).await?;
         }
@@ -557,11 +557,11 @@ impl Transcripts<'_> {
             self.store.notify(Change::Stopped(job));
         }
         self.store.notify(Change::Finished(id));
-        Ok(self.store.recordings().remove_deleted_or_leave(None, Some(id)).await)
+        Ok(self.store.recordings().remove_deleted_or_defer(None, Some(id)).await)
     }
 
-    /// Ends the transcription of a transcript and releases its hold; the transcript stays, failed for this reason. [`Error::NotFound`] when none waits or
-    /// runs.
+    /// Cancels the job of a transcript and releases its hold; the transcript stays, failed with this reason. [`Error::NotFound`] when no job is queued or
+    /// running.
     pub async fn cancel(self, account: AccountId, id: TranscriptId, reason: &str) -> Result<JobId> {
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;

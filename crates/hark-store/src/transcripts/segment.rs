@@ -1,4 +1,4 @@
-//! Segments of a transcript: their rows, sealed text and words inside.
+//! The rows of a transcript's segments, with sealed text and words.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use crate::db::{Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::TranscriptId;
 use crate::sealing::Sealer;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 
 /// Rows of one `INSERT`: enough to make the round trip cheap, few enough for SQLite's 32,766 placeholders.
 const BATCH: usize = 200;
 
-/// What is sealed of a segment. Words are lists, not objects, because an hour has ten thousand of them.
+/// The sealed part of a segment. Words are arrays, not objects, because an hour has ten thousand of them.
 #[derive(Serialize, Deserialize)]
 struct Body<'a> {
     text: Cow<'a, str>,
     words: Vec<(Cow<'a, str>, f64, f64, f32)>,
-    /// Labels of others who speak during part of it.
+    /// Labels of overlapping speakers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Cow<'a, str>>,
 }
@@ -33,8 +33,8 @@ pub(crate) struct SealedSegment {
     body: Vec<u8>,
 }
 
-fn place(id: TranscriptId, position: i64) -> Place {
-    columns::SEGMENT.at(&[&id, &position])
+fn aad(id: TranscriptId, position: i64) -> AssociatedData {
+    columns::SEGMENT.associated_data(&[&id, &position])
 }
 
 /// Seals the text and the words of a segment at its position.
@@ -47,15 +47,15 @@ pub(crate) fn seal_body(sealer: &Sealer, id: TranscriptId, position: i64, segmen
     };
     let body =
         serde_json::to_vec(&body).map_err(|_| Error::Conflict("a time or confidence of a word is not a number"))?;
-    sealer.seal(&place(id, position), &body)
+    sealer.seal(&aad(id, position), &body)
 }
 
-/// Seals all segments of a result; done before the transaction, which others wait for.
+/// Seals all segments of a result; called before the transaction, to keep that short.
 pub(crate) fn seal_all(sealer: &Sealer, id: TranscriptId, segments: &[Segment]) -> Result<Vec<SealedSegment>> {
     seal_from(sealer, id, 0, segments)
 }
 
-/// Seals segments whose first is the one at `first`.
+/// Seals segments at the positions from `first` on.
 pub(crate) fn seal_from(
     sealer: &Sealer,
     id: TranscriptId,
@@ -74,12 +74,12 @@ pub(crate) fn seal_from(
     (first..).zip(segments).map(seal).collect()
 }
 
-/// Writes the segments of a transcript, replacing what is there.
+/// Replaces the segments of a transcript.
 pub(crate) async fn write(tx: &mut Tx, id: TranscriptId, segments: &[SealedSegment]) -> Result<()> {
     write_from(tx, id, 0, segments).await
 }
 
-/// Writes segments from the position `first` on, replacing what is there and behind it.
+/// Replaces the segments of a transcript from the position `first` on.
 pub(crate) async fn write_from(tx: &mut Tx, id: TranscriptId, first: i64, segments: &[SealedSegment]) -> Result<()> {
     tx.execute("DELETE FROM segments WHERE transcript_id = $1 AND position >= $2", args![id, first]).await?;
     for (batch, rows) in segments.chunks(BATCH).enumerate() {
@@ -112,10 +112,10 @@ pub(crate) async fn write_from(tx: &mut Tx, id: TranscriptId, first: i64, segmen
 }
 
 fn segment(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<Segment> {
-    let place = place(id, row.get("position")?);
-    let body = sealer.open(&place, &row.get::<Vec<u8>>("body")?)?;
+    let aad = aad(id, row.get("position")?);
+    let body = sealer.open(&aad, &row.get::<Vec<u8>>("body")?)?;
     let body: Body<'_> =
-        serde_json::from_slice(&body).map_err(|_| Error::Damaged(format!("{place} is not a segment")))?;
+        serde_json::from_slice(&body).map_err(|_| Error::Damaged(format!("{aad} is not a segment")))?;
     let word = |(word, start, end, confidence): (Cow<'_, str>, f64, f64, f32)| Word {
         word: word.into_owned(),
         start,
@@ -148,7 +148,7 @@ pub(crate) async fn read_one(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, pos
     segment(&row, sealer, id)
 }
 
-/// Words of one segment, by its word times where it has them.
+/// The number of words of a segment, by its word times where it has them.
 pub(crate) fn words_in(segment: &Segment) -> i64 {
     let words = if segment.words.is_empty() { segment.text.split_whitespace().count() } else { segment.words.len() };
     words as i64
@@ -165,7 +165,7 @@ pub(crate) fn speakers(segments: &[Segment]) -> Vec<String> {
     out
 }
 
-/// A result as the engine gives it, from its parts.
+/// Assembles a result as the engine returns it.
 pub(crate) fn assemble(segments: Vec<Segment>, language: String, duration: f64, model: String) -> TranscriptionResult {
     let text = segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
     TranscriptionResult { text, language, duration, speakers: speakers(&segments), segments, model }

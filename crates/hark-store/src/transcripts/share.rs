@@ -1,7 +1,7 @@
-//! The address of a transcript's public page: a random token.
+//! Share tokens: the random token in the address of a transcript's public page.
 //!
-//! Whoever knows the token may read. It is found by its SHA-256, and kept beside it like everything that its owner wrote: sealed, where there is a master key. So a
-//! copy of the database opens no page. A page that is turned off loses its token for ever.
+//! Anyone who knows the token may read the transcript. It is looked up by its SHA-256, and stored sealed if there is a master key; then a
+//! copy of the database reveals no token. Turning a page off deletes its token.
 
 use sha2::{Digest, Sha256};
 
@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::random;
 use crate::sealing::Sealer;
-use crate::sealing::columns::{self, Place};
+use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts::Transcripts;
 
-/// Transcripts whose tokens are moved in one transaction.
+/// Transcripts whose tokens are converted in one transaction.
 const PAGE: i64 = 200;
 
 pub(crate) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-pub(crate) fn place(id: TranscriptId) -> Place {
-    columns::SHARE_TOKEN.at(&[&id])
+pub(crate) fn aad(id: TranscriptId) -> AssociatedData {
+    columns::SHARE_TOKEN.associated_data(&[&id])
 }
 
-/// Turns the public page of a transcript on or off. One that is turned on, or whose token is to be replaced, gets a new token.
+/// Turns the public page of a transcript on or off. Turning it on or rotating makes a new token.
 pub(crate) async fn set(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -47,14 +47,14 @@ pub(crate) async fn set(
 }
 
 async fn write(tx: &mut Tx, sealer: &Sealer, id: TranscriptId, token: &str) -> Result<()> {
-    let sealed = sealer.seal(&place(id), token.as_bytes())?;
+    let sealed = sealer.seal(&aad(id), token.as_bytes())?;
     let sql =
         "UPDATE transcripts SET is_shared = $1, share_hash = $2, share_sealed = $3, share_token = NULL WHERE id = $4";
     tx.execute(sql, args![true, &hash(token)[..], &sealed, id]).await.map(drop)
 }
 
 impl Transcripts<'_> {
-    /// Moves the tokens that an older version kept in the clear. Those of accounts whose master key is not configured wait for it, as all else of them does.
+    /// Converts tokens that an older version stored in plaintext. Accounts whose master key is not configured are skipped.
     pub(crate) async fn move_share_tokens(self) -> Result<()> {
         let mut after = i64::MIN;
         loop {
@@ -63,7 +63,7 @@ impl Transcripts<'_> {
             let rows = self.store.db().all(sql, args![after, PAGE]).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.get("id")?;
-            // Before the transaction: a data key that must be made is a transaction of its own.
+            // Before the transaction: creating a data key is a transaction of its own.
             let mut sealers = Vec::with_capacity(rows.len());
             for row in &rows {
                 match self.store.sealer(AccountId(row.get("account_id")?)).await {
@@ -82,7 +82,7 @@ impl Transcripts<'_> {
                     tx.for_update()
                 );
                 if tx.optional(&sql, args![id, &token, is_shared]).await?.is_none() {
-                    // It was changed meanwhile, by somebody of this version or who will be followed by one.
+                    // It was changed in the meantime; if by an older version, the next run converts it.
                     continue;
                 }
                 if is_shared {

@@ -1,66 +1,66 @@
-//! Word times of an edited text: the words that stay keep theirs, the others share the time between them.
+//! Word times of an edited text: unchanged words keep their times, new ones divide the time between them.
 //!
 //! Texts are compared as tokens: words of scripts with blanks, characters of scripts without. The longest common
-//! subsequence of the tokens is what stays.
+//! subsequence of the tokens is unchanged.
 
 use std::ops::Range;
 
 use hark_api::Word;
 use hark_transcript::is_unspaced;
 
-/// Comparisons that an edit may cost; what is longer in the middle is taken as replaced as a whole.
-const MOST_COMPARISONS: usize = 1_000_000;
+/// Limit of the alignment's cost; beyond it everything between the common prefix and suffix counts as replaced.
+const MAX_COMPARISONS: usize = 1_000_000;
 
-/// What a token that stays is worth, beside 1 for each that stays together with its neighbour: more than all of those.
-const KEPT: u64 = 1 << 24;
+/// The score of a matched token; 1 is added for each that stays adjacent to its neighbour. Larger than the sum of those.
+const MATCH_WEIGHT: u64 = 1 << 24;
 
-/// The confidence of a word that a person wrote: nothing about it is uncertain.
-const TYPED: f32 = 1.0;
+/// The confidence of a word that a person typed.
+const EDITED_CONFIDENCE: f32 = 1.0;
 
-/// A word of a script with blanks, or a character with its marks of one without.
+/// A word of a script with spaces, or a character with its marks of a script without.
 #[derive(Debug, Clone, Copy)]
 struct Token<'a> {
     text: &'a str,
-    /// Which word of the old text it is of, or which part of the new one between blanks.
+    /// The index of its word: of the old words, or of the whitespace-separated parts of the new text.
     word: usize,
 }
 
-/// The words of `text` with times, from those of the text before; none where there were none.
+/// The words of `text` with times derived from those of the old text; empty if that had none.
 pub(crate) fn retime(text: &str, old: &[Word]) -> Vec<Word> {
     if old.is_empty() {
         return Vec::new();
     }
     let before: Vec<Token> = old.iter().enumerate().flat_map(|(n, word)| tokens(&word.word, n)).collect();
     let after: Vec<Token> = text.split_whitespace().enumerate().flat_map(|(n, word)| tokens(word, n)).collect();
-    let kept = align(&before, &after);
+    let matches = align(&before, &after);
 
     let mut words: Vec<Word> = Vec::new();
     let mut at = 0;
-    // The first token of the old text that comes after all that is done.
+    // The first old token that is not used yet.
     let mut old_at = 0;
     while at < after.len() {
-        if let Some(first) = kept[at] {
+        if let Some(first) = matches[at] {
             let source = before[first].word;
-            // Characters of one old word that stay beside each other stay one word.
-            let is_next = |n: usize| kept[n].is_some_and(|k| before[k].word == source && k == first + (n - at));
+            // Characters of one old word that stay adjacent stay one word.
+            let is_next = |n: usize| matches[n].is_some_and(|k| before[k].word == source && k == first + (n - at));
             let end =
                 (at + 1..after.len()).find(|&n| !is_next(n) || after[n].word != after[at].word).unwrap_or(after.len());
-            let kept = part_of(&old[source], first..first + (end - at), &before);
-            words.push(Word { word: join(&after[at..end]), ..kept });
+            let time = time_of_tokens(&old[source], first..first + (end - at), &before);
+            words.push(Word { word: join(&after[at..end]), ..time });
             old_at = first + (end - at);
             at = end;
         } else {
-            let end = (at..after.len()).find(|&n| kept[n].is_some()).unwrap_or(after.len());
-            let old_end = kept.get(end).copied().flatten().unwrap_or(before.len());
+            let end = (at..after.len()).find(|&n| matches[n].is_some()).unwrap_or(after.len());
+            let old_end = matches.get(end).copied().flatten().unwrap_or(before.len());
             if old_end - old_at == end - at {
-                // As many as went: each takes the time of the one it stands for.
+                // As many as were removed: each takes the time of the one it replaces.
                 for (token, n) in after[at..end].iter().zip(old_at..) {
-                    let time = part_of(&old[before[n].word], n..n + 1, &before);
-                    words.push(Word { word: token.text.to_owned(), confidence: TYPED, ..time });
+                    let time = time_of_tokens(&old[before[n].word], n..n + 1, &before);
+                    words.push(Word { word: token.text.to_owned(), confidence: EDITED_CONFIDENCE, ..time });
                 }
             } else {
                 let (start, stop) = gap(old, &before, old_at..old_end);
-                share(&after[at..end], start, stop, &mut words);
+                distribute(&after[at..end], start, stop, &mut words);
             }
             old_at = old_end;
             at = end;
@@ -69,7 +69,7 @@ pub(crate) fn retime(text: &str, old: &[Word]) -> Vec<Word> {
     words
 }
 
-/// Signs inside words before which an engine may cut a word in two: `well` and `-known`, `don` and `'t`.
+/// Characters before which an engine may split a word: `well` and `-known`, `don` and `'t`.
 const JOINING: [char; 7] = ['-', '\'', '’', '.', ',', '/', '&'];
 
 /// The tokens of a word.
@@ -108,32 +108,32 @@ fn is_mark(c: char) -> bool {
         | '\u{E0100}'..='\u{E01EF}')
 }
 
-/// A token as it is compared: case and punctuation do not make another word of it.
+/// A token without case and punctuation, for comparison.
 fn normalized(token: &Token) -> String {
-    let letters: String = token.text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    let char_count: String = token.text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     // Punctuation alone is compared as it stands.
-    if letters.is_empty() { token.text.to_owned() } else { letters }
+    if char_count.is_empty() { token.text.to_owned() } else { char_count }
 }
 
-/// For each token of `after` the one of `before` that it is, in order: a longest common subsequence.
+/// For each token of `after` its match in `before`, by a longest common subsequence.
 fn align(before: &[Token], after: &[Token]) -> Vec<Option<usize>> {
     let old: Vec<String> = before.iter().map(normalized).collect();
     let new: Vec<String> = after.iter().map(normalized).collect();
     let head = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(old, new)| old == new).count();
     let (rows, columns) = (old.len() - head - tail, new.len() - head - tail);
-    let mut kept: Vec<Option<usize>> = vec![None; new.len()];
+    let mut matches: Vec<Option<usize>> = vec![None; new.len()];
     for n in 0..head {
-        kept[n] = Some(n);
+        matches[n] = Some(n);
     }
     for n in 1..=tail {
-        kept[new.len() - n] = Some(old.len() - n);
+        matches[new.len() - n] = Some(old.len() - n);
     }
-    if rows == 0 || columns == 0 || rows.saturating_mul(columns) > MOST_COMPARISONS {
-        return kept;
+    if rows == 0 || columns == 0 || rows.saturating_mul(columns) > MAX_COMPARISONS {
+        return matches;
     }
-    // best[row][column]: the worth of the best alignment of what follows both; matched[row][column]: of the best that begins with this match.
-    // As many tokens as possible stay; of equal alignments the one that tears fewest words apart counts.
+    // best[row][column]: the score of the best alignment from there on; matched[row][column]: of the best that begins with this match.
+    // As many tokens as possible match; of equal alignments the one that splits the fewest words wins.
     let width = columns + 1;
     let mut best = vec![0u64; (rows + 1) * width];
     let mut matched = vec![0u64; (rows + 1) * width];
@@ -144,19 +144,19 @@ fn align(before: &[Token], after: &[Token]) -> Vec<Option<usize>> {
             let (here, next) = (row * width + column, (row + 1) * width + column + 1);
             if is_same(row, column) {
                 let together = if goes_on && matched[next] > 0 { matched[next] + 1 } else { 0 };
-                matched[here] = KEPT + best[next].max(together);
+                matched[here] = MATCH_WEIGHT + best[next].max(together);
             }
             best[here] = matched[here].max(best[here + width]).max(best[here + 1]);
         }
     }
     let (mut row, mut column) = (0, 0);
-    // Set while the tokens of one word are taken together.
+    // Set while the tokens of one word are matched together.
     let mut is_forced = false;
     while row < rows && column < columns {
         let (here, next) = (row * width + column, (row + 1) * width + column + 1);
         if matched[here] > 0 && (is_forced || matched[here] == best[here]) {
-            kept[head + column] = Some(head + row);
-            is_forced = matched[here] - KEPT > best[next];
+            matches[head + column] = Some(head + row);
+            is_forced = matched[here] - MATCH_WEIGHT > best[next];
             (row, column) = (row + 1, column + 1);
         } else if best[here + width] >= best[here + 1] {
             row += 1;
@@ -164,55 +164,56 @@ fn align(before: &[Token], after: &[Token]) -> Vec<Option<usize>> {
             column += 1;
         }
     }
-    kept
+    matches
 }
 
 fn join(tokens: &[Token]) -> String {
     tokens.iter().map(|token| token.text).collect()
 }
 
-fn letters(text: &str) -> f64 {
+fn char_count(text: &str) -> f64 {
     text.chars().count().max(1) as f64
 }
 
-/// Of an old word the time and the confidence that these of its tokens have.
-fn part_of(word: &Word, kept: Range<usize>, before: &[Token]) -> Word {
-    let number = before[kept.start].word;
+/// The time and confidence of some tokens of an old word, by their share of its characters.
+fn time_of_tokens(word: &Word, tokens: Range<usize>, before: &[Token]) -> Word {
+    let number = before[tokens.start].word;
     let first = before.partition_point(|token| token.word < number);
     let last = before.partition_point(|token| token.word <= number);
-    let count = |range: Range<usize>| before[range].iter().map(|token| letters(token.text)).sum::<f64>();
+    let count = |range: Range<usize>| before[range].iter().map(|token| char_count(token.text)).sum::<f64>();
     let all = count(first..last);
     let seconds = (word.end - word.start).max(0.0);
-    let start = if kept.start == first { word.start } else { word.start + seconds * count(first..kept.start) / all };
-    let end = if kept.end == last { word.end } else { word.start + seconds * count(first..kept.end) / all };
+    let start =
+        if tokens.start == first { word.start } else { word.start + seconds * count(first..tokens.start) / all };
+    let end = if tokens.end == last { word.end } else { word.start + seconds * count(first..tokens.end) / all };
     Word { word: String::new(), start, end, confidence: word.confidence }
 }
 
-/// The time of the old tokens that went, or, where none did, that between their neighbours.
-fn gap(old: &[Word], before: &[Token], gone: Range<usize>) -> (f64, f64) {
-    let time = |token: usize| part_of(&old[before[token].word], token..token + 1, before);
-    if !gone.is_empty() {
-        return (time(gone.start).start, time(gone.end - 1).end);
+/// The time of the removed tokens, or, if none were removed, the time between their neighbours.
+fn gap(old: &[Word], before: &[Token], removed: Range<usize>) -> (f64, f64) {
+    let time = |token: usize| time_of_tokens(&old[before[token].word], token..token + 1, before);
+    if !removed.is_empty() {
+        return (time(removed.start).start, time(removed.end - 1).end);
     }
-    let start = gone.start.checked_sub(1).map(|last| time(last).end);
-    let end = (gone.end < before.len()).then(|| time(gone.end).start);
+    let start = removed.start.checked_sub(1).map(|last| time(last).end);
+    let end = (removed.end < before.len()).then(|| time(removed.end).start);
     match (start, end) {
         (Some(start), Some(end)) => (start, end.max(start)),
-        // At the edges of the segment there is no time left: a moment.
+        // At the edges of the segment there is no time left: zero duration.
         (Some(at), None) | (None, Some(at)) => (at, at),
         (None, None) => (0.0, 0.0),
     }
 }
 
-/// Gives new words a time in proportion to their letters.
-fn share(tokens: &[Token], start: f64, end: f64, words: &mut Vec<Word>) {
-    let all: f64 = tokens.iter().map(|token| letters(token.text)).sum();
+/// Divides the time among new words by their number of characters.
+fn distribute(tokens: &[Token], start: f64, end: f64, words: &mut Vec<Word>) {
+    let all: f64 = tokens.iter().map(|token| char_count(token.text)).sum();
     let mut done = 0.0;
     for token in tokens {
         let begin = start + (end - start) * done / all;
-        done += letters(token.text);
+        done += char_count(token.text);
         let end = start + (end - start) * done / all;
-        words.push(Word { word: token.text.to_owned(), start: begin, end, confidence: TYPED });
+        words.push(Word { word: token.text.to_owned(), start: begin, end, confidence: EDITED_CONFIDENCE });
     }
 }
 
@@ -244,7 +245,7 @@ mod tests {
     fn a_new_word_gets_the_time_between_its_neighbours() {
         let new = retime("The very quick brown fox.", &fox());
         assert_eq!(times(&new)[..3], [("The", 1.0, 1.2), ("very", 1.2, 1.3), ("quick", 1.3, 1.6)]);
-        assert_eq!((new[1].confidence, new[2].confidence), (TYPED, 0.9));
+        assert_eq!((new[1].confidence, new[2].confidence), (EDITED_CONFIDENCE, 0.9));
         assert_eq!(times(&retime("The quick brown fox. Yes", &fox()))[4], ("Yes", 2.5, 2.5));
         assert_eq!(times(&retime("So the quick brown fox.", &fox()))[..2], [("So", 1.0, 1.0), ("the", 1.0, 1.2)]);
     }
@@ -316,8 +317,8 @@ mod tests {
                 text += if dice >> 62 == 0 { "" } else { " " };
             }
             let new = retime(&text, &old);
-            let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-            assert_eq!(new.iter().map(|word| word.word.as_str()).collect::<String>(), letters(&text));
+            let char_count = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            assert_eq!(new.iter().map(|word| word.word.as_str()).collect::<String>(), char_count(&text));
             let mut clock = 0.0;
             for word in &new {
                 assert!(word.start >= clock - 1e-9 && word.end >= word.start - 1e-9, "{text}: {new:?}");

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use hark_store::{EntryKind, Error, Settled};
+use hark_store::{EntryKind, Error, Settlement};
 
 use crate::support::{account, assert_balanced, on_both};
 
@@ -21,7 +21,7 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 10).await;
         store.ledger().hold(id, "call:1", 7, KEEP).await.unwrap();
-        assert_eq!(store.ledger().settle("call:1", 5, "summary").await.unwrap(), Settled { charged: 5, credits: 5 });
+        assert_eq!(store.ledger().settle("call:1", 5, "summary").await.unwrap(), Settlement { charged: 5, credits: 5 });
         assert!(matches!(store.ledger().settle("call:1", 5, "summary").await, Err(Error::NotFound(_))));
         assert!(matches!(store.ledger().hold(id, "call:1", 1, KEEP).await, Err(Error::Conflict(_))));
         let kinds: Vec<_> = store.ledger().entries(id, 10).await.unwrap().iter().map(|e| (e.kind, e.amount)).collect();
@@ -33,9 +33,9 @@ on_both! {
         let store = place.open().await;
         let id = account(&store, 10).await;
         store.ledger().hold(id, "call:1", 2, KEEP).await.unwrap();
-        assert_eq!(store.ledger().settle("call:1", 6, "").await.unwrap(), Settled { charged: 6, credits: 4 });
+        assert_eq!(store.ledger().settle("call:1", 6, "").await.unwrap(), Settlement { charged: 6, credits: 4 });
         store.ledger().hold(id, "call:2", 2, KEEP).await.unwrap();
-        assert_eq!(store.ledger().settle("call:2", 100, "").await.unwrap(), Settled { charged: 4, credits: 0 });
+        assert_eq!(store.ledger().settle("call:2", 100, "").await.unwrap(), Settlement { charged: 4, credits: 0 });
         assert_balanced(&store).await;
     }
 
@@ -60,7 +60,7 @@ on_both! {
         assert_eq!(store.ledger().extend_hold(id, "live:1", 1, KEEP).await.unwrap(), 0);
         let refused = store.ledger().extend_hold(id, "live:1", 1, KEEP).await;
         assert!(matches!(refused, Err(Error::NotEnoughCredits { have: 0, need: 1 })), "{refused:?}");
-        assert_eq!(store.ledger().settle("live:1", 3, "").await.unwrap(), Settled { charged: 3, credits: 0 });
+        assert_eq!(store.ledger().settle("live:1", 3, "").await.unwrap(), Settlement { charged: 3, credits: 0 });
         assert_balanced(&store).await;
     }
 

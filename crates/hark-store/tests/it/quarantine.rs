@@ -10,7 +10,7 @@ use crate::support::{Place, account, completed, on_both};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn options() -> SweepOptions {
-    SweepOptions { unfinished: Duration::ZERO, quarantine: 14 * DAY }
+    SweepOptions { abandoned_after: Duration::ZERO, quarantine: 14 * DAY }
 }
 
 /// Files that nobody knows.

@@ -55,8 +55,8 @@ async fn recording_of(store: &Store, account: AccountId, id: TranscriptId) -> Ve
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the child of the test of kills"]
 async fn child() {
-    let Ok(told) = std::env::var("HARK_SEAL_CHILD") else { return };
-    let [database, blobs] = told.split('\n').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let Ok(location) = std::env::var("HARK_SEAL_CHILD") else { return };
+    let [database, blobs] = location.split('\n').collect::<Vec<_>>()[..] else { panic!("{location}") };
     let master_keys = MasterKeys::new(MasterKey::new(KEY));
     let store = Store::open(Options { master_keys, ..Options::new(database, blobs) }).await.unwrap();
     let done = store.sealing().seal_all(|_| {}).await.unwrap();
@@ -78,9 +78,9 @@ on_both! {
         let store = place.open_sealed(KEY).await;
         let open = store.sealing().unsealed().await.unwrap();
         assert!(open.values > SEGMENTS as u64 && open.recordings == 4, "{open:?}");
-        let mut told = UnsealedAmount::default();
-        let done = store.sealing().seal_all(|so_far| told = *so_far).await.unwrap();
-        assert_eq!((done.sealed, told), (open, open));
+        let mut reported = UnsealedAmount::default();
+        let done = store.sealing().seal_all(|so_far| reported = *so_far).await.unwrap();
+        assert_eq!((done.sealed, reported), (open, open));
         assert_eq!((done.left, done.missing), (UnsealedAmount::default(), vec![]));
         assert_eq!(store.sealing().unsealed().await.unwrap(), UnsealedAmount::default());
         // Nothing lies open, though the store is still in use.
@@ -120,14 +120,14 @@ on_both! {
         }
         let text = text_of(&store, account, ids[0]).await;
         store.close().await;
-        let told = format!("{}\n{}", place.database, place.options().blobs);
+        let location = format!("{}\n{}", place.database, place.options().blobs);
         let mut kills = 0_u32;
         let mut halfway = 0;
         let all = place.open_sealed(KEY).await.sealing().unsealed().await.unwrap();
         loop {
             let mut child = Command::new(std::env::current_exe().unwrap())
                 .args(["unsealed::child", "--exact", "--ignored", "--nocapture"])
-                .env("HARK_SEAL_CHILD", &told)
+                .env("HARK_SEAL_CHILD", &location)
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap();

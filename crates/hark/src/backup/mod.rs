@@ -152,7 +152,7 @@ pub(crate) fn store(args: &StoreArgs, common: &Common) -> Result<(), CliError> {
     }
     let runtime = runtime()?;
     let store = runtime.block_on(Store::open(options)).map_err(failed)?;
-    let (id, place) = (store.id().to_owned(), store.recordings().place());
+    let (id, place) = (store.id().to_owned(), store.recordings().location());
     runtime.block_on(store.close());
     if args.data.json {
         return output::print(format!("{:#}\n", json!({ "store": id, "recordings": place })));
