@@ -54,6 +54,8 @@ pub enum ErrorKind {
     BodyTooLarge,
     /// A `Content-Type` that the path does not take.
     UnsupportedMediaType,
+    /// A `Range` that begins behind the end.
+    RangeNotSatisfiable,
     /// An `Idempotency-Key` that was used for another request.
     KeyReused,
     /// More requests a minute than the key allows.
@@ -100,7 +102,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 30] = [
+pub const ERRORS: [ErrorEntry; 31] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -118,6 +120,7 @@ pub const ERRORS: [ErrorEntry; 30] = [
     entry(ErrorKind::StorageFull, 413, true, "the recordings of this account take all the space of its plan"),
     entry(ErrorKind::BodyTooLarge, 413, false, "the body is too large"),
     entry(ErrorKind::UnsupportedMediaType, 415, false, "this path does not take that Content-Type"),
+    entry(ErrorKind::RangeNotSatisfiable, 416, false, "the range begins behind the end of the recording"),
     entry(ErrorKind::KeyReused, 422, false, "this Idempotency-Key was used for a different request: choose a new one"),
     entry(ErrorKind::RateLimited, 429, false, "too many requests: wait and try again"),
     entry(ErrorKind::TooManyAtOnce, 429, true, "too many transcriptions at once: wait for one to end"),

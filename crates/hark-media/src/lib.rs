@@ -34,6 +34,7 @@ pub use error::MediaError;
 pub use input::{ReadSeek, Source};
 pub use resample::Resampler;
 pub use sandbox::{SandboxLayer, sandbox_layers};
+pub use sniff::{HEAD_BYTES as SNIFFED_BYTES, media_type};
 pub use stream::{AudioStream, decode_all};
 pub use watch::{Budget, CancelToken, LengthBudget};
 pub use wav::{WavFormat, WavWriter, write_wav, write_wav_file};

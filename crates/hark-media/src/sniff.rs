@@ -2,7 +2,7 @@
 //! reach a demuxer that opens other files.
 
 /// How many bytes of a source are looked at.
-pub(crate) const HEAD_BYTES: usize = 64 * 1024;
+pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// The kind of file the first bytes announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,29 @@ impl Container {
         }
     }
 
+    /// The media type and the usual extension of such a file.
+    fn media_type(self) -> (&'static str, &'static str) {
+        match self {
+            Container::Wav => ("audio/wav", "wav"),
+            Container::Aiff => ("audio/aiff", "aiff"),
+            Container::Caf => ("audio/x-caf", "caf"),
+            Container::Flac => ("audio/flac", "flac"),
+            Container::Mp3 => ("audio/mpeg", "mp3"),
+            Container::Mp2 => ("audio/mpeg", "mp2"),
+            Container::Adts { .. } => ("audio/aac", "aac"),
+            Container::Ogg { .. } => ("audio/ogg", "ogg"),
+            Container::Mp4 => ("video/mp4", "mp4"),
+            Container::Matroska => ("video/webm", "webm"),
+            Container::Asf => ("video/x-ms-asf", "asf"),
+            Container::Avi => ("video/x-msvideo", "avi"),
+            Container::MpegPs => ("video/mpeg", "mpg"),
+            Container::MpegTs => ("video/mp2t", "ts"),
+            Container::Flv => ("video/x-flv", "flv"),
+            // Never a type that a browser would run.
+            Container::Unknown | Container::Text => ("application/octet-stream", "bin"),
+        }
+    }
+
     /// Whether reading from front to back is enough, so that a pipe needs no temporary file.
     pub(crate) fn streams(self) -> bool {
         !matches!(self, Container::Mp4 | Container::Caf | Container::Avi | Container::Aiff | Container::Unknown)
@@ -77,6 +100,11 @@ impl Container {
                 | Container::Mp4
         )
     }
+}
+
+/// The media type and the usual extension of the file that starts with `head` ([`SNIFFED_BYTES`](HEAD_BYTES) of it at most are looked at).
+pub fn media_type(head: &[u8]) -> (&'static str, &'static str) {
+    sniff(head).media_type()
 }
 
 /// The kind of file that starts with `head`.

@@ -16,22 +16,32 @@ pub(crate) async fn open(app: &App, blob: &Blob) -> hark_store::Result<Source> {
     })
 }
 
-/// Seconds of audio in a recording that a caller sent. It is called off when the caller goes away.
+/// Seconds of audio in a recording that a caller sent.
 pub(crate) async fn duration(app: &App, caller: &Caller, blob: &Blob) -> Result<f64, Failure> {
-    // A repeat of a request may come while others take all places of its owner.
-    let most = caller.plan().concurrency() + 1;
-    let place = app.probes.enter(caller.owner(), most, &app.metrics).await?;
     let longest = longest(app, caller).await?;
+    decode(app, caller, blob, move |source, cancel| probe::duration(source, longest, cancel)).await
+}
+
+/// Decodes a recording that a caller sent, on a blocking thread and as one of the probes of its owner. It is cancelled when the caller disconnects.
+pub(crate) async fn decode<T: Send + 'static>(
+    app: &App,
+    caller: &Caller,
+    blob: &Blob,
+    work: impl FnOnce(Source, CancelToken) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    // A repeat of a request may come while others take all places of its owner.
+    let limit = caller.plan().concurrency() + 1;
+    let place = app.probes.enter(caller.owner(), limit, &app.metrics).await?;
     let source = open(app, blob).await?;
     let cancel = CancelOnDrop(CancelToken::default());
     let (token, span) = (cancel.0.clone(), tracing::Span::current());
-    let probing = tokio::task::spawn_blocking(move || {
-        // The place is given back when the decoder has ended, not when nobody waits for it any more.
+    let decoding = tokio::task::spawn_blocking(move || {
+        // The place is released when the decoder has ended, not when nobody waits for it any more.
         let _place = place;
-        span.in_scope(|| probe::duration(source, longest, token))
+        span.in_scope(|| work(source, token))
     });
-    match probing.await {
-        Ok(probed) => probed,
+    match decoding.await {
+        Ok(decoded) => decoded,
         Err(error) => {
             tracing::error!(%error, "media.probe_panicked");
             Err(hark_api::ErrorKind::Internal.into())

@@ -130,6 +130,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::list::list))
         .routes(routes!(transcripts::one::show, transcripts::one::change, transcripts::one::delete))
         .routes(routes!(transcripts::export::export))
+        .routes(routes!(transcripts::recording::show))
         .routes(routes!(transcripts::retry::retry))
         .routes(routes!(transcripts::text::summarize))
         .routes(routes!(transcripts::text::analyze))

@@ -119,4 +119,10 @@ fn a_missing_and_a_damaged_file_are_different_errors() {
         let damaged = Segmenter::load(folder.path(), &compute).expect_err("the file ends early");
         assert!(matches!(damaged, SpeakersError::Malformed { .. }), "{length}: {damaged}");
     }
+    // Eight bytes hold a whole float wherever its first byte lies.
+    let mut not_finite = whole.clone();
+    not_finite[whole.len() / 2..][..8].fill(0xff);
+    std::fs::write(folder.path().join("segmentation-3.0.onnx"), not_finite).expect("it can be written");
+    let damaged = Segmenter::load(folder.path(), &compute).expect_err("a weight is not a number");
+    assert!(damaged.to_string().contains("not finite"), "{damaged}");
 }

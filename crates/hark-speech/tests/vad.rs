@@ -193,6 +193,12 @@ fn a_damaged_file_is_refused_with_what_to_do() {
         let message = SileroVad::load(&copy).expect_err("a part of the file is not the file").to_string();
         assert!(message.contains("hark models pull silero-vad"), "{message}");
     }
+    // Eight bytes hold a bytes float wherever its first byte lies.
+    let mut not_finite = bytes.clone();
+    not_finite[bytes.len() / 2..][..8].fill(0xff);
+    std::fs::write(&copy, not_finite).expect("the temporary folder takes a file");
+    let message = SileroVad::load(&copy).expect_err("a weight is not a number").to_string();
+    assert!(message.contains("not finite"), "{message}");
     std::fs::remove_file(&copy).expect("the file was there");
     let message = SileroVad::load(&copy).expect_err("the file is gone").to_string();
     assert!(message.starts_with("cannot read the voice-activity model"), "{message}");

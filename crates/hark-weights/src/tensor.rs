@@ -208,6 +208,16 @@ impl Tensor {
         values
     }
 
+    /// All values as `f32`, row after row; an error when one of them is infinite or not a number.
+    pub fn to_finite_f32(&self) -> Result<Vec<f32>, FileError> {
+        let values = self.to_f32();
+        // Counted without a branch, so that the loop vectorizes.
+        match values.iter().fold(0u32, |count, value| count + u32::from(!value.is_finite())) {
+            0 => Ok(values),
+            _ => Err(self.file.damaged(format!("{} has values that are not finite", self.name))),
+        }
+    }
+
     /// Converts some rows to `f32`.
     ///
     /// # Panics

@@ -57,14 +57,14 @@ impl Tensors {
         })
     }
 
-    /// The values of the tensor of that name, which must have this shape.
+    /// The values of the tensor of that name, which must have this shape and be finite.
     pub fn floats(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, FileError> {
         let tensor = self.get(name)?;
         if tensor.shape() != shape {
             let what = format!("{name} has shape {:?} where {shape:?} is needed", tensor.shape());
             return Err(FileError::damaged(&self.path, what));
         }
-        Ok(tensor.to_f32())
+        tensor.to_finite_f32()
     }
 
     /// Adds a tensor; one of the same name is replaced.

@@ -84,6 +84,7 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::Gone => (INVALID, "gone"),
         ErrorKind::FileTooLarge | ErrorKind::BodyTooLarge => (INVALID, "file_too_large"),
         ErrorKind::UnsupportedMediaType => (INVALID, "unsupported_media_type"),
+        ErrorKind::RangeNotSatisfiable => (INVALID, "range_not_satisfiable"),
         ErrorKind::KeyReused => (INVALID, "idempotency_key_reused"),
         ErrorKind::RateLimited | ErrorKind::TooManyAtOnce => ("rate_limit_error", "rate_limit_exceeded"),
         ErrorKind::MonthlyLimit | ErrorKind::SpendingLimit | ErrorKind::AnonymousLimit | ErrorKind::ChatLimit => {

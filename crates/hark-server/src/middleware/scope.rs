@@ -43,6 +43,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/v1/transcripts", READ),
     ("GET", "/v1/transcripts/{id}", READ),
     ("GET", "/v1/transcripts/{id}/export/{format}", READ),
+    ("GET", "/v1/transcripts/{id}/recording", READ),
     ("GET", "/v1/account/export", READ_AND_MANAGE),
     ("GET", "/v1/audit", READ_AND_MANAGE),
     ("GET", "/v1/admin/audit", READ_AND_MANAGE),

@@ -32,7 +32,8 @@ const PAGE: i64 = 100;
 /// Everything that the account has
 ///
 /// One JSON object a line, each with its `type`: `account`, `ledger`, `key` (without its secret), `transcript` (with its words),
-/// `speaker` (the name, not the print of the voice), `audit`, and `end` as the last line of an export that is whole. Recordings are not part of it.
+/// `speaker` (the name, not the print of the voice), `audit`, and `end` as the last line of an export that is whole. Recordings are not part of it: those that were kept
+/// are at `GET /v1/transcripts/{id}/recording`.
 #[utoipa::path(get, path = "/v1/account/export", tag = "account", operation_id = "exportAccount",
     responses((status = 200, description = "the export", body = String, content_type = "application/x-ndjson"), Unauthorized, AnyError),
     security(("bearer" = []), ("session" = [])))]

@@ -5,9 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, DateTime, Done, EnrollForm, ErrorKind, Speaker, SpeakerList};
-use hark_media::CancelToken;
-use hark_speech::Voiceprint;
-use hark_store::{Blob, VoiceprintId};
+use hark_store::VoiceprintId;
 
 use crate::app::App;
 use crate::audit;
@@ -16,7 +14,6 @@ use crate::extract::Path;
 use crate::middleware::{Caller, Identity};
 use crate::multipart::Multipart;
 use crate::options::too_many_at_once;
-use crate::probe::CancelOnDrop;
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
 use crate::routes::transcribe::{refuse_announced, store_file};
@@ -59,7 +56,11 @@ pub(crate) async fn enroll(
         return Err(too_many_at_once(&app, &caller, live));
     }
     let (name, clip) = receive(&app, &identity, request).await?;
-    let print = listen(&app, &caller, &clip.blob).await;
+    let engines = app.engines.clone();
+    let print = recording::decode(&app, &caller, &clip.blob, move |source, cancel| {
+        Ok(engines.voices()?.voiceprint(source, cancel)?)
+    });
+    let print = print.await;
     // The clip is deleted before the response, whatever the outcome.
     app.store.recordings().discard(&clip.claim().key).await?;
     let stored = app.store.voiceprints().add(identity.account(), &name, &print?.to_bytes()).await?;
@@ -102,27 +103,6 @@ fn name(text: &str) -> Result<String, Failure> {
         return Err(Failure::invalid(format!("`name` must have 1 to {MAX_NAME} characters that can be seen")));
     }
     Ok(name.to_owned())
-}
-
-/// Decodes a clip among the probes of its owner. It is called off when the caller goes away.
-async fn listen(app: &App, caller: &Caller, clip: &Blob) -> Result<Voiceprint, Failure> {
-    let place = app.probes.enter(caller.owner(), caller.plan().concurrency() + 1, &app.metrics).await?;
-    let source = recording::open(app, clip).await?;
-    let engines = app.engines.clone();
-    let cancel = CancelOnDrop(CancelToken::default());
-    let token = cancel.0.clone();
-    let listening = tokio::task::spawn_blocking(move || {
-        // The place is given back when the decoder has ended, not when nobody waits for it any more.
-        let _place = place;
-        engines.voices()?.voiceprint(source, token)
-    });
-    match listening.await {
-        Ok(print) => Ok(print?),
-        Err(error) => {
-            tracing::error!(%error, "voiceprint.panicked");
-            Err(ErrorKind::Internal.into())
-        }
-    }
 }
 
 fn speaker(stored: hark_store::Voiceprint) -> Speaker {

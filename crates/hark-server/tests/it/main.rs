@@ -16,6 +16,7 @@ mod limits;
 mod log;
 mod openai;
 mod probes;
+mod recording;
 mod recovery;
 mod server;
 mod speakers;

@@ -54,8 +54,10 @@ pub(super) fn load<T>(folder: &Path, make: impl Fn(&Tensors) -> Result<T, String
     let tensors = WeightsFile::open(&path).and_then(|file| torch::read(&file));
     let tensors = tensors.map_err(|error| SpeakersError::of_file(error, &path, MODEL))?;
     let floats = tensors.iter().filter(|tensor| tensor.dtype() == Dtype::F32);
-    let floats = floats.map(|tensor| (tensor.name().to_owned(), (tensor.shape().to_vec(), tensor.to_f32())));
-    make(&Tensors(floats.collect())).map_err(|what| SpeakersError::malformed(&path, MODEL, what))
+    let floats =
+        floats.map(|tensor| Ok((tensor.name().to_owned(), (tensor.shape().to_vec(), tensor.to_finite_f32()?))));
+    let floats = floats.collect::<Result<_, _>>().map_err(|error| SpeakersError::of_file(error, &path, MODEL))?;
+    make(&Tensors(floats)).map_err(|what| SpeakersError::malformed(&path, MODEL, what))
 }
 
 /// A batch norm as one gain and one shift per channel.

@@ -23,7 +23,8 @@ impl Tensors {
         }
         let tensors = safetensors::read(&file)?;
         let floats = tensors.iter().filter(|tensor| tensor.dtype() == Dtype::F32);
-        Ok(Tensors { by_name: floats.map(|tensor| (tensor.name().to_owned(), tensor.to_f32())).collect() })
+        let floats = floats.map(|tensor| Ok((tensor.name().to_owned(), tensor.to_finite_f32()?)));
+        Ok(Tensors { by_name: floats.collect::<Result<_, FileError>>()? })
     }
 
     /// The tensor of that name, which must have that many values.
@@ -39,7 +40,7 @@ impl Tensors {
 /// The initializers of `silero_vad_16k_sequence.onnx`, renamed.
 fn from_onnx(model: &OnnxModel) -> Result<HashMap<String, Vec<f32>>, FileError> {
     let damaged = |what: &str| FileError::damaged(model.tensors.path(), what);
-    let take = |from: &str| model.tensors.get(from).map(|tensor| tensor.to_f32());
+    let take = |from: &str| model.tensors.get(from).and_then(|tensor| tensor.to_finite_f32());
     let mut tensors = HashMap::new();
     for n in 1..=4 {
         for part in ["weight", "bias"] {

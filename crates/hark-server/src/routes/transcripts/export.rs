@@ -83,7 +83,7 @@ pub(crate) async fn export(
 }
 
 /// A name that every system takes, from a title that may hold anything.
-fn file_name(title: &str, extension: &str) -> String {
+pub(crate) fn file_name(title: &str, extension: &str) -> String {
     // A title is often the name of the recording: `talk.mp3` becomes `talk.srt`.
     let stem = match title.rsplit_once('.') {
         Some((stem, ending)) if !stem.is_empty() && (1..=4).contains(&ending.len()) && ending.is_ascii() => stem,
@@ -100,7 +100,7 @@ fn file_name(title: &str, extension: &str) -> String {
 }
 
 /// RFC 6266 with the encoded name of RFC 5987, and a plain one for clients that know only that.
-fn attachment(name: &str) -> String {
+pub(crate) fn attachment(name: &str) -> String {
     let plain: String =
         name.chars().map(|c| if (c.is_ascii_graphic() || c == ' ') && !"\"\\".contains(c) { c } else { '_' }).collect();
     let mut encoded = String::new();
