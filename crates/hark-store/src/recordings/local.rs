@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 
 /// The folder of uploads in progress.
 const SPOOL: &str = "incoming";
+/// What the names of the files of readiness probes begin with.
+const PROBE: &str = "probe-";
 
 /// Writeback starts each time this much was written. Otherwise a gigabyte stays in the page cache until the end, and the final sync takes as
 /// long as the upload.
@@ -76,9 +78,22 @@ impl Folder {
         &self.root
     }
 
+    /// Removes the files of readiness probes that were killed before they could remove them: those last modified at `before` or earlier.
+    pub(super) fn remove_stale_probes(&self, before: SystemTime) -> Result<()> {
+        for file in fs::read_dir(self.root.join(SPOOL)).map_err(list_failed)? {
+            let file = file.map_err(list_failed)?;
+            let is_probe = file.file_name().to_str().is_some_and(|name| name.starts_with(PROBE));
+            if is_probe && file.metadata().and_then(|about| about.modified()).is_ok_and(|written| written <= before) {
+                // Another process may have been faster.
+                let _ = fs::remove_file(file.path());
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a few bytes to the spool folder, reads them back and removes them.
     pub(crate) fn probe(&self, token: &str) -> Result<()> {
-        let path = self.root.join(SPOOL).join(format!("probe-{token}"));
+        let path = self.root.join(SPOOL).join(format!("{PROBE}{token}"));
         let probe = || {
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(token.as_bytes())?;

@@ -139,6 +139,19 @@ impl Blobs {
         }
     }
 
+    /// Removes what killed readiness probes left at least `age` ago.
+    pub(crate) async fn remove_stale_probes(&self, age: std::time::Duration) -> Result<()> {
+        let before = pages::modified_before(age);
+        match self {
+            Blobs::Local(folder) => {
+                let folder = folder.clone();
+                blocking(move || folder.remove_stale_probes(before)).await
+            }
+            #[cfg(feature = "object-store")]
+            Blobs::Remote(bucket) => bucket.remove_stale_probes(pages::unix_micros(before)).await,
+        }
+    }
+
     /// Files that were last modified at least `age` ago, by pages.
     pub(crate) async fn pages(&self, age: std::time::Duration) -> Result<Pages> {
         match self {

@@ -35,12 +35,12 @@ pub(crate) enum Pages {
 impl Pages {
     pub(super) fn local(folder: Folder, age: Duration) -> Result<Pages> {
         let left = folder.folders()?.into_iter();
-        Ok(Pages::Local { folder, left, before: before(age) })
+        Ok(Pages::Local { folder, left, before: modified_before(age) })
     }
 
     #[cfg(feature = "object-store")]
     pub(super) fn remote(bucket: &super::remote::Bucket, age: Duration) -> Pages {
-        let before = before(age).duration_since(UNIX_EPOCH).map_or(0, crate::clock::micros);
+        let before = unix_micros(modified_before(age));
         Pages::Remote(bucket.list(before).into_stream().chunks(PAGE).boxed())
     }
 
@@ -58,6 +58,13 @@ impl Pages {
     }
 }
 
-fn before(age: Duration) -> SystemTime {
+/// The latest modification time of a file that is at least `age` old.
+pub(super) fn modified_before(age: Duration) -> SystemTime {
     SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)
+}
+
+/// A time in microseconds since 1970.
+#[cfg(feature = "object-store")]
+pub(super) fn unix_micros(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, crate::clock::micros)
 }

@@ -94,6 +94,21 @@ impl Bucket {
         }
     }
 
+    /// Removes the objects of readiness probes that were killed before they could remove them: those last modified at `before` (microseconds since 1970)
+    /// or earlier.
+    pub(super) async fn remove_stale_probes(&self, before: i64) -> Result<()> {
+        let mut probes = self.store.list(Some(&Path::from(format!("{}/probe", self.prefix))));
+        while let Some(probe) = probes.try_next().await.map_err(failed)? {
+            if probe.last_modified.timestamp_micros() <= before {
+                match self.store.delete(&probe.location).await {
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(e) => return Err(failed(e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a small object, reads it back and removes it.
     pub(crate) async fn probe(&self, token: &str) -> Result<()> {
         let path = Path::from(format!("{}/probe/{token}", self.prefix));
@@ -224,5 +239,25 @@ impl Writer {
         if let Err(error) = self.parts.abort().await {
             tracing::warn!(%error, "upload.abort_failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn probes_that_were_killed_are_removed_and_nothing_else() {
+        let bucket = Bucket::open("memory:///recordings").unwrap();
+        for name in ["recordings/probe/abc", "recordings/ab/abababababababababababababababab"] {
+            bucket.store.put(&Path::from(name), Bytes::from_static(b"abc").into()).await.unwrap();
+        }
+        let names = async || bucket.store.list(None).map_ok(|object| object.location.to_string()).try_collect().await;
+        bucket.remove_stale_probes(0).await.unwrap();
+        let left: Vec<String> = names().await.unwrap();
+        assert_eq!(left.len(), 2, "a young one may be in use: {left:?}");
+        bucket.remove_stale_probes(i64::MAX).await.unwrap();
+        let left: Vec<String> = names().await.unwrap();
+        assert_eq!(left, ["recordings/ab/abababababababababababababababab"]);
     }
 }

@@ -131,6 +131,7 @@ impl Recordings<'_> {
         let now = self.store.now();
         let mut swept = SweepReport { expired: self.remove_expired(now).await?, ..SweepReport::default() };
         swept.holds = self.store.ledger().release_expired().await?;
+        self.store.blobs().remove_stale_probes(options.abandoned_after).await?;
         // A server of an older version on the same database may still write them.
         self.store.transcripts().move_share_tokens().await?;
         let scan = self.scan_files(options.abandoned_after).await?;

@@ -133,7 +133,9 @@ on_both! {
         std::fs::write(place.folder.path().join("blobs/ab/abababababababababababababababab"), "stray").unwrap();
         std::fs::write(place.folder.path().join("blobs/incoming/cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"), "half").unwrap();
         std::fs::write(place.folder.path().join("blobs/README"), "not ours").unwrap();
-        assert_eq!(place.recordings().len(), 8);
+        // A readiness probe that was killed.
+        std::fs::write(place.folder.path().join("blobs/incoming/probe-abc"), "abc").unwrap();
+        assert_eq!(place.recordings().len(), 9);
         let early = store.recordings().sweep_older_than(Duration::from_secs(3600)).await.unwrap();
         assert_eq!((early.recordings.len(), early.quarantined.len()), (2, 0), "what is young may still be wanted");
         place.clock.advance(Duration::from_secs(1));
