@@ -17,7 +17,7 @@ use hark_compute::kernels::{BLOCK, Block, DEPTH, TILE};
 use hark_compute::linear::{Linear, Rows, matmul, store_bf16};
 use hark_compute::view::MatMut;
 use hark_models::ModelStore;
-use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Admission, Backend, Entry, TokenMap, TokenQuery, TokenRules};
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::weights::Checkpoint;
 
@@ -232,7 +232,7 @@ fn whole_network(
     const SLOTS: usize = 16;
     const BEAM: usize = 5;
     let dims = checkpoint.dims;
-    let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
+    let tokens = TokenMap { end: 50_257, first_timestamp: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
     let options = CpuOptions { weights: args.weights, slots: SLOTS, rows: BEAM, encoder_caches: 0 };
     let mut backend = CpuBackend::load(checkpoint, tokens, compute, options).map_err(failed)?;
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index % 97) as f32 / 97.0 - 0.5).collect();
@@ -254,13 +254,15 @@ fn whole_network(
     let weights = bytes_a_weight * (text_layers * 14.0 * text_width * text_width + dims.n_vocab as f64 * text_width);
     // Keys and values are kept in one byte each.
     let a_window = 2.0 * text_layers * frames * text_width;
-    let rules = Rules { text: true, end: true, at_start: false, times: None };
-    let ask = Some(Ask { rules, best: BEAM + 1, draw: None, no_speech: false, languages: false });
+    let rules = TokenRules { text: true, end: true, at_start: false, timestamps: None };
+    let query = Some(TokenQuery { rules, top_k: BEAM + 1, sampling: None, no_speech: false, languages: false });
     for (windows, beam) in [(1, 1), (1, BEAM), (8, 1), (SLOTS, 1), (SLOTS, BEAM)] {
         let (mut seconds, mut read) = (f64::INFINITY, f64::INFINITY);
         for position in 0..args.rounds.max(1) {
             let entries: Vec<Entry> = (0..windows)
-                .flat_map(|slot| (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, ask }))
+                .flat_map(|slot| {
+                    (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, query })
+                })
                 .collect();
             read = read.min(reading.read(compute));
             seconds = seconds.min(best(1, || drop(black_box(backend.step(&entries)))));

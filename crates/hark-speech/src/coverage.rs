@@ -1,26 +1,26 @@
-//! Speech that a window's text leaves out.
+//! Finds speech that a window's text leaves out.
 //!
-//! Given several utterances at once, Whisper sometimes writes down some of them and passes over the others, the wider
-//! the beam the rather. Voice activity knows that somebody spoke there, and the alignment shows it: the time of the
-//! missing words falls to a neighbour, which then holds seconds of speech for one word. Such stretches are decoded
+//! Given several utterances at once, Whisper sometimes transcribes some of them and skips the others, more often the wider
+//! the beam. Voice activity detects speech there, and the alignment shows it: the time of the
+//! missing words is aligned to a neighbour, which then spans seconds of speech. Such parts are decoded
 //! again on their own.
 
 use hark_whisper::words::AlignedWord;
 
-/// A word that holds less time than this hides nothing.
+/// A word that spans less time than this hides nothing.
 const LONG_HOLD: f64 = 1.6;
-/// A whole utterance shorter than this is not looked for.
+/// Shorter utterances are ignored.
 const SHORT_UTTERANCE: f64 = 0.5;
-/// An utterance may reach this far out of what the word holds and still count as inside.
+/// Tolerance for an utterance to be inside the span of a word.
 const SLACK: f64 = 0.3;
-/// Speech that one drawn-out word can fill by itself.
+/// Maximum duration of one drawn-out word.
 const ONE_WORD: f64 = 1.0;
-/// Speech without a pause that is missing inside a hold must be this long.
+/// Minimum duration of missing speech without a pause.
 const LONG_STRETCH: f64 = 2.0;
-/// Stretches closer than this are decoded together.
+/// Parts closer than this are decoded together.
 const JOIN: f64 = 1.5;
 
-/// Stretches of `speech` that no word of `words` accounts for. All times are in seconds from the start of the window.
+/// Parts of `speech` that no word of `words` accounts for. All times are in seconds from the start of the window.
 pub fn left_out(words: &[AlignedWord], speech: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut stretches: Vec<(f64, f64)> = Vec::new();
     for word in words {
@@ -32,17 +32,17 @@ pub fn left_out(words: &[AlignedWord], speech: &[(f64, f64)]) -> Vec<(f64, f64)>
         let utterances: Vec<(f64, f64)> =
             speech.iter().filter(inside).filter(|span| span.1 - span.0 >= SHORT_UTTERANCE).copied().collect();
         let total: f64 = utterances.iter().map(|span| span.1 - span.0).sum();
-        // The word itself is somewhere: alone with one utterance, that utterance is the word.
+        // A single short utterance is the word itself.
         let is_the_word = utterances.len() == 1 && total < ONE_WORD;
         if !utterances.is_empty() && !is_the_word {
             let alone =
                 speech.iter().filter(|span| span.1 > from + SLACK && span.0 < to - SLACK).count() == utterances.len();
-            // With no other speech in reach the word is one of these utterances: the one nearest to its end of the hold.
+            // Without other speech nearby the word is in one of these utterances.
             let keep = if alone { without_the_word(&utterances, word) } else { utterances };
             stretches.extend(keep);
             continue;
         }
-        // No pause to go by: speech that goes on under one word.
+        // No pause: continuous speech aligned to one word.
         for &(start, end) in speech {
             let (start, end) = (start.max(from + ONE_WORD), end.min(to));
             if end - start >= LONG_STRETCH {
@@ -60,7 +60,7 @@ pub fn left_out(words: &[AlignedWord], speech: &[(f64, f64)]) -> Vec<(f64, f64)>
     joined
 }
 
-/// The utterances less the one that the word was spoken in: where its times, with the pause cut off, lie.
+/// The utterances without the one that the word was spoken in, by its times without the pause.
 fn without_the_word(utterances: &[(f64, f64)], word: &AlignedWord) -> Vec<(f64, f64)> {
     let overlap = |span: &(f64, f64)| span.1.min(word.end) - span.0.max(word.start);
     let own = utterances

@@ -1,11 +1,11 @@
-//! What can go wrong between a file and its words.
+//! Errors of transcription.
 
 use std::path::PathBuf;
 
-/// Why there is no transcript.
+/// An error of transcription, live or from a file.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeechError {
-    /// The sound could not be read.
+    /// The audio could not be read.
     #[error(transparent)]
     Media(hark_media::MediaError),
     /// The speech model could not be loaded.
@@ -19,16 +19,16 @@ pub enum SpeechError {
     /// The voice-activity model could not be loaded.
     #[error(transparent)]
     Vad(#[from] crate::vad::VadError),
-    /// The networks that tell voices apart could not be loaded.
+    /// The diarization networks could not be loaded.
     #[error("cannot load what tells speakers apart: {0}")]
     Speakers(#[from] hark_speakers::SpeakersError),
-    /// Speakers were asked for, and the transcriber was loaded without what tells them apart.
+    /// Speakers were requested, but the transcriber was loaded without diarization networks.
     #[error("speakers can't be told apart: the models that do it are not loaded")]
     NoVoices,
-    /// A clip that should show a voice holds none.
+    /// A voice clip has no speech.
     #[error("no speech was heard in the clip: record the voice again, nearer to the microphone")]
     NoSpeech,
-    /// A clip holds too little of a voice to know it again.
+    /// A voice clip has too little speech.
     #[error("only {heard:.1} s of speech were heard in the clip: give at least {needed:.0} s, better 10 s or more")]
     TooLittleSpeech {
         /// Seconds that were heard.
@@ -36,13 +36,13 @@ pub enum SpeechError {
         /// Seconds that it takes.
         needed: f64,
     },
-    /// A clip that should show one voice holds others too.
+    /// A voice clip has several voices.
     #[error("{voices} voices were heard in the clip: give one in which only one person speaks")]
     SeveralVoices {
         /// How many.
         voices: usize,
     },
-    /// A clip goes on for longer than it takes to know a voice.
+    /// A voice clip is too long.
     #[error("the clip is longer than {minutes} minutes: half a minute of one voice is enough")]
     ClipTooLong {
         /// How long one may be.
@@ -54,13 +54,13 @@ pub enum SpeechError {
     /// The model only knows English.
     #[error("{0} needs a multilingual model: this one only knows English")]
     EnglishOnly(&'static str),
-    /// The caller called it off.
+    /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,
-    /// The device that decodes failed, again and again where it could be loaded again.
+    /// The device failed, also after it was reloaded.
     #[error("the speech engine failed: {0}")]
     Engine(#[from] hark_whisper::backend::BackendError),
-    /// The engine stopped: a defect of ours, told in the log.
+    /// The engine stopped: a defect, reported in the log.
     #[error("the speech engine stopped unexpectedly; restart hark and report this with its log")]
     EngineStopped,
 }

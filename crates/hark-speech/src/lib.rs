@@ -1,9 +1,9 @@
-//! From sound to words.
+//! From audio to text.
 //!
-//! In: a recording as a stream of samples, and what is wanted of it. Out: a transcript with times that never run
+//! In: a recording as a stream of samples, and options. Out: a transcript with times that never run
 //! backwards. The steps: voice activity finds speech, windows of up to 30 s are cut at pauses, the scheduler decodes
-//! windows of all recordings together, words and segments are put back on the recording's clock and given to those
-//! who speak at their time. None of its business: containers and codecs, what Whisper is made of, who asked, and how a transcript is written down.
+//! windows of all recordings together, words and segments get times of the recording and are assigned to the
+//! speakers at their time. Out of scope: containers and codecs, the Whisper network, accounts, and file formats of transcripts.
 
 mod coverage;
 mod error;
@@ -33,4 +33,4 @@ pub use hark_speakers::EMBEDDING_WIDTH;
 
 pub use hark_compute::{Compute, Isa};
 pub use hark_whisper::backend::BackendError;
-pub use hark_whisper::decode::{Spent, Task};
+pub use hark_whisper::decode::{EngineStats, Task};

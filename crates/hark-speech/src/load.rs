@@ -14,29 +14,29 @@ use hark_whisper::weights::Checkpoint;
 use crate::SpeechError;
 use crate::voices::Voices;
 
-/// What a transcriber is made of.
+/// The options to load a transcriber.
 #[derive(Clone)]
 pub struct LoadOptions {
     /// Folder of the Whisper checkpoint.
     pub model_dir: PathBuf,
     /// Folder or file of the Silero voice-activity weights.
     pub vad: PathBuf,
-    /// What tells voices apart; without it no request may ask for speakers.
+    /// The diarization networks; without them speakers can't be requested.
     pub voices: Option<Voices>,
     /// Threads and kernels, which other models may share; all cores and the machine's best kernels when not given.
     pub compute: Option<Compute>,
     /// How the linear layers are stored; int8 when not given.
     pub weights: Option<Weights>,
-    /// Windows decoded at once; as many as the workspace holds when not given.
+    /// Windows decoded at once; as many as fit the workspace when not given.
     pub slots: Option<usize>,
-    /// Bytes of the workspace: windows being decoded and their KV caches. Pages are touched only as windows come, and given
-    /// back to the system when none came for a while.
+    /// Bytes of the workspace: windows being decoded and their KV caches. Memory is allocated as windows arrive, and freed
+    /// when the engine is idle.
     pub workspace: u64,
-    /// The widest beam that a request may ask for.
+    /// The maximum beam width of a request.
     pub widest_beam: usize,
-    /// What loads the checkpoint on a device; the processor when not given.
+    /// Loads the checkpoint on a device; the CPU when not given.
     pub backend: Option<BackendLoader>,
-    /// Counts how often the engine failed and was loaded again.
+    /// Counts reloads of the engine.
     pub restarts: Arc<AtomicU64>,
 }
 
@@ -44,7 +44,7 @@ pub struct LoadOptions {
 pub type BackendLoader =
     Arc<dyn Fn(&Checkpoint, TokenMap, &LoadOptions) -> Result<Box<dyn Backend>, SpeechError> + Send + Sync>;
 
-/// With this much the smaller models decode as many windows at once as are of use, and large-v3 eight.
+/// Enough for the useful maximum of windows with the smaller models, and for eight with large-v3.
 const DEFAULT_WORKSPACE: u64 = 3600 << 20;
 
 impl LoadOptions {
@@ -84,7 +84,7 @@ pub(crate) fn load_engine(
     Ok(Engine::new(backend, Arc::clone(tokenizer)))
 }
 
-/// Loads a checkpoint on the processor.
+/// Loads a checkpoint on the CPU.
 pub fn load_on_cpu(
     checkpoint: &Checkpoint,
     tokens: TokenMap,
@@ -101,21 +101,21 @@ pub fn load_on_cpu(
     Ok(Box::new(backend))
 }
 
-/// Two slots that are kept free for clips, and one for everything else.
+/// Two slots reserved for clips, and one for everything else.
 const FEWEST_SLOTS: usize = 3;
 
-/// What the engine must know of a checkpoint's tokens.
+/// The special tokens of a checkpoint.
 fn token_map(tokenizer: &Tokenizer, checkpoint: &Checkpoint) -> TokenMap {
-    let never = checkpoint.suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_suppress_tokens());
-    let never_first =
+    let suppress_tokens = checkpoint.suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_suppress_tokens());
+    let begin_suppress_tokens =
         checkpoint.begin_suppress_tokens.clone().unwrap_or_else(|| tokenizer.default_begin_suppress_tokens());
     let vocabulary = checkpoint.dims.n_vocab as u32;
     TokenMap {
         end: tokenizer.eot,
         no_speech: (tokenizer.no_speech < vocabulary).then_some(tokenizer.no_speech),
-        first_time: tokenizer.timestamp_begin,
-        never: never.into_iter().filter(|&token| token < vocabulary).collect(),
-        never_first: never_first.into_iter().filter(|&token| token < vocabulary).collect(),
+        first_timestamp: tokenizer.timestamp_begin,
+        suppress_tokens: suppress_tokens.into_iter().filter(|&token| token < vocabulary).collect(),
+        begin_suppress_tokens: begin_suppress_tokens.into_iter().filter(|&token| token < vocabulary).collect(),
         languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
     }
 }

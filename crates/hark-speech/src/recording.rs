@@ -1,4 +1,4 @@
-//! The state of one transcription: windows out, replies in, a transcript at the end.
+//! One transcription: submits windows, handles their replies, assembles the transcript.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,40 +21,40 @@ use crate::voiceprint;
 use crate::voices::DiarizationThread;
 use crate::windows::{Window, WindowCutter};
 
-/// The logprob threshold of a second look: a text below it is not accepted.
+/// The logprob threshold of a second look: a text below it is discarded.
 const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
 
-/// Windows of one recording that may wait or be decoded at a time: enough to fill the engine, and a bound on the memory
+/// Windows of one recording that may be queued or decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
 const MAX_OUTSTANDING: usize = 40;
-/// A language is settled by its first window if that is this sure…
-const SURE: f32 = 0.7;
-/// …or else by this many windows together.
-const VOTERS: usize = 5;
+/// The language is that of the first window if its probability is at least this…
+const LANGUAGE_THRESHOLD: f32 = 0.7;
+/// …or else that of this many windows together.
+const MAX_VOTERS: usize = 5;
 
-/// A window that the engine has.
+/// A submitted window.
 struct Outstanding {
     window: Window,
-    /// Set for a stretch that another window's text left out.
+    /// Set for a part that another window's text left out.
     is_second_look: bool,
     meter: Meter,
 }
 
-/// What share of a window's work its encoding is; the rest are the steps of its text.
+/// The share of encoding in a window's work; the rest is decoding.
 const ENCODING_SHARE: f64 = 0.2;
-/// Steps a second of sound that are expected until windows have shown theirs, counting for this many seconds.
+/// Prior of the step rate: decoding steps per second of audio, weighted as this many seconds.
 const EXPECTED_STEPS: (f64, f64) = (4.0, 60.0);
-/// What a window that is not done counts at most: a text that is longer than others are goes on beyond what was expected.
+/// The maximum share of a window that is not done: its text may be longer than expected.
 const MAX_SHARE: f64 = 0.95;
 
-/// How many steps texts take, from the windows that are done.
+/// Decoding steps per second of audio, from the windows that are done.
 #[derive(Default)]
-struct Pace {
+struct StepRate {
     steps: f64,
     seconds: f64,
 }
 
-impl Pace {
+impl StepRate {
     fn add(&mut self, window: &Outstanding) {
         self.steps += f64::from(window.meter.steps());
         self.seconds += window.seconds();
@@ -66,14 +66,14 @@ impl Pace {
             return 0.0;
         }
         let (steps, seconds) = EXPECTED_STEPS;
-        let a_second = (steps * seconds + self.steps) / (seconds + self.seconds);
-        let text = f64::from(window.meter.steps()) / (a_second * window.seconds()).max(1.0);
+        let steps_per_second = (steps * seconds + self.steps) / (seconds + self.seconds);
+        let text = f64::from(window.meter.steps()) / (steps_per_second * window.seconds()).max(1.0);
         (ENCODING_SHARE + (1.0 - ENCODING_SHARE) * text).min(MAX_SHARE)
     }
 }
 
 impl Outstanding {
-    /// Seconds of sound that are not done before this window is; those of a second look are counted already.
+    /// Seconds of audio that it contributes to the progress; those of a second look were counted already.
     fn seconds(&self) -> f64 {
         if self.is_second_look { 0.0 } else { self.window.samples.len() as f64 / f64::from(SAMPLE_RATE) }
     }
@@ -84,11 +84,11 @@ struct Done {
     /// First sample and the one after the last.
     samples: (u64, u64),
     decoded: Decoded,
-    /// Stretches decoded on their own, in seconds from the window's start.
+    /// Parts decoded on their own, in seconds from the window's start.
     gaps: Vec<(f64, f64)>,
 }
 
-/// A window's number and what became of it.
+/// The tag and outcome of a window.
 type WindowReply = (usize, Result<Outcome, BackendError>);
 
 /// The state of one transcription.
@@ -98,21 +98,21 @@ pub(crate) struct Recording<'a> {
     owner: u64,
     options: DecodeOptions,
     language: Option<(String, f32)>,
-    /// Windows whose language is not settled yet.
-    held: Vec<Window>,
+    /// Windows that wait for the language to be detected.
+    awaiting_language: Vec<Window>,
     /// Summed probabilities of the languages, and how many windows voted.
     votes: BTreeMap<String, f32>,
     voters: usize,
     replies: Receiver<WindowReply>,
-    reply_to: Reply,
-    unwanted: Arc<AtomicBool>,
+    reply: Reply,
+    cancelled: Arc<AtomicBool>,
     diarization: Option<DiarizationThread>,
-    /// Windows that are not decoded yet, by number.
+    /// Submitted windows, by tag.
     outstanding: BTreeMap<usize, Outstanding>,
-    pace: Pace,
-    /// Where the last window that was cut ends, in seconds.
-    cut_until: f64,
-    /// The seconds of audio that were last reported as done.
+    step_rate: StepRate,
+    /// The end of the last window, in seconds.
+    windowed_until: f64,
+    /// The last reported progress, in seconds of audio.
     reported: f64,
     done: Vec<Done>,
     windows: usize,
@@ -130,8 +130,8 @@ impl<'a> Recording<'a> {
         let language = transcriber.language_of(request.language.as_deref(), request.task)?;
         let prompt = transcriber.prompt_of(request.hotwords.as_deref(), request.prompt.as_deref());
         let (sender, replies) = channel();
-        // A receiver that is gone has stopped waiting.
-        let reply_to: Reply = Arc::new(move |tag, outcome| drop(sender.send((tag, outcome))));
+        // The transcription may have ended.
+        let reply: Reply = Arc::new(move |tag, outcome| drop(sender.send((tag, outcome))));
         Ok(Recording {
             transcriber,
             request,
@@ -147,16 +147,16 @@ impl<'a> Recording<'a> {
                 ..DecodeOptions::default()
             },
             language: language.map(|code| (code, 1.0)),
-            held: Vec::new(),
+            awaiting_language: Vec::new(),
             votes: BTreeMap::new(),
             voters: 0,
             replies,
-            reply_to,
-            unwanted: Arc::new(AtomicBool::new(false)),
+            reply,
+            cancelled: Arc::new(AtomicBool::new(false)),
             diarization: DiarizationThread::start(transcriber.voices.as_ref(), request.speakers)?,
             outstanding: BTreeMap::new(),
-            pace: Pace::default(),
-            cut_until: 0.0,
+            step_rate: StepRate::default(),
+            windowed_until: 0.0,
             reported: 0.0,
             done: Vec::new(),
             windows: 0,
@@ -200,11 +200,11 @@ impl<'a> Recording<'a> {
                 self.enqueue(window, progress)?;
             }
             while let Ok((tag, outcome)) = self.replies.try_recv() {
-                self.absorb((tag, outcome?), progress);
+                self.handle_reply((tag, outcome?), progress);
             }
             self.report(progress);
         }
-        self.settle_language()?;
+        self.detect_language()?;
         self.flush(progress)?;
         while !self.outstanding.is_empty() {
             self.wait(progress)?;
@@ -212,13 +212,13 @@ impl<'a> Recording<'a> {
         Ok(self.finish(audio.warnings().to_vec()))
     }
 
-    /// A window came out of the cutter: decode it, or hold it until the language is known.
+    /// Submits a window, or queues it until the language is known.
     fn enqueue(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
-        self.cut_until = window.end() as f64 / f64::from(SAMPLE_RATE);
-        self.held.push(window);
-        // The first window may be the only one: then it settles the language for itself, without a second encoding.
-        if self.language.is_none() && self.held.len() > 1 {
-            self.settle_language()?;
+        self.windowed_until = window.end() as f64 / f64::from(SAMPLE_RATE);
+        self.awaiting_language.push(window);
+        // The first window may be the only one: then it detects the language itself, without a second encoding.
+        if self.language.is_none() && self.awaiting_language.len() > 1 {
+            self.detect_language()?;
         }
         if self.language.is_some() {
             self.flush(progress)?;
@@ -226,19 +226,19 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Submits all held windows.
+    /// Submits the windows that waited for the language.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
-        for window in std::mem::take(&mut self.held) {
+        for window in std::mem::take(&mut self.awaiting_language) {
             self.start(window, false);
-            let most = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
-            while self.outstanding.len() >= most {
+            let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
+            while self.outstanding.len() >= max_outstanding {
                 self.wait(progress)?;
             }
         }
         Ok(())
     }
 
-    /// Hands one window to the engine.
+    /// Submits one window.
     fn start(&mut self, window: Window, is_second_look: bool) {
         let language = match &self.language {
             Some((code, _)) => Language::Known(code.clone()),
@@ -252,10 +252,10 @@ impl<'a> Recording<'a> {
         self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
     }
 
-    /// The prompt of the next window: the text before it, where that is wanted.
+    /// The prompt of the next window, with the text before it if requested.
     fn prompt(&self) -> Vec<u32> {
         let mut prompt = self.options.prompt.clone();
-        // A text that needed a high temperature is no example to follow.
+        // A text decoded at a high temperature makes a bad prompt.
         if self.request.condition_on_previous
             && let Some(Done { decoded, .. }) = self.done.last()
             && decoded.temperature < 0.5
@@ -266,7 +266,7 @@ impl<'a> Recording<'a> {
     }
 
     fn submit(&self, tag: usize, window: &Window, options: Arc<DecodeOptions>, meter: Meter) {
-        let lead = window.lead(self.request.windows.speech_pad);
+        let lead = window.leading_silence(self.request.windows.speech_pad);
         let (mel, frames) = self.transcriber.spectrogram(lead, &window.samples);
         let lane = self.request.lane.unwrap_or(Lane::of_recording(self.seconds_read, self.at_end));
         self.transcriber.scheduler.submit(WindowRequest {
@@ -274,24 +274,24 @@ impl<'a> Recording<'a> {
             lane,
             mel: mel.into(),
             frames,
-            again: None,
+            reencode: None,
             options,
-            cancelled: Arc::clone(&self.unwanted),
+            cancelled: Arc::clone(&self.cancelled),
             tag,
-            reply: Arc::clone(&self.reply_to),
+            reply: Arc::clone(&self.reply),
             meter,
         });
     }
 
-    /// Finds the language from the held windows: the first alone if it is sure, else several together.
-    fn settle_language(&mut self) -> Result<(), SpeechError> {
-        if self.language.is_some() || self.held.len() < 2 {
+    /// Detects the language from the waiting windows: the first alone if its probability is high, else several together.
+    fn detect_language(&mut self) -> Result<(), SpeechError> {
+        if self.language.is_some() || self.awaiting_language.len() < 2 {
             return Ok(());
         }
         let options =
             Arc::new(DecodeOptions { language: Language::Detect { sure_from: f32::INFINITY }, ..self.options.clone() });
-        while self.voters < self.held.len().min(VOTERS) {
-            self.submit(self.voters, &self.held[self.voters], Arc::clone(&options), Meter::default());
+        while self.voters < self.awaiting_language.len().min(MAX_VOTERS) {
+            self.submit(self.voters, &self.awaiting_language[self.voters], Arc::clone(&options), Meter::default());
             let (_, outcome) = loop {
                 if let Some(reply) = self.receive()? {
                     break reply;
@@ -307,8 +307,8 @@ impl<'a> Recording<'a> {
                 continue;
             };
             let share = votes / self.voters as f32;
-            let all_voted = self.voters == VOTERS || self.at_end && self.voters == self.held.len();
-            if share >= SURE || all_voted {
+            let all_voted = self.voters == MAX_VOTERS || self.at_end && self.voters == self.awaiting_language.len();
+            if share >= LANGUAGE_THRESHOLD || all_voted {
                 self.language = Some((code.clone(), share));
                 break;
             }
@@ -316,9 +316,9 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Gives up: the engine drops the windows that it has, and the speakers are not waited for.
+    /// Cancels the windows in the engine and the diarization.
     pub(crate) fn cancel(&mut self) {
-        self.unwanted.store(true, Ordering::SeqCst);
+        self.cancelled.store(true, Ordering::SeqCst);
         self.diarization.take().into_iter().for_each(DiarizationThread::cancel);
     }
 
@@ -326,7 +326,7 @@ impl<'a> Recording<'a> {
         if self.request.cancel.is_cancelled() { Err(SpeechError::Cancelled) } else { Ok(()) }
     }
 
-    /// The next reply of the engine; none when a tenth of a second passes without one.
+    /// The next reply of the engine; `None` after 100 ms without one.
     fn receive(&self) -> Result<Option<(usize, Outcome)>, SpeechError> {
         use std::sync::mpsc::RecvTimeoutError;
         self.check_cancelled()?;
@@ -342,7 +342,7 @@ impl<'a> Recording<'a> {
         loop {
             match self.receive()? {
                 Some(reply) => {
-                    self.absorb(reply, progress);
+                    self.handle_reply(reply, progress);
                     return Ok(());
                 }
                 None => self.report(progress),
@@ -350,28 +350,28 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Reports how much sound is done, if that is more than before. Windows are decoded many at a time and end together: those
-    /// that the engine is at count with the share of their work that is done.
+    /// Reports the progress if it has increased. Windows are decoded many at a time and end together: those
+    /// being decoded count with the share of their work that is done.
     fn report(&mut self, progress: &mut dyn FnMut(Progress)) {
         let seconds = |window: &Window| window.samples.len() as f64 / f64::from(SAMPLE_RATE);
-        let held: f64 = self.held.iter().map(seconds).sum();
-        let left = self.outstanding.values().map(|window| window.seconds() * (1.0 - self.pace.share_done(window)));
-        let cut_until = if self.at_end { self.seconds_read } else { self.cut_until };
-        let audio_done = cut_until - held - left.sum::<f64>();
+        let waiting: f64 = self.awaiting_language.iter().map(seconds).sum();
+        let left = self.outstanding.values().map(|window| window.seconds() * (1.0 - self.step_rate.share_done(window)));
+        let windowed_until = if self.at_end { self.seconds_read } else { self.windowed_until };
+        let audio_done = windowed_until - waiting - left.sum::<f64>();
         if audio_done > self.reported {
             self.reported = audio_done;
             progress(Progress { audio_done, audio_total: self.total });
         }
     }
 
-    fn absorb(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
+    fn handle_reply(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
         let Some(outstanding) = self.outstanding.remove(&tag) else {
             return;
         };
-        self.pace.add(&outstanding);
+        self.step_rate.add(&outstanding);
         let Outstanding { window, is_second_look, .. } = outstanding;
         if let Outcome::Decoded(mut decoded) = outcome {
-            let lead = window.lead(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
+            let lead = window.leading_silence(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
                 (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
             }
@@ -380,9 +380,9 @@ impl<'a> Recording<'a> {
         self.report(progress);
     }
 
-    /// Accepts a decoded window, and has what its text leaves out decoded again.
+    /// Accepts a decoded window, and submits the speech that its text leaves out for a second look.
     fn accept(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
-        // On a second look only a confident text counts: the first look had a reason to pass over it.
+        // On a second look only a confident text counts: the first pass had a reason to skip it.
         let doubtful = decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD;
         if decoded.text.is_empty() || is_second_look && doubtful {
             return;
@@ -394,7 +394,7 @@ impl<'a> Recording<'a> {
         let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
         let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
         for &(from, to) in &gaps {
-            let second_look = window.part(from, to);
+            let second_look = window.sub_window(from, to);
             self.start(second_look, true);
         }
         self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
@@ -409,10 +409,10 @@ impl<'a> Recording<'a> {
         let mut names = BTreeMap::new();
         match self.diarization.take().map(DiarizationThread::finish) {
             None => {}
-            Some(Some(heard)) => {
-                let (assigned, order) = assign_in_order(segments, &heard);
+            Some(Some(diarization)) => {
+                let (assigned, order) = assign_in_order(segments, &diarization);
                 segments = assigned;
-                names = voiceprint::names(&heard.centroids, &order, &self.request.known);
+                names = voiceprint::names(&diarization.centroids, &order, &self.request.known);
             }
             Some(None) => warnings.push("speakers could not be told apart: hark failed to listen to the voices".into()),
         }

@@ -1,22 +1,22 @@
-//! Putting a window's words on the recording's clock, and joining them to sentences.
+//! Converts a window's words to the recording's times, and joins them to segments.
 
 use hark_transcript::{Segment, Word};
 use hark_whisper::decode::Decoded;
 
-/// A pause from which a sentence is cut even without a full stop.
+/// A pause that ends a segment even without a full stop.
 const LONG_PAUSE: f64 = 1.2;
 /// From this length on a segment ends at the next comma or short pause…
 const LONG_SEGMENT: f64 = 12.0;
 /// …and from this one on at the next word.
 const LONGEST_SEGMENT: f64 = 24.0;
-/// A pause that counts as a breath.
+/// A short pause.
 const BREATH: f64 = 0.35;
 
 const SAMPLE_RATE: f64 = hark_media::SAMPLE_RATE as f64;
 
-/// The segments of one decoded window that lies at `samples` (first, and one after the last) of its recording.
+/// The segments of a decoded window at `samples` (first, and one after the last) of its recording.
 ///
-/// `gaps` are stretches of the window that were decoded on their own: no segment reaches across one.
+/// `gaps` are parts of the window that were decoded on their own: no segment spans one.
 pub fn segments_of(samples: (u64, u64), decoded: &Decoded, gaps: &[(f64, f64)]) -> Vec<Segment> {
     let (start, end) = (samples.0 as f64 / SAMPLE_RATE, samples.1 as f64 / SAMPLE_RATE);
     let on_clock = |seconds: f64| round((start + seconds).clamp(start, end));

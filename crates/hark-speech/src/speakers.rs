@@ -1,11 +1,11 @@
-//! Which words are whose: words of a transcript and turns of voices on one clock.
+//! Assigns the words of a transcript to the speaker turns of a diarization.
 
 use hark_speakers::{Diarization, Turn};
 use hark_transcript::{Segment, Word};
 
 use crate::segments::ends_sentence;
 
-/// What it costs to let the speaker change before a word, in words that lie wholly in another's turn. Word times are off by a tenth of a second or
+/// The cost of a speaker change before a word; a word entirely in another speaker's turn costs 1. Word times are off by a tenth of a second or
 /// two, and people change at the ends of sentences and after pauses far more often than inside a phrase.
 const CHANGE_AFTER_SENTENCE: f64 = 0.1;
 const CHANGE_AFTER_PAUSE: f64 = 0.2;
@@ -13,9 +13,9 @@ const CHANGE_AFTER_COMMA: f64 = 0.4;
 const CHANGE_INSIDE: f64 = 0.7;
 /// A silence that counts as a pause.
 const PAUSE: f64 = 0.4;
-/// A word's share of a word's time below which it would count for nothing, in seconds.
+/// The minimum duration of a word, in seconds: a shorter one would count for nothing.
 const SHORTEST_WORD: f64 = 0.08;
-/// Others are named with a segment when they speak during this many seconds of it.
+/// An overlapping speaker is listed with a segment from this many seconds on.
 const LEAST_OVERLAP: f64 = 0.3;
 
 /// The label of a speaker by number.
@@ -34,13 +34,13 @@ pub(crate) fn speakers_of(segments: &[Segment]) -> Vec<String> {
     speakers
 }
 
-/// Gives every word the speaker who speaks at its time, and splits segments where the speaker changes. Labels are numbered in order of
+/// Assigns every word to the speaker at its time, and splits segments where the speaker changes. Labels are numbered in order of
 /// first appearance in the text.
 pub fn assign(segments: Vec<Segment>, heard: &Diarization) -> Vec<Segment> {
     assign_in_order(segments, heard).0
 }
 
-/// [`assign`], and which speaker of the turns each label's number is.
+/// [`assign`], and the speaker of the diarization for each label.
 pub(crate) fn assign_in_order(segments: Vec<Segment>, heard: &Diarization) -> (Vec<Segment>, Vec<usize>) {
     let turns = &heard.turns;
     let speakers = turns.iter().map(|turn| turn.speaker + 1).max().unwrap_or(0);
@@ -61,7 +61,7 @@ pub(crate) fn assign_in_order(segments: Vec<Segment>, heard: &Diarization) -> (V
             out.push((part, speaker));
         }
     }
-    // Who speaks beside them; everybody who says a word has a number by now.
+    // Overlapping speakers, after every speaker of a word has a number.
     for (part, speaker) in &mut out {
         let mut beside = vec![0.0; speakers];
         for turn in around(turns, part.start, part.end) {
@@ -73,7 +73,7 @@ pub(crate) fn assign_in_order(segments: Vec<Segment>, heard: &Diarization) -> (V
     (out.into_iter().map(|(part, _)| part).collect(), names.0)
 }
 
-/// Numbers speakers as they come.
+/// Numbers speakers in order of appearance.
 #[derive(Default)]
 struct Names(Vec<usize>);
 
@@ -91,7 +91,7 @@ fn overlap(turn: &Turn, start: f64, end: f64) -> f64 {
     (turn.end.min(end) - turn.start.max(start)).max(0.0)
 }
 
-/// The turns that may touch a stretch of time. No turn is longer than [`LONGEST_TURN`] as far as this search is concerned.
+/// The turns that may overlap a time range. Assumes that no turn is longer than [`LONGEST_TURN`].
 fn around(turns: &[Turn], start: f64, end: f64) -> impl Iterator<Item = &Turn> {
     let past = turns.partition_point(|turn| turn.start < end);
     turns[..past]
@@ -101,24 +101,24 @@ fn around(turns: &[Turn], start: f64, end: f64) -> impl Iterator<Item = &Turn> {
         .filter(move |turn| turn.end > start)
 }
 
-/// Turns are looked for this far back. One that is longer would have to go on without a breath for ten minutes.
+/// The maximum duration of a turn for the search.
 const LONGEST_TURN: f64 = 600.0;
 
-/// For each word and speaker, the share of the word's time in which that speaker does not speak.
+/// For each word and speaker, the share of the word's duration in which the speaker is silent.
 fn costs(words: &[&Word], heard: &Diarization, speakers: usize) -> Vec<Vec<f32>> {
     let of_word = |word: &&Word| {
         let middle = (word.start + word.end) / 2.0;
         let half = ((word.end - word.start) / 2.0).max(SHORTEST_WORD / 2.0);
         let (start, end) = (middle - half, middle + half);
         let mut covered = vec![0.0; speakers];
-        // Where two speak at once both may be meant, the one that is heard better rather.
+        // In overlap either may be the speaker, the more active one rather.
         for turn in around(&heard.turns, start, end).chain(around(&heard.exclusive, start, end)) {
             covered[turn.speaker] += overlap(turn, start, end) / (end - start) / 2.0;
         }
         if covered.iter().all(|&share| share == 0.0)
             && let Some(speaker) = nearest(&heard.turns, start, end)
         {
-            // Nobody was heard: a hint, no more.
+            // Nobody speaks at its time: prefer the nearest speaker a little.
             covered[speaker] = 0.5;
         }
         covered.iter().map(|&share| 1.0 - f64::min(share, 1.0) as f32).collect()
@@ -126,7 +126,7 @@ fn costs(words: &[&Word], heard: &Diarization, speakers: usize) -> Vec<Vec<f32>>
     words.iter().map(of_word).collect()
 }
 
-/// Who speaks nearest to a stretch of time.
+/// The speaker of the turn nearest to a time range.
 fn nearest(turns: &[Turn], start: f64, end: f64) -> Option<usize> {
     let away = |turn: &Turn| (turn.start - end).max(start - turn.end).max(0.0);
     let past = turns.partition_point(|turn| turn.start < end);
@@ -135,7 +135,7 @@ fn nearest(turns: &[Turn], start: f64, end: f64) -> Option<usize> {
     candidates.min_by(|a, b| away(a).total_cmp(&away(b))).map(|turn| turn.speaker)
 }
 
-/// The speakers of words that cost least in all: being where the speaker is silent, and changing.
+/// The speakers of all words with the least total cost of silence and changes (Viterbi).
 fn choose(words: &[&Word], costs: &[Vec<f32>]) -> Vec<usize> {
     let Some(first) = costs.first() else { return Vec::new() };
     let mut best: Vec<f64> = first.iter().map(|&cost| cost.into()).collect();
@@ -176,7 +176,7 @@ fn change_cost(before: &Word, after: &Word) -> f64 {
     }
 }
 
-/// The parts of a segment that one speaker says each; a segment without words is one part whose speaker is not known.
+/// The parts of a segment by speaker; a segment without words is one part with an unknown speaker.
 fn split(segment: Segment, speakers: &[usize]) -> Vec<(Segment, Option<usize>)> {
     let Some(&first) = speakers.first() else { return vec![(segment, None)] };
     if speakers.iter().all(|&speaker| speaker == first) {
@@ -186,7 +186,7 @@ fn split(segment: Segment, speakers: &[usize]) -> Vec<(Segment, Option<usize>)> 
     let mut rest = segment.text.as_str();
     let mut words = segment.words.into_iter().zip(speakers).peekable();
     while let Some((word, &speaker)) = words.next() {
-        // The text up to the next word is this word's: it keeps its spacing, or lack of it.
+        // The text up to the next word belongs to this word, so that spacing is preserved.
         let next = words.peek().and_then(|(next, _)| {
             let after = rest.find(&word.word).map_or(0, |at| at + word.word.len());
             rest[after..].find(&next.word).map(|at| after + at)

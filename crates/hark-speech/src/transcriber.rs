@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hark_media::{AudioStream, CancelToken, Source};
 use hark_transcript::{Lane, TranscriptionResult};
 use hark_whisper::backend::MemoryUse;
-use hark_whisper::decode::{DecodeOptions, Spent, Task};
+use hark_whisper::decode::{DecodeOptions, EngineStats, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
 
@@ -19,38 +19,38 @@ use crate::voiceprint::Voiceprint;
 use crate::voices::{Speakers, Voices};
 use crate::windows::WindowOptions;
 
-/// What is wanted of a recording.
+/// The options of a transcription.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Language code; found out when not given.
+    /// Language code; detected when not given.
     pub language: Option<String>,
     /// Transcribe, or translate into English.
     pub task: Task,
-    /// Whether every word gets its time.
+    /// Whether words have times.
     pub words: bool,
-    /// Whether to tell speakers apart.
+    /// Whether to diarize.
     pub speakers: Speakers,
-    /// Names and prints of people who may be among the speakers.
+    /// Known speakers: names and voiceprints.
     pub known: Vec<(String, Voiceprint)>,
-    /// Whether the model marks times between phrases as it writes: slower by a tenth, and it skips less.
+    /// Whether the model generates timestamp tokens: slower by a tenth, and it skips less.
     pub timestamps: bool,
-    /// Hypotheses followed; 1 is greedy.
+    /// Beam width; 1 is greedy.
     pub beam: usize,
     /// Temperatures to try, the first being the normal one.
     pub temperatures: Vec<f32>,
-    /// Text that could stand before the recording: names, spelling, style.
+    /// Text to condition on: names, spelling, style.
     pub prompt: Option<String>,
     /// Words to expect.
     pub hotwords: Option<String>,
-    /// Whether each window is told the text before it; windows then wait for each other.
+    /// Whether each window is prompted with the text before it; windows are then decoded one after the other.
     pub condition_on_previous: bool,
-    /// How soon; decided by the length of the recording when not given.
+    /// Its priority; by the length of the recording when not given.
     pub lane: Option<Lane>,
     /// How the container is read.
     pub media: hark_media::Options,
     /// Where windows are cut.
     pub windows: WindowOptions,
-    /// Calls the work off from another thread.
+    /// Cancellation token.
     pub cancel: CancelToken,
 }
 
@@ -77,13 +77,12 @@ impl Default for Request {
     }
 }
 
-/// How far a transcription is.
+/// The progress of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// Seconds of audio that are done: those whose words are known, and of those that the engine is at as much as it has
-    /// done of them. It never falls.
+    /// Seconds of audio that are done: those of decoded windows, and a share of those being decoded. It never decreases.
     pub audio_done: f64,
-    /// Seconds of audio in all, where the container tells or the end was read.
+    /// Total seconds of audio, if known from the container or the end was read.
     pub audio_total: Option<f64>,
 }
 
@@ -92,15 +91,15 @@ pub struct Progress {
 pub struct Transcription {
     /// The transcript.
     pub result: TranscriptionResult,
-    /// Names of the speakers that are known, by label; the transcript itself has the labels.
+    /// Names of known speakers, by label; the transcript itself has the labels.
     pub names: BTreeMap<String, String>,
-    /// What was odd about the recording, in sentences for its owner.
+    /// Warnings about the recording, for its owner.
     pub warnings: Vec<String>,
-    /// Probability of the language when it was found out, 1 when it was given.
+    /// Probability of the detected language; 1 when it was given.
     pub language_probability: f32,
     /// Windows that were decoded, second looks included.
     pub windows: usize,
-    /// Stretches that a first text left out and that were decoded again.
+    /// Parts that a first text left out and that were decoded again.
     pub second_looks: usize,
 }
 
@@ -123,7 +122,7 @@ impl Transcriber {
         Self::load_with(options, vad)
     }
 
-    /// Loads a model that finds speech with the given network.
+    /// Loads a model with the given voice-activity network.
     pub fn load_with(options: &LoadOptions, vad: Arc<SileroVad>) -> Result<Self, SpeechError> {
         let checkpoint = open(options)?;
         let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
@@ -148,32 +147,32 @@ impl Transcriber {
         })
     }
 
-    /// How the engine is doing.
+    /// The state of the engine.
     pub fn engine_state(&self) -> EngineState {
         self.scheduler.state()
     }
 
-    /// The memory that the engine takes.
+    /// The memory that the engine uses.
     pub fn memory(&self) -> MemoryUse {
         self.scheduler.memory()
     }
 
-    /// What computes, such as `cpu (amx, 2 threads)`.
+    /// The name of the backend, such as `cpu (amx, 2 threads)`.
     pub fn backend_name(&self) -> &str {
         &self.backend_name
     }
 
-    /// Whether a request may ask for speakers.
+    /// Whether diarization is available.
     pub fn tells_speakers_apart(&self) -> bool {
         self.voices.is_some()
     }
 
-    /// Where the engine's time went so far.
-    pub fn spent(&self) -> Spent {
-        self.scheduler.spent()
+    /// Counts and times of the engine's work.
+    pub fn stats(&self) -> EngineStats {
+        self.scheduler.stats()
     }
 
-    /// The code of a language that was asked for, or none where it is to be found out.
+    /// The code of the requested language; `None` to detect it.
     pub(crate) fn language_of(&self, given: Option<&str>, task: Task) -> Result<Option<String>, SpeechError> {
         let tokenizer = &self.tokenizer;
         if task == Task::Translate && !tokenizer.is_multilingual() {
@@ -186,36 +185,36 @@ impl Transcriber {
         }
     }
 
-    /// Words to expect and text that could stand before, as tokens.
+    /// Hotwords and prompt as tokens.
     pub(crate) fn prompt_of(&self, hotwords: Option<&str>, prompt: Option<&str>) -> Vec<u32> {
         let texts = [hotwords, prompt].into_iter().flatten();
         texts.flat_map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).collect()
     }
 
-    /// The log-mel values of a window with `lead` samples of silence before it, and how many positions of the encoder hold
-    /// sound.
+    /// The log-mel values of a window with `lead` samples of silence before it, and the number of encoder frames with
+    /// audio.
     pub(crate) fn spectrogram(&self, lead: usize, samples: &[f32]) -> (Vec<f32>, usize) {
-        let led: Vec<f32>;
+        let padded: Vec<f32>;
         let samples = match lead {
             0 => samples,
             _ => {
-                led = [&vec![0.0; lead], samples].concat();
-                &led
+                padded = [&vec![0.0; lead], samples].concat();
+                &padded
             }
         };
         let mut mel = vec![0.0; hark_whisper::mel::WINDOW_FRAMES * self.mel.n_mels()];
         self.mel.window(samples, &mut mel);
-        (mel, samples.len().div_ceil(SAMPLES_A_FRAME).min(1500))
+        (mel, samples.len().div_ceil(SAMPLES_PER_FRAME).min(1500))
     }
 
-    /// Transcribes one recording; blocks until it is done. `progress` is given how far it is.
+    /// Transcribes one recording; blocks until it is done, and reports its progress.
     pub fn transcribe(
         &self,
         source: Source,
         request: &Request,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcription, SpeechError> {
-        // The networks take 16 kHz mono whatever the caller reads elsewhere.
+        // The networks take 16 kHz mono.
         let media = hark_media::Options {
             rate: hark_media::SAMPLE_RATE,
             channels: hark_media::OutputChannels::Mono,
@@ -233,7 +232,7 @@ impl Transcriber {
 }
 
 /// Samples of an encoder frame.
-const SAMPLES_A_FRAME: usize = 320;
+const SAMPLES_PER_FRAME: usize = 320;
 
 /// The code of a language given by code or name.
 fn known_language(tokenizer: &Tokenizer, given: &str) -> Result<String, SpeechError> {

@@ -1,4 +1,4 @@
-//! Known voices: a print of one voice from a clip, and the names of those who speak in a recording.
+//! Voiceprints: made from a clip of one voice, and used to name the speakers of a recording.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,25 +10,25 @@ use hark_speakers::{Diarization, Diarizer, EMBEDDING_WIDTH, SAMPLE_RATE};
 use crate::speakers::label;
 use crate::{SpeechError, Voices};
 
-/// The first byte of a stored print: which network made it. Vectors of another one mean nothing beside these.
+/// The first byte of a stored print: the network that made it. Vectors of different networks can't be compared.
 const CAMPPLUS_ZH_EN: u8 = 1;
-/// A speaker gets a name from this cosine on: above that of any two strangers among 55,000 pairs of voices, since a wrong
+/// The cosine similarity from which a speaker is named: above that of any two strangers among 55,000 pairs of voices, since a wrong
 /// name is worse than none. docs/contributors/speakers.md has the figures.
 const SAME_VOICE: f32 = 0.60;
-/// Below this cosine two clips are surely of two people.
+/// Below this cosine similarity two clips are of two people.
 const OTHER_VOICE: f32 = 0.40;
-/// Speech that a clip must hold, in seconds.
+/// The minimum speech of a clip, in seconds.
 const LEAST_SPEECH: f64 = 3.0;
-/// A clip may be this long, in seconds: more adds nothing to the print of a voice.
+/// The maximum duration of a clip, in seconds: more adds nothing to the print.
 const LONGEST_CLIP: usize = 600;
-/// A second voice is heard clearly when it speaks for so many seconds and for this share of all speech.
+/// A second voice counts from this many seconds and this share of all speech on.
 const SECOND_VOICE: (f64, f64) = (1.5, 0.1);
 
-/// What one person's voice sounds like: a vector of length 1, to compare with others by cosine.
+/// A voiceprint: a speaker embedding of length 1, compared by cosine similarity.
 #[derive(Clone, PartialEq)]
 pub struct Voiceprint(Embedding);
 
-/// A print identifies a person: it is shown nowhere, not even in a log.
+/// A print identifies a person, so it is never logged.
 impl fmt::Debug for Voiceprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Voiceprint")
@@ -36,24 +36,24 @@ impl fmt::Debug for Voiceprint {
 }
 
 impl Voiceprint {
-    /// The print of a vector in this direction; none for zeros or what is no number.
+    /// Normalizes a vector; `None` if it is zero or not finite.
     pub fn new(vector: &[f32; EMBEDDING_WIDTH]) -> Option<Self> {
         let print = l2_normalized(vector);
-        // Also false for what is no number.
+        // Also false for NaN.
         ((dot(&print, &print) - 1.0).abs() < 1e-3).then_some(Voiceprint(print))
     }
 
-    /// How alike two voices are: 1 for the same, near 0 for strangers.
+    /// Cosine similarity: 1 for the same voice, near 0 for strangers.
     pub fn likeness(&self, other: &Voiceprint) -> f32 {
         dot(&self.0, &other.0)
     }
 
-    /// Whether two prints are surely of two people.
+    /// Whether two prints are of two people.
     pub fn is_anothers(&self, other: &Voiceprint) -> bool {
         self.likeness(other) < OTHER_VOICE
     }
 
-    /// One print of several of the same voice; none without any.
+    /// The mean of several prints of one voice; `None` without any.
     pub fn together(prints: &[Voiceprint]) -> Option<Self> {
         let mut sum = [0.0; EMBEDDING_WIDTH];
         for print in prints {
@@ -62,13 +62,13 @@ impl Voiceprint {
         Voiceprint::new(&sum)
     }
 
-    /// The print as it is stored.
+    /// Encodes the print for storage.
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = self.0.iter().flat_map(|value| value.to_le_bytes());
         std::iter::once(CAMPPLUS_ZH_EN).chain(numbers).collect()
     }
 
-    /// The print that was stored; none where it is damaged or another network's.
+    /// Decodes a stored print; `None` if it is damaged or of another network.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&CAMPPLUS_ZH_EN, numbers) = bytes.split_first()? else { return None };
         let (numbers, []) = numbers.as_chunks::<4>() else { return None };
@@ -78,7 +78,7 @@ impl Voiceprint {
 }
 
 impl Voices {
-    /// The print of the one voice that a clip holds; blocks until it was heard.
+    /// The print of the voice of a clip; blocks while it is computed.
     pub fn print(&self, source: Source, media: &Options) -> Result<Voiceprint, SpeechError> {
         let mut audio = AudioStream::open(source, media)?;
         let mut diarizer = Diarizer::new(self.clone());
@@ -95,7 +95,7 @@ impl Voices {
     }
 }
 
-/// The voice of a clip in which nobody else is heard clearly.
+/// The voice of a clip without a second voice.
 fn one_voice(heard: &Diarization) -> Result<Voiceprint, SpeechError> {
     let mut spoken = vec![0.0; heard.centroids.len()];
     for turn in &heard.turns {

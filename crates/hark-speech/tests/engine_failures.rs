@@ -26,9 +26,9 @@ struct Running {
 
 fn start(faults: &Arc<Faults>) -> Running {
     let (restarts, can_reload) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
-    let (again, may) = (Arc::clone(faults), Arc::clone(&can_reload));
+    let (reloaded, may) = (Arc::clone(faults), Arc::clone(&can_reload));
     let reload = Box::new(move || match may.load(Ordering::SeqCst) {
-        true => Ok(engine(&again)),
+        true => Ok(engine(&reloaded)),
         false => Err(SpeechError::NoVoices),
     });
     Running { scheduler: Scheduler::start(engine(faults), reload, Arc::clone(&restarts)), restarts, can_reload }
@@ -59,7 +59,7 @@ fn submit(scheduler: &Scheduler, windows: &[f32]) -> Outcomes {
             lane: Lane::Bulk,
             mel: mel.into(),
             frames: 90,
-            again: None,
+            reencode: None,
             options: Arc::new(options),
             cancelled: Arc::default(),
             tag,

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use hark_compute::bandwidth::Reading;
-use hark_whisper::backend::{Admission, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{Admission, Backend, Entry, TokenMap, TokenQuery, TokenRules};
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 
 fn main() {
@@ -26,7 +26,7 @@ fn main() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let compute = Compute::new(threads, isa);
     let options = CpuOptions { weights: Weights::Int8, slots: windows, rows: beam, encoder_caches: 0 };
-    let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
+    let tokens = TokenMap { end: 50_257, first_timestamp: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
     let mut backend =
         CpuBackend::load(&shapes::generated(dims), tokens, &compute, options).expect("all tensors are generated");
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
@@ -34,11 +34,11 @@ fn main() {
         backend.encode(&[Admission::once(slot, &mel)]).expect("a window is encoded");
     }
 
-    let rules = Rules { text: true, end: true, at_start: false, times: None };
-    let ask = Some(Ask { rules, best: beam + 1, draw: None, no_speech: false, languages: false });
+    let rules = TokenRules { text: true, end: true, at_start: false, timestamps: None };
+    let query = Some(TokenQuery { rules, top_k: beam + 1, sampling: None, no_speech: false, languages: false });
     let mut step = |position: usize| {
         let entries: Vec<Entry> = (0..windows)
-            .flat_map(|slot| (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, ask }))
+            .flat_map(|slot| (0..beam).map(move |row| Entry { slot, row, parent: row, position, token: 1000, query }))
             .collect();
         black_box(backend.step(&entries).expect("a step is done"));
     };

@@ -95,7 +95,7 @@ fn main() {
 
     let compute = Compute::new(threads, isa);
     let options = CpuOptions { weights, slots: 1, rows: 1, encoder_caches: 0 };
-    let tokens = TokenMap { end: 50_257, first_time: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
+    let tokens = TokenMap { end: 50_257, first_timestamp: dims.n_vocab as u32 - 1501, ..TokenMap::default() };
     let mut backend =
         CpuBackend::load(&shapes::generated(dims), tokens, &compute, options).expect("all tensors are generated");
     let mel: Vec<f32> = (0..3000 * dims.n_mels).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();

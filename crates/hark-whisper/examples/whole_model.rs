@@ -44,8 +44,8 @@ fn main() {
     let map = TokenMap {
         end: tokenizer.eot,
         no_speech: Some(tokenizer.no_speech),
-        first_time: tokenizer.timestamp_begin,
-        never: vec![tokenizer.eot],
+        first_timestamp: tokenizer.timestamp_begin,
+        suppress_tokens: vec![tokenizer.eot],
         languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
         ..TokenMap::default()
     };
@@ -69,11 +69,11 @@ fn main() {
         ..DecodeOptions::default()
     });
     for windows in [1, slots] {
-        let (before, begun) = (engine.spent(), Instant::now());
+        let (before, begun) = (engine.stats(), Instant::now());
         for id in 0..windows as u64 {
             let value = |index: usize| (index * 7919 % (997 + id as usize)) as f32 / 500.0 - 1.0;
             let mel = (0..3000 * dims.n_mels).map(value).collect();
-            let job = Job { id, mel, frames: 1500, options: Arc::clone(&decode), lane: 0, again: None };
+            let job = Job { id, mel, frames: 1500, options: Arc::clone(&decode), lane: 0, reencode: None };
             engine.admit(vec![job]).expect("a window is encoded");
         }
         let mut done = Vec::new();
@@ -83,15 +83,15 @@ fn main() {
         }
         let texts =
             done.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Decoded(text) if text.tokens.len() == tokens));
-        let spent = engine.spent();
+        let stats = engine.stats();
         println!(
             "{windows} windows × beam {BEAM}, {tokens} tokens ({} texts of that length): {:.2} s; encoder {:.0} ms a window, {:.1} ms a \
              step of {windows}, {:.0} ms an alignment; {} MB",
             texts.count(),
             begun.elapsed().as_secs_f64(),
-            average(spent.encoded, before.encoded),
-            average(spent.stepped, before.stepped),
-            average(spent.aligned, before.aligned),
+            average(stats.encoded, before.encoded),
+            average(stats.stepped, before.stepped),
+            average(stats.aligned, before.aligned),
             resident()
         );
     }

@@ -1,12 +1,12 @@
-//! What a device must be able to do, in batches: encode windows, step all live rows, align a text.
+//! The interface of a device, in batches: encode windows, step all live rows, align texts.
 //!
-//! A **slot** holds one window: its encoder states as the decoder's keys and values. A slot has a few **rows**, the
-//! hypotheses of its beam; a row is a sequence of tokens whose keys and values the device remembers. States and caches
+//! A **slot** holds one window: its encoder states as cross-attention keys and values. A slot has a few **rows**, the
+//! hypotheses of its beam; a row is a sequence of tokens with its KV cache. States and caches
 //! never leave the device. The rules of decoding are written once, above this trait, and reach the device as
-//! [`Rules`], so that choosing the next token needs no copy of the scores.
+//! [`TokenRules`], so that choosing the next token needs no copy of the logits.
 //!
-//! Every call can fail, and the kind of a [`BackendError`] says what is left: after out of memory everything is as it was
-//! before the call, after anything else nothing that the device holds may be trusted and it is to be loaded again.
+//! Every call can fail, and the kind of a [`BackendError`] says what remains valid: after out of memory everything is as it was
+//! before the call, after any other error nothing on the device may be used and it must be reloaded.
 
 use crate::weights::Dims;
 
@@ -17,74 +17,74 @@ pub struct Entry {
     pub slot: usize,
     /// The row of the slot that grows by this token.
     pub row: usize,
-    /// The row (of the same slot, as it was before this step) whose past this token follows.
+    /// The row (of the same slot, as it was before this step) whose KV cache this token follows.
     pub parent: usize,
-    /// Where the token stands; positions before it come from `parent`, or from earlier entries of this step.
+    /// The position of the token; positions before it come from `parent`, or from earlier entries of this step.
     pub position: usize,
     /// The token.
     pub token: u32,
-    /// What is asked of the scores that follow it.
-    pub ask: Option<Ask>,
+    /// A query to the logits after it.
+    pub query: Option<TokenQuery>,
 }
 
-/// A question to the scores after an entry.
+/// A query to the logits after an entry.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Ask {
+pub struct TokenQuery {
     /// Which tokens may come next.
-    pub rules: Rules,
-    /// How many of the best to return.
-    pub best: usize,
-    /// Where set, one token is drawn instead.
-    pub draw: Option<Draw>,
+    pub rules: TokenRules,
+    /// How many of the likeliest tokens to return.
+    pub top_k: usize,
+    /// If set, one token is sampled instead.
+    pub sampling: Option<Sampling>,
     /// Whether to return the probability that there is no speech.
     pub no_speech: bool,
     /// Whether to return the probabilities of the languages.
     pub languages: bool,
 }
 
-/// A random choice: softmax of the scores divided by `temperature`, at `uniform` in 0..1.
+/// Sampling from the softmax of the logits divided by `temperature`, at `uniform` in 0..1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Draw {
+pub struct Sampling {
     /// Above zero.
     pub temperature: f32,
-    /// Where to cut the cumulative distribution.
+    /// The position in the cumulative distribution.
     pub uniform: f32,
 }
 
 /// Which tokens may come next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rules {
+pub struct TokenRules {
     /// Text tokens.
     pub text: bool,
     /// The end of the text.
     pub end: bool,
-    /// At the very beginning neither a lone blank nor the end may come.
+    /// Whether this is the first token of the text, which may be neither a lone space nor the end.
     pub at_start: bool,
-    /// Timestamp tokens `first..last`; when together they are likelier than every other token, one of them must come.
-    pub times: Option<(u32, u32)>,
+    /// Timestamp tokens `first..last`; if together they are likelier than every other token, the next token is one of them.
+    pub timestamps: Option<(u32, u32)>,
 }
 
-/// What the device must know of the tokens.
+/// The special tokens that a device must know.
 #[derive(Debug, Clone, Default)]
 pub struct TokenMap {
     /// End of the text; lower numbers are text.
     pub end: u32,
-    /// The token whose probability, right after the start, says that there is no speech.
+    /// The token whose probability after the start token is the no-speech probability.
     pub no_speech: Option<u32>,
     /// First timestamp token.
-    pub first_time: u32,
-    /// Tokens that never come.
-    pub never: Vec<u32>,
-    /// Tokens that never come first.
-    pub never_first: Vec<u32>,
+    pub first_timestamp: u32,
+    /// Tokens that are never generated.
+    pub suppress_tokens: Vec<u32>,
+    /// Tokens that are never generated first.
+    pub begin_suppress_tokens: Vec<u32>,
     /// The language tokens.
     pub languages: Vec<u32>,
 }
 
-/// The answer to an [`Ask`].
+/// The answer to a [`TokenQuery`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
-    /// Tokens with their log-probabilities among the allowed ones, likeliest first (or the one drawn).
+    /// Tokens with their log-probabilities among the allowed ones, likeliest first (or the one sampled).
     pub best: Vec<(u32, f32)>,
     /// Probability of no speech, when asked for.
     pub no_speech: f32,
@@ -93,8 +93,8 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Whether all numbers are numbers, as those of a sound network are.
-    pub fn is_sound(&self) -> bool {
+    /// Whether no number is NaN.
+    pub fn has_no_nan(&self) -> bool {
         let log_probs = self.best.iter().map(|(_, log_prob)| log_prob);
         !log_probs.chain([&self.no_speech]).chain(&self.languages).any(|number| number.is_nan())
     }
@@ -105,7 +105,7 @@ impl Answer {
 pub struct AlignmentRequest<'a> {
     /// The window.
     pub slot: usize,
-    /// The tokens, put through the decoder on a row of their own.
+    /// The tokens, decoded in a row of their own.
     pub tokens: &'a [u32],
     /// The first token whose scores are wanted.
     pub first: usize,
@@ -126,32 +126,32 @@ pub struct AlignmentScores {
     pub scores: Vec<f32>,
 }
 
-/// A window that is looked at again and again while it grows.
+/// Identifies a window that is re-encoded while it grows, and its frames that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Again {
-    /// The same for all looks at the window.
+pub struct Reencode {
+    /// The key of the window's encoder cache.
     pub key: u64,
-    /// Frames of 20 ms that are to be encoded; all others stay as the last look left them, though each of them saw the
-    /// sound before it changed. None for all.
+    /// Frames of 20 ms to re-encode; all others are reused from the encoder cache, although they attended to the
+    /// audio before it changed. `None` for all frames.
     pub changed: Option<std::ops::Range<usize>>,
 }
 
-/// Why a device did not do what it was asked to.
+/// The error of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
-    /// There is no memory for what was asked. Windows that are being decoded are as they were: fewer at a time may do.
+    /// Out of memory. Windows that are being decoded are unaffected; fewer at a time may fit.
     #[error("the device is out of memory: {0}")]
     OutOfMemory(String),
-    /// The device does not answer any more; what it held is lost.
+    /// The device no longer responds; its contents are lost.
     #[error("the device was lost: {0}")]
     DeviceLost(String),
-    /// The device was asked for what it can't do, or computed what can't be right; what it holds may not be trusted.
+    /// The device got an invalid request or computed an invalid result; its contents may not be used.
     #[error("the device failed: {0}")]
     Fault(String),
 }
 
 impl BackendError {
-    /// Whether the device and the windows it holds can be used as before.
+    /// Whether the device and its windows can be used as before.
     pub fn keeps_windows(&self) -> bool {
         matches!(self, BackendError::OutOfMemory(_))
     }
@@ -164,24 +164,24 @@ pub struct Admission<'a> {
     pub slot: usize,
     /// Log-mel values, frame-major, 3000 frames.
     pub mel: &'a [f32],
-    /// Set for a window that is looked at more than once: the device may remember it, and encode only what changed of one that it
-    /// remembers. It may as well remember none.
-    pub again: Option<&'a Again>,
+    /// Set for a window that is encoded more than once: the device may cache it, and encode only what changed of a cached
+    /// window. It need not cache any.
+    pub reencode: Option<&'a Reencode>,
 }
 
 impl<'a> Admission<'a> {
-    /// A window that is looked at once.
+    /// A window that is encoded once.
     pub fn once(slot: usize, mel: &'a [f32]) -> Self {
-        Admission { slot, mel, again: None }
+        Admission { slot, mel, reencode: None }
     }
 }
 
-/// Bytes that a device takes for a checkpoint.
+/// Memory that a device uses for a checkpoint, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Weights, and what is there from the beginning.
+    /// Weights, and what is allocated at load.
     pub fixed: u64,
-    /// Everything, with a window in every slot.
+    /// The total with a window in every slot.
     pub most: u64,
 }
 
@@ -193,7 +193,7 @@ pub trait Backend: Send {
     /// How many slots there are; their numbers lie below this, and it never changes.
     fn slots(&self) -> usize;
 
-    /// How many slots may hold windows at present: fewer than there are when memory is short. It may change with every call.
+    /// How many slots may currently hold windows: fewer than [`Backend::slots`] when memory is short. It may change with every call.
     fn capacity(&self) -> usize {
         self.slots()
     }
@@ -201,7 +201,7 @@ pub trait Backend: Send {
     /// How many rows a slot has.
     fn rows(&self) -> usize;
 
-    /// How many windows are best encoded in one call. Whoever is more urgent waits for the call to end.
+    /// The best number of windows to encode in one call. More urgent windows wait for the call to end.
     fn encode_batch(&self) -> usize {
         1
     }
@@ -209,31 +209,30 @@ pub trait Backend: Send {
     /// A short name for reports, such as `cpu (amx, 2 threads)`.
     fn name(&self) -> String;
 
-    /// The memory that it takes.
+    /// The memory that it uses.
     fn memory(&self) -> MemoryUse;
 
-    /// Whether the device answers: asked while nothing is decoded, so that a lost device is found before the next window.
+    /// Checks that the device responds. Called while nothing is decoded, so that a lost device is found before the next window.
     fn health(&mut self) -> Result<(), BackendError>;
 
-    /// Encodes windows into their slots: all of them, or none where it fails.
+    /// Encodes windows into their slots: all of them, or none on error.
     fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError>;
 
-    /// Nobody looks at the slot's window any more.
+    /// Frees the slot of a window.
     fn release(&mut self, slot: usize) -> Result<(), BackendError>;
 
-    /// Puts all entries through the decoder and answers those that ask, in their order.
+    /// Runs all entries through the decoder and answers their queries, in order.
     ///
-    /// What a row remembers stays when its slot gets another window, until its positions are written again: entries may
-    /// follow tokens that were put through over an earlier look at the window.
+    /// The KV cache of a row stays when its slot gets another window, until its positions are overwritten: entries may
+    /// follow tokens that were decoded over an earlier encoding of the window.
     ///
-    /// Entries of one slot stand together; entries of one row stand in the order of their positions.
+    /// Entries of one slot are adjacent; entries of one row are in the order of their positions.
     fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError>;
 
     /// The alignment heads' scores of texts over their windows, in the order of the requests.
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError>;
 
-    /// Gives back the memory of windows, rows and workspaces while no slot holds a window. What was remembered of windows is
-    /// forgotten.
+    /// Frees the memory of windows, rows, workspaces and encoder caches while no slot holds a window.
     fn trim(&mut self) -> Result<(), BackendError>;
 }
 

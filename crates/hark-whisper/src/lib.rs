@@ -8,8 +8,8 @@ pub mod backend;
 pub mod cpu;
 pub mod decode;
 pub mod languages;
+mod logits;
 pub mod mel;
-mod pick;
 pub mod reference;
 #[cfg(feature = "test-support")]
 pub mod testing;

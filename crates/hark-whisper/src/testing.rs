@@ -43,7 +43,7 @@ pub fn small_backend(dims: Dims, slots: usize) -> (CpuBackend, Arc<Tokenizer>) {
     let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
     let tokens = TokenMap {
         end: tokenizer.eot,
-        first_time: tokenizer.timestamp_begin,
+        first_timestamp: tokenizer.timestamp_begin,
         languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
         ..TokenMap::default()
     };

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use hark_compute::kernels::math::from_bf16;
 use hark_whisper::backend::{
-    Admission, Again, AlignmentRequest, Answer, Ask, Backend, BackendError, Entry, Rules, TokenMap,
+    Admission, AlignmentRequest, Answer, Backend, BackendError, Entry, Reencode, TokenMap, TokenQuery, TokenRules,
 };
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Decoded, Engine, Job, Language, Outcome};
@@ -52,7 +52,7 @@ fn backend(isa: Isa, weights: Weights, rows: usize) -> CpuBackend {
     let tokens = TokenMap {
         end: truth.tokenizer.eot,
         no_speech: Some(truth.tokenizer.no_speech),
-        first_time: truth.tokenizer.timestamp_begin,
+        first_timestamp: truth.tokenizer.timestamp_begin,
         ..TokenMap::default()
     };
     let compute = Compute::new(2, isa);
@@ -87,9 +87,9 @@ fn limits(weights: Weights) -> Limits {
     }
 }
 
-fn ask(best: usize) -> Option<Ask> {
-    let rules = Rules { text: true, end: true, at_start: false, times: None };
-    Some(Ask { rules, best, draw: None, no_speech: false, languages: false })
+fn query(top_k: usize) -> Option<TokenQuery> {
+    let rules = TokenRules { text: true, end: true, at_start: false, timestamps: None };
+    Some(TokenQuery { rules, top_k, sampling: None, no_speech: false, languages: false })
 }
 
 fn prompt(tokenizer: &Tokenizer) -> Vec<u32> {
@@ -143,7 +143,7 @@ fn scores_are_those_of_the_plain_network() {
                 parent: 0,
                 position,
                 token,
-                ask: ask(5).filter(|_| position == last),
+                query: query(5).filter(|_| position == last),
             })
             .collect();
         let answers = backend.step(&entries).expect("it steps");
@@ -177,7 +177,7 @@ fn hypotheses_that_follow_one_another_keep_their_own_past() {
         parent,
         position,
         token,
-        ask: ask(3),
+        query: query(3),
     };
     let fed: Vec<Entry> = start.iter().enumerate().map(|(position, &token)| entry(0, 0, position, token)).collect();
     backend.step(&fed).expect("it steps");
@@ -241,7 +241,7 @@ fn windows_side_by_side_do_not_disturb_each_other() {
             parent: 0,
             position,
             token,
-            ask: ask(4).filter(|_| position == last),
+            query: query(4).filter(|_| position == last),
         };
         start.iter().enumerate().map(entry).collect()
     };
@@ -258,16 +258,16 @@ fn heard(backend: &mut CpuBackend, slot: usize) -> Vec<(u32, f32)> {
     let tokens = prompt(&truth().tokenizer);
     let last = tokens.len() - 1;
     let entry = |(position, &token): (usize, &u32)| {
-        let ask = ask(5).filter(|_| position == last);
-        Entry { slot, row: 0, parent: 0, position, token, ask }
+        let query = query(5).filter(|_| position == last);
+        Entry { slot, row: 0, parent: 0, position, token, query }
     };
     let entries: Vec<Entry> = tokens.iter().enumerate().map(entry).collect();
     backend.step(&entries).expect("it steps").remove(0).best
 }
 
 /// Encodes a window that may be looked at again.
-fn encode_again(backend: &mut CpuBackend, slot: usize, mel: &[f32], again: &Again) {
-    backend.encode(&[Admission { slot, mel, again: Some(again) }]).expect("it encodes");
+fn encode_cached_window(backend: &mut CpuBackend, slot: usize, mel: &[f32], reencode: &Reencode) {
+    backend.encode(&[Admission { slot, mel, reencode: Some(reencode) }]).expect("it encodes");
 }
 
 fn nearly(one: &[(u32, f32)], other: &[(u32, f32)], within: f32) -> bool {
@@ -280,7 +280,7 @@ fn nearly(one: &[(u32, f32)], other: &[(u32, f32)], within: f32) -> bool {
 #[ignore = "needs models"]
 fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
     let truth = truth();
-    let again = |key: u64, changed: Option<std::ops::Range<usize>>| Again { key, changed };
+    let request = |key: u64, changed: Option<std::ops::Range<usize>>| Reencode { key, changed };
     let mut other = truth.mel.clone();
     other[1400 * 80..].fill(truth.mel[2990 * 80]);
     let isa = Isa::best();
@@ -292,23 +292,23 @@ fn encoding_a_part_again_changes_what_changed_and_nothing_else() {
         let whole_of_other = heard(&mut backend, 0);
         assert!(!nearly(&whole, &whole_of_other, 0.02), "the two windows differ for the decoder");
 
-        encode_again(&mut backend, 1, &truth.mel, &again(7, None));
+        encode_cached_window(&mut backend, 1, &truth.mel, &request(7, None));
         assert_eq!(heard(&mut backend, 1), whole, "{}: a window that is remembered is the same", isa.name());
         backend.release(1).expect("it is released");
         // Rows see the others' keys and values as they were: the same sound gives the same numbers.
         for part in [0..40, 300..431, 1400..1500] {
-            encode_again(&mut backend, 1, &truth.mel, &again(7, Some(part.clone())));
+            encode_cached_window(&mut backend, 1, &truth.mel, &request(7, Some(part.clone())));
             assert_eq!(heard(&mut backend, 1), whole, "{}: rows {part:?} again", isa.name());
             backend.release(1).expect("it is released");
         }
         // Another window has a memory of its own.
-        encode_again(&mut backend, 0, &other, &again(8, None));
+        encode_cached_window(&mut backend, 0, &other, &request(8, None));
         assert_eq!(heard(&mut backend, 0), whole_of_other);
-        encode_again(&mut backend, 1, &truth.mel, &again(7, Some(64..96)));
+        encode_cached_window(&mut backend, 1, &truth.mel, &request(7, Some(64..96)));
         assert_eq!(heard(&mut backend, 1), whole);
         backend.release(1).expect("it is released");
         // All rows again of other sound: only the units of the decoder's bytes are still the first sound's.
-        encode_again(&mut backend, 1, &other, &again(7, Some(0..1500)));
+        encode_cached_window(&mut backend, 1, &other, &request(7, Some(0..1500)));
         let (got, limit) = (heard(&mut backend, 1), limits(weights).log_prob);
         assert!(nearly(&got[..3], &whole_of_other, limit), "{}: {got:?} for {whole_of_other:?}", isa.name());
     }
@@ -320,12 +320,12 @@ fn a_window_that_is_being_decoded_is_never_written_over() {
     let truth = truth();
     let silence = vec![truth.mel[2990 * 80]; truth.mel.len()];
     let mut backend = backend(Isa::best(), Weights::Int8, 1);
-    let again = |key: u64| Again { key, changed: None };
-    encode_again(&mut backend, 0, &truth.mel, &again(1));
+    let request = |key: u64| Reencode { key, changed: None };
+    encode_cached_window(&mut backend, 0, &truth.mel, &request(1));
     let before = heard(&mut backend, 0);
     // The same window in another slot, and more windows than there are memories, many times.
     for key in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14] {
-        encode_again(&mut backend, 1, &silence, &again(key));
+        encode_cached_window(&mut backend, 1, &silence, &request(key));
         assert_ne!(heard(&mut backend, 1), before);
         backend.release(1).expect("it is released");
         assert_eq!(heard(&mut backend, 0), before, "window {key} disturbs the first");
@@ -359,9 +359,9 @@ impl Looks {
             no_speech_threshold: 1.0,
             ..DecodeOptions::default()
         };
-        let again = Again { key, changed: if whole { None } else { Some(0..64) } };
+        let reencode = Reencode { key, changed: if whole { None } else { Some(0..64) } };
         let mel = truth().mel.as_slice().into();
-        let job = Job { id: key, mel, frames: 750, options: Arc::new(options), lane: 0, again: Some(again) };
+        let job = Job { id: key, mel, frames: 750, options: Arc::new(options), lane: 0, reencode: Some(reencode) };
         self.steps.take_entries();
         self.engine.admit(vec![job]).expect("it is admitted");
         let outcome = loop {
@@ -435,7 +435,7 @@ fn a_second_look_puts_only_the_new_part_of_its_prompt_through() {
 fn what_a_device_was_never_told_of_is_a_fault_and_no_panic() {
     let truth = truth();
     let mut backend = backend(Isa::best(), Weights::Int8, 2);
-    let entry = Entry { slot: 0, row: 0, parent: 0, position: 0, token: truth.tokenizer.sot, ask: ask(1) };
+    let entry = Entry { slot: 0, row: 0, parent: 0, position: 0, token: truth.tokenizer.sot, query: query(1) };
     let is_fault = |outcome: Result<Vec<Answer>, BackendError>| matches!(outcome, Err(BackendError::Fault(_)));
     assert!(is_fault(backend.step(&[entry])), "nothing is encoded");
     backend.encode(&[Admission::once(0, &truth.mel)]).expect("it encodes");
@@ -483,7 +483,7 @@ fn memory_that_was_given_back_changes_nothing() {
         backend.release(1).expect("it is released");
         backend.trim().expect("memory is given back");
         assert!(backend.step(&[]).is_ok());
-        encode_again(&mut backend, 1, &truth.mel, &Again { key: 3, changed: Some(0..64) });
+        encode_cached_window(&mut backend, 1, &truth.mel, &Reencode { key: 3, changed: Some(0..64) });
         assert_eq!(heard(&mut backend, 1), before);
     }
 }

@@ -11,7 +11,7 @@ use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
 fn job(id: u64, options: DecodeOptions) -> Job {
     let mel = (0..3000 * 80).map(|index| (index * 7919 % 997) as f32 / 500.0 - 1.0).collect();
     let options = DecodeOptions { beam: 2, temperatures: vec![0.0], words: true, ..options };
-    Job { id, mel, frames: 700, options: Arc::new(options), lane: 0, again: None }
+    Job { id, mel, frames: 700, options: Arc::new(options), lane: 0, reencode: None }
 }
 
 #[test]

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use hark_compute::kernels::math::from_bf16;
-use hark_whisper::backend::{Admission, Again, AlignmentRequest, Answer, Ask, Backend, Entry, Rules, TokenMap};
+use hark_whisper::backend::{
+    Admission, AlignmentRequest, Answer, Backend, Entry, Reencode, TokenMap, TokenQuery, TokenRules,
+};
 use hark_whisper::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use hark_whisper::decode::{DecodeOptions, Engine, Job, Language, Outcome};
 use hark_whisper::mel::WINDOW_FRAMES;
@@ -160,7 +162,7 @@ impl Truth {
         let tokens = TokenMap {
             end: tokenizer.eot,
             no_speech: Some(tokenizer.no_speech),
-            first_time: tokenizer.timestamp_begin,
+            first_timestamp: tokenizer.timestamp_begin,
             languages: tokenizer.languages().iter().filter_map(|code| tokenizer.language_token(code)).collect(),
             ..TokenMap::default()
         };
@@ -239,17 +241,17 @@ struct Case<'a> {
 
 const LIKELY: usize = 100;
 
-fn ask() -> Option<Ask> {
-    let rules = Rules { text: true, end: true, at_start: false, times: None };
-    Some(Ask { rules, best: LIKELY, draw: None, no_speech: false, languages: false })
+fn query() -> Option<TokenQuery> {
+    let rules = TokenRules { text: true, end: true, at_start: false, timestamps: None };
+    Some(TokenQuery { rules, top_k: LIKELY, sampling: None, no_speech: false, languages: false })
 }
 
 /// A sequence on one row, of which the last token asks.
 fn sequence(slot: usize, row: usize, tokens: &[u32]) -> Vec<Entry> {
     let last = tokens.len() - 1;
     let entry = |(position, &token): (usize, &u32)| {
-        let ask = ask().filter(|_| position == last);
-        Entry { slot, row, parent: row, position, token, ask }
+        let query = query().filter(|_| position == last);
+        Entry { slot, row, parent: row, position, token, query }
     };
     tokens.iter().enumerate().map(entry).collect()
 }
@@ -298,7 +300,7 @@ impl<'a> Case<'a> {
             let position = tokens.len() - 1;
             let answers = self
                 .backend
-                .step(&[Entry { slot: 1, row: 0, parent: 0, position, token, ask: ask() }])
+                .step(&[Entry { slot: 1, row: 0, parent: 0, position, token, query: query() }])
                 .expect("it steps");
             self.compare(&answers[0], 0, &tokens, limits(self.weights).log_prob);
         }
@@ -337,7 +339,7 @@ impl<'a> Case<'a> {
                 }
                 for &(_, row, parent, token) in grown.iter().filter(|(of, ..)| *of == slot) {
                     let mut tokens = before[&(slot, parent)].clone();
-                    entries.push(Entry { slot, row, parent, position: tokens.len(), token, ask: ask() });
+                    entries.push(Entry { slot, row, parent, position: tokens.len(), token, query: query() });
                     tokens.push(token);
                     pasts.insert((slot, row), tokens.clone());
                     asked.push((window_of[slot], tokens));
@@ -359,8 +361,9 @@ impl<'a> Case<'a> {
 
     fn the_last_language_is_heard(&mut self, slot: usize, window: usize) {
         let (truth, tokenizer) = (self.truth, &self.truth.tokenizer);
-        let question = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: true };
-        let entry = Entry { slot, row: 0, parent: 0, position: 0, token: tokenizer.sot, ask: Some(question) };
+        let question =
+            TokenQuery { rules: TokenRules::default(), top_k: 0, sampling: None, no_speech: true, languages: true };
+        let entry = Entry { slot, row: 0, parent: 0, position: 0, token: tokenizer.sot, query: Some(question) };
         let answer = self.backend.step(&[entry]).expect("it steps").remove(0);
         let logits = truth.logits(window, &[tokenizer.sot]);
         let first = tokenizer.sot as usize + 1;
@@ -407,17 +410,17 @@ impl<'a> Case<'a> {
 
     fn what_is_encoded_again_is_the_same(&mut self) {
         let (truth, frames) = (self.truth, self.truth.checkpoint.dims.n_audio_ctx);
-        let again = |key: u64, changed: Option<std::ops::Range<usize>>| Again { key, changed };
+        let request = |key: u64, changed: Option<std::ops::Range<usize>>| Reencode { key, changed };
         self.backend.encode(&[Admission::once(0, &truth.mels[0])]).expect("it encodes");
         let whole = self.heard(0);
         self.backend
-            .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&again(7, None)) }])
+            .encode(&[Admission { slot: 1, mel: &truth.mels[0], reencode: Some(&request(7, None)) }])
             .expect("it encodes");
         assert_eq!(self.heard(1), whole, "{}: a window that is remembered is the same", self.name);
         self.backend.release(1).expect("it is released");
         for part in [0..20, 32..frames, frames - 3..frames] {
             self.backend
-                .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&again(7, Some(part.clone()))) }])
+                .encode(&[Admission { slot: 1, mel: &truth.mels[0], reencode: Some(&request(7, Some(part.clone()))) }])
                 .expect("it encodes");
             assert_eq!(self.heard(1), whole, "{}: rows {part:?} again", self.name);
             self.backend.release(1).expect("it is released");
@@ -429,14 +432,14 @@ impl<'a> Case<'a> {
     fn other_sound_that_is_encoded_again_is_heard(&mut self) {
         let (truth, frames, prompt) = (self.truth, self.truth.checkpoint.dims.n_audio_ctx, self.truth.prompt());
         self.backend
-            .encode(&[Admission { slot: 1, mel: &truth.mels[0], again: Some(&Again { key: 8, changed: None }) }])
+            .encode(&[Admission { slot: 1, mel: &truth.mels[0], reencode: Some(&Reencode { key: 8, changed: None }) }])
             .expect("it encodes");
         self.backend.release(1).expect("it is released");
         self.backend
             .encode(&[Admission {
                 slot: 1,
                 mel: &truth.mels[1],
-                again: Some(&Again { key: 8, changed: Some(0..frames) }),
+                reencode: Some(&Reencode { key: 8, changed: Some(0..frames) }),
             }])
             .expect("it encodes");
         let other = self.heard(1);
@@ -477,7 +480,7 @@ fn check_beam(case: Case, language: &str, specials: [u32; 5]) {
     for (window, mel) in truth.mels.iter().enumerate() {
         let options = Arc::clone(&options);
         let mel = mel.as_slice().into();
-        let job = Job { id: window as u64, mel, frames: SHORT, options, lane: 0, again: None };
+        let job = Job { id: window as u64, mel, frames: SHORT, options, lane: 0, reencode: None };
         engine.admit(vec![job]).expect("it is admitted");
     }
     let done: Vec<(u64, Outcome)> = (0..20).flat_map(|_| engine.step(0).expect("it steps")).collect();

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hark_media::Source;
-use hark_speech::{Compute, LoadOptions, Spent, Transcriber};
+use hark_speech::{Compute, EngineStats, LoadOptions, Transcriber};
 use serde::Serialize;
 
 use super::BenchError;
@@ -125,15 +125,15 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
         })
         .collect::<Result<_, _>>()?;
 
-    let (mut rows, mut spent) = (Vec::new(), None);
-    let before = transcriber.spent();
+    let (mut rows, mut stats) = (Vec::new(), None);
+    let before = transcriber.stats();
     if args.inside {
         for &streams in &args.streams {
             eprintln!("{streams} sessions at once, {:.0} s", args.seconds);
             let shown = inside::replay_all(&transcriber, &args.language, &scripts[..streams])?;
             rows.push(row("hark, inside", &shown, &scripts[..streams]));
         }
-        spent = Some(costs(&before, &transcriber.spent()));
+        stats = Some(costs(&before, &transcriber.stats()));
     }
     // The servers have the machine for themselves.
     drop(transcriber);
@@ -152,7 +152,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
             rows.push(over_sockets(&runtime, args, "WhisperLive", &server, &scripts[..streams])?);
         }
     }
-    let text = format!("{}{}", table(args, &backend, &rows), spent.unwrap_or_default());
+    let text = format!("{}{}", table(args, &backend, &rows), stats.unwrap_or_default());
     crate::print(&text)?;
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&rows).map_err(BenchError::Json)?;
@@ -281,7 +281,7 @@ fn table(args: &LiveArgs, backend: &str, rows: &[Row]) -> String {
 }
 
 /// Where the engine's time went between two moments.
-fn costs(before: &Spent, after: &Spent) -> String {
+fn costs(before: &EngineStats, after: &EngineStats) -> String {
     let mut lines = vec![["the engine's work", "times", "each", "together"].map(str::to_owned)];
     let works = [
         ("encoding windows", before.encoded, after.encoded),

@@ -3,7 +3,7 @@
 //! A decoding step reads the keys and values of every live window, 19 MB each for whisper-base in bf16: more than all
 //! weights together, and the whole cost of a step. Kept as whole numbers of 8 bits with one scale for each element of
 //! a head, they are half that. The scale of a key element goes into the query and that of a value element into the
-//! result, and whole numbers up to 127 are exact in bf16, so the only loss is the quantized_rows here.
+//! result, and whole numbers up to 127 are exact in bf16, so the only loss is the rounding here.
 
 use std::ops::Range;
 

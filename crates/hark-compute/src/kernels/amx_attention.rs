@@ -144,7 +144,7 @@ unsafe fn total(workspace: *const Workspace, row: usize) -> f32 {
 ///
 /// A score is a base-2 exponent in 128ths. As a whole number plus 127 · 128 it has the bits of a bf16 whose exponent is right and
 /// whose mantissa is linear between two powers of two; a table correction the mantissa. That is 32 weights at a time and takes
-/// hardly any float arithmetic. The error is that of quantized_rows the score to a 128th (0.27 % at most) beside that of bf16 itself.
+/// hardly any float arithmetic. The error is that of rounding the score to a 128th (0.27 % at most) beside that of bf16 itself.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi,avx512bf16")]
 unsafe fn exponentiate<const TOPS: bool>(

@@ -15,7 +15,7 @@ pub enum EngineError {
     /// The engine only takes recordings.
     #[error("this server does not transcribe live sound")]
     NotLive,
-    /// The engine can't tell voices apart.
+    /// Diarization is not available.
     #[error("this server does not know voices")]
     NoVoices,
     /// The recording or what was asked of it is at fault: another try ends the same.
@@ -30,10 +30,10 @@ pub enum EngineError {
     /// Our fault; the attempt counts, and another one may succeed.
     #[error("{0}")]
     Failed(String),
-    /// Something that the work depends on is away: another try succeeds once it is back, and the attempt does not count.
+    /// A dependency is unreachable: a retry succeeds once it is back, and the attempt does not count.
     #[error("{reason}")]
     Unavailable {
-        /// What is away.
+        /// The unreachable dependency.
         dependency: Dependency,
         /// Why, for the log.
         reason: String,
@@ -43,7 +43,7 @@ pub enum EngineError {
 /// What the work on a recording depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dependency {
-    /// The recording can't be read where it is kept.
+    /// The recording can't be read from storage.
     Recordings,
     /// The model can't be loaded, or what it computes on is lost or out of memory.
     Engine,
@@ -63,7 +63,7 @@ impl Dependency {
 }
 
 impl EngineError {
-    /// Something that the work depends on is away.
+    /// A dependency is unreachable.
     pub fn unavailable(dependency: Dependency, reason: impl std::fmt::Display) -> Self {
         EngineError::Unavailable { dependency, reason: reason.to_string() }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hark_models::ModelStore;
 
-/// How often the models folder is looked at: a model that was just pulled is served this much later.
+/// How often the models folder is scanned: a pulled model is available after at most this time.
 const REFRESH: Duration = Duration::from_secs(2);
 
 /// The names of the installed models.

@@ -48,7 +48,7 @@ impl Transcribe for InstantEngine {
         progress: &mut dyn FnMut(f64, Option<f64>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
-        // Decoded and counted as the real engine does it: what a container says about its length is not believed.
+        // Decoded and counted as by the real engine: the container's duration is not trusted.
         let (budget, cancel_token) = (work.budget.clone(), cancel.clone());
         let options = hark_media::Options { budget, cancel: cancel_token, ..hark_media::Options::default() };
         let mut stream = hark_media::AudioStream::open(source, &options).map_err(SpeechError::from)?;
@@ -109,7 +109,7 @@ impl From<InstantEngine> for Engines {
     }
 }
 
-/// A node on which nobody installed a model: whatever is asked of it, none is there.
+/// An engine without installed models.
 #[derive(Debug, Clone, Default)]
 pub struct NoModelsEngine;
 

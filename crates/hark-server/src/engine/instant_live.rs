@@ -116,7 +116,7 @@ impl LiveRecognizer for InstantLive {
         }
     }
 
-    fn settled_from(&self, from: usize) -> LiveSegments {
+    fn final_segments_from(&self, from: usize) -> LiveSegments {
         let segments: Vec<Segment> =
             self.texts.get(from..self.polled).unwrap_or_default().iter().map(segment).collect();
         LiveSegments { closed: segments.len(), next: self.polled.max(from), segments }
@@ -148,7 +148,7 @@ mod tests {
         live.push(&[0.0; 10]);
         assert_eq!(live.poll().unwrap().len(), numbers.len());
         assert_eq!(live.so_far().text, "0. 7. 19999. 20000. 123456789.");
-        let settled = live.settled_from(3);
+        let settled = live.final_segments_from(3);
         assert_eq!((settled.segments.len(), settled.closed, settled.next), (2, 2, 5));
         assert_eq!((settled.segments[0].start, settled.segments[0].end), (3.0, 4.0));
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// A model of any kind that the registry can hold.
 pub(super) trait Resident: Any + Send + Sync {
-    /// Bytes that it takes at most.
+    /// The maximum memory that it uses, in bytes.
     fn bytes(&self) -> u64;
 
     /// Whether it can be used; if not it is loaded again for the next request.
@@ -67,7 +67,7 @@ struct Entry {
     /// What it takes: expected, and then known.
     bytes: u64,
     is_counted: bool,
-    /// Its own lock, so that loading one model blocks nobody who wants another.
+    /// A lock for each model, so that loading one does not block the use of another.
     model: ModelSlot,
 }
 

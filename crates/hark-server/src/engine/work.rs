@@ -1,4 +1,4 @@
-//! What is wanted of a recording, and what comes of it.
+//! The work on a recording, and its result.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -45,7 +45,7 @@ impl DerefMut for LiveHandle {
     }
 }
 
-/// What a live session asks of its recognizer; [`LiveSession`] says what each method does.
+/// The interface of a live recognizer; see [`LiveSession`] for each method.
 pub trait LiveRecognizer: Send + 'static {
     /// Takes the next samples.
     fn push(&mut self, samples: &[f32]);
@@ -60,7 +60,7 @@ pub trait LiveRecognizer: Send + 'static {
     /// Everything that was settled so far.
     fn so_far(&self) -> TranscriptionResult;
     /// The segments of the settled texts from number `from` on.
-    fn settled_from(&self, from: usize) -> LiveSegments;
+    fn final_segments_from(&self, from: usize) -> LiveSegments;
     /// The language that is spoken, once it is known.
     fn language(&self) -> Option<&str>;
 }
@@ -90,8 +90,8 @@ impl LiveRecognizer for LiveSession {
         LiveSession::so_far(self)
     }
 
-    fn settled_from(&self, from: usize) -> LiveSegments {
-        LiveSession::settled_from(self, from)
+    fn final_segments_from(&self, from: usize) -> LiveSegments {
+        LiveSession::final_segments_from(self, from)
     }
 
     fn language(&self) -> Option<&str> {
@@ -102,7 +102,7 @@ impl LiveRecognizer for LiveSession {
 /// Called when a live session has something to say.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// What is wanted of a recording: kept with its job.
+/// The options of a transcription, stored with its job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Work {

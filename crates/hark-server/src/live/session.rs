@@ -408,7 +408,7 @@ impl Session {
     fn save(&self) {
         let Some(live) = &self.live else { return };
         let stored = self.record.stored();
-        let settled = live.settled_from(stored.text);
+        let settled = live.final_segments_from(stored.text);
         let next = StoredPosition { text: settled.next, position: stored.position + settled.closed as i64 };
         let language = live.language().unwrap_or_default();
         self.record.append(stored, self.previous.segments(settled.segments), language, next);

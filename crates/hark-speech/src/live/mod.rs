@@ -1,14 +1,14 @@
-//! Words while people speak.
+//! Live transcription: text while people speak.
 //!
-//! In: 16 kHz samples as they come. Out: [`LiveEvent`]s: partial texts that replace each other, and texts that stay. None
-//! of its business: sockets, and what becomes of the text.
+//! In: 16 kHz samples as they arrive. Out: [`LiveEvent`]s: interim texts that replace each other, and final texts. Sockets and
+//! storage are the caller's.
 //!
-//! A session never waits: [`LiveSession::push`] takes samples, [`LiveSession::poll`] says what is new, and the session calls
+//! A session never blocks: [`LiveSession::push`] adds samples, [`LiveSession::poll`] returns new events, and the session calls
 //! its waker when there is something to poll for. Its windows go through the scheduler that files use, in the live lane.
 //!
-//! Voice activity opens an utterance and ends it. While it lasts, the sound since its beginning is decoded again and again,
-//! one pass at a time, and each pass is given the words that are settled already, so it only writes what is new. A word is
-//! settled when it lies far enough behind the end of the sound. When an utterance grows long its settled beginning is cut
+//! Voice activity starts and ends an utterance (endpointing). While it lasts, the audio since its start is decoded repeatedly,
+//! one pass at a time, with the final words as the prefix of the text, so that a pass only decodes what is new. A word is
+//! final when it ends long enough before the end of the audio (look-ahead). When an utterance becomes long, its final beginning is cut
 //! off and becomes the prompt of the passes that follow.
 
 mod endpoint;
@@ -22,47 +22,47 @@ pub use session::LiveSession;
 
 use hark_transcript::{Segment, TranscriptionResult, Word};
 
-/// What is wanted of a live session.
+/// The options of a live session.
 #[derive(Debug, Clone, Default)]
 pub struct LiveOptions {
-    /// Language code; found out when not given.
+    /// Language code; detected when not given.
     pub language: Option<String>,
     /// Transcribe, or translate into English.
     pub task: hark_whisper::decode::Task,
-    /// Text that could stand before the recording: names, spelling, style.
+    /// Text to condition on: names, spelling, style.
     pub prompt: Option<String>,
     /// Words to expect.
     pub hotwords: Option<String>,
-    /// Whether each text says who speaks.
+    /// Whether texts have speaker labels.
     pub speakers: bool,
-    /// How soon and how often.
+    /// Intervals and limits.
     pub policy: LivePolicy,
 }
 
-/// What a session has to say.
+/// An event of a live session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveEvent {
-    /// The text behind the last [`LiveEvent::Text`], as it stands now; replaces the partial before it.
+    /// The interim text after the last [`LiveEvent::Text`]; replaces the one before it.
     Partial {
-        /// The text; empty when there is nothing left to say.
+        /// The text; empty when there is none.
         text: String,
         /// Seconds from the beginning of the session to its first word.
         start: f64,
     },
-    /// A piece of text that stays.
+    /// A final text.
     Text(LiveText),
-    /// Everything, once, last.
+    /// The whole transcript, once, as the last event.
     Final(Box<TranscriptionResult>),
 }
 
-/// A piece of text that stays.
+/// A final text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveText {
     /// The text.
     pub text: String,
-    /// When it begins, in seconds from the beginning of the session.
+    /// Its start, in seconds from the beginning of the session.
     pub start: f64,
-    /// When it ends.
+    /// Its end.
     pub end: f64,
     /// Its words.
     pub words: Vec<Word>,
@@ -70,19 +70,19 @@ pub struct LiveText {
     pub language: String,
     /// Mean confidence of its words.
     pub confidence: f32,
-    /// Label of who says it, where that was asked for and could be told. The final result may know better.
+    /// The speaker label, if requested and known. The transcript at the end may correct it.
     pub speaker: Option<String>,
-    /// Whether the speaker paused behind it.
+    /// Whether it ends an utterance.
     pub ends_utterance: bool,
 }
 
-/// Part of a session's text as segments.
+/// Segments of a part of a session's text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LiveSegments {
     /// The segments.
     pub segments: Vec<Segment>,
-    /// How many of them, from the first on, will stay as they are; the one behind may still grow.
+    /// How many of them are complete; the one after may still grow.
     pub closed: usize,
-    /// The number of the first text behind those.
+    /// The number of the first text after the complete ones.
     pub next: usize,
 }

@@ -1,12 +1,12 @@
-//! Texts that repeat a phrase: a sign that the decoder has lost the sound.
+//! Detects repeated phrases: a sign that the decoder has lost the audio.
 
 use std::ops::Range;
 
-/// The longest phrase that is looked for.
+/// Maximum words of a phrase.
 const MAX_PHRASE: usize = 12;
-/// A phrase that is said so many times in a row is a repetition…
+/// This many repetitions of a phrase in a row…
 const MIN_REPETITIONS: usize = 3;
-/// …if they have so many words together: people say "no, no, no", too.
+/// …with this many words in total count: people say "no, no, no", too.
 const MIN_WORDS: usize = 9;
 
 /// The first occurrence of a phrase that a text repeats with nothing between; case and punctuation do not count.

@@ -1,12 +1,12 @@
-//! One engine, many recordings: who is decoded next.
+//! Schedules the windows of many recordings and live sessions on one engine.
 //!
-//! Windows wait in lanes, and inside a lane in one queue for each owner; owners take turns, so a long recording never
+//! Windows are queued by lane, and inside a lane by owner; owners take turns (round robin), so a long recording never
 //! starves a short one. A step of the engine takes the windows of the highest lane only: a clip of three seconds does
-//! not wait for the batch of a two-hour file. So that the lower lanes do not stand still under a steady stream of
+//! not wait for the batch of a two-hour file. So that the lower lanes are not starved by a steady stream of
 //! clips, every few steps all lanes advance together.
 //!
-//! An engine that fails or panics is dropped and loaded again, and the windows it had go back to the front of the queue: twice
-//! at most, the second time each by itself, so that a window that breaks the engine takes no other with it.
+//! An engine that fails or panics is dropped and reloaded, and its windows are requeued at the front: twice
+//! at most, the second time each is decoded alone, so that a window that breaks the engine fails no other.
 
 mod queue;
 mod words;
@@ -19,38 +19,38 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hark_transcript::Lane;
-use hark_whisper::backend::{Again, Backend, BackendError, MemoryUse};
-use hark_whisper::decode::{DecodeOptions, Engine, Job, Outcome, Spent};
+use hark_whisper::backend::{Backend, BackendError, MemoryUse, Reencode};
+use hark_whisper::decode::{DecodeOptions, Engine, EngineStats, Job, Outcome};
 
 use crate::SpeechError;
-use queue::{Queued, WindowQueue};
+use queue::{QueuedWindow, WindowQueue};
 use words::WordTiming;
 
 /// One window to decode.
 pub struct WindowRequest {
-    /// Whose it is: owners of one lane take turns.
+    /// The recording or session it belongs to: owners of one lane take turns.
     pub owner: u64,
-    /// How soon.
+    /// Its priority.
     pub lane: Lane,
     /// Log-mel values, frame-major.
     pub mel: Arc<[f32]>,
-    /// Frames of 20 ms that hold sound.
+    /// Frames of 20 ms with audio.
     pub frames: usize,
-    /// Set for a window that is looked at more than once.
-    pub again: Option<Again>,
-    /// How to decode.
+    /// Set for a window that is decoded repeatedly while it grows.
+    pub reencode: Option<Reencode>,
+    /// How to decode it.
     pub options: Arc<DecodeOptions>,
-    /// Set by the owner when nobody wants the answer any more.
+    /// Cancellation token, set by the owner.
     pub cancelled: Arc<AtomicBool>,
     /// The owner's number for the window, sent back with the outcome.
     pub tag: usize,
-    /// Where the outcome goes.
+    /// Called with the outcome.
     pub reply: Reply,
-    /// Counts what was done for the window so far.
+    /// Counts the work done for the window.
     pub meter: Meter,
 }
 
-/// Counts what the engine did for a window: nothing while it waits, one for its encoding, then one for each step of its text.
+/// Counts the engine's work for a window: zero while it is queued, one for its encoding, then one for each decoding step.
 /// Clones share the count.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<AtomicU32>);
@@ -61,7 +61,7 @@ impl Meter {
         self.0.load(Ordering::Relaxed) > 0
     }
 
-    /// Steps that its text took so far.
+    /// Decoding steps so far.
     pub fn steps(&self) -> u32 {
         self.0.load(Ordering::Relaxed).saturating_sub(1)
     }
@@ -70,40 +70,40 @@ impl Meter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The window is decoded from its beginning again.
+    /// Resets the count: the window is requeued.
     fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// Called with the outcome of a window by its tag, on a thread that serves everybody: it must not block.
+/// Called with the tag and outcome of a window, on a thread that all owners share: it must not block.
 pub type Reply = Arc<dyn Fn(usize, Result<Outcome, BackendError>) + Send + Sync>;
 
-/// Loads the engine again after it failed.
+/// Reloads the engine after it failed.
 pub type Reload<B> = Box<dyn FnMut() -> Result<Engine<B>, SpeechError> + Send>;
 
-/// How an engine is doing.
+/// The state of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EngineState {
-    /// It decodes, or waits for something to decode.
+    /// Decoding or idle.
     #[default]
     Running,
-    /// It failed and is being loaded again; its windows wait.
+    /// It failed and is being reloaded; its windows are queued.
     Reloading,
-    /// It failed and could not be loaded again; nothing is decoded any more.
+    /// It failed and could not be reloaded; all windows fail.
     Failed,
 }
 
-/// Steps that only the highest lane takes before all lanes take one.
+/// Steps of only the highest lane before one step of all lanes.
 const EXCLUSIVE_STEPS: u32 = 12;
-/// How often a window goes back to the queue after the engine failed with it…
+/// How often a window is requeued after the engine failed with it…
 const MAX_RETRIES: u32 = 2;
-/// …and from which time on it is decoded by itself.
+/// …and from which retry on it is decoded alone.
 const ISOLATED_FROM: u32 = 2;
-/// An engine that had nothing to do for so long gives its memory back, and is asked whether it is well.
-const IDLE: Duration = Duration::from_secs(15);
+/// An engine that is idle for this long frees its memory, and its health is checked.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Hands windows to the engine's thread; clones share it.
+/// Submits windows to the engine's thread; clones share it.
 #[derive(Clone)]
 pub struct Scheduler {
     shared: Arc<Shared>,
@@ -115,14 +115,14 @@ struct Shared {
     arrived: Condvar,
     stopping: AtomicBool,
     owners: AtomicU64,
-    spent: Mutex<Spent>,
+    stats: Mutex<EngineStats>,
     state: Mutex<EngineState>,
-    /// How often the engine was loaded again; counted by whoever started it.
+    /// Reloads of the engine; the counter belongs to the caller.
     restarts: Arc<AtomicU64>,
     memory: MemoryUse,
 }
 
-/// Ends the engine's thread when the last handle is gone.
+/// Stops the engine's thread when the last handle is dropped.
 struct EngineThread {
     shared: Arc<Shared>,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -140,35 +140,35 @@ impl Drop for EngineThread {
 }
 
 impl Scheduler {
-    /// Starts a thread that runs `engine`, and loads it again with `reload` when it fails; `restarts` counts that.
+    /// Starts a thread that runs `engine` and reloads it with `reload` when it fails; `restarts` counts the reloads.
     pub fn start<B: Backend + 'static>(engine: Engine<B>, reload: Reload<B>, restarts: Arc<AtomicU64>) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             stopping: AtomicBool::new(false),
             owners: AtomicU64::new(1),
-            spent: Mutex::new(Spent::default()),
+            stats: Mutex::new(EngineStats::default()),
             state: Mutex::default(),
             restarts,
             memory: engine.backend().memory(),
         });
-        let forthread = Arc::clone(&shared);
+        let worker = Arc::clone(&shared);
         let handle = std::thread::Builder::new()
             .name("hark-engine".to_owned())
-            .spawn(move || forthread.supervise(engine, reload))
+            .spawn(move || worker.supervise(engine, reload))
             .expect("the operating system gives a thread");
         let thread = EngineThread { shared: Arc::clone(&shared), handle: Mutex::new(Some(handle)) };
         Scheduler { shared, thread: Arc::new(thread) }
     }
 
-    /// A number that no other owner has.
+    /// A unique owner number.
     pub fn new_owner(&self) -> u64 {
         self.shared.owners.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Where the engine's time went so far.
-    pub fn spent(&self) -> Spent {
-        *lock(&self.shared.spent)
+    /// Counts and times of the engine's work.
+    pub fn stats(&self) -> EngineStats {
+        *lock(&self.shared.stats)
     }
 
     /// Whether the engine's thread is alive.
@@ -177,31 +177,31 @@ impl Scheduler {
         handle.as_ref().is_some_and(|handle| !handle.is_finished())
     }
 
-    /// How the engine is doing.
+    /// The state of the engine.
     pub fn state(&self) -> EngineState {
         if self.is_running() { *lock(&self.shared.state) } else { EngineState::Failed }
     }
 
-    /// How often the engine was loaded again.
+    /// How often the engine was reloaded.
     pub fn restarts(&self) -> u64 {
         self.shared.restarts.load(Ordering::Relaxed)
     }
 
-    /// The memory that the engine takes.
+    /// The memory that the engine uses.
     pub fn memory(&self) -> MemoryUse {
         self.shared.memory
     }
 
-    /// Queues a window; its outcome comes through `request.reply`.
+    /// Queues a window; `request.reply` is called with its outcome.
     pub fn submit(&self, request: WindowRequest) {
-        let mut waiting = self.shared.lock();
-        // Asked under the lock: whoever gives the engine up afterwards finds the window in the queue.
+        let mut queue = self.shared.lock();
+        // Checked under the lock: if the engine is abandoned afterwards, the window is found in the queue.
         if *lock(&self.shared.state) == EngineState::Failed {
-            drop(waiting);
+            drop(queue);
             return (request.reply)(request.tag, Err(BackendError::DeviceLost("the engine has ended".to_owned())));
         }
-        waiting.push(Queued { request, retries: 0 });
-        drop(waiting);
+        queue.push(QueuedWindow { request, retries: 0 });
+        drop(queue);
         self.shared.arrived.notify_all();
     }
 }
@@ -210,20 +210,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The windows that an engine's thread claimed from the queue.
+/// The windows that the engine's thread has taken from the queue.
 #[derive(Default)]
 struct Claimed {
-    /// Those that the engine has, by its numbers for them.
-    pending: HashMap<u64, Queued>,
-    /// One that the engine failed with before: it is decoded once no other is.
-    isolated: Option<Queued>,
+    /// Those in the engine, by id.
+    pending: HashMap<u64, QueuedWindow>,
+    /// One that the engine failed with before: it is decoded when no other is.
+    isolated: Option<QueuedWindow>,
 }
 
-/// Why an engine's thread stopped running its engine.
+/// Why the engine's thread stopped running its engine.
 enum Ended {
-    /// Nobody wants it any more.
+    /// The last handle was dropped.
     Stopped,
-    /// The engine is to be loaded again.
+    /// The engine failed and must be reloaded.
     Failed(BackendError),
 }
 
@@ -238,7 +238,7 @@ impl Shared {
         lock(&self.queue)
     }
 
-    /// Runs the engine until nobody wants it any more, and loads it again whenever it fails.
+    /// Runs the engine until the last handle is dropped, and reloads it whenever it fails.
     fn supervise<B: Backend>(&self, engine: Engine<B>, mut reload: Reload<B>) {
         let timing = WordTiming::start(Arc::clone(engine.tokenizer()));
         let mut claimed = Claimed::default();
@@ -252,10 +252,10 @@ impl Shared {
             };
             tracing::error!(%error, windows = claimed.pending.len(), "engine.failed");
             *lock(&self.state) = EngineState::Reloading;
-            // First out of memory, then in again; what panicked once may do so when it is dropped.
+            // Free its memory before the reload. After a panic, dropping it may panic too.
             let failed = engine.take();
             let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
-            // The one that waited had no part in it.
+            // The isolated window was not in the engine: it keeps its retries.
             claimed.isolated.take().into_iter().for_each(|window| self.lock().push_front(window));
             self.requeue(claimed.pending.drain().map(|(_, window)| window).collect(), &error);
             if self.stopping.load(Ordering::SeqCst) {
@@ -274,9 +274,9 @@ impl Shared {
         }
     }
 
-    /// Requeues windows at the front of the queue, in the order in which they came; those that were put back often enough
+    /// Requeues windows at the front of the queue, in their order; those that have used up their retries
     /// get the error.
-    fn requeue(&self, mut windows: Vec<Queued>, error: &BackendError) {
+    fn requeue(&self, mut windows: Vec<QueuedWindow>, error: &BackendError) {
         windows.sort_by_key(|window| (window.request.owner, window.request.tag));
         for mut window in windows.into_iter().rev() {
             if window.retries >= MAX_RETRIES {
@@ -290,16 +290,16 @@ impl Shared {
         }
     }
 
-    /// The engine can't be loaded again: whoever waits gets the error.
+    /// The engine can't be reloaded: all queued windows get the error.
     fn abandon(&self, error: &BackendError, reason: &str) {
         tracing::error!(%error, reason, "engine.reload_failed");
-        let waiting = {
-            let mut waiting = self.lock();
+        let queue = {
+            let mut queue = self.lock();
             *lock(&self.state) = EngineState::Failed;
-            std::mem::take(&mut *waiting)
+            std::mem::take(&mut *queue)
         };
-        let windows = waiting.lanes.into_values().flat_map(|lane| lane.windows.into_values()).flatten();
-        for Queued { request: WindowRequest { reply, tag, .. }, .. } in windows {
+        let windows = queue.lanes.into_values().flat_map(|lane| lane.windows.into_values()).flatten();
+        for QueuedWindow { request: WindowRequest { reply, tag, .. }, .. } in windows {
             reply(tag, Err(error.clone()));
         }
     }
@@ -320,7 +320,7 @@ impl Shared {
         let Claimed { pending, isolated } = claimed;
         let mut next_id = 0;
         let mut exclusive = 0;
-        // With so many windows the device had no memory for another: it is asked again when it has fewer.
+        // The number of windows at which the device ran out of memory: no more are admitted until it has fewer.
         let mut full_at = usize::MAX;
         loop {
             if self.stopping.load(Ordering::SeqCst) {
@@ -330,12 +330,12 @@ impl Shared {
                 self.wait(engine)?;
             }
             engine.drop_windows(|id| {
-                let is_cancelled = |window: &Queued| window.request.cancelled.load(Ordering::Relaxed);
-                let unwanted = pending.get(&id).is_some_and(is_cancelled);
-                if unwanted {
+                let is_cancelled = |window: &QueuedWindow| window.request.cancelled.load(Ordering::Relaxed);
+                let cancelled = pending.get(&id).is_some_and(is_cancelled);
+                if cancelled {
                     pending.remove(&id);
                 }
-                unwanted
+                cancelled
             })?;
             let is_isolated = pending.values().any(|window| window.retries >= ISOLATED_FROM);
             let is_full = engine.live() >= full_at;
@@ -360,56 +360,57 @@ impl Shared {
                 if !admitted && engine.live() > 0 {
                     full_at = engine.live();
                 }
-                // Whoever else waits is encoded first, so that decoding starts with a full batch; a window of a
-                // higher lane that arrives meanwhile is the next one popped.
+                // Encode all queued windows first, so that decoding starts with a full batch; a window of a
+                // higher lane that arrives meanwhile is popped next.
                 continue;
             }
             let lanes = engine.lanes();
             exclusive = if lanes > 1 { exclusive + 1 } else { 0 };
-            let least_lane = if exclusive > EXCLUSIVE_STEPS {
+            let min_lane = if exclusive > EXCLUSIVE_STEPS {
                 exclusive = 0;
                 0
             } else {
                 engine.highest_lane().unwrap_or(0)
             };
-            let done = engine.step(least_lane)?;
-            *lock(&self.spent) = engine.spent();
-            let stepped = pending.values().filter(|window| window.request.lane as u8 >= least_lane);
+            let done = engine.step(min_lane)?;
+            *lock(&self.stats) = engine.stats();
+            let stepped = pending.values().filter(|window| window.request.lane as u8 >= min_lane);
             stepped.for_each(|window| window.request.meter.advance());
             for (id, outcome) in done {
-                if let Some(Queued { request: WindowRequest { reply, tag, .. }, .. }) = pending.remove(&id) {
+                if let Some(QueuedWindow { request: WindowRequest { reply, tag, .. }, .. }) = pending.remove(&id) {
                     timing.reply(reply, tag, outcome);
                 }
             }
         }
     }
 
-    /// Waits until there is a window to decode. An engine that has nothing to do for long gives its memory back.
+    /// Waits until there is a window to decode. An engine that is idle for long frees its memory.
     fn wait<B: Backend>(&self, engine: &mut Engine<B>) -> Result<(), Ended> {
         let mut is_trimmed = false;
         loop {
-            let mut waiting = self.lock();
-            while waiting.is_empty() {
+            let mut queue = self.lock();
+            while queue.is_empty() {
                 if self.stopping.load(Ordering::SeqCst) {
                     return Err(Ended::Stopped);
                 }
-                let waited = self.arrived.wait_timeout(waiting, IDLE).unwrap_or_else(|poisoned| poisoned.into_inner());
-                waiting = waited.0;
-                if waited.1.timed_out() && waiting.is_empty() {
+                let waited =
+                    self.arrived.wait_timeout(queue, IDLE_TIMEOUT).unwrap_or_else(|poisoned| poisoned.into_inner());
+                queue = waited.0;
+                if waited.1.timed_out() && queue.is_empty() {
                     break;
                 }
             }
-            if !waiting.is_empty() {
+            if !queue.is_empty() {
                 break;
             }
-            drop(waiting);
+            drop(queue);
             engine.health()?;
             if !std::mem::replace(&mut is_trimmed, true) {
                 engine.trim()?;
             }
         }
         if engine.free() == 0 {
-            // Memory was short while others had it.
+            // Capacity was reduced after an out of memory.
             engine.trim()?;
             if engine.free() == 0 {
                 return Err(BackendError::Fault("the device takes no windows".to_owned()).into());
@@ -418,12 +419,12 @@ impl Shared {
         Ok(())
     }
 
-    /// The next windows, as many as are best encoded together; one that must be decoded by itself goes to `isolated`.
-    fn next<B: Backend>(&self, engine: &Engine<B>, isolated: &mut Option<Queued>) -> Vec<Queued> {
-        let mut waiting = self.lock();
+    /// Pops a batch of windows to encode together; one that must be decoded alone goes to `isolated`.
+    fn next<B: Backend>(&self, engine: &Engine<B>, isolated: &mut Option<QueuedWindow>) -> Vec<QueuedWindow> {
+        let mut queue = self.lock();
         let (mut next, free) = (Vec::new(), engine.free());
         while next.len() < engine.batch().min(free) {
-            let Some(window) = waiting.pop(free - next.len(), engine.live() + next.len() > 0) else { break };
+            let Some(window) = queue.pop(free - next.len(), engine.live() + next.len() > 0) else { break };
             if window.retries >= ISOLATED_FROM {
                 *isolated = Some(window);
                 break;
@@ -433,12 +434,12 @@ impl Shared {
         next
     }
 
-    /// Has windows encoded; false where the device has no memory for them, and they wait again.
+    /// Encodes windows; returns false if the device is out of memory and they were requeued.
     fn admit<B: Backend>(
         &self,
         engine: &mut Engine<B>,
-        pending: &mut HashMap<u64, Queued>,
-        windows: Vec<Queued>,
+        pending: &mut HashMap<u64, QueuedWindow>,
+        windows: Vec<QueuedWindow>,
         next_id: &mut u64,
     ) -> Result<bool, BackendError> {
         let mut ids = Vec::with_capacity(windows.len());
@@ -446,14 +447,14 @@ impl Shared {
             .into_iter()
             .map(|window| {
                 *next_id += 1;
-                let WindowRequest { mel, frames, options, lane, again, .. } = &window.request;
+                let WindowRequest { mel, frames, options, lane, reencode, .. } = &window.request;
                 let job = Job {
                     id: *next_id,
                     mel: Arc::clone(mel),
                     frames: *frames,
                     options: Arc::clone(options),
                     lane: *lane as u8,
-                    again: again.clone(),
+                    reencode: reencode.clone(),
                 };
                 ids.push(*next_id);
                 pending.insert(*next_id, window);
@@ -467,10 +468,10 @@ impl Shared {
         if !error.keeps_windows() {
             return Err(error);
         }
-        let refused: Vec<Queued> = ids.iter().filter_map(|id| pending.remove(id)).collect();
+        let refused: Vec<QueuedWindow> = ids.iter().filter_map(|id| pending.remove(id)).collect();
         tracing::warn!(%error, windows = refused.len(), decoding = engine.live(), "engine.out_of_memory");
         if engine.live() > 0 {
-            // There will be room when others are done.
+            // There will be memory when others are done.
             refused.into_iter().rev().for_each(|window| self.lock().push_front(window));
             return Ok(false);
         }

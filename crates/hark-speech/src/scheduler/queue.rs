@@ -1,4 +1,4 @@
-//! Windows that wait: lanes, and inside a lane one queue for each owner.
+//! The queue of windows: by lane, and inside a lane by owner.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -7,18 +7,18 @@ use hark_transcript::Lane;
 
 use super::WindowRequest;
 
-/// Slots that the lanes below must leave free for this one and higher: a clip or a live window never waits for a
-/// slot that a long file holds.
+/// Slots that the bulk lane must leave free for higher lanes: a clip or a live window never waits for a
+/// slot that a long file occupies.
 pub(super) const RESERVED: usize = 2;
 
 /// A window in the queue or in the engine.
-pub(super) struct Queued {
+pub(super) struct QueuedWindow {
     pub(super) request: WindowRequest,
-    /// How often it went back to the queue.
+    /// How often it was requeued.
     pub(super) retries: u32,
 }
 
-/// The windows that wait, by lane; in a lane the owners in the order of their turns.
+/// The queued windows by lane; in a lane the owners in the order of their turns.
 #[derive(Default)]
 pub(super) struct WindowQueue {
     pub(super) lanes: BTreeMap<Lane, LaneQueue>,
@@ -27,11 +27,11 @@ pub(super) struct WindowQueue {
 #[derive(Default)]
 pub(super) struct LaneQueue {
     turns: VecDeque<u64>,
-    pub(super) windows: HashMap<u64, VecDeque<Queued>>,
+    pub(super) windows: HashMap<u64, VecDeque<QueuedWindow>>,
 }
 
 impl LaneQueue {
-    fn push(&mut self, window: Queued) {
+    fn push(&mut self, window: QueuedWindow) {
         let owner = window.request.owner;
         let queue = self.windows.entry(owner).or_default();
         if queue.is_empty() {
@@ -40,8 +40,8 @@ impl LaneQueue {
         queue.push_back(window);
     }
 
-    /// Puts back a window that was popped: it is its owner's next, and the owner's turn comes first.
-    fn push_front(&mut self, window: Queued) {
+    /// Requeues a popped window: it is its owner's next, and the owner's turn is next.
+    fn push_front(&mut self, window: QueuedWindow) {
         let owner = window.request.owner;
         let queue = self.windows.entry(owner).or_default();
         queue.push_front(window);
@@ -49,7 +49,7 @@ impl LaneQueue {
         self.turns.push_front(owner);
     }
 
-    fn pop(&mut self) -> Option<Queued> {
+    fn pop(&mut self) -> Option<QueuedWindow> {
         let owner = self.turns.pop_front()?;
         let queue = self.windows.get_mut(&owner)?;
         let request = queue.pop_front();
@@ -67,8 +67,8 @@ impl WindowQueue {
         self.lanes.values().all(|lane| lane.turns.is_empty())
     }
 
-    /// The next window of a lane that may use one of `free` slots; others are in use, or none is.
-    pub(super) fn pop(&mut self, free: usize, others: bool) -> Option<Queued> {
+    /// The next window whose lane may use one of `free` slots; `others` says whether other slots are in use.
+    pub(super) fn pop(&mut self, free: usize, others: bool) -> Option<QueuedWindow> {
         for (&lane, queue) in self.lanes.iter_mut().rev() {
             let must_leave = if lane == Lane::Bulk && others { RESERVED } else { 0 };
             if free <= must_leave {
@@ -83,11 +83,11 @@ impl WindowQueue {
         None
     }
 
-    pub(super) fn push(&mut self, window: Queued) {
+    pub(super) fn push(&mut self, window: QueuedWindow) {
         self.lanes.entry(window.request.lane).or_default().push(window);
     }
 
-    pub(super) fn push_front(&mut self, window: Queued) {
+    pub(super) fn push_front(&mut self, window: QueuedWindow) {
         self.lanes.entry(window.request.lane).or_default().push_front(window);
     }
 }
@@ -108,7 +108,7 @@ mod tests {
             lane,
             mel: Arc::new([]),
             frames: 0,
-            again: None,
+            reencode: None,
             options: Arc::new(DecodeOptions::default()),
             cancelled: Arc::new(AtomicBool::new(false)),
             tag,
@@ -120,7 +120,7 @@ mod tests {
     fn queue(requests: impl IntoIterator<Item = WindowRequest>) -> WindowQueue {
         let mut waiting = WindowQueue::default();
         for request in requests {
-            waiting.push(Queued { request, retries: 0 });
+            waiting.push(QueuedWindow { request, retries: 0 });
         }
         waiting
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_nobody_wants_is_passed_over() {
+    fn a_cancelled_window_is_skipped() {
         let mut waiting = queue([request(1, Lane::Bulk, 0), request(1, Lane::Bulk, 1)]);
         let first = &waiting.lanes[&Lane::Bulk].windows[&1][0];
         first.request.cancelled.store(true, Ordering::Relaxed);

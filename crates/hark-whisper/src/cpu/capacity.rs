@@ -1,4 +1,4 @@
-//! How many windows a checkpoint decodes at once on this machine, and what they take.
+//! How many windows a checkpoint decodes at once on this machine, and the memory they use.
 
 use super::encoder::EncoderCache;
 use crate::weights::Dims;
@@ -9,9 +9,9 @@ use hark_compute::attention::Int8KeyValues;
 const MAX_SLOTS: usize = 34;
 /// Two slots that are kept free for clips, and one for everything else.
 pub const MIN_SLOTS: usize = 3;
-/// Windows that live sessions encode again and again keep their caches, as many as fit this share of the workspace.
+/// The share of the workspace for encoder caches, which live sessions use to re-encode their windows.
 const ENCODER_CACHE_SHARE: f64 = 0.3;
-/// Most of them that are of use.
+/// The useful maximum of encoder caches.
 const MAX_ENCODER_CACHES: usize = 32;
 
 /// Bytes of a slot in use: one a number for the window's keys and values, two for those of every token of every hypothesis;
@@ -21,7 +21,7 @@ pub fn slot_bytes(dims: &Dims, rows: usize) -> u64 {
     Int8KeyValues::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx) + texts as u64
 }
 
-/// Bytes of a window whose caches are kept: two a number in the encoder, one in the decoder.
+/// Bytes of the caches of a window: two per value in the encoder, one in the decoder.
 pub fn encoder_cache_bytes(dims: &Dims) -> u64 {
     EncoderCache::bytes(dims) + Int8KeyValues::bytes(dims.n_text_layer * dims.n_text_head, dims.n_audio_ctx)
 }

@@ -11,8 +11,8 @@ use hark_compute::view::MatMut;
 use super::CpuOptions;
 use super::encoder::{all_finite, load_linear, load_norm, load_stacked};
 use super::kv_cache::{KvCache, KvWriter, causal_attention};
-use crate::backend::{AlignmentRequest, AlignmentScores, Answer, Ask, BackendError, Entry, TokenMap};
-use crate::pick::{self, Best, Total};
+use crate::backend::{AlignmentRequest, AlignmentScores, Answer, BackendError, Entry, TokenMap, TokenQuery};
+use crate::logits::{self, LogSumExp, TopK};
 use crate::weights::{Checkpoint, WeightsError};
 
 /// Most positions and heads of any Whisper, for arrays on the stack.
@@ -46,7 +46,7 @@ pub struct Decoder {
     last_norm: LayerNorm,
     alignment_heads: Vec<(usize, usize)>,
     tokens: TokenMap,
-    /// Windows' keys and values: one for each slot, then those of the memories. They take their workspace when they are first
+    /// Cross-attention keys and values of windows: one for each slot, then those of the encoder caches. They are allocated when first
     /// used: with large-v3 that is 123 MB each.
     windows: Vec<Option<Int8KeyValues>>,
     /// Which of them each slot attends to.
@@ -68,7 +68,7 @@ pub(super) struct Step {
     pub(super) token: u32,
 }
 
-/// Where the layers put what they compute; grows with the largest batch.
+/// The workspace of the layers; grows with the largest batch.
 struct Workspace {
     rows: usize,
     stream: Buffer<f32>,
@@ -219,7 +219,7 @@ impl Decoder {
         self.layers.iter().map(of_layer).sum::<u64>() + self.embedding.memory() + positions + self.projected.bytes()
     }
 
-    /// Gives back the memory of windows, rows and what the layers work in. No slot holds a window that counts.
+    /// Frees the memory of windows, rows and the workspace. No slot may hold a window.
     pub fn trim(&mut self) {
         self.windows.iter_mut().for_each(|window| *window = None);
         (0..self.window_of.len()).for_each(|slot| self.window_of[slot] = slot);
@@ -229,7 +229,7 @@ impl Decoder {
         self.workspace = Workspace::new(BLOCK, self.width);
     }
 
-    /// Checks what would otherwise be a panic, or two writers of one place: entries come from outside.
+    /// Checks the entries, which come from outside: invalid ones would panic or write to one position twice.
     fn check(&self, entries: &[Entry]) -> Result<(), BackendError> {
         let fault = |what: &str| Err(BackendError::Fault(format!("a step can't be done: {what}")));
         let mut places: Vec<(usize, usize)> = Vec::with_capacity(entries.len());
@@ -252,7 +252,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Puts all entries through the decoder and answers those that ask.
+    /// Runs all entries through the decoder and answers their queries.
     pub fn step(&mut self, compute: &Compute, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
         self.check(entries)?;
         let steps: Vec<Step> = entries
@@ -267,7 +267,7 @@ impl Decoder {
             .collect();
         self.forward(compute, &steps, None);
 
-        let asking: Vec<usize> = (0..entries.len()).filter(|&index| entries[index].ask.is_some()).collect();
+        let asking: Vec<usize> = (0..entries.len()).filter(|&index| entries[index].query.is_some()).collect();
         if asking.is_empty() {
             return Ok(Vec::new());
         }
@@ -280,21 +280,21 @@ impl Decoder {
         if !all_finite(&self.workspace.asking[..asking.len() * width]) {
             return Err(BackendError::Fault("the decoder's states are not finite".to_owned()));
         }
-        let asks: Vec<&Ask> = asking.iter().filter_map(|&index| entries[index].ask.as_ref()).collect();
-        Ok(self.answer(compute, &asks))
+        let queries: Vec<&TokenQuery> = asking.iter().filter_map(|&index| entries[index].query.as_ref()).collect();
+        Ok(self.answer(compute, &queries))
     }
 
-    /// Answers `asks` from the states in `workspace.asking`.
+    /// Answers `queries` from the states in `workspace.asking`.
     ///
-    /// Most questions are answered run by run of tokens while the scores are still near; only the others have their scores
-    /// written down whole.
-    fn answer(&mut self, compute: &Compute, asks: &[&Ask]) -> Vec<Answer> {
+    /// Most queries are answered by runs of tokens while the logits are in cache; only for the others all logits are
+    /// stored.
+    fn answer(&mut self, compute: &Compute, queries: &[&TokenQuery]) -> Vec<Answer> {
         let (columns, vocabulary, tokens) = (self.embedding.columns(), self.vocabulary, &self.tokens);
         let mut written = 0;
-        let place_of: Vec<Option<usize>> = asks
+        let place_of: Vec<Option<usize>> = queries
             .iter()
-            .map(|ask| {
-                pick::needs_all_scores(ask).then(|| {
+            .map(|query| {
+                logits::needs_all_scores(query).then(|| {
                     written += 1;
                     written - 1
                 })
@@ -303,7 +303,7 @@ impl Decoder {
         if self.workspace.scores.len() < written * columns {
             self.workspace.scores = Buffer::zeroed(written * columns);
         }
-        let rows = Rows::new(&self.workspace.asking, self.width, asks.len());
+        let rows = Rows::new(&self.workspace.asking, self.width, queries.len());
         let scores = self.workspace.scores.shared();
         let log_sum = |scores: &[f32]| {
             // SAFETY: a slice has its length.
@@ -311,14 +311,14 @@ impl Decoder {
         };
 
         let runs = columns.div_ceil(RUN);
-        let mut totals = vec![[Total::NOTHING; 2]; asks.len() * runs];
-        let mut best: Vec<[Best; 2]> =
-            (0..compute.threads()).flat_map(|_| asks.iter().map(|ask| Best::pair(ask.best))).collect();
+        let mut totals = vec![[LogSumExp::EMPTY; 2]; queries.len() * runs];
+        let mut best: Vec<[TopK; 2]> =
+            (0..compute.threads()).flat_map(|_| queries.iter().map(|query| TopK::pair(query.top_k))).collect();
         let (totals_out, best_out) = (SharedMut::new(totals.as_mut_ptr()), SharedMut::new(best.as_mut_ptr()));
         matmul_in_runs(compute, rows, &self.embedding, &|mut run| {
             let (index, thread) = (run.columns.start / RUN, run.thread);
             let known = run.columns.start..run.columns.end.min(vocabulary);
-            let stretch = pick::Stretch::new(tokens, known.clone());
+            let stretch = logits::TokenRange::new(tokens, known.clone());
             for row in run.rows.clone() {
                 let here = &mut run.row(row)[..known.len()];
                 // SAFETY: these columns of a row, their total, and a thread's best of a row belong to this piece alone.
@@ -327,22 +327,22 @@ impl Decoder {
                         let to = scores.at(place * columns + known.start);
                         std::ptr::copy_nonoverlapping(here.as_ptr(), to, here.len());
                     } else {
-                        let best = &mut *best_out.at(thread * asks.len() + row);
-                        *totals_out.at(row * runs + index) = stretch.look(here, asks[row], best, &log_sum);
+                        let best = &mut *best_out.at(thread * queries.len() + row);
+                        *totals_out.at(row * runs + index) = stretch.scan(here, queries[row], best, &log_sum);
                     }
                 }
             }
         });
-        let mut answers = vec![Answer::default(); asks.len()];
+        let mut answers = vec![Answer::default(); queries.len()];
         let out = SharedMut::new(answers.as_mut_ptr());
-        compute.parallel_for(asks.len(), |row, _| {
+        compute.parallel_for(queries.len(), |row, _| {
             let answer = if let Some(place) = place_of[row] {
                 // SAFETY: a row's scores belong to this piece alone.
                 let scores = unsafe { std::slice::from_raw_parts_mut(scores.at(place * columns), vocabulary) };
-                pick::answer(scores, tokens, asks[row], &log_sum)
+                logits::answer(scores, tokens, queries[row], &log_sum)
             } else {
-                let best = best.iter().skip(row).step_by(asks.len());
-                pick::conclude(asks[row], &totals[row * runs..(row + 1) * runs], best)
+                let best = best.iter().skip(row).step_by(queries.len());
+                logits::conclude(queries[row], &totals[row * runs..(row + 1) * runs], best)
             };
             // SAFETY: a row's answer belongs to this piece alone.
             unsafe { *out.at(row) = answer };

@@ -63,7 +63,7 @@ fn load_convolution(checkpoint: &Checkpoint, name: &str, kept: Weights) -> Resul
     Ok(Linear::pack(&unrolled, outputs, 3 * channels, Some(&bias), kept))
 }
 
-/// Whether no bf16 number is infinite or none at all.
+/// Whether all bf16 numbers are finite.
 pub fn all_finite(numbers: &[u16]) -> bool {
     // All bits of the exponent set; counted without a branch, so that it takes whole vectors.
     numbers.iter().fold(0u32, |odd, number| odd + u32::from(number & 0x7f80 == 0x7f80)) == 0
@@ -110,7 +110,7 @@ pub struct Encoder {
     pub times: Times,
 }
 
-/// Every layer's keys and values of a window, so that a part of it can be encoded anew.
+/// Every layer's keys and values of a window, so that a part of it can be re-encoded.
 #[derive(Default)]
 pub struct EncoderCache(Vec<KeyValues>);
 
@@ -180,8 +180,8 @@ impl Encoder {
         self.rows(0..self.frames)
     }
 
-    /// Encodes one window and keeps every layer's keys and values in `cache`, or only the rows `fresh` of a window whose
-    /// other rows `cache` knows: they are looked at as they were. Returns the states of these rows.
+    /// Encodes one window and stores every layer's keys and values in `cache`, or re-encodes only the rows `fresh` of a
+    /// cached window, which attend to the other rows as cached.
     ///
     /// `fresh` begins and ends at whole blocks, or at the window's end.
     pub fn encode_cached(
@@ -200,8 +200,8 @@ impl Encoder {
         Rows::new(&self.normed[rows.start * self.stride..], self.stride, rows.len())
     }
 
-    /// Whether the states of the last window's `rows` are numbers.
-    pub fn is_sound(&self, rows: Range<usize>) -> bool {
+    /// Whether the states of the last window's `rows` are finite.
+    pub fn is_finite(&self, rows: Range<usize>) -> bool {
         let mut states = self.normed[rows.start * self.stride..rows.end * self.stride].chunks_exact(self.stride);
         states.all(|row| all_finite(&row[..self.width]))
     }
@@ -215,14 +215,14 @@ impl Encoder {
         convolutions + self.layers.iter().map(of_layer).sum::<u64>() + (self.positions.len() * 4) as u64
     }
 
-    /// Bytes of everything that it works in.
+    /// Bytes of the workspace.
     pub fn workspace_bytes(&self) -> u64 {
         let bf16 = [&self.mel, &self.convolved, &self.normed, &self.query, &self.attended, &self.hidden];
         let key_values: u64 = self.key_values.iter().map(KeyValues::bytes).sum();
         bf16.map(Buffer::bytes).iter().sum::<u64>() + self.stream.bytes() + key_values
     }
 
-    /// Gives back the memory that it works in until the next window.
+    /// Frees the workspace until the next window.
     pub fn trim(&mut self) {
         for buffer in [
             &mut self.mel,

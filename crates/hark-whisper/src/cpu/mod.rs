@@ -9,7 +9,7 @@ pub mod times;
 pub use hark_compute::{Compute, Isa, Weights};
 
 use crate::backend::{
-    Admission, Again, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
+    Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, Reencode, TokenMap,
 };
 use crate::weights::{Checkpoint, Dims, WeightsError};
 use decoder::{MAX_HEADS, MAX_POSITIONS};
@@ -23,18 +23,18 @@ use times::Part;
 /// How a [`CpuBackend`] is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuOptions {
-    /// How the linear layers are kept.
+    /// The format of the linear layers.
     pub weights: Weights,
     /// Windows decoded at once.
     pub slots: usize,
-    /// Rows of a window: the widest beam.
+    /// Rows of a slot: the widest beam.
     pub rows: usize,
-    /// Windows that can be encoded again in part: the encoder's keys and values of each are kept.
+    /// Windows that can be re-encoded in part: number of encoder caches.
     pub encoder_caches: usize,
 }
 
 impl CpuOptions {
-    /// As many slots and encoder caches as `workspace` bytes hold, within what is of use, for the widest beam of `rows`.
+    /// As many slots and encoder caches as fit `workspace` bytes, up to a useful maximum, for a beam of `rows`.
     pub fn within(dims: &Dims, weights: Weights, rows: usize, workspace: u64) -> Self {
         let encoder_caches = capacity::encoder_caches(dims, workspace);
         CpuOptions { weights, slots: capacity::slots(dims, rows, workspace), rows, encoder_caches }
@@ -49,15 +49,15 @@ pub struct CpuBackend {
     encoder: encoder::Encoder,
     decoder: decoder::Decoder,
     encoder_caches: Vec<CachedWindow>,
-    /// Slots that may hold windows: fewer than there are once memory was short.
+    /// Slots that may hold windows: fewer than all after an out of memory.
     capacity: usize,
     /// Slots that hold windows.
-    held: Vec<bool>,
-    /// Windows encoded so far that wanted a cache: the clock of its replacement.
+    occupied: Vec<bool>,
+    /// Counts encodings that use a cache, for cache replacement.
     clock: u64,
 }
 
-/// A window that may be encoded again.
+/// The encoder cache of a window.
 #[derive(Default)]
 struct CachedWindow {
     key: Option<u64>,
@@ -85,13 +85,13 @@ impl CpuBackend {
             decoder: decoder::Decoder::load(checkpoint, tokens, options)?,
             encoder_caches: (0..options.encoder_caches).map(|_| CachedWindow::default()).collect(),
             capacity: options.slots,
-            held: vec![false; options.slots],
+            occupied: vec![false; options.slots],
             clock: 0,
         })
     }
 
-    /// The encoder cache of a window, or one that it can have: an empty one, or that of a window not used for long. With more
-    /// windows than caches the later ones get none, lest all evict each other.
+    /// The encoder cache of a window, or one to replace: an empty one, or that of a window not used for long. With more
+    /// windows than caches the later windows get none, otherwise all would evict each other.
     fn cache_for(&self, key: u64) -> Option<usize> {
         let known = self.encoder_caches.iter().position(|cache| cache.key == Some(key));
         if known.is_some_and(|index| self.encoder_caches[index].slot.is_some()) {
@@ -106,11 +106,11 @@ impl CpuBackend {
         })
     }
 
-    /// Computes with the kernels of `isa` from now on, for comparisons: the weights are packed alike for all of them. What
-    /// was encoded before is forgotten.
+    /// Switches to the kernels of `isa`, for comparisons: the weights are packed alike for all of them. Clears the
+    /// encoder caches.
     pub fn use_kernels(&mut self, isa: Isa) {
         self.compute = Compute::on(Arc::clone(&self.compute.pool), isa);
-        // Kernels differ in the order in which they keep a window's values.
+        // Kernels differ in the layout of the cached values.
         self.encoder_caches.iter_mut().for_each(|cache| *cache = CachedWindow::default());
     }
 
@@ -120,7 +120,7 @@ impl CpuBackend {
         self.encoder.states()
     }
 
-    /// Encodes one window and says what the threads spent in each part, added up.
+    /// Encodes one window and returns the time of each part, summed over threads.
     pub fn time_encoder(&mut self, mel: &[f32]) -> [Duration; Part::ALL.len()] {
         self.encoder.times.take();
         self.encoder.encode(&self.compute, mel);
@@ -128,7 +128,7 @@ impl CpuBackend {
     }
 }
 
-/// Whether the kernels can run a network of these sizes, as they can every Whisper: a file may say anything.
+/// Checks that the kernels support these dimensions, as they do those of every Whisper: a file may have any.
 fn fits(dims: &Dims) -> Result<(), String> {
     for (side, width, heads) in
         [("encoder", dims.n_audio_state, dims.n_audio_head), ("decoder", dims.n_text_state, dims.n_text_head)]
@@ -146,7 +146,7 @@ fn fits(dims: &Dims) -> Result<(), String> {
             return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
         }
     }
-    if dims.n_text_ctx < FEWEST_POSITIONS {
+    if dims.n_text_ctx < MIN_POSITIONS {
         return Err(format!("it has {} text positions, too few for a prompt and a text", dims.n_text_ctx));
     }
     let sizes = [dims.n_mels, dims.n_audio_ctx, dims.n_audio_head, dims.n_text_head, dims.n_vocab];
@@ -156,20 +156,20 @@ fn fits(dims: &Dims) -> Result<(), String> {
     Ok(())
 }
 
-/// Text positions that a start sequence, something before it and a text need at least; every Whisper has 448.
-const FEWEST_POSITIONS: usize = 16;
+/// The minimum of text positions: a prompt, a start sequence and a text; every Whisper has 448.
+const MIN_POSITIONS: usize = 16;
 
 impl CpuBackend {
     /// Encodes one window into its slot.
     fn admit(&mut self, window: &Admission) -> Result<(), BackendError> {
-        let &Admission { slot, mel, again } = window;
+        let &Admission { slot, mel, reencode } = window;
         if slot >= self.options.slots || mel.len() != MEL_FRAMES * self.dims.n_mels {
             return Err(BackendError::Fault("a window can't be encoded: no such slot, or not 3000 frames".to_owned()));
         }
-        if let Some(again) = again {
+        if let Some(reencode) = reencode {
             self.clock += 1;
-            if let Some(index) = self.cache_for(again.key) {
-                let admitted = self.admit_cached(slot, mel, again, index);
+            if let Some(index) = self.cache_for(reencode.key) {
+                let admitted = self.admit_cached(slot, mel, reencode, index);
                 if admitted.is_err() {
                     self.encoder_caches[index] = CachedWindow::default();
                 }
@@ -182,13 +182,19 @@ impl CpuBackend {
         self.decoder.admit(&self.compute, slot, self.encoder.rows(rows))
     }
 
-    /// Encodes a window, or what changed of it, with the encoder cache of that index.
-    fn admit_cached(&mut self, slot: usize, mel: &[f32], again: &Again, index: usize) -> Result<(), BackendError> {
+    /// Encodes a window, or its changed frames, with the encoder cache of that index.
+    fn admit_cached(
+        &mut self,
+        slot: usize,
+        mel: &[f32],
+        reencode: &Reencode,
+        index: usize,
+    ) -> Result<(), BackendError> {
         let frames = self.dims.n_audio_ctx;
         let cache = &mut self.encoder_caches[index];
-        let is_known = cache.key == Some(again.key);
-        (cache.key, cache.used, cache.slot) = (Some(again.key), self.clock, Some(slot));
-        let part = again.changed.clone().filter(|_| is_known).map(|changed| {
+        let is_known = cache.key == Some(reencode.key);
+        (cache.key, cache.used, cache.slot) = (Some(reencode.key), self.clock, Some(slot));
+        let part = reencode.changed.clone().filter(|_| is_known).map(|changed| {
             let end = changed.end.next_multiple_of(BLOCK);
             let end = if end >= frames { frames } else { end };
             (changed.start / BLOCK * BLOCK).min(end.saturating_sub(1) / BLOCK * BLOCK)..end
@@ -200,9 +206,9 @@ impl CpuBackend {
         self.decoder.admit_cached(&self.compute, slot, index, states, part.map(|part| part.start))
     }
 
-    /// Quantized numbers are always finite: states that are not must be found before.
+    /// Fails if encoder states are not finite. Checked before quantization, which makes every number finite.
     fn check_states(&self, rows: Range<usize>) -> Result<(), BackendError> {
-        match self.encoder.is_sound(rows) {
+        match self.encoder.is_finite(rows) {
             true => Ok(()),
             false => Err(BackendError::Fault("the encoder's states are not finite".to_owned())),
         }
@@ -245,12 +251,12 @@ impl Backend for CpuBackend {
         for window in windows {
             let admitted = self.admit(window);
             if let Err(BackendError::OutOfMemory(_)) = &admitted {
-                // As many as there are now, until memory was given back.
-                self.capacity = self.held.iter().filter(|held| **held).count();
+                // No more than now, until `trim`.
+                self.capacity = self.occupied.iter().filter(|occupied| **occupied).count();
             }
             admitted?;
         }
-        windows.iter().for_each(|window| self.held[window.slot] = true);
+        windows.iter().for_each(|window| self.occupied[window.slot] = true);
         Ok(())
     }
 
@@ -258,8 +264,8 @@ impl Backend for CpuBackend {
         for cache in self.encoder_caches.iter_mut().filter(|cache| cache.slot == Some(slot)) {
             cache.slot = None;
         }
-        if let Some(held) = self.held.get_mut(slot) {
-            *held = false;
+        if let Some(occupied) = self.occupied.get_mut(slot) {
+            *occupied = false;
         }
         Ok(())
     }

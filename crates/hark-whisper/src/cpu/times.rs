@@ -1,4 +1,4 @@
-//! Where time goes: what the threads spent in each part of the encoder's work, added up.
+//! Time of each part of the encoder's work, summed over threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A part of the encoder's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Both convolutions with their quantized_rows.
+    /// Both convolutions with their rounding to bf16.
     Convolutions,
     /// Layer norms.
     Norm,
@@ -33,18 +33,18 @@ impl Part {
 pub struct Times([AtomicU64; Part::ALL.len()]);
 
 impl Times {
-    /// Starts a thread's watch; some forty laps a layer cost nothing beside the work between them.
+    /// Starts a thread's stopwatch; its forty laps per layer cost nothing compared to the work.
     pub fn watch(&self) -> Watch<'_> {
         Watch { times: self, since: Instant::now() }
     }
 
-    /// What the threads spent in each part since the last call, added up.
+    /// The time of each part since the last call, summed over threads.
     pub fn take(&self) -> [Duration; Part::ALL.len()] {
         Part::ALL.map(|part| Duration::from_nanos(self.0[part as usize].swap(0, Ordering::Relaxed)))
     }
 }
 
-/// A thread's own watch.
+/// A thread's stopwatch.
 pub struct Watch<'a> {
     times: &'a Times,
     since: Instant,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::timing::Untimed;
 use super::window::{CachedPrompt, Phase, Window};
 use super::{DecodeOptions, Decoded};
-use crate::backend::{Admission, Again, AlignmentRequest, Backend, BackendError};
+use crate::backend::{Admission, AlignmentRequest, Backend, BackendError, Reencode};
 use crate::tokenizer::Tokenizer;
 
 /// One window to decode.
@@ -22,7 +22,7 @@ pub struct Job {
     /// Priority: a higher number is more urgent; a step can skip lower ones.
     pub lane: u8,
     /// Set for a window that is decoded repeatedly while it grows (live audio).
-    pub again: Option<Again>,
+    pub reencode: Option<Reencode>,
 }
 
 /// The outcome of a job.
@@ -48,7 +48,7 @@ impl Outcome {
 
 /// Counts and times of an engine's work.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Spent {
+pub struct EngineStats {
     /// Encoded windows.
     pub encoded: (u64, Duration),
     /// Steps over prompts.
@@ -68,8 +68,8 @@ pub struct Engine<B: Backend> {
     context: usize,
     /// The prompt whose KV cache is in the first row of each slot, of a window that may be decoded again.
     cached: Vec<Option<CachedPrompt>>,
-    looks: u64,
-    spent: Spent,
+    decodes: u64,
+    stats: EngineStats,
 }
 
 /// Maximum tokens aligned in one step, unless a single text has more: bounds the pause of decoding to that of a step over a
@@ -88,7 +88,7 @@ impl<B: Backend> Engine<B> {
         let windows = (0..backend.slots()).map(|_| None).collect();
         let cached = (0..backend.slots()).map(|_| None).collect();
         let context = backend.dims().n_text_ctx;
-        Engine { backend, tokenizer, windows, context, cached, looks: 0, spent: Spent::default() }
+        Engine { backend, tokenizer, windows, context, cached, decodes: 0, stats: EngineStats::default() }
     }
 
     /// The backend, for its name and sizes.
@@ -102,8 +102,8 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Counts and times so far.
-    pub fn spent(&self) -> Spent {
-        self.spent
+    pub fn stats(&self) -> EngineStats {
+        self.stats
     }
 
     /// The number of windows being decoded.
@@ -154,12 +154,12 @@ impl<B: Backend> Engine<B> {
         let admissions: Vec<Admission> = jobs
             .iter()
             .zip(&slots)
-            .map(|(job, &slot)| Admission { slot, mel: &job.mel, again: job.again.as_ref() })
+            .map(|(job, &slot)| Admission { slot, mel: &job.mel, reencode: job.reencode.as_ref() })
             .collect();
         let started = Instant::now();
         self.backend.encode(&admissions)?;
-        self.spent.encoded.0 += jobs.len() as u64;
-        self.spent.encoded.1 += started.elapsed();
+        self.stats.encoded.0 += jobs.len() as u64;
+        self.stats.encoded.1 += started.elapsed();
         for ((job, slot), cached) in jobs.into_iter().zip(slots).zip(cached) {
             self.windows[slot] = Some(Window::new(job, cached, &self.tokenizer, self.context, self.backend.rows()));
         }
@@ -172,9 +172,9 @@ impl<B: Backend> Engine<B> {
         let is_free = |slot: &usize| self.windows[*slot].is_none() && !taken.contains(slot);
         let free = || (0..self.windows.len()).filter(is_free);
         let look_of = |slot: usize| self.cached[slot].as_ref().map(|cached| cached.look);
-        let is_recent = |look: &u64| look + 4 * self.windows.len() as u64 > self.looks;
-        let known = job.again.as_ref().and_then(|again| {
-            free().find(|&slot| self.cached[slot].as_ref().is_some_and(|cached| cached.key == again.key))
+        let is_recent = |look: &u64| look + 4 * self.windows.len() as u64 > self.decodes;
+        let known = job.reencode.as_ref().and_then(|reencode| {
+            free().find(|&slot| self.cached[slot].as_ref().is_some_and(|cached| cached.key == reencode.key))
         });
         known.or_else(|| free().min_by_key(|&slot| look_of(slot).filter(is_recent)))
     }
@@ -218,7 +218,7 @@ impl<B: Backend> Engine<B> {
             if let Some(window) = window.as_mut().filter(decodes) {
                 let before = entries.len();
                 window.entries(slot, &self.tokenizer, &mut entries);
-                shares.push((slot, entries[before..].iter().filter(|entry| entry.ask.is_some()).count()));
+                shares.push((slot, entries[before..].iter().filter(|entry| entry.query.is_some()).count()));
             }
         }
         if entries.is_empty() {
@@ -229,11 +229,11 @@ impl<B: Backend> Engine<B> {
         if answers.len() != shares.iter().map(|(_, count)| count).sum::<usize>() {
             return Err(BackendError::Fault("a step has another number of answers than questions".to_owned()));
         }
-        if !answers.iter().all(|answer| answer.is_sound()) {
+        if !answers.iter().all(|answer| answer.has_no_nan()) {
             return Err(BackendError::Fault("the decoder's scores are not numbers".to_owned()));
         }
-        let is_prompt = entries.iter().any(|entry| entry.ask.is_none());
-        add_work(if is_prompt { &mut self.spent.prompted } else { &mut self.spent.stepped }, started);
+        let is_prompt = entries.iter().any(|entry| entry.query.is_none());
+        add_work(if is_prompt { &mut self.stats.prompted } else { &mut self.stats.stepped }, started);
         let mut answers = answers.as_slice();
         for (slot, count) in shares {
             let (own, rest) = answers.split_at(count);
@@ -243,11 +243,11 @@ impl<B: Backend> Engine<B> {
             };
             let is_prompted = matches!(window.phase, Phase::Prompting(_));
             let outcome = window.absorb(own, &self.tokenizer, self.backend.rows());
-            if let Some(again) = window.job.again.as_ref().filter(|_| is_prompted) {
-                self.looks += 1;
+            if let Some(reencode) = window.job.reencode.as_ref().filter(|_| is_prompted) {
+                self.decodes += 1;
                 self.cached[slot] = Some(CachedPrompt {
-                    key: again.key,
-                    look: self.looks,
+                    key: reencode.key,
+                    look: self.decodes,
                     prompt: window.prompt(&self.tokenizer),
                     no_speech: window.no_speech,
                 });
@@ -310,8 +310,8 @@ impl<B: Backend> Engine<B> {
         if scores.len() != slots.len() {
             return Err(BackendError::Fault("an alignment has no scores".to_owned()));
         }
-        self.spent.aligned.0 += slots.len() as u64;
-        self.spent.aligned.1 += started.elapsed();
+        self.stats.aligned.0 += slots.len() as u64;
+        self.stats.aligned.1 += started.elapsed();
         for (slot, scores) in slots.into_iter().zip(scores) {
             let Some(Window { job, phase: Phase::Aligning(mut text), .. }) = self.windows[slot].take() else {
                 continue;

@@ -1,6 +1,6 @@
 //! From encoded windows to text: the rules of decoding, written once, above the [`Backend`](crate::backend::Backend).
 //!
-//! In: jobs, each one window with its options. Out: what was said in each, as soon as it is known. Rows of all
+//! In: jobs, each one window with its options. Out: the text of each, as soon as it is complete. Rows of all
 //! windows advance together, one token a step; a window that is done leaves and its slot is free for the next.
 
 mod engine;
@@ -8,7 +8,7 @@ mod search;
 mod timing;
 mod window;
 
-pub use engine::{Engine, Job, Outcome, Spent};
+pub use engine::{Engine, EngineStats, Job, Outcome};
 pub use timing::Untimed;
 
 use crate::tokenizer::Tokenizer;
@@ -24,14 +24,14 @@ pub enum Task {
     Translate,
 }
 
-/// How the language of a window is settled.
+/// How the language of a window is determined.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Language {
-    /// It is this one (a code of [`crate::languages`]).
+    /// Given (a code of [`crate::languages`]).
     Known(String),
-    /// The window decides for itself if it is at least this sure; otherwise it only reports what it heard.
+    /// Detected; with a lower probability the window is not decoded and only reports the probabilities.
     Detect {
-        /// Probability from which the window goes on with what it detected.
+        /// The minimum probability to continue with the detected language.
         sure_from: f32,
     },
 }
@@ -43,9 +43,9 @@ pub struct DecodeOptions {
     pub language: Language,
     /// Transcribe or translate.
     pub task: Task,
-    /// Hypotheses followed at temperature zero; 1 is greedy.
+    /// Beam width at temperature zero; 1 is greedy.
     pub beam: usize,
-    /// Hypotheses drawn at a temperature above zero.
+    /// Hypotheses sampled at a temperature above zero.
     pub best_of: usize,
     /// Temperatures to try, in order, until a result passes the checks below.
     pub temperatures: Vec<f32>,
@@ -55,7 +55,7 @@ pub struct DecodeOptions {
     pub words: bool,
     /// Text that came before, or names and terms to expect, as tokens.
     pub prompt: Vec<u32>,
-    /// Text that the window is known to begin with, as tokens: the search goes on behind it. Not with timestamps.
+    /// Text that the window is known to begin with, as tokens: the search continues after it. Not with timestamps.
     pub prefix: Vec<u32>,
     /// A text that compresses better than this repeats itself: try the next temperature.
     pub compression_ratio_threshold: f32,
@@ -63,7 +63,7 @@ pub struct DecodeOptions {
     pub logprob_threshold: f32,
     /// With a no-speech probability above this, and a doubtful text, there is no speech.
     pub no_speech_threshold: f32,
-    /// Most tokens of a text.
+    /// Maximum tokens of a text.
     pub max_tokens: usize,
 }
 
@@ -87,12 +87,12 @@ impl Default for DecodeOptions {
     }
 }
 
-/// What was said in a window.
+/// The text of a window.
 #[derive(Debug, Clone, Default)]
 pub struct Decoded {
     /// Language code.
     pub language: String,
-    /// How sure the detection was; 1 when the language was given.
+    /// The probability of the language; 1 when it was given.
     pub language_probability: f32,
     /// Tokens, those of the prefix and timestamps included, the end excluded.
     pub tokens: Vec<u32>,
@@ -100,15 +100,15 @@ pub struct Decoded {
     pub log_probs: Vec<f32>,
     /// The text of the tokens.
     pub text: String,
-    /// Mean log-probability of the tokens behind the prefix, the end included.
+    /// Mean log-probability of the tokens after the prefix, the end included.
     pub mean_logprob: f32,
     /// Probability that there is no speech.
     pub no_speech: f32,
-    /// How well the text compresses.
+    /// Its compression ratio.
     pub compression: f32,
     /// The temperature that gave this text.
     pub temperature: f32,
-    /// Words with their times in the window, where asked for.
+    /// Words with their times in the window, if requested.
     pub words: Vec<AlignedWord>,
 }
 

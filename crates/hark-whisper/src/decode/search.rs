@@ -1,24 +1,24 @@
 //! The search for one window's text: which tokens to try next, and which hypotheses survive.
 
-use crate::backend::{Answer, Ask, Draw, Entry, Rules};
+use crate::backend::{Answer, Entry, Sampling, TokenQuery, TokenRules};
 use crate::tokenizer::Tokenizer;
 
-/// A text so far.
+/// A hypothesis: a text so far.
 #[derive(Debug, Clone)]
 pub struct Hypothesis {
-    /// The row that holds its past.
+    /// The row of its KV cache.
     pub row: usize,
-    /// The row whose past it follows in the next step.
+    /// The row whose KV cache it follows in the next step.
     parent: usize,
     /// Tokens after the prompt.
     pub tokens: Vec<u32>,
-    /// Log-probability of each, and of the end where it has come.
+    /// Log-probability of each, and of the end if reached.
     pub log_probs: Vec<f32>,
     sum: f32,
 }
 
 impl Hypothesis {
-    /// Sum of log-probabilities by length, as the original ranks.
+    /// Sum of log-probabilities divided by length, as the original ranks.
     fn rank(&self) -> f32 {
         self.sum / self.tokens.len().max(1) as f32
     }
@@ -29,20 +29,20 @@ impl Hypothesis {
     }
 }
 
-/// What the search is to do.
+/// The parameters of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Hypotheses: the beam, or how many to draw.
+    /// Hypotheses: the beam width, or how many to sample.
     pub width: usize,
-    /// Zero: the best; above: drawn.
+    /// Zero for beam search, above for sampling.
     pub temperature: f32,
-    /// Whether timestamps come between the words.
+    /// Whether timestamps are generated.
     pub timestamps: bool,
-    /// Whether the prompt ends in text that the search goes on with.
+    /// Whether the prompt ends in a prefix of the text.
     pub goes_on: bool,
-    /// Most tokens.
+    /// Maximum tokens.
     pub max_tokens: usize,
-    /// Last timestamp token that may come (the end of the window's sound).
+    /// The last allowed timestamp token (the end of the window's audio).
     pub last_time: u32,
 }
 
@@ -64,17 +64,17 @@ impl Search {
         Search { plan, prompt_len, live: Vec::new(), finished: Vec::new(), random: seed | 1 }
     }
 
-    /// What to ask after the last token of the prompt, and in which rows: drawn hypotheses start in rows of their own.
-    pub fn first_asks(&mut self, tokenizer: &Tokenizer) -> Vec<Ask> {
+    /// The queries after the last token of the prompt, by row: sampled hypotheses start in rows of their own.
+    pub fn first_queries(&mut self, tokenizer: &Tokenizer) -> Vec<TokenQuery> {
         let rules = self.rules(&[], tokenizer);
         if self.plan.temperature > 0.0 {
-            (0..self.plan.width).map(|_| self.ask(rules)).collect()
+            (0..self.plan.width).map(|_| self.query(rules)).collect()
         } else {
-            vec![self.ask(rules)]
+            vec![self.query(rules)]
         }
     }
 
-    /// Takes the answers to [`Search::first_asks`].
+    /// Processes the answers to [`Search::first_queries`].
     pub fn begin(&mut self, answers: &[Answer], tokenizer: &Tokenizer) {
         let empty = |row: usize| Hypothesis { row, parent: row, tokens: Vec::new(), log_probs: Vec::new(), sum: 0.0 };
         self.live = (0..answers.len()).map(empty).collect();
@@ -85,7 +85,7 @@ impl Search {
     pub fn entries(&mut self, slot: usize, tokenizer: &Tokenizer, out: &mut Vec<Entry>) {
         for index in 0..self.live.len() {
             let rules = self.rules(&self.live[index].tokens, tokenizer);
-            let ask = self.ask(rules);
+            let query = self.query(rules);
             let hypothesis = &self.live[index];
             out.push(Entry {
                 slot,
@@ -93,12 +93,12 @@ impl Search {
                 parent: hypothesis.parent,
                 position: self.prompt_len + hypothesis.tokens.len() - 1,
                 token: hypothesis.tokens[hypothesis.tokens.len() - 1],
-                ask: Some(ask),
+                query: Some(query),
             });
         }
     }
 
-    /// Takes the answers to the entries, in their order.
+    /// Processes the answers to the entries, in order.
     pub fn absorb(&mut self, answers: &[Answer], tokenizer: &Tokenizer) {
         // (log-probability of the whole, index of the hypothesis, token, its log-probability)
         let mut candidates: Vec<(f32, usize, u32, f32)> = Vec::new();
@@ -162,14 +162,14 @@ impl Search {
         }
         let most = self.plan.max_tokens;
         if self.live.iter().any(|hypothesis| hypothesis.tokens.len() >= most || is_looping(&hypothesis.tokens)) {
-            // Beams grow in step: all are as long. Those that ran out count as they are.
+            // All hypotheses of a beam have the same length. At the maximum they count as they are.
             let room = self.plan.width.saturating_sub(self.finished.len());
             self.finished.extend(self.live.drain(..).take(room.max(1)));
             self.live.clear();
         }
     }
 
-    /// Whether nothing more can come.
+    /// Whether the search is complete.
     pub fn is_done(&self) -> bool {
         self.live.is_empty()
     }
@@ -179,12 +179,12 @@ impl Search {
         self.finished.into_iter().max_by(|a, b| a.rank().total_cmp(&b.rank()))
     }
 
-    fn ask(&mut self, rules: Rules) -> Ask {
-        let draw =
-            (self.plan.temperature > 0.0).then(|| Draw { temperature: self.plan.temperature, uniform: self.uniform() });
+    fn query(&mut self, rules: TokenRules) -> TokenQuery {
+        let sampling = (self.plan.temperature > 0.0)
+            .then(|| Sampling { temperature: self.plan.temperature, uniform: self.uniform() });
         // One more than the beam: if the end is among them, enough others remain.
-        let best = if self.plan.width == 1 { 1 } else { self.plan.width + 1 };
-        Ask { rules, best, draw, no_speech: false, languages: false }
+        let top_k = if self.plan.width == 1 { 1 } else { self.plan.width + 1 };
+        TokenQuery { rules, top_k, sampling, no_speech: false, languages: false }
     }
 
     /// The next number in 0..1 of a splitmix64 sequence.
@@ -196,17 +196,17 @@ impl Search {
         ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 24) as f32
     }
 
-    /// What may follow `tokens`: the original's rules for text and timestamps.
-    fn rules(&self, tokens: &[u32], tokenizer: &Tokenizer) -> Rules {
+    /// The tokens that may follow `tokens`, by the original's rules for text and timestamps.
+    fn rules(&self, tokens: &[u32], tokenizer: &Tokenizer) -> TokenRules {
         let at_start = tokens.is_empty() && !self.plan.goes_on;
         if !self.plan.timestamps {
-            return Rules { text: true, end: true, at_start, times: None };
+            return TokenRules { text: true, end: true, at_start, timestamps: None };
         }
         let first = tokenizer.timestamp_begin;
         let last = self.plan.last_time + 1;
         if at_start {
             let limit = (first + FIRST_TIME_LIMIT + 1).min(last);
-            return Rules { text: false, end: false, at_start, times: Some((first, limit)) };
+            return TokenRules { text: false, end: false, at_start, timestamps: Some((first, limit)) };
         }
         let is_time = |token: u32| token >= first;
         let last_is_time = tokens.last().is_some_and(|&token| is_time(token));
@@ -214,11 +214,11 @@ impl Search {
         let latest = tokens.iter().rev().copied().find(|&token| is_time(token)).unwrap_or(first);
         match (last_is_time, before_is_time) {
             // A pair of timestamps (or the first one): text must follow.
-            (true, true) => Rules { text: true, end: true, at_start: false, times: None },
+            (true, true) => TokenRules { text: true, end: true, at_start: false, timestamps: None },
             // An end time: its start time follows, or the end of the text.
-            (true, false) => Rules { text: false, end: true, at_start: false, times: Some((latest, last)) },
-            // Inside a segment: its end must lie behind its start.
-            (false, _) => Rules { text: true, end: true, at_start: false, times: Some((latest + 1, last)) },
+            (true, false) => TokenRules { text: false, end: true, at_start: false, timestamps: Some((latest, last)) },
+            // Inside a segment: its end must follow its start.
+            (false, _) => TokenRules { text: true, end: true, at_start: false, timestamps: Some((latest + 1, last)) },
         }
     }
 }

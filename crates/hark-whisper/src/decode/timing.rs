@@ -1,4 +1,4 @@
-//! The times of a window's words: from a text and its alignment with the sound, apart from the engine.
+//! Word times of a window, from its text and the alignment scores, outside of the engine.
 
 use super::{Decoded, Task, start_sequence};
 use crate::backend::AlignmentScores;
@@ -12,7 +12,7 @@ use crate::words::{AlignmentRows, word_times};
 #[derive(Debug)]
 pub struct Untimed {
     decoded: Box<Decoded>,
-    /// The start sequence and the text, as they are put through the decoder.
+    /// The start sequence and the text, as decoded.
     tokens: Vec<u32>,
     /// Tokens before the text, the last of the start sequence excluded.
     leading: usize,
@@ -22,7 +22,7 @@ pub struct Untimed {
 }
 
 impl Untimed {
-    /// What is to be aligned of a decoded window; the window itself where it has no text.
+    /// The alignment of a decoded window; the window itself if it has no text.
     pub(super) fn new(
         decoded: Box<Decoded>,
         tokenizer: &Tokenizer,

@@ -7,7 +7,7 @@ use super::engine::{Job, Outcome};
 use super::search::{Hypothesis, Plan, Search};
 use super::timing::Untimed;
 use super::{Decoded, Language, compression_ratio, start_sequence};
-use crate::backend::{Answer, Ask, Entry, Rules};
+use crate::backend::{Answer, Entry, TokenQuery, TokenRules};
 use crate::tokenizer::Tokenizer;
 
 /// Tokens at the end of a cached prompt that are decoded again: some seconds of speech.
@@ -114,7 +114,7 @@ impl Window {
 
     /// Whether this is the window of `cached`, which has only grown since.
     fn extends(&self, cached: &CachedPrompt) -> bool {
-        self.job.again.as_ref().is_some_and(|again| again.key == cached.key && again.changed.is_some())
+        self.job.reencode.as_ref().is_some_and(|reencode| reencode.key == cached.key && reencode.changed.is_some())
     }
 
     /// How many tokens of the prompt can reuse the KV cache of the `previous` prompt. The last few cannot: the audio they
@@ -158,30 +158,31 @@ impl Window {
             Phase::Detecting => vec![tokenizer.sot],
             _ => self.prompt(tokenizer),
         };
-        let entry = |row: usize, position: usize, ask: Option<Ask>| Entry {
+        let entry = |row: usize, position: usize, query: Option<TokenQuery>| Entry {
             slot,
             row,
             parent: 0,
             position,
             token: prompt[position],
-            ask,
+            query,
         };
-        let no_speech = Ask { rules: Rules::default(), best: 0, draw: None, no_speech: true, languages: false };
+        let no_speech =
+            TokenQuery { rules: TokenRules::default(), top_k: 0, sampling: None, no_speech: true, languages: false };
         let last = prompt.len() - 1;
         match &mut self.phase {
-            Phase::Detecting => out.push(entry(0, 0, Some(Ask { languages: true, ..no_speech }))),
+            Phase::Detecting => out.push(entry(0, 0, Some(TokenQuery { languages: true, ..no_speech }))),
             Phase::Prompting(search) => {
-                let asks = search.first_asks(tokenizer);
-                let spreads = asks.len() > 1;
+                let queries = search.first_queries(tokenizer);
+                let spreads = queries.len() > 1;
                 for position in self.cached_tokens..last + usize::from(!spreads) {
                     let is_start = prompt[position] == tokenizer.sot;
-                    let ask = if position == last { Some(asks[0]) } else { is_start.then_some(no_speech) };
-                    out.push(entry(0, position, ask));
+                    let query = if position == last { Some(queries[0]) } else { is_start.then_some(no_speech) };
+                    out.push(entry(0, position, query));
                 }
             }
             Phase::Spreading(search) => {
-                for (row, ask) in search.first_asks(tokenizer).into_iter().enumerate() {
-                    out.push(entry(row, last, Some(ask)));
+                for (row, query) in search.first_queries(tokenizer).into_iter().enumerate() {
+                    out.push(entry(row, last, Some(query)));
                 }
             }
             Phase::Searching(search) => search.entries(slot, tokenizer, out),

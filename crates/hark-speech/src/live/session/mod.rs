@@ -1,4 +1,4 @@
-//! One live session: sound in, events out.
+//! One live session: audio in, events out.
 
 mod passes;
 mod texts;
@@ -30,60 +30,60 @@ pub struct LiveSession {
     language: Option<String>,
     owner: u64,
     replies: Receiver<Result<Outcome, BackendError>>,
-    reply_to: Reply,
-    unwanted: Arc<AtomicBool>,
+    reply: Reply,
+    cancelled: Arc<AtomicBool>,
     vad: VadStream,
-    ends: Endpointer,
-    /// The sound that is not done with, and the session's number of its first sample.
-    sound: Vec<f32>,
-    first: u64,
-    /// Samples of silence that the engine hears before the session's beginning.
-    lead: Option<u64>,
+    endpointer: Endpointer,
+    /// Buffered audio, and the index of its first sample in the session.
+    audio: Vec<f32>,
+    audio_start: u64,
+    /// Samples of silence inserted before the session's start.
+    leading_silence: Option<u64>,
     pass: Option<Pass>,
-    /// What the engine has encoded last: the first sample and the one after the last.
+    /// The audio encoded last: the first sample and the one after the last.
     encoded: Option<(u64, u64)>,
-    /// Where the sound of the last pass ended.
-    looked_until: u64,
-    /// Seconds of sound that came while the last pass was under way.
-    took: f64,
-    /// Words of the sound that are settled: their tokens are the beginning of the next pass's text.
-    settled: Vec<TimedWord>,
-    /// How many of them have been emitted.
+    /// The end of the audio of the last pass.
+    decoded_until: u64,
+    /// Seconds of audio that arrived during the last pass.
+    pass_latency: f64,
+    /// Final words of the buffered audio: their tokens are the prefix of the next pass.
+    final_words: Vec<TimedWord>,
+    /// How many of them were emitted.
     emitted_words: usize,
-    /// Words behind the settled ones, as the last pass decoded them.
-    loose: Vec<TimedWord>,
-    /// Tokens of the text before the sound.
-    before: Vec<u32>,
-    /// Whether the utterance must end now, whoever speaks.
+    /// Interim words after the final ones, from the last pass.
+    interim_words: Vec<TimedWord>,
+    /// Tokens of the text before the buffered audio, for the prompt.
+    prompt_tokens: Vec<u32>,
+    /// Whether the utterance must end now, even during speech.
     flushing: bool,
     finishing: bool,
     finished: bool,
-    /// Texts that were emitted, each with its text as decoded.
+    /// The emitted texts, each with its text as decoded.
     emitted: Vec<(LiveText, String)>,
     speakers: Option<LiveSpeakers>,
-    /// The speakers of emitted texts, as far as they are known.
+    /// The speakers of emitted texts, as far as known.
     speaker_of: Vec<Option<usize>>,
-    /// Events that wait for the speaker of a text: the first, and those behind it.
-    held: VecDeque<LiveEvent>,
-    /// Whether the speakers of the whole session have been asked for.
+    /// Events from the first text whose speaker is not known yet on.
+    awaiting_speaker: VecDeque<LiveEvent>,
+    /// Whether the diarization of the whole session was requested.
     awaiting_speakers: bool,
     events: VecDeque<LiveEvent>,
     last_partial: String,
 }
 
-/// A look at the sound that the engine is busy with.
+/// A decoding pass in progress.
 struct Pass {
     /// First sample and the one after the last.
     samples: (u64, u64),
-    /// Samples of silence before them.
+    /// Samples of silence inserted before them.
     lead: u64,
-    /// Whether the utterance ends with it.
+    /// Whether it is the last of its utterance.
     is_last: bool,
-    /// Whether the sound was cut at [`MAX_SOUND`], not at its end.
-    is_cut: bool,
+    /// Whether the audio was truncated to the maximum of a pass.
+    is_truncated: bool,
 }
 
-/// A word on the session's clock.
+/// A word with times from the start of the session.
 #[derive(Debug, Clone)]
 struct TimedWord {
     /// As decoded, with its leading space.
@@ -95,7 +95,7 @@ struct TimedWord {
 }
 
 impl LiveSession {
-    /// A session that calls `wake`, from any thread, when there is something to poll for.
+    /// A session that calls `wake`, from any thread, when it should be polled.
     pub fn new(
         transcriber: &Transcriber,
         options: &LiveOptions,
@@ -111,8 +111,8 @@ impl LiveSession {
             Some(voices) => Some(LiveSpeakers::start(voices, Arc::clone(&wake))?),
             None => return Err(SpeechError::NoVoices),
         };
-        let reply_to: Reply = Arc::new(move |_, outcome| {
-            // The session may be gone.
+        let reply: Reply = Arc::new(move |_, outcome| {
+            // The session may have been dropped.
             let _ = sender.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send(outcome);
             wake();
         });
@@ -129,28 +129,28 @@ impl LiveSession {
             language,
             owner: transcriber.scheduler.new_owner(),
             replies,
-            reply_to,
-            unwanted: Arc::new(AtomicBool::new(false)),
+            reply,
+            cancelled: Arc::new(AtomicBool::new(false)),
             vad: VadStream::leveled(&transcriber.vad),
-            ends: Endpointer::default(),
-            sound: Vec::new(),
-            first: 0,
-            lead: None,
+            endpointer: Endpointer::default(),
+            audio: Vec::new(),
+            audio_start: 0,
+            leading_silence: None,
             pass: None,
             encoded: None,
-            looked_until: 0,
-            took: 0.0,
-            settled: Vec::new(),
+            decoded_until: 0,
+            pass_latency: 0.0,
+            final_words: Vec::new(),
             emitted_words: 0,
-            loose: Vec::new(),
-            before: Vec::new(),
+            interim_words: Vec::new(),
+            prompt_tokens: Vec::new(),
             flushing: false,
             finishing: false,
             finished: false,
             emitted: Vec::new(),
             speakers,
             speaker_of: Vec::new(),
-            held: VecDeque::new(),
+            awaiting_speaker: VecDeque::new(),
             awaiting_speakers: false,
             events: VecDeque::new(),
             last_partial: String::new(),
@@ -162,51 +162,55 @@ impl LiveSession {
     pub fn push(&mut self, samples: &[f32]) {
         let mut probabilities = Vec::new();
         self.vad.push(samples, &mut probabilities);
-        self.sound.extend_from_slice(samples);
+        self.audio.extend_from_slice(samples);
         if let Some(speakers) = &self.speakers {
             speakers.push(samples);
         }
-        self.ends.push(&probabilities);
-        self.forget_silence();
+        self.endpointer.push(&probabilities);
+        self.drop_silence();
     }
 
-    /// Ends what is being said, whoever speaks on.
+    /// Ends the current utterance, even during speech.
     pub fn flush(&mut self) {
         self.flushing = true;
     }
 
-    /// No more sound will come: the last event will be [`LiveEvent::Final`].
+    /// Ends the audio: the last event will be [`LiveEvent::Final`].
     pub fn finish(&mut self) {
         self.finishing = true;
     }
 
-    /// Whether [`LiveEvent::Final`] has been emitted.
+    /// Whether [`LiveEvent::Final`] was emitted.
     pub fn is_finished(&self) -> bool {
         self.finished && self.events.is_empty()
     }
 
-    /// Whether the engine is looking at the sound, or a text waits for its speaker.
+    /// Whether a pass is in progress, or a text waits for its speaker.
     pub fn is_busy(&self) -> bool {
-        self.pass.is_some() || !self.held.is_empty() || self.awaiting_speakers && !self.finished
+        self.pass.is_some() || !self.awaiting_speaker.is_empty() || self.awaiting_speakers && !self.finished
     }
 
-    /// Seconds of sound that came.
+    /// Seconds of audio received.
     pub fn seconds_received(&self) -> f64 {
-        seconds(self.last())
+        seconds(self.audio_end())
     }
 
-    /// Seconds of sound that wait to be looked at for the first time: a sender may be asked to wait when they are many.
+    /// Seconds of audio that no pass has decoded yet, for flow control.
     pub fn backlog(&self) -> f64 {
-        if self.ends.is_open() { seconds(self.last().saturating_sub(self.looked_until.max(self.first))) } else { 0.0 }
+        if self.endpointer.is_open() {
+            seconds(self.audio_end().saturating_sub(self.decoded_until.max(self.audio_start)))
+        } else {
+            0.0
+        }
     }
 
-    /// What is new; starts the next look at the sound where one is due. Fails only if the engine is gone.
+    /// Returns new events and starts the next pass if one is due. Fails only if the engine failed.
     pub fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError> {
         while let Ok(outcome) = self.replies.try_recv() {
             match outcome {
-                Ok(outcome) => self.absorb(outcome),
+                Ok(outcome) => self.handle_outcome(outcome),
                 Err(error) => {
-                    // The sound is still there: whoever polls again looks at it again.
+                    // The audio is still buffered: the next poll starts another pass.
                     self.pass = None;
                     return Err(error.into());
                 }
@@ -227,15 +231,15 @@ impl LiveSession {
     /// Handles an answer of the speaker thread.
     fn on_speaker_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Speaker(speaker) => self.release_held(speaker),
-            Answer::Whole(heard) => {
+            Answer::Speaker(speaker) => self.release_text(speaker),
+            Answer::Whole(diarization) => {
                 self.speakers = None;
-                self.end(Some(&heard));
+                self.end(Some(&diarization));
             }
             Answer::Gone => {
                 self.speakers = None;
-                while !self.held.is_empty() {
-                    self.release_held(None);
+                while !self.awaiting_speaker.is_empty() {
+                    self.release_text(None);
                 }
                 if self.awaiting_speakers && !self.finished {
                     self.end(None);
@@ -244,42 +248,42 @@ impl LiveSession {
         }
     }
 
-    /// Emits the first text that waited for its speaker, and what waited behind it.
-    fn release_held(&mut self, speaker: Option<usize>) {
-        let Some(LiveEvent::Text(mut text)) = self.held.pop_front() else { return };
+    /// Emits the first text that waited for its speaker, and the events up to the next one.
+    fn release_text(&mut self, speaker: Option<usize>) {
+        let Some(LiveEvent::Text(mut text)) = self.awaiting_speaker.pop_front() else { return };
         text.speaker = speaker.map(label);
-        if let Some((told, _)) = self.emitted.get_mut(self.speaker_of.len()) {
-            told.speaker.clone_from(&text.speaker);
+        if let Some((emitted, _)) = self.emitted.get_mut(self.speaker_of.len()) {
+            emitted.speaker.clone_from(&text.speaker);
         }
         self.speaker_of.push(speaker);
         self.events.push_back(LiveEvent::Text(text));
-        let next = self.held.iter().position(|event| matches!(event, LiveEvent::Text(_)));
-        self.events.extend(self.held.drain(..next.unwrap_or(self.held.len())));
+        let next = self.awaiting_speaker.iter().position(|event| matches!(event, LiveEvent::Text(_)));
+        self.events.extend(self.awaiting_speaker.drain(..next.unwrap_or(self.awaiting_speaker.len())));
     }
 
-    /// Emits an event after those before it.
+    /// Emits an event, after those that wait for a speaker.
     fn emit(&mut self, event: LiveEvent) {
         match (&self.speakers, &event) {
             (Some(speakers), LiveEvent::Text(text)) => {
                 speakers.ask(samples(text.start), samples(text.end));
-                self.held.push_back(event);
+                self.awaiting_speaker.push_back(event);
             }
-            _ if self.held.is_empty() => self.events.push_back(event),
-            _ => self.held.push_back(event),
+            _ if self.awaiting_speaker.is_empty() => self.events.push_back(event),
+            _ => self.awaiting_speaker.push_back(event),
         }
     }
 
-    /// The session is over.
-    fn end(&mut self, heard: Option<&Diarization>) {
+    /// Ends the session with the whole transcript.
+    fn end(&mut self, diarization: Option<&Diarization>) {
         let mut result = self.so_far();
-        if let Some(heard) = heard.filter(|heard| !heard.turns.is_empty()) {
+        if let Some(diarization) = diarization.filter(|diarization| !diarization.turns.is_empty()) {
             let words = self
                 .emitted
                 .iter()
                 .zip(&self.speaker_of)
                 .flat_map(|((text, _), speaker)| std::iter::repeat_n(*speaker, text.words.len()));
             let words: Vec<Option<usize>> = words.collect();
-            result.segments = assign(result.segments, heard);
+            result.segments = assign(result.segments, diarization);
             relabel(&mut result.segments, &words);
             result.speakers = speakers_of(&result.segments);
         }
@@ -287,7 +291,7 @@ impl LiveSession {
         self.events.push_back(LiveEvent::Final(Box::new(result)));
     }
 
-    /// The language that is spoken, once it is known.
+    /// The language, once it is known.
     pub fn language(&self) -> Option<&str> {
         self.language.as_deref()
     }
@@ -295,7 +299,7 @@ impl LiveSession {
 
 impl Drop for LiveSession {
     fn drop(&mut self) {
-        self.unwanted.store(true, Ordering::SeqCst);
+        self.cancelled.store(true, Ordering::SeqCst);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settled words as events, and as segments of a transcript.
+//! Final words as events and as segments of a transcript.
 
 use hark_transcript::{Segment, TranscriptionResult, Word};
 
@@ -8,22 +8,22 @@ use crate::segments::{ends_sentence, round, straighten};
 use crate::speakers::speakers_of;
 
 impl LiveSession {
-    /// Emits the settled words, each sentence by itself; `ends_utterance` where the speaker paused behind them.
-    pub(super) fn emit_settled(&mut self, ends_utterance: bool) {
-        while self.emitted_words < self.settled.len() {
-            let rest = &self.settled[self.emitted_words..];
+    /// Emits the final words, each sentence by itself; `ends_utterance` if the utterance ends with them.
+    pub(super) fn emit_final_words(&mut self, ends_utterance: bool) {
+        while self.emitted_words < self.final_words.len() {
+            let rest = &self.final_words[self.emitted_words..];
             let sentence = rest.iter().position(|word| ends_sentence(&word.text)).map_or(rest.len(), |last| last + 1);
             self.emit_words(sentence, ends_utterance && sentence == rest.len());
         }
     }
 
-    /// Emits the next `count` settled words.
+    /// Emits the next `count` final words.
     pub(super) fn emit_words(&mut self, count: usize, ends_utterance: bool) {
-        let told = &self.settled[self.emitted_words..][..count];
-        let (Some(first), Some(last)) = (told.first(), told.last()) else { return };
-        let raw: String = told.iter().map(|word| word.text.as_str()).collect();
+        let emitted = &self.final_words[self.emitted_words..][..count];
+        let (Some(first), Some(last)) = (emitted.first(), emitted.last()) else { return };
+        let raw: String = emitted.iter().map(|word| word.text.as_str()).collect();
         let mut words: Vec<Word> = Vec::new();
-        for word in told.iter().filter(|word| !word.text.trim().is_empty()) {
+        for word in emitted.iter().filter(|word| !word.text.trim().is_empty()) {
             let is_rest = !word.text.starts_with(' ') && word.text.chars().all(|c| c.is_ascii_punctuation());
             match words.last_mut().filter(|_| is_rest) {
                 Some(before) => before.word.push_str(word.text.trim()),
@@ -46,26 +46,26 @@ impl LiveSession {
             ends_utterance,
         };
         self.emitted_words += count;
-        // Punctuation that comes after its word was emitted is too late.
+        // Punctuation that arrives after its word was emitted is dropped.
         if text.text.chars().any(char::is_alphanumeric) {
             self.emitted.push((text.clone(), raw));
             self.emit(LiveEvent::Text(text));
         }
     }
 
-    /// Emits the text behind what was emitted, if it changed.
+    /// Emits the interim text, if it changed.
     pub(super) fn emit_partial(&mut self) {
-        let words = || self.settled[self.emitted_words..].iter().chain(&self.loose);
+        let words = || self.final_words[self.emitted_words..].iter().chain(&self.interim_words);
         let text = words().map(|word| word.text.as_str()).collect::<String>().trim().to_owned();
         if text == self.last_partial {
             return;
         }
-        let start = words().next().map_or(seconds(self.looked_until), |word| word.start);
+        let start = words().next().map_or(seconds(self.decoded_until), |word| word.start);
         self.last_partial.clone_from(&text);
         self.emit(LiveEvent::Partial { text, start: round(start) });
     }
 
-    /// Everything that was emitted so far, as a transcript: texts joined to segments that end where an utterance or a sentence
+    /// The transcript of everything emitted so far: texts joined to segments that end where an utterance or a sentence
     /// does.
     pub fn so_far(&self) -> TranscriptionResult {
         let Joined { segments, .. } = join(&self.emitted, 0);
@@ -81,11 +81,11 @@ impl LiveSession {
 
     /// The segments of the texts emitted from number `from` on, which must be the first of a segment. Texts that wait for their
     /// speaker are not among them.
-    pub fn settled_from(&self, from: usize) -> LiveSegments {
-        let known = if self.held.is_empty() { self.emitted.len() } else { self.speaker_of.len() };
-        let Joined { segments, begins, goes_on } = join(self.emitted.get(from..known).unwrap_or_default(), from);
-        match begins.last() {
-            Some(&open) if goes_on => LiveSegments { closed: segments.len() - 1, next: open, segments },
+    pub fn final_segments_from(&self, from: usize) -> LiveSegments {
+        let known = if self.awaiting_speaker.is_empty() { self.emitted.len() } else { self.speaker_of.len() };
+        let Joined { segments, first_texts, is_open } = join(self.emitted.get(from..known).unwrap_or_default(), from);
+        match first_texts.last() {
+            Some(&open) if is_open => LiveSegments { closed: segments.len() - 1, next: open, segments },
             _ => LiveSegments { closed: segments.len(), next: known.max(from), segments },
         }
     }
@@ -94,25 +94,25 @@ impl LiveSession {
 /// Texts as segments.
 struct Joined {
     segments: Vec<Segment>,
-    /// The number of the first text of each.
-    begins: Vec<usize>,
-    /// Whether the next text may go on with the last one.
-    goes_on: bool,
+    /// The number of the first text of each segment.
+    first_texts: Vec<usize>,
+    /// Whether the next text may extend the last segment.
+    is_open: bool,
 }
 
 /// Joins texts, the first of which has this number, to segments that end where an utterance or a sentence does.
 fn join(texts: &[(LiveText, String)], first: usize) -> Joined {
-    let (mut segments, mut begins): (Vec<Segment>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut goes_on = false;
+    let (mut segments, mut first_texts): (Vec<Segment>, Vec<usize>) = (Vec::new(), Vec::new());
+    let mut is_open = false;
     for (number, (text, raw)) in (first..).zip(texts) {
-        match segments.last_mut().filter(|segment| goes_on && segment.speaker == text.speaker) {
+        match segments.last_mut().filter(|segment| is_open && segment.speaker == text.speaker) {
             Some(segment) => {
                 segment.text.push_str(raw);
                 segment.end = text.end;
                 segment.words.extend(text.words.iter().cloned());
             }
             None => {
-                begins.push(number);
+                first_texts.push(number);
                 segments.push(Segment {
                     start: text.start,
                     end: text.end,
@@ -123,7 +123,7 @@ fn join(texts: &[(LiveText, String)], first: usize) -> Joined {
                 });
             }
         }
-        goes_on = !(text.ends_utterance || ends_sentence(&text.text));
+        is_open = !(text.ends_utterance || ends_sentence(&text.text));
     }
     for segment in &mut segments {
         let words = segment.words.len().max(1) as f32;
@@ -131,5 +131,5 @@ fn join(texts: &[(LiveText, String)], first: usize) -> Joined {
         segment.text.truncate(segment.text.trim_end().len());
     }
     straighten(&mut segments);
-    Joined { segments, begins, goes_on }
+    Joined { segments, first_texts, is_open }
 }
