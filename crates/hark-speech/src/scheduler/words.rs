@@ -1,4 +1,4 @@
-//! The times of words, computed on a thread of its own while the engine decodes on.
+//! Word times, computed on a thread of their own while the engine continues to decode.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use hark_whisper::tokenizer::Tokenizer;
 
 use super::{Reply, panic_message};
 
-/// Texts that may wait for the times of their words; the engine waits when they are more.
+/// Texts that may be queued for word timing; the engine waits when there are more.
 const MAX_UNTIMED: usize = 32;
 
-/// A thread that computes the times of words: the engine decodes on meanwhile.
+/// A thread that computes word times.
 pub(super) struct WordTiming {
+    tokenizer: Arc<Tokenizer>,
     texts: Option<SyncSender<(Reply, usize, Outcome)>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -24,10 +25,11 @@ impl WordTiming {
     pub(super) fn start(tokenizer: Arc<Tokenizer>) -> Self {
         let (texts, receiver) = sync_channel(MAX_UNTIMED);
         let thread = std::thread::Builder::new().name("hark-words".to_owned());
-        // Where there is no thread to be had, the engine's own does it.
-        match thread.spawn(move || time_words(receiver, &tokenizer)) {
-            Ok(thread) => WordTiming { texts: Some(texts), thread: Some(thread) },
-            Err(_) => WordTiming { texts: None, thread: None },
+        // Without a thread of their own, words are timed on the engine's.
+        let for_thread = Arc::clone(&tokenizer);
+        match thread.spawn(move || time_words(receiver, &for_thread)) {
+            Ok(thread) => WordTiming { tokenizer, texts: Some(texts), thread: Some(thread) },
+            Err(_) => WordTiming { tokenizer, texts: None, thread: None },
         }
     }
 
@@ -39,7 +41,7 @@ impl WordTiming {
                     reply(tag, Err(BackendError::Fault("the times of words can't be computed".to_owned())));
                 }
             }
-            (_, outcome) => reply(tag, Ok(outcome)),
+            (_, outcome) => reply(tag, Ok(outcome.timed(&self.tokenizer))),
         }
     }
 }
