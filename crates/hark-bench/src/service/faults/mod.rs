@@ -238,9 +238,14 @@ pub(super) async fn run(database: &'static str, disk: &Path, plan: &Plan<'_>) ->
     for number in 1..=plan.rounds {
         wait_for_responses(&environment).await;
         // Each kind once, then random kinds.
-        let kind = kinds.get(number as usize - 1).copied().unwrap_or_else(|| dice.pick(&kinds));
-        let is_outage = matches!(kind, Kind::Database | Kind::Bucket);
-        let time = dice.time(MIN_FAULT, if is_outage { plan.longest } else { MAX_FAULT });
+        let first = kinds.get(number as usize - 1).copied();
+        let kind = first.unwrap_or_else(|| dice.pick(&kinds));
+        let time = match (matches!(kind, Kind::Database | Kind::Bucket), first) {
+            // The first outage of each kind is as long as they get: chance seldom gives one.
+            (true, Some(_)) => plan.longest,
+            (true, None) => dice.time(MIN_FAULT, plan.longest),
+            (false, _) => dice.time(MIN_FAULT, MAX_FAULT),
+        };
         if kind.allows_errors() {
             environment.fault_begins(kind == Kind::Kill);
         }
