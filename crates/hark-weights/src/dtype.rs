@@ -1,5 +1,7 @@
 //! How values are stored, and how stored values become `f32`.
 
+use crate::quants::{self, Q4_K_BYTES, Q5_K_BYTES, Q6_K_BYTES, SUPER_BLOCK};
+
 /// The type of a tensor's stored values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(non_camel_case_types, reason = "the quantized types are known by ggml's names")]
@@ -32,6 +34,12 @@ pub enum Dtype {
     Q5_1,
     /// ggml: blocks of 32 values of 8 bits, an f16 scale.
     Q8_0,
+    /// ggml: blocks of 256 values of 4 bits; each 32 have a 6-bit scale and minimum, all an f16 scale of both.
+    Q4_K,
+    /// ggml: blocks of 256 values of 5 bits; each 32 have a 6-bit scale and minimum, all an f16 scale of both.
+    Q5_K,
+    /// ggml: blocks of 256 values of 6 bits; each 16 have an 8-bit scale, all an f16 scale of those.
+    Q6_K,
 }
 
 /// Values in a ggml block.
@@ -41,6 +49,8 @@ impl Dtype {
     /// Bytes that `count` values of a row take; none when they do not fill whole blocks or overflow.
     pub fn bytes_for(self, count: usize) -> Option<usize> {
         let blocks = |bytes: usize| count.is_multiple_of(BLOCK).then_some(count / BLOCK)?.checked_mul(bytes);
+        let super_blocks =
+            |bytes: usize| count.is_multiple_of(SUPER_BLOCK).then_some(count / SUPER_BLOCK)?.checked_mul(bytes);
         match self {
             Self::F64 | Self::I64 => count.checked_mul(8),
             Self::F32 | Self::I32 => count.checked_mul(4),
@@ -51,6 +61,9 @@ impl Dtype {
             Self::Q5_0 => blocks(2 + 4 + 16),
             Self::Q5_1 => blocks(2 + 2 + 4 + 16),
             Self::Q8_0 => blocks(2 + 32),
+            Self::Q4_K => super_blocks(Q4_K_BYTES),
+            Self::Q5_K => super_blocks(Q5_K_BYTES),
+            Self::Q6_K => super_blocks(Q6_K_BYTES),
         }
     }
 
@@ -69,6 +82,9 @@ impl Dtype {
             6 => Self::Q5_0,
             7 => Self::Q5_1,
             8 => Self::Q8_0,
+            12 => Self::Q4_K,
+            13 => Self::Q5_K,
+            14 => Self::Q6_K,
             24 => Self::I8,
             25 => Self::I16,
             26 => Self::I32,
@@ -113,6 +129,7 @@ impl Dtype {
             Self::Q5_1 => blocks::<24>(bytes, out, |block, out| {
                 nibbles(out, &block[8..], u32_at(block, 4), f16_at(block, 0), f16_at(block, 2));
             }),
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => quants::decode_super_blocks(self, bytes, out),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod ggml;
 pub mod gguf;
 pub mod onnx;
 mod protobuf;
+mod quants;
 mod reader;
 pub mod safetensors;
 mod tensor;
@@ -25,6 +26,7 @@ pub mod torch;
 pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_bf16};
 pub use error::FileError;
 pub use file::WeightsFile;
+pub use quants::{GgmlBlock, SUPER_BLOCK};
 pub use tensor::{Quantization, Tensor};
 pub use tensors::Tensors;
 

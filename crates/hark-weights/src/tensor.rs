@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dtype::f32_to_bf16;
-use crate::{Dtype, FileError, WeightsFile};
+use crate::{Dtype, FileError, GgmlBlock, WeightsFile};
 
 /// How stored integers become values: `(stored - zero_point) * scale`.
 #[derive(Debug, Clone, PartialEq)]
@@ -250,6 +250,38 @@ impl Tensor {
                 }
             }
         }
+    }
+
+    /// Converts neighbouring values of one row of plain floats (f32, f16, bf16) to bf16.
+    ///
+    /// # Panics
+    /// When the values are stored otherwise, or the row lacks them.
+    pub fn columns_bf16(&self, row: usize, first: usize, out: &mut [u16]) {
+        let is_float = matches!(self.dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16);
+        assert!(is_float && !self.is_transposed && self.quantization == Quantization::None, "plain floats");
+        assert!(row < self.stored.0 && first + out.len() <= self.stored.1, "values of one row");
+        let size = if self.dtype == Dtype::F32 { 4 } else { 2 };
+        let start = row * self.row_bytes() + first * size;
+        let bytes = &self.bytes()[start..start + out.len() * size];
+        let mut floats = vec![0.0; out.len()];
+        self.dtype.decode(bytes, &mut floats);
+        for (value, float) in out.iter_mut().zip(floats) {
+            *value = f32_to_bf16(float);
+        }
+    }
+
+    /// The integers and scales of block number `block` of a row stored in one of ggml's quantized types.
+    ///
+    /// # Panics
+    /// When the type is none of those, or there is no such block.
+    pub fn ggml_block(&self, row: usize, block: usize, out: &mut GgmlBlock) {
+        let bytes = GgmlBlock::stored_bytes(self.dtype).expect("a quantized type");
+        let row_bytes = self.row_bytes();
+        assert!(
+            !self.is_transposed && row < self.stored.0 && (block + 1) * bytes <= row_bytes,
+            "a block of the tensor"
+        );
+        out.read(self.dtype, &self.bytes()[row * row_bytes + block * bytes..][..bytes]);
     }
 
     /// Converts some rows to bf16, rounded to nearest; stored bf16 is copied as it is.
