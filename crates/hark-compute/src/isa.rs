@@ -30,13 +30,15 @@ impl Isa {
     pub fn is_available(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
-            let avx512 = is_x86_feature_detected!("avx512f")
+            let avx2 =
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512dq");
             let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
             let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
             match self {
                 Isa::Amx => bf16 && is_x86_feature_detected!("avx512vbmi") && amx_permitted(),
                 Isa::Avx512Bf16 => bf16,

@@ -11,13 +11,16 @@ pub mod attention;
 pub mod bandwidth;
 pub mod buffer;
 mod compute;
+pub mod decoder;
 pub mod gemm;
 pub mod isa;
 pub mod kernels;
+mod lanes;
 pub mod linear;
 pub mod norm;
 pub mod ops;
 mod pool;
+pub mod quantized;
 pub mod vector;
 pub mod view;
 

@@ -1,0 +1,117 @@
+//! Kernels against plain float64 arithmetic.
+
+use super::*;
+use crate::Compute;
+use crate::lanes::to_f16;
+
+fn numbers(seed: u64, count: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f32 / (1u32 << 30) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn available() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|isa| isa.is_available())
+}
+
+#[test]
+fn norms_and_gates_are_their_formulas_on_every_set() {
+    let (x, gain, up) = (numbers(1, 96), numbers(2, 96), numbers(3, 96));
+    let x: Vec<f32> = x.iter().map(|x| x * 20.0).collect();
+    let rms = (x.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / 96.0 + 1e-6).sqrt();
+    for isa in available() {
+        let ops = DecoderOps::of(isa);
+        let mut out = vec![0.0; 96];
+        ops.rms_norm(&x, &gain, 1e-6, &mut out);
+        for i in 0..96 {
+            let expected = f64::from(x[i]) / rms * f64::from(gain[i]);
+            assert!((f64::from(out[i]) - expected).abs() < 1e-5, "norm on {}: {} {expected}", isa.name(), out[i]);
+        }
+        for activation in [Gate::Silu, Gate::Gelu] {
+            let mut gate = x.clone();
+            gate[0] = -500.0;
+            gate[1] = 500.0;
+            let before = gate.clone();
+            ops.gate(activation, &mut gate, &up);
+            for i in 0..96 {
+                let x = f64::from(before[i]);
+                let factor = match activation {
+                    Gate::Silu => 1.0 / (1.0 + (-x).exp()),
+                    Gate::Gelu => 0.5 * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh()),
+                };
+                let expected = x * factor * f64::from(up[i]);
+                let close = (f64::from(gate[i]) - expected).abs() < 1e-5 * expected.abs() + 1e-6;
+                assert!(close, "{activation:?} of {x} on {}: {} {expected}", isa.name(), gate[i]);
+            }
+        }
+    }
+}
+
+/// Attention of one head by its definition, over keys and values as the cache rounds them.
+fn plain(query: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> Vec<f64> {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let scores: Vec<f64> = keys.iter().map(|key| dot(query, key) * f64::from(scale)).collect();
+    let largest = scores.iter().copied().fold(f64::MIN, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    let element = |d: usize| values.iter().zip(&weights).map(|(v, w)| f64::from(v[d]) * w / sum).sum();
+    (0..query.len()).map(element).collect()
+}
+
+#[test]
+fn attention_over_scattered_pages_is_attention() {
+    let rounded = |x: f32| crate::lanes::from_f16(to_f16(x));
+    for (heads, kv_heads, head_dim) in [(6, 1, 64), (4, 2, 128), (7, 1, 32), (2, 2, 96)] {
+        let layout = KvLayout { layers: 2, kv_heads, head_dim };
+        let mut cache = vec![0x7c00u16; 9 * layout.page_elements()];
+        // Sequence 0 has 70 positions on pages 5, 0, 7; sequence 1 has 32 on page 3. Other pages hold infinities.
+        let sequences: [(&[u32], usize); 2] = [(&[5, 0, 7], 70), (&[3], 32)];
+        let mut past = Vec::new();
+        for (number, (pages, length)) in sequences.iter().enumerate() {
+            let rows: Vec<[Vec<f32>; 2]> = (0..*length)
+                .map(|position| {
+                    let seed = (number * 1000 + position) as u64;
+                    let keys = numbers(seed, kv_heads * head_dim).iter().map(|x| rounded(x * 3.0)).collect();
+                    [keys, numbers(seed + 500, kv_heads * head_dim).iter().map(|x| rounded(*x)).collect()]
+                })
+                .collect();
+            for (position, [keys, values]) in rows.iter().enumerate() {
+                let start = pages[position / PAGE] as usize * layout.page_elements();
+                let page = &mut cache[start..start + layout.page_elements()];
+                let halves = |row: &[f32]| row.iter().map(|x| to_f16(*x)).collect::<Vec<_>>();
+                layout.store(page, 1, position % PAGE, &halves(keys), &halves(values));
+            }
+            past.push(rows);
+        }
+        // The last eleven tokens of one sequence, then the last of the other.
+        let mut rows: Vec<AttentionRow> =
+            (60..=70).map(|length| AttentionRow { pages: sequences[0].0, length }).collect();
+        rows.push(AttentionRow { pages: sequences[1].0, length: 32 });
+        let width = heads * head_dim;
+        let query = numbers(77, rows.len() * width);
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        for isa in available() {
+            let compute = Compute::new(2, isa);
+            let mut out = vec![0.0; query.len()];
+            paged_attention(&compute, &layout, 1, &cache, &rows, heads, scale, &query, &mut out);
+            for (row, AttentionRow { length, .. }) in rows.iter().enumerate() {
+                let past = &past[usize::from(row == rows.len() - 1)][..*length];
+                for head in 0..heads {
+                    let kv = head / (heads / kv_heads) * head_dim;
+                    let part = |which: usize| -> Vec<Vec<f32>> {
+                        past.iter().map(|both| both[which][kv..kv + head_dim].to_vec()).collect()
+                    };
+                    let at = row * width + head * head_dim;
+                    let expected = plain(&query[at..at + head_dim], &part(0), &part(1), scale);
+                    for (found, expected) in out[at..at + head_dim].iter().zip(expected) {
+                        let close = (f64::from(*found) - expected).abs() < 1e-5;
+                        assert!(close, "{} row {row} head {head}: {found} {expected}", isa.name());
+                    }
+                }
+            }
+        }
+    }
+}

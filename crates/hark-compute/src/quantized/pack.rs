@@ -1,0 +1,170 @@
+//! A matrix of quantized weights, interleaved by 16 rows.
+
+use super::{Format, QUANT_BLOCK, SUPER_BLOCK, data_bytes};
+use crate::Compute;
+use crate::buffer::Buffer;
+use crate::kernels::{DEPTH, PANEL, TILE};
+use crate::lanes::from_f16;
+
+/// The weights of one row that make a granule of a [`Format`], as integers and scales.
+///
+/// One level: weight `i` is `values[i] * scale + min`, both f16, or `(values[i] - zero) * scale` in formats without minima.
+/// Two levels: `values[i] * scales[i / 32] * scale - mins[i / 32] * min`, or `(values[i] - 32) * scales[i / 16] * scale` with
+/// signed scales. bf16: `values` holds 32 times two bytes.
+pub struct QuantBlock {
+    /// The numbers, without sign.
+    pub values: [u8; SUPER_BLOCK],
+    /// f16 bits of the scale.
+    pub scale: u16,
+    /// f16 bits of the minimum, or of its scale.
+    pub min: u16,
+    /// Integer scales, for two levels.
+    pub scales: [u8; 16],
+    /// Integer minima, for two levels.
+    pub mins: [u8; 8],
+}
+
+impl Default for QuantBlock {
+    fn default() -> Self {
+        QuantBlock { values: [0; SUPER_BLOCK], scale: 0, min: 0, scales: [0; 16], mins: [0; 8] }
+    }
+}
+
+/// A matrix that multiplies activations from the right: `rows` outputs of `columns` inputs.
+pub struct QuantizedMatrix {
+    format: Format,
+    rows: usize,
+    columns: usize,
+    panels: Buffer<u8>,
+}
+
+impl QuantizedMatrix {
+    /// Packs a matrix whose granules `read(row, granule, block)` gives, in any order, on several threads. None where the
+    /// system has no memory for it.
+    ///
+    /// # Panics
+    /// When a row is not made of whole granules.
+    pub fn pack(
+        compute: &Compute,
+        format: Format,
+        rows: usize,
+        columns: usize,
+        read: impl Fn(usize, usize, &mut QuantBlock) + Sync,
+    ) -> Option<Self> {
+        assert!(columns.is_multiple_of(format.granule()), "rows of whole granules");
+        let panel_bytes = columns / format.granule() * format.record_bytes();
+        let mut panels = Buffer::<u8>::try_zeroed(rows.div_ceil(PANEL).checked_mul(panel_bytes)?)?;
+        if panel_bytes > 0 {
+            compute.parallel_chunks(&mut panels, panel_bytes, |panel, bytes, _| {
+                let mut blocks: [QuantBlock; PANEL] = std::array::from_fn(|_| QuantBlock::default());
+                for (granule, record) in bytes.chunks_exact_mut(format.record_bytes()).enumerate() {
+                    for (lane, block) in blocks.iter_mut().enumerate().take(rows - panel * PANEL) {
+                        read(panel * PANEL + lane, granule, block);
+                    }
+                    write_record(format, &blocks, record);
+                }
+            });
+        }
+        Some(QuantizedMatrix { format, rows, columns, panels })
+    }
+
+    /// How weights are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Outputs.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Inputs.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        self.panels.bytes()
+    }
+
+    /// Panels of 16 rows.
+    pub(super) fn panel_count(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
+    /// Bytes of a panel.
+    pub(super) fn panel_bytes(&self) -> usize {
+        self.columns / self.format.granule() * self.format.record_bytes()
+    }
+
+    /// The bytes of a panel.
+    pub(super) fn panel(&self, index: usize) -> &[u8] {
+        &self.panels[index * self.panel_bytes()..][..self.panel_bytes()]
+    }
+}
+
+/// Interleaves the granules of 16 rows, see [`super::kernel`].
+fn write_record(format: Format, blocks: &[QuantBlock; PANEL], record: &mut [u8]) {
+    if format == Format::Bf16 {
+        for (lane, block) in blocks.iter().enumerate() {
+            for k in 0..DEPTH {
+                let at = 2 * ((k % DEPTH) / 2 * 2 * PANEL + lane * 2 + k % 2);
+                record[at..at + 2].copy_from_slice(&block.values[2 * k..2 * k + 2]);
+            }
+        }
+        debug_assert_eq!(record.len(), 2 * TILE);
+        return;
+    }
+    let (header, data) = record.split_at_mut(format.header_bytes());
+    for (lane, block) in blocks.iter().enumerate() {
+        write_scales(format, lane, block, header);
+    }
+    let bits = format.bits();
+    for (index, data) in data.chunks_exact_mut(data_bytes(bits)).enumerate() {
+        for (lane, block) in blocks.iter().enumerate() {
+            let values = &block.values[index * QUANT_BLOCK..][..QUANT_BLOCK];
+            write_values(bits, lane, values, data);
+        }
+    }
+}
+
+fn write_scales(format: Format, lane: usize, block: &QuantBlock, header: &mut [u8]) {
+    if format == Format::Super6 {
+        header[4 * lane..4 * lane + 4].copy_from_slice(&from_f16(block.scale).to_le_bytes());
+    } else {
+        header[2 * lane..2 * lane + 2].copy_from_slice(&block.scale.to_le_bytes());
+        if format.has_mins() {
+            header[32 + 2 * lane..34 + 2 * lane].copy_from_slice(&block.min.to_le_bytes());
+        }
+    }
+    match format {
+        Format::Super6 => (0..16).for_each(|i| header[64 + i * PANEL + lane] = block.scales[i]),
+        Format::Super4 | Format::Super5 => (0..8).for_each(|i| {
+            header[64 + i * PANEL + lane] = block.scales[i];
+            header[64 + (8 + i) * PANEL + lane] = block.mins[i];
+        }),
+        _ => {}
+    }
+}
+
+fn write_values(bits: usize, lane: usize, values: &[u8], data: &mut [u8]) {
+    if bits == 8 {
+        for (k, value) in values.iter().enumerate() {
+            data[k / 4 * 64 + 4 * lane + k % 4] = *value;
+        }
+        return;
+    }
+    let (fifth, nibbles) = data.split_at_mut(if bits == 5 { 64 } else { 0 });
+    for k in 0..16 {
+        nibbles[k / 4 * 64 + 4 * lane + k % 4] = values[k] & 15 | (values[k + 16] & 15) << 4;
+    }
+    for (k, value) in values.iter().enumerate() {
+        let bit = 4 * lane + k % 4;
+        match bits {
+            5 => fifth[k / 4 * 8 + bit / 8] |= (value >> 4 & 1) << (bit % 8),
+            6 => nibbles[256 + k / 16 * 64 + bit] |= (value >> 4 & 3) << (2 * (k / 4 % 4)),
+            _ => {}
+        }
+    }
+}
