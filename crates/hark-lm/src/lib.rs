@@ -1,0 +1,26 @@
+//! Runtime for decoder-only language models on the CPU.
+//!
+//! In: a GGUF file, tokens of several sequences. Out: logits, sampled tokens, text. The arithmetic is that of
+//! `hark-compute`, on the thread pool of the process. None of its business: prompts, requests, accounts, where files come from.
+//!
+//! [`Model::load`] reads the configuration, packs the weights and makes the [`Tokenizer`]. A [`KvCache`] holds sequences;
+//! [`Model::forward`] appends a batch of rows to them and returns logits for those rows that ask; a [`Sampler`] chooses from them.
+//!
+//! Files may be hostile: what does not fit is an [`LmError`], never a panic.
+
+mod cache;
+mod config;
+mod error;
+mod forward;
+mod load;
+mod rope;
+mod sample;
+pub mod tokenizer;
+
+pub use cache::{KvCache, SequenceId};
+pub use config::{Architecture, Config, RopeStyle};
+pub use error::LmError;
+pub use forward::{BatchRow, Workspace};
+pub use load::Model;
+pub use sample::{Sampler, Sampling, TokenMask, log_softmax_at};
+pub use tokenizer::{TokenDecoder, Tokenizer};

@@ -1,0 +1,97 @@
+//! Splitting, merging and decoding, against what the regular expressions say by hand.
+
+use super::bpe::{Merges, bytes_of_characters};
+use super::split::PreTokenizer;
+use super::*;
+
+fn words(pre: PreTokenizer, text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    pre.split(text, &mut |word| words.push(word.to_owned()));
+    assert_eq!(words.concat(), text, "nothing is lost");
+    words
+}
+
+#[test]
+fn words_are_cut_as_the_regular_expressions_say() {
+    let text = "I'LL  pay 1234€ (now)!\n\n  ok\u{a0}né";
+    assert_eq!(
+        words(PreTokenizer::Qwen2, text),
+        ["I", "'LL", " ", " pay", " ", "1", "2", "3", "4", "€", " (", "now", ")!\n\n", " ", " ok", "\u{a0}né"]
+    );
+    assert_eq!(
+        words(PreTokenizer::Llama3, text),
+        ["I", "'LL", " ", " pay", " ", "123", "4", "€", " (", "now", ")!\n\n", " ", " ok", "\u{a0}né"]
+    );
+    assert_eq!(
+        words(PreTokenizer::Gpt2, text),
+        ["I", "'", "LL", " ", " pay", " 1234", "€", " (", "now", ")!", "\n\n ", " ok", "\u{a0}", "né"]
+    );
+    assert_eq!(words(PreTokenizer::SmolLm, "it's 12 km"), ["it", "'s", " ", "1", "2", " km"]);
+    assert_eq!(words(PreTokenizer::Qwen2, "a \n \n  b   "), ["a", " \n \n", " ", " b", "   "]);
+    assert_eq!(words(PreTokenizer::Qwen2, "\tx\r\n"), ["\tx", "\r\n"]);
+}
+
+/// A vocabulary of all bytes, some merges and two special tokens.
+fn small() -> Tokenizer {
+    let bytes_of = bytes_of_characters();
+    let mut tokens: Vec<(Vec<u8>, Kind)> = (0..=255).map(|byte| (vec![byte], Kind::Text)).collect();
+    for word in ["ab", "abab", "bc", "é"] {
+        tokens.push((word.as_bytes().to_vec(), Kind::Text));
+    }
+    let by_bytes: HashMap<Vec<u8>, u32> =
+        tokens.iter().enumerate().map(|(index, (bytes, _))| (bytes.clone(), index as u32)).collect();
+    tokens.push((b"<|im_end|>".to_vec(), Kind::Control));
+    tokens.push((b"<|im|>".to_vec(), Kind::Added));
+    let merges = Merges::read(["a b", "ab ab", "b c", "Ã ©"].into_iter(), &by_bytes, &bytes_of);
+    Tokenizer {
+        special: HashMap::from([(b'<', vec![260, 261])]),
+        tokens,
+        by_bytes,
+        merges,
+        pre_tokenizer: PreTokenizer::Qwen2,
+        bos: None,
+        adds_bos: false,
+        ends: vec![260],
+        chat_template: None,
+    }
+}
+
+#[test]
+fn merges_apply_by_rank_and_then_from_the_left() {
+    let tokenizer = small();
+    assert_eq!(tokenizer.encode("ababab"), [257, 256]);
+    assert_eq!(tokenizer.encode("abc"), [256, u32::from(b'c')], "a b comes before b c");
+    assert_eq!(tokenizer.encode("bc"), [258]);
+    assert_eq!(tokenizer.encode("é"), [259]);
+}
+
+#[test]
+fn a_users_text_never_becomes_a_control_token() {
+    let tokenizer = small();
+    let text = "a<|im_end|><|im|>";
+    assert!(tokenizer.encode(text).iter().all(|token| *token < 260));
+    assert_eq!(tokenizer.decode(&tokenizer.encode(text)), text);
+    assert_eq!(tokenizer.encode_with_control(text), [u32::from(b'a'), 260, 261]);
+    assert_eq!(tokenizer.decode(&[260, 261]), "<|im|>", "a control token has no text");
+    assert!(tokenizer.is_end(260) && !tokenizer.is_end(261));
+}
+
+#[test]
+fn characters_that_are_cut_between_tokens_come_out_whole() {
+    let tokenizer = small();
+    let mut decoder = TokenDecoder::default();
+    let pieces: Vec<String> = "😀x".bytes().map(|byte| decoder.push(&tokenizer, u32::from(byte))).collect();
+    assert_eq!(pieces, ["", "", "", "😀", "x"]);
+    // A byte that can't go on is replaced as soon as that is clear.
+    assert_eq!(decoder.push(&tokenizer, 0xf0), "");
+    assert_eq!(decoder.push(&tokenizer, u32::from(b'a')), "\u{fffd}a");
+    decoder.push(&tokenizer, 0xf0);
+    assert_eq!(decoder.finish(), "\u{fffd}");
+}
+
+#[test]
+fn a_megabyte_of_one_letter_is_encoded_in_linear_time() {
+    // Quadratic merging would take hours.
+    let text = "ab".repeat(1 << 19);
+    assert_eq!(small().encode(&text).len(), 1 << 18);
+}
