@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) breaker: Breaker,
     /// Notified when workers should check the queue.
     pub(crate) queue_changed: Notify,
-    /// Whether requests can be taken.
+    /// Readiness.
     readiness: Readiness,
     draining: AtomicBool,
     models: TimedCache<Vec<hark_api::Model>>,
@@ -150,7 +150,7 @@ impl App {
         self.capabilities.get(&self.engines, Models::capabilities).await
     }
 
-    /// Whether requests can be taken, as of a second ago at most.
+    /// The readiness of the server, at most a second old.
     pub(crate) async fn readiness(&self) -> Report {
         let models = async {
             match self.role {

@@ -1,4 +1,4 @@
-//! What the service writes into the audit log: the names of the events, and who they are by.
+//! Audit log entries of the service: event names and actors.
 
 use hark_store::{AccountId, Actor, KeyKind, NewAudit};
 
@@ -10,7 +10,7 @@ use crate::visit::Visit;
 pub(crate) const ACCOUNT_CREATED: &str = "account.created";
 /// The address of an account was confirmed.
 pub(crate) const ACCOUNT_CONFIRMED: &str = "account.confirmed";
-/// Everything of an account was handed out.
+/// The data of an account was exported.
 pub(crate) const ACCOUNT_EXPORTED: &str = "account.exported";
 /// An account was deleted with everything that was its.
 pub(crate) const ACCOUNT_DELETED: &str = "account.deleted";
@@ -38,10 +38,10 @@ pub(crate) const KEY_REVOKED: &str = "key.revoked";
 pub(crate) const WEBHOOK_SECRET_ROTATED: &str = "webhook_secret.rotated";
 /// A transcript was deleted.
 pub(crate) const TRANSCRIPT_DELETED: &str = "transcript.deleted";
-/// A known voice was forgotten.
+/// A known voice was deleted.
 pub(crate) const SPEAKER_DELETED: &str = "speaker.deleted";
 
-/// Something that whoever is let in did.
+/// An event of an authenticated caller.
 pub(crate) fn by(identity: &Identity, event: &'static str) -> NewAudit {
     NewAudit {
         account: Some(identity.account()),
@@ -54,7 +54,7 @@ pub(crate) fn by(identity: &Identity, event: &'static str) -> NewAudit {
     }
 }
 
-/// Something that somebody did at the door. The address is kept for a while: it tells an owner who tried.
+/// An event of an unauthenticated caller. The address is stored for a while, for the owner of the account.
 pub(crate) fn at_the_door(visit: &Visit, account: Option<AccountId>, event: &'static str) -> NewAudit {
     NewAudit {
         account,
@@ -67,7 +67,7 @@ pub(crate) fn at_the_door(visit: &Visit, account: Option<AccountId>, event: &'st
     }
 }
 
-/// Writes an entry. What it tells of has happened: a log that can't be written is an alarm, not a reason to fail.
+/// Writes an entry. The event has happened: a failure to write is logged as an error and does not fail the request.
 pub(crate) async fn record(app: &App, entry: NewAudit) {
     if let Err(error) = app.store.audit().record(&entry).await {
         tracing::error!(%error, event = entry.event, "audit.write_failed");

@@ -1,4 +1,4 @@
-//! Credentials that were just looked up, cached for a moment so that a busy client does not ask the database each time.
+//! Cache of credentials, so that a busy client does not cost a query for each request.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 /// How long a credential is believed without a look: what another process revokes still opens for so long.
 const TTL: Duration = Duration::from_secs(1);
-/// Credentials in the cache at most.
+/// Maximum credentials in the cache.
 const MOST: usize = 10_000;
 
 /// The credentials of the last moments, by the hash of their secret.
 #[derive(Default)]
 pub(crate) struct Credentials {
     entries: Mutex<HashMap<[u8; 32], CacheEntry>>,
-    /// Counts what was forgotten: a look that began before must not put it back.
+    /// Counts invalidations: a query that began before one must not fill the cache.
     forgotten: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ struct CacheEntry {
 }
 
 impl Credentials {
-    /// What the secret stands for; [`hark_store::Error::NotFound`] when it opens nothing.
+    /// The credential of a secret; [`hark_store::Error::NotFound`] when it is not valid.
     pub(crate) async fn look_up(&self, store: &Store, secret: &str) -> hark_store::Result<Arc<Credential>> {
         let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
         if let Some(entry) = self.lock().get(&hash)
@@ -52,21 +52,21 @@ impl Credentials {
         Ok(credential)
     }
 
-    /// Forgets a key that was revoked.
-    pub(crate) fn forget_key(&self, key: KeyId) {
-        self.forget(|credential| credential.key.id == key);
+    /// Invalidates a revoked key.
+    pub(crate) fn invalidate_key(&self, key: KeyId) {
+        self.invalidate(|credential| credential.key.id == key);
     }
 
-    /// Forgets all of an account whose plan or keys changed.
+    /// Invalidates all keys of an account whose plan or keys changed.
     #[allow(dead_code, reason = "sign-out and account changes over HTTP use it")]
-    pub(crate) fn forget_account(&self, account: AccountId) {
-        self.forget(|credential| credential.key.account == account);
+    pub(crate) fn invalidate_account(&self, account: AccountId) {
+        self.invalidate(|credential| credential.key.account == account);
     }
 
-    fn forget(&self, goes: impl Fn(&Credential) -> bool) {
+    fn invalidate(&self, matches: impl Fn(&Credential) -> bool) {
         let mut entries = self.lock();
         self.forgotten.fetch_add(1, Ordering::SeqCst);
-        entries.retain(|_, entry| !goes(&entry.credential));
+        entries.retain(|_, entry| !matches(&entry.credential));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], CacheEntry>> {

@@ -1,9 +1,9 @@
-//! What the OpenAPI document says that follows from no single handler.
+//! Parts of the OpenAPI document that belong to no single handler.
 
 use utoipa::openapi::schema::{ArrayItems, Schema, SchemaType, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
-/// Gives every answer a description, as OpenAPI wants it; that of a plain success is said by its type.
+/// Gives every response a description, which OpenAPI requires; that of a plain success is in its type.
 pub(crate) fn describe_answers(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];

@@ -1,4 +1,4 @@
-//! Every event of the log stands in `docs/operators/events.md`, and nothing stands there that is not logged.
+//! Tests that `docs/operators/events.md` lists exactly the events that are logged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

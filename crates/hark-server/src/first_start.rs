@@ -6,7 +6,7 @@ use crate::error::ServerError;
 
 /// The address of the first account.
 const EMAIL: &str = "admin@localhost";
-/// Minutes of the first account: whoever runs the service need not sell credits to themselves.
+/// Initial credits of the first account, which is the operator's.
 const CREDITS: i64 = 1_000_000;
 const RATE_LIMIT: i64 = 6000;
 const MONTHLY_MINUTES: i64 = 1_000_000;

@@ -18,18 +18,19 @@ use crate::sign::cookie;
 
 /// How long a repeat is recognized.
 pub(crate) const REMEMBER: Duration = Duration::from_secs(24 * 3600);
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_LENGTH: usize = 255;
 const NONCE: usize = 24;
 
 /// The name that the client gave to its request, if it gave one.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
-    let wrong =
-        || Failure::invalid(format!("Idempotency-Key must be 1 to {LONGEST_KEY} visible ASCII characters, sent once"));
+    let wrong = || {
+        Failure::invalid(format!("Idempotency-Key must be 1 to {MAX_KEY_LENGTH} visible ASCII characters, sent once"))
+    };
     let key = value.to_str().map_err(|_| wrong())?.trim();
     let is_visible = key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if values.next().is_some() || !is_visible || !(1..=LONGEST_KEY).contains(&key.len()) {
+    if values.next().is_some() || !is_visible || !(1..=MAX_KEY_LENGTH).contains(&key.len()) {
         return Err(wrong());
     }
     Ok(Some(key.to_owned()))

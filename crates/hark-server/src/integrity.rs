@@ -54,7 +54,7 @@ pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()
     let app = app.clone();
     tokio::spawn(async move {
         let interval = app.config.integrity.interval.duration();
-        // A database that nobody looked at yet is looked at now.
+        // A database that was not checked at open is checked now.
         let mut wait = if app.store.integrity().was_checked_at_open() { FIRST.min(interval) } else { Duration::ZERO };
         loop {
             tokio::select! {
@@ -82,7 +82,7 @@ async fn run(app: &App) {
                 failed += usize::from(!findings.is_empty());
                 app.metrics.integrity.record(name, findings.is_empty(), app.clock.now() / 1_000_000);
             }
-            // Not knowing is no finding: the timestamp of the last run tells that it gets old.
+            // A check that can't run is no finding: the timestamp of the last run gets old.
             Err(error) => tracing::warn!(check = name, %error, "integrity.not_checked"),
         }
     }

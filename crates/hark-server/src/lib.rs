@@ -1,8 +1,8 @@
 //! The Hark service over HTTP.
 //!
-//! In: requests with keys and recordings, a store to keep things in, an engine that hears words. Out: the answers of
-//! the contract, every refusal with the Error body, and workers that take recordings from the queue. None of its
-//! business: how words are heard, how things are kept, and how a transcript is laid out as a file.
+//! In: requests with keys and recordings, a store, a speech engine. Out: the responses of
+//! the contract, every error with the Error body, and workers that claim jobs from the queue. Out of
+//! scope: speech recognition, storage, and file formats of transcripts.
 
 mod app;
 mod audit;

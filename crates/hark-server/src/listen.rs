@@ -29,7 +29,7 @@ use crate::metrics::Metrics;
 const MAX_HEAD: usize = 64 << 10;
 /// How long a client that is refused may take to read why.
 const REFUSAL: Duration = Duration::from_secs(1);
-/// After a failed accept (too many open files, say) others get this long to end.
+/// The pause after a failed accept (too many open files, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves connections until `stop` turns true, then lets requests under way end for at most `drain`.
@@ -106,7 +106,7 @@ pub(crate) async fn serve<S>(
     }
 }
 
-/// Tells a client that its connection is one too many, if it listens, and closes it.
+/// Answers a rejected connection with an error if possible, and closes it.
 async fn refuse(mut stream: TcpStream, refused: Refused) {
     let (status, message) = match refused {
         Refused::OfAddress => ("429 Too Many Requests", "too many connections from this address: close some first"),
@@ -157,7 +157,7 @@ struct WriteTimeoutStream {
     stream: TcpStream,
     timeout: Duration,
     stalled: Option<Pin<Box<Sleep>>>,
-    /// An answer that goes out instead of the library's, and how much of it is written.
+    /// A response that replaces the library's, and how much of it is written.
     replacement: Option<(Vec<u8>, usize)>,
 }
 

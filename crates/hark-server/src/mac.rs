@@ -1,4 +1,4 @@
-//! Keyed hashes: what proves that somebody knows a secret, and what hides a value that could be guessed.
+//! Keyed hashes (HMAC): to authenticate with a secret, and to hide values that could be guessed.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

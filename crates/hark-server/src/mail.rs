@@ -26,7 +26,7 @@ impl Mailer {
         Ok(Mailer { transport: transport(config)?, from: sender(config)?, places: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    /// Sends a text without waiting; what goes wrong is for the log, since the answer must not tell who has an account.
+    /// Sends a text in the background; errors are only logged, since the response must not reveal who has an account.
     pub(crate) fn send(&self, to: &str, subject: &str, text: String) {
         let Ok(to) = to.parse::<lettre::Address>() else {
             tracing::error!("mail.address_invalid");

@@ -1,6 +1,6 @@
 //! `multipart/form-data` (RFC 7578) as a stream: memory for one block at a time, whatever the sender does.
 //!
-//! Blocks of a file are handed on as they arrived, without a copy, unless one ends inside what may be a delimiter.
+//! Blocks of a file are passed on without a copy, unless one ends inside a possible delimiter.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use memchr::memmem::Finder;
 
 use crate::error::Failure;
 
-/// What stands before the first part, and the head of a part, may be this long.
+/// Maximum bytes of the preamble and of the headers of a part.
 const MAX_HEAD: usize = 16 << 10;
 /// A form has fewer parts than this.
 const MAX_PARTS: usize = 1000;
@@ -24,7 +24,7 @@ pub(crate) struct Multipart {
     body: Option<Body>,
     /// `CR LF -- boundary`: what ends a part.
     delimiter: Finder<'static>,
-    /// Bytes that arrived and were not handed on.
+    /// Received bytes that were not passed on yet.
     buffer: Bytes,
     place: Place,
     parts: usize,
@@ -59,7 +59,7 @@ impl Multipart {
         Ok(Multipart { body: Some(body), delimiter, buffer, place: Place::Preamble, parts: 0, idle })
     }
 
-    /// The same for a request: one without any body is told that it is missing, whatever its headers say.
+    /// The same for a request: one without a body gets the error that it is missing, whatever its headers are.
     pub(crate) async fn open(headers: &HeaderMap, body: Body, idle: Duration) -> Result<Self, Failure> {
         if let Err(failure) = boundary(headers) {
             if crate::extract::is_missing(body, idle).await? {

@@ -26,7 +26,7 @@ pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<Strin
     }
 }
 
-/// The checkpoint that serves a model; a process without models of its own leaves that to whoever takes the job.
+/// The checkpoint that serves a model; a process without models leaves that to the worker that claims the job.
 pub(crate) fn checkpoint(model: String, role: Role, models: &dyn Models) -> Result<String, Failure> {
     match models.resolve(&model) {
         Ok(checkpoint) => Ok(checkpoint),

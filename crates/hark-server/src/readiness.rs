@@ -21,7 +21,7 @@ const KEEP: Duration = Duration::from_secs(1);
 /// How long the result of writing to the recordings counts: a bucket takes money for each request.
 const KEEP_RECORDINGS: Duration = Duration::from_secs(10);
 
-/// What the checks look at.
+/// The dependencies that are checked.
 pub(crate) struct Needs<'a, M> {
     pub(crate) store: &'a Store,
     pub(crate) metrics: &'a Metrics,
@@ -41,7 +41,7 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// How things stand, as of a second ago at most. Those who ask at the same moment share one answer.
+    /// The state of all checks, at most a second old. Concurrent callers share one result.
     pub(crate) async fn report(&self, needs: Needs<'_, impl Future<Output = Option<bool>>>) -> Report {
         let mut last = self.last.lock().await;
         if let Some((at, report)) = &*last
@@ -111,7 +111,7 @@ fn log_changes(before: &Report, now: &Report) {
     }
 }
 
-/// One check that runs at most once at a time.
+/// A check that runs at most once at a time.
 struct Probe {
     idle: Arc<Semaphore>,
     last: std::sync::Mutex<Option<(Instant, bool)>>,
@@ -124,7 +124,7 @@ impl Default for Probe {
 }
 
 impl Probe {
-    /// Runs the check unless a success is younger than `keep`. A failure is looked at again at once, so that its end is noticed.
+    /// Runs the check unless a success is younger than `keep`. A failure is checked again at once, to notice the recovery.
     async fn run(&self, keep: Duration, check: impl Future<Output = Result<(), String>> + Send + 'static) -> bool {
         if self.lock().is_some_and(|(at, passed)| passed && at.elapsed() < keep) {
             return true;

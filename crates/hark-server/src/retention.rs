@@ -1,4 +1,4 @@
-//! What is kept only for a while: the audit log and what is known of addresses.
+//! Retention: deletes old entries of the audit log and old address counts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::app::App;
 const ROUND: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Deletes what is too old, now and then, until the service ends.
+/// Deletes expired entries periodically, until the service stops.
 pub(crate) fn start(app: &App, mut stop: watch::Receiver<bool>) -> JoinHandle<()> {
     let app = app.clone();
     tokio::spawn(async move {

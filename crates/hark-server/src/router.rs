@@ -69,7 +69,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// Anybody, without a look at the credential.
+/// Public routes: the credential is not checked.
 fn open() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(reference::models))
@@ -180,7 +180,7 @@ pub(crate) fn without_trailing_slash(mut request: Request<Body>) -> Request<Body
     request
 }
 
-/// Nobody guesses what an answer is, and what may hold a secret is kept by nobody on its way.
+/// Disables MIME sniffing, and sends `no-store` for responses that may hold a secret.
 async fn guard(request: axum::extract::Request, next: axum::middleware::Next) -> Response {
     let path = request.uri().path();
     let is_secret = ["/v1/auth/", "/v1/keys", "/v1/webhooks", "/v1/account/export", "/v1/audit", "/v1/admin/"]
@@ -195,7 +195,7 @@ async fn guard(request: axum::extract::Request, next: axum::middleware::Next) ->
     response
 }
 
-/// A defect of ours: the request fails, the server goes on.
+/// A panic in a handler: the request fails, the server continues.
 fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
     let message = panic.downcast_ref::<&str>().copied().map(str::to_owned);
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();

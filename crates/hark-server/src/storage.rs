@@ -1,10 +1,10 @@
-//! Bytes of recordings that an account may keep.
+//! The storage quota of an account.
 
 use crate::app::App;
 use crate::error::{Failure, storage_full};
 use crate::middleware::Caller;
 
-/// What an account may keep, and what it keeps already.
+/// The storage quota of an account, and its usage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StorageRoom {
     quota: u64,
@@ -12,14 +12,14 @@ pub(crate) struct StorageRoom {
 }
 
 impl StorageRoom {
-    /// The room of a caller; none where it is not limited. The store counts again when it accepts the recording.
+    /// The quota of a caller; `None` if unlimited. The store checks it again when it accepts the recording.
     pub(crate) async fn of(app: &App, caller: &Caller) -> Result<Option<Self>, Failure> {
         let Some(quota) = app.config.recordings.quota.of(caller.plan()) else { return Ok(None) };
         let used = app.store.recordings().bytes_used(caller.account(app)).await?;
         Ok(Some(StorageRoom { quota, used }))
     }
 
-    /// Refuses so many bytes more than there is room for.
+    /// Rejects this many bytes if they exceed the quota.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), Failure> {
         match self.used.saturating_add(bytes) > self.quota {
             true => Err(storage_full(self.quota, self.used)),

@@ -102,7 +102,7 @@ impl From<EngineError> for Failure {
 const BODY_ARRIVES: u64 = 30;
 /// Seconds after which a full queue may have moved.
 const QUEUE_MOVES: u64 = 30;
-/// Seconds after which a database that was away may be back.
+/// `Retry-After` while the database is unreachable, in seconds.
 pub(crate) const UNAVAILABLE_RETRY: u64 = 5;
 /// Seconds after which a running transcription may have ended.
 const JOB_ENDS: u64 = 10;
@@ -181,7 +181,7 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
             format!("{limit} minutes a day are free without an account, and {used} were used: sign up to go on"),
             until_tomorrow,
         ),
-        // Answered above: no time is known after which there is room.
+        // Handled above: there is no time after which there will be space.
         Limit::StorageBytes => (ErrorKind::StorageFull, String::new(), 0),
         Limit::AnonymousNetwork => (
             ErrorKind::AnonymousLimit,
@@ -230,7 +230,7 @@ fn until_next_month(now: hark_store::Micros) -> u64 {
     (next.0 - now).unsigned_abs().div_ceil(1_000_000)
 }
 
-/// Stands on an answer whose body is the Error body already, with the error that it tells.
+/// Marks a response that already has the Error body, with its error.
 #[derive(Debug, Clone)]
 pub(crate) struct Answered(pub(crate) ApiError);
 

@@ -26,7 +26,7 @@ pub(crate) fn owns(path: &str) -> bool {
 pub(crate) fn reshape(mut response: Response) -> Response {
     let Some(Answered(error)) = response.extensions_mut().remove::<Answered>() else { return response };
     let (mut parts, _) = response.into_parts();
-    // They belong to the body that goes.
+    // They describe the replaced body.
     for name in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_ENCODING] {
         parts.headers.remove(name);
     }

@@ -11,5 +11,5 @@ pub(crate) use maintenance::{listen_to_changes, run_maintenance};
 pub(crate) use transcription::needs;
 pub(crate) use workers::Workers;
 
-/// The reason of a job whose client went away.
+/// The reason of a job whose client disconnected.
 pub(crate) const CLIENT_LEFT: &str = "cancelled: the client went away before the transcript was there";

@@ -1,4 +1,4 @@
-//! Which address a request comes from, and which addresses are one household.
+//! The client address of a request, and the networks that limits are counted for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 /// The client's address: the peer's, or what proxies we trust say about it.
 ///
 /// Each proxy appends the address it was called from, so the list is read from its end: the first address that is
-/// no trusted proxy is the client. What stands before it may be forged.
+/// no trusted proxy is the client. Addresses before it may be forged.
 pub(crate) fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |address: &IpAddr| trusted.iter().any(|net| net.contains(address));
     let mut client = peer.to_canonical();
@@ -35,7 +35,7 @@ fn parse_hop(hop: &str) -> Option<IpAddr> {
     })
 }
 
-/// What counts as one caller: an IPv4 address, or an IPv6 network of 64 bits, which is what one household gets.
+/// The subnet that counts as one caller: an IPv4 address, or an IPv6 network of 64 bits, which is what one household gets.
 pub(crate) fn subnet(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -49,14 +49,14 @@ pub(crate) fn subnet(address: IpAddr) -> IpAddr {
 /// A network that a caller is counted in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Network {
-    /// Its address, with the length of its prefix where it is no household.
+    /// Its address, with the length of its prefix unless it is the caller's own subnet.
     pub(crate) name: String,
-    /// How many times as much as one household it may do.
+    /// Its limit as a multiple of that of one subnet.
     pub(crate) multiple: u32,
 }
 
-/// The networks that an address is counted in: the household, and of IPv6 also what providers hand out to one customer, where
-/// each of 256 or 65,536 households would be another caller.
+/// The networks that an address is counted in: its subnet, and of IPv6 also the prefixes that providers assign to one customer, where
+/// each of 256 or 65,536 subnets would be another caller.
 pub(crate) fn networks(address: IpAddr) -> Vec<Network> {
     let mut networks = vec![Network { name: subnet(address).to_string(), multiple: 1 }];
     if let IpAddr::V6(address) = address.to_canonical() {

@@ -17,12 +17,12 @@ use crate::mac::{hex, mac};
 pub(crate) struct AddressHash(Mutex<Option<(i64, Zeroizing<[u8; 32]>)>>);
 
 impl AddressHash {
-    /// The address (a household of them) as it is counted at `now`.
+    /// The hash under which the subnet of an address is counted at `now`.
     pub(crate) async fn hash(&self, store: &Store, address: IpAddr, now: Micros) -> hark_store::Result<String> {
         self.hash_network(store, &subnet(address).to_string(), now).await
     }
 
-    /// A network as it is counted at `now`.
+    /// The hash under which a network is counted at `now`.
     pub(crate) async fn hash_network(&self, store: &Store, network: &str, now: Micros) -> hark_store::Result<String> {
         let day = day_of(now);
         let kept = self.lock().as_ref().filter(|(of, _)| *of == day).map(|(_, key)| key.clone());

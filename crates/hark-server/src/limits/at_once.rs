@@ -15,11 +15,11 @@ impl<K> Clone for AtOnce<K> {
     }
 }
 
-/// A place taken; dropping it gives it back.
+/// An occupied slot; dropping it frees it.
 pub(crate) struct Place<K: Eq + Hash> {
     counts: AtOnce<K>,
     caller: K,
-    /// How many places of this caller were taken before this one.
+    /// How many slots the caller occupied before this one.
     pub(crate) before: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Bodies of requests on their way in: how many bytes of them may be under way, and how slowly they may come.
+//! Limits of request bodies: bytes in progress, and the minimum rate.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,38 +16,38 @@ use super::subnet;
 
 use crate::config::Limits;
 
-/// What all bodies together, and those of one address, may be.
+/// Limits of all bodies together, and of those of one address.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimits {
-    /// Bytes that arrived of requests that are not answered yet, of everybody.
-    pub(crate) in_all: u64,
+    /// Maximum bytes received of requests in progress, in total.
+    pub(crate) total: u64,
     /// The same of one address.
     pub(crate) per_address: u64,
-    /// Bytes a second that a sender must reach on average.
-    pub(crate) least_rate: u64,
-    /// Seconds of waiting before the rate is looked at.
+    /// Minimum average bytes per second.
+    pub(crate) min_rate: u64,
+    /// Waiting time before the rate is checked.
     pub(crate) grace: Duration,
 }
 
 impl From<&Limits> for BodyLimits {
     fn from(limits: &Limits) -> Self {
         BodyLimits {
-            in_all: limits.body_bytes,
+            total: limits.body_bytes,
             per_address: limits.body_bytes_per_address,
-            least_rate: limits.body_rate,
+            min_rate: limits.body_rate,
             grace: limits.body_grace.duration(),
         }
     }
 }
 
-/// Why a body is not read to its end.
+/// Why a body is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyRefusal {
-    /// It comes more slowly than it may.
+    /// It is slower than the minimum rate.
     Slow,
-    /// Too much is under way from this address.
+    /// Too many bytes in progress from this address.
     AddressLimit,
-    /// Too much is under way in all.
+    /// Too many bytes in progress in total.
     ServerLimit,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for BodyRefusal {
 impl std::error::Error for BodyRefusal {}
 
 impl BodyRefusal {
-    /// The refusal that an error of a body stands for.
+    /// The refusal in the error chain of a body, if any.
     pub(crate) fn of(error: &(dyn std::error::Error + 'static)) -> Option<BodyRefusal> {
         let mut error = Some(error);
         while let Some(one) = error {
@@ -77,18 +77,18 @@ impl BodyRefusal {
     }
 }
 
-/// Counts the bytes of bodies under way; clones count together.
+/// Counts the bytes of bodies in progress; clones share the count.
 #[derive(Clone, Default)]
 pub(crate) struct Bodies(Arc<Mutex<Counts>>);
 
 #[derive(Default)]
 struct Counts {
-    in_all: u64,
+    total: u64,
     by_address: HashMap<IpAddr, u64>,
 }
 
 impl Bodies {
-    /// The same body, counted for its sender until the request that it belongs to is over.
+    /// Wraps a body: its bytes count for its sender until it is dropped.
     pub(crate) fn metered(&self, body: Body, address: IpAddr, limits: BodyLimits) -> Body {
         if body.is_end_stream() {
             return body;
@@ -102,7 +102,7 @@ impl Bodies {
     }
 }
 
-/// What one body counts for; dropping it gives it back.
+/// The counted bytes of one body; dropping it subtracts them.
 struct Share {
     counts: Bodies,
     address: IpAddr,
@@ -112,7 +112,7 @@ struct Share {
 impl Share {
     fn add(&mut self, bytes: u64, limits: &BodyLimits) -> Result<(), BodyRefusal> {
         let mut counts = self.counts.lock();
-        if counts.in_all + bytes > limits.in_all {
+        if counts.total + bytes > limits.total {
             return Err(BodyRefusal::ServerLimit);
         }
         let of_address = counts.by_address.entry(self.address).or_default();
@@ -120,7 +120,7 @@ impl Share {
             return Err(BodyRefusal::AddressLimit);
         }
         *of_address += bytes;
-        counts.in_all += bytes;
+        counts.total += bytes;
         self.bytes += bytes;
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Share {
 impl Drop for Share {
     fn drop(&mut self) {
         let mut counts = self.counts.lock();
-        counts.in_all -= self.bytes;
+        counts.total -= self.bytes;
         if let Some(of_address) = counts.by_address.get_mut(&self.address) {
             *of_address -= self.bytes;
             if *of_address == 0 {
@@ -143,17 +143,17 @@ struct Metered {
     body: Body,
     share: Share,
     limits: BodyLimits,
-    /// How long its sender was waited for; time in which nobody asked for more is not the sender's.
+    /// How long a read has waited for the sender.
     waited: Duration,
     waiting_since: Option<Instant>,
     refused: bool,
 }
 
 impl Metered {
-    fn judge(&mut self, bytes: u64) -> Result<(), BodyRefusal> {
+    fn check(&mut self, bytes: u64) -> Result<(), BodyRefusal> {
         self.share.add(bytes, &self.limits)?;
         let late = self.waited.saturating_sub(self.limits.grace);
-        if !late.is_zero() && (self.share.bytes as f64) < self.waited.as_secs_f64() * self.limits.least_rate as f64 {
+        if !late.is_zero() && (self.share.bytes as f64) < self.waited.as_secs_f64() * self.limits.min_rate as f64 {
             return Err(BodyRefusal::Slow);
         }
         Ok(())
@@ -182,7 +182,7 @@ impl hyper::body::Body for Metered {
             Some(Ok(frame)) => frame.data_ref().map_or(0, |data| data.len() as u64),
             _ => return Poll::Ready(frame),
         };
-        match self.judge(bytes) {
+        match self.check(bytes) {
             Ok(()) => Poll::Ready(frame),
             Err(refusal) => {
                 self.refused = true;
@@ -208,7 +208,7 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     const LIMITS: BodyLimits =
-        BodyLimits { in_all: 100, per_address: 50, least_rate: 1000, grace: Duration::from_millis(50) };
+        BodyLimits { total: 100, per_address: 50, min_rate: 1000, grace: Duration::from_millis(50) };
 
     fn body(blocks: Vec<usize>, pause: Duration) -> Body {
         let blocks = stream::iter(blocks).then(move |bytes| async move {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(read(metered(1, "192.0.2.3")).await, Ok(1));
         drop(held);
         let counts = bodies.lock();
-        assert_eq!((counts.in_all, counts.by_address.len()), (0, 0));
+        assert_eq!((counts.total, counts.by_address.len()), (0, 0));
     }
 
     #[tokio::test]

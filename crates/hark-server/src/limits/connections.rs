@@ -16,7 +16,7 @@ struct Counts {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// Why a connection is not taken.
+/// Why a connection is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The address has too many.

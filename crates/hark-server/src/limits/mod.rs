@@ -1,4 +1,4 @@
-//! Who may do how much: requests a minute, transcriptions at once, bytes an upload; and who asks, by address.
+//! Limits: requests per minute, concurrent transcriptions, bytes of an upload; and client addresses.
 
 mod address;
 mod anonymous;

@@ -1,4 +1,4 @@
-//! Requests a minute, by the generic cell rate algorithm (GCRA): a bucket that leaks evenly, kept as one moment.
+//! Requests per minute, by the generic cell rate algorithm (GCRA): a leaky bucket, stored as one timestamp.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -9,14 +9,14 @@ use super::subnet;
 
 /// Shards, so that busy keys do not wait for each other.
 const SHARDS: usize = 16;
-/// A shard forgets full buckets when it holds this many.
+/// A shard with this many buckets drops those without any recent request.
 const SWEEP_AT: usize = 4096;
 const MINUTE: i64 = 60_000_000;
 
-/// Who was seen when: for each caller the moment its bucket will be empty again, in microseconds.
+/// For each caller the time when its bucket will be empty again, in microseconds.
 pub(crate) struct RateLimiter {
     shards: [Mutex<Shard>; SHARDS],
-    /// Keyed anew in every process, so that no address can be made to share another's bucket.
+    /// Randomly keyed in every process, so that hash collisions can't be provoked.
     hasher: RandomState,
 }
 
@@ -26,7 +26,7 @@ struct Shard {
     sweep_at: usize,
 }
 
-/// How a caller stands after a request.
+/// The rate limit of a caller after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
     /// Whether the request may pass.
@@ -46,28 +46,28 @@ impl RateLimiter {
         RateLimiter { shards: std::array::from_fn(|_| Mutex::default()), hasher: RandomState::new() }
     }
 
-    /// Counts a request of an address (a household of them).
+    /// Counts a request of an address, or rather of its subnet.
     pub(crate) fn check_address(&self, address: IpAddr, limit: u32, now: i64) -> Rate {
         self.check(self.hasher.hash_one(subnet(address)), limit, now)
     }
 
-    /// Counts a request of `caller` at `now` against `limit` requests a minute. `now` is in microseconds of a clock that no step of the date moves: set back
-    /// by an hour, it would lock every key out for one.
+    /// Counts a request of `caller` at `now` against `limit` requests per minute. `now` is in microseconds of a monotonic clock: a wall clock set back
+    /// by an hour would lock every key out for one.
     pub(crate) fn check(&self, caller: u64, limit: u32, now: i64) -> Rate {
         let limit = limit.max(1);
         let step = MINUTE / i64::from(limit);
-        // What may pile up: a whole minute's worth at once, then evenly.
+        // The burst: a whole minute's worth at once, then evenly.
         let tolerance = step * (i64::from(limit) - 1);
         let shard = &self.shards[(caller % SHARDS as u64) as usize];
         let mut shard = shard.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // No bucket is ever fuller than this, unless the clock stepped back: then nobody waits longer than a minute for it.
+        // No bucket is ever fuller than this, unless the clock stepped back: then no wait is longer than a minute.
         let fullest = now + tolerance + step;
         let empty_at = shard.empty_at.get(&caller).copied().unwrap_or(now).clamp(now, fullest);
         let passes = empty_at - now <= tolerance;
         let then = if passes { empty_at + step } else { empty_at };
-        // Also after a refusal: what a clock that stepped back left must not be waited for.
+        // Also after a rejection, to store the clamped value.
         shard.empty_at.insert(caller, then);
-        shard.forget_the_empty(now);
+        shard.drop_idle(now);
         let ahead = then - now;
         Rate {
             passes,
@@ -80,7 +80,7 @@ impl RateLimiter {
 }
 
 impl Shard {
-    fn forget_the_empty(&mut self, now: i64) {
+    fn drop_idle(&mut self, now: i64) {
         if self.empty_at.len() >= self.sweep_at.max(SWEEP_AT) {
             self.empty_at.retain(|_, empty_at| *empty_at > now);
             self.sweep_at = self.empty_at.len() * 2;

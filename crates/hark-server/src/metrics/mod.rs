@@ -25,11 +25,11 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: AtomicI64,
     /// Connections open.
     pub(crate) connections: AtomicI64,
-    /// Connections that were one too many.
+    /// Rejected connections.
     pub(crate) connections_refused: AtomicU64,
     /// Live sessions, with a connection or waiting for one.
     pub(crate) streams: AtomicI64,
-    /// Uploads whose length is being looked up.
+    /// Media probes in progress.
     pub(crate) probes_running: AtomicI64,
     /// Recordings received.
     pub(crate) uploads: AtomicU64,

@@ -1,4 +1,4 @@
-//! What the kernel says about this process, under the names that Prometheus clients use.
+//! Process metrics from the kernel, under the names that Prometheus clients use.
 
 /// Name, kind, help and value of what can be read here; nothing where there is no `/proc`.
 pub(super) fn values() -> Vec<(&'static str, &'static str, &'static str, f64)> {
@@ -26,7 +26,7 @@ fn kilobytes(status: &str, name: &str) -> Option<f64> {
 
 /// User and system time of proc(5), fields 14 and 15, which count ticks of 10 ms on every Linux that we run on.
 fn processor_seconds(stat: &str) -> Option<f64> {
-    // The name of the program stands in parentheses and may hold anything; behind it comes field 3.
+    // The name of the program is in parentheses and may contain anything; field 3 follows it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Who asks: an account by its key or its session, or an address; and how often it may.
+//! Authentication: an account by its key or session, or an address; and its rate limit.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::{Failure, RATE_LIMIT, RATE_REMAINING, RATE_RESET};
 use crate::limits::{Rate, client_address, networks};
 use crate::sign::{cookie, guard};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Caller {
     /// Somebody with an account.
@@ -90,7 +90,7 @@ impl Identity {
 }
 
 impl Caller {
-    /// Whom limits are counted for. Addresses are kept as a hash that says nothing after its day.
+    /// The owner that limits are counted for. Addresses are stored as a hash whose key is deleted after a day.
     pub(crate) fn owner(&self) -> Owner {
         match self {
             Caller::Account(identity) => Owner::Account(identity.account()),
@@ -125,7 +125,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        // A route without one of the layers below is a defect: nobody is let in through it.
+        // A route without one of the layers below is a defect: it rejects everybody.
         parts.extensions.get::<Caller>().cloned().ok_or_else(|| ErrorKind::Unauthorized.into())
     }
 }
@@ -141,7 +141,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Identity {
     }
 }
 
-/// Lets in whoever has an account.
+/// Requires an account.
 pub(crate) async fn require_account(State(app): State<App>, request: Request, next: Next) -> Response {
     authenticate(&app, request, next, true).await
 }
@@ -211,7 +211,7 @@ async fn anonymous(app: &App, address: IpAddr) -> Result<Anonymous, Failure> {
     Ok(Anonymous { address, hash, wider })
 }
 
-/// Whoever a secret belongs to that came in a message or an address, where no header can carry it; counts as a request.
+/// The caller of a secret sent in a message or a query, where no header is possible; counts as a request.
 pub(crate) async fn by_token(app: &App, token: &str, from: &Anonymous) -> Result<Caller, Failure> {
     let (identity, rate) = identify(app, token.trim(), false).await?;
     check_address(&identity, from.address)?;
@@ -269,7 +269,7 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Failure> {
     }
 }
 
-/// Puts how the key stands on the answer, unless it tells of a nearer limit already.
+/// Adds the rate limit headers of the key, unless the response has those of a stricter limit.
 fn write_rate(headers: &mut HeaderMap, rate: Rate) {
     if headers.contains_key(RATE_LIMIT) {
         return;

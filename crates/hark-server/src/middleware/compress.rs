@@ -33,7 +33,7 @@ fn is_text(headers: &HeaderMap) -> bool {
     }
 }
 
-/// What nobody may keep on its way holds a secret: the size of a compressed answer would tell of it whoever can put guesses
+/// A response with `no-store` may hold a secret: the size of its compressed body would reveal it to anyone who can put guesses
 /// beside it (BREACH).
 fn holds_secret(headers: &HeaderMap) -> bool {
     headers.get(header::CACHE_CONTROL).is_some_and(|value| value == "no-store")

@@ -21,7 +21,7 @@ const EXPOSED: [&str; 10] = [
     "content-disposition",
 ];
 
-/// Never with cookies: a page of another origin calls with a key or as nobody.
+/// Never with cookies: a page of another origin calls with a key or anonymously.
 pub(crate) fn cors(config: &Config) -> CorsLayer {
     let origins = if config.cors_origins.iter().any(|origin| origin == "*") {
         AllowOrigin::any()

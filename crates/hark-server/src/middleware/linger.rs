@@ -1,7 +1,7 @@
-//! Hearing a refused sender out.
+//! Drains the body of a rejected request (lingering close).
 //!
 //! A client that still sends when its connection is closed may never read why: Node's reports a broken connection instead of
-//! the answer. What nobody reads of a body is dropped for a while.
+//! the response. So the unread rest of a body is read and discarded for a while.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, SizeHint};
 
-/// What is read and dropped of a body that nobody wants.
-const MOST: u64 = 64 << 20;
-const LONGEST: Duration = Duration::from_secs(5);
+/// Maximum bytes that are discarded of a body, and the maximum time.
+const MAX_DRAINED_BYTES: u64 = 64 << 20;
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// The same body, whose unread rest is read and dropped once its reader is done with it.
+/// Wraps a body: when it is dropped, its unread rest is read and discarded.
 pub(crate) fn lingering(body: Body) -> Body {
     if body.is_end_stream() { body } else { Body::new(Lingering(Some(body))) }
 }
@@ -57,12 +57,12 @@ impl Drop for Lingering {
                 let mut dropped = 0;
                 while let Some(Ok(frame)) = body.frame().await {
                     dropped += frame.data_ref().map_or(0, |data| data.len() as u64);
-                    if dropped > MOST {
+                    if dropped > MAX_DRAINED_BYTES {
                         break;
                     }
                 }
             };
-            let _ = tokio::time::timeout(LONGEST, drain).await;
+            let _ = tokio::time::timeout(MAX_DRAIN_TIME, drain).await;
         });
     }
 }

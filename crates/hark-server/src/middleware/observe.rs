@@ -20,7 +20,7 @@ use crate::sign::guard;
 
 const REQUEST_ID: &str = "x-request-id";
 /// A longer id from outside is replaced by one of ours.
-const LONGEST_ID: usize = 64;
+const MAX_ID_LENGTH: usize = 64;
 
 pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
@@ -48,7 +48,7 @@ pub(crate) async fn observe(State(app): State<App>, request: Request, next: Next
     response
 }
 
-/// A client that goes away drops the future: the count must not stay.
+/// A client that disconnects drops the future: the count must be decremented then too.
 struct InFlight<'a>(&'a App);
 
 impl Drop for InFlight<'_> {
@@ -61,13 +61,13 @@ impl Drop for InFlight<'_> {
 fn request_id(request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok());
     let is_id = |id: &&str| {
-        (1..=LONGEST_ID).contains(&id.len())
+        (1..=MAX_ID_LENGTH).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
     given.filter(is_id).map_or_else(random::id, str::to_owned)
 }
 
-/// Methods that nobody knows count as one, or a stranger could fill the metrics.
+/// Unknown methods count as one, otherwise clients could create any number of metrics.
 fn method_name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -81,7 +81,7 @@ fn method_name(method: &Method) -> &'static str {
     }
 }
 
-/// Gives every answer that is no success the Error body, keeping its headers.
+/// Gives every response that is no success the Error body, keeping its headers.
 fn with_error_body(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();

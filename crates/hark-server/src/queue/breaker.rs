@@ -49,7 +49,7 @@ impl Breaker {
         self.is_paused.load(Ordering::SeqCst)
     }
 
-    /// What was away is back.
+    /// The dependency is reachable again.
     pub(crate) fn resume(&self, metrics: &Metrics) {
         if self.is_paused.swap(false, Ordering::SeqCst) {
             metrics.claiming_paused.store(0, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use crate::engine::{Dependency, EngineError};
 pub(crate) struct Fault {
     /// Whose fault it is.
     pub(crate) kind: FaultKind,
-    /// What is away, where something is.
+    /// The unreachable dependency, if any.
     pub(crate) dependency: Option<Dependency>,
     /// What went wrong: for the log, and for the sender where the fault is the sender's.
     pub(crate) detail: String,
@@ -21,7 +21,7 @@ impl Fault {
         Fault { kind: FaultKind::Internal, dependency: None, detail: detail.to_string() }
     }
 
-    /// What the owner of the job is told when it has failed.
+    /// The message for the owner of a failed job.
     pub(crate) fn reason(&self) -> String {
         match self.kind {
             FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => self.detail.clone(),
@@ -53,7 +53,7 @@ impl From<EngineError> for Fault {
 impl From<hark_store::Error> for Fault {
     fn from(error: hark_store::Error) -> Self {
         let (kind, dependency) = match &error {
-            // A recording that is not where it should be may be back soon, with the folder or bucket that it lies in.
+            // A missing recording may be back soon, with its folder or bucket.
             hark_store::Error::Blob(_) | hark_store::Error::Sealed(_) | hark_store::Error::NotFound("recording") => {
                 (FaultKind::Unavailable, Some(Dependency::Recordings))
             }

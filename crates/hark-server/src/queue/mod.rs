@@ -1,4 +1,4 @@
-//! What this process knows of the queue: jobs that run, requests that wait for them, and what is not to be claimed now.
+//! The queue in this process: running jobs, requests that wait for them, and the circuit breaker of claims.
 
 mod breaker;
 mod fault;

@@ -1,4 +1,4 @@
-//! Requests that wait for a transcript, and what happens when the last of them goes away.
+//! Requests that wait for a transcript, and the action when the last of them disconnects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use hark_store::TranscriptId;
 use tokio::sync::Notify;
 
-/// Who waits for which transcript in this process; clones share it.
+/// The waiting requests of this process by transcript; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting {
     by_transcript: Arc<Mutex<HashMap<TranscriptId, Entry>>>,
@@ -15,13 +15,13 @@ pub(crate) struct Waiting {
 struct Entry {
     count: usize,
     changed: Arc<Notify>,
-    /// What to do when the last one goes away.
+    /// The action when the last one disconnects.
     when_abandoned: Option<Action>,
 }
 
 type Action = Box<dyn FnOnce() + Send>;
 
-/// One request that waits; dropping it is going away.
+/// One waiting request; dropping it counts as a disconnect.
 pub(crate) struct Waiter {
     waiting: Waiting,
     transcript: TranscriptId,
@@ -43,7 +43,7 @@ impl Waiting {
         Waiter { waiting: self.clone(), transcript, changed }
     }
 
-    /// Wakes everybody who waits for a transcript.
+    /// Wakes all requests that wait for a transcript.
     pub(crate) fn wake(&self, transcript: TranscriptId) {
         if let Some(entry) = self.lock().get(&transcript) {
             entry.changed.notify_waiters();
@@ -56,19 +56,19 @@ impl Waiting {
 }
 
 impl Waiter {
-    /// Hears of changes from now on; ask for it before looking, so that no change falls between.
+    /// Subscribes to changes; subscribe before reading the state, so that no change is missed.
     pub(crate) fn changed(&self) -> tokio::sync::futures::OwnedNotified {
         Arc::clone(&self.changed).notified_owned()
     }
 
-    /// Does `action` when the last of those who wait for the transcript goes away.
+    /// Runs `action` when the last request that waits for the transcript disconnects.
     pub(crate) fn when_abandoned(&self, action: impl FnOnce() + Send + 'static) {
         if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
             entry.when_abandoned = Some(Box::new(action));
         }
     }
 
-    /// The wait has ended, or somebody was told that the work goes on: nobody's going away matters any more.
+    /// The wait has ended, or a response promised that the job continues: a disconnect no longer matters.
     pub(crate) fn settled(&self) {
         if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
             entry.when_abandoned = None;

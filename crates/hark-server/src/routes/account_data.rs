@@ -183,7 +183,7 @@ pub(crate) async fn delete(
     }
     let entry = audit::by(&identity, audit::ACCOUNT_DELETED);
     let recordings = app.store.accounts().audited(&entry).delete(account.id).await?.len();
-    app.credentials.forget_account(account.id);
+    app.credentials.invalidate_account(account.id);
     tracing::info!(account = %account.id, recordings, "account.deleted");
     let mut response = Answer(Done { ok: true }).into_response();
     if let Some(cookie) = cookie::clear(visit.is_https) {

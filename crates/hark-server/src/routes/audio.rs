@@ -1,4 +1,4 @@
-//! Work on sound. The models come later: until then a request that makes sense is answered with 503.
+//! Audio processing. There are no models for it yet: a valid request is answered with 503.
 
 use axum::extract::{Request, State};
 use axum::response::Response;

@@ -1,4 +1,4 @@
-//! The audit log: of the account, and of all accounts for those who manage them.
+//! The audit log: of the account, and of all accounts for admins.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -91,7 +91,7 @@ async fn log(
     Ok(Answer(AuditLog { events, total: found.total, page, per_page }))
 }
 
-/// An entry as people read it.
+/// An entry of the audit log in a response.
 pub(crate) fn wire_event(entry: AuditEntry, with_account: bool) -> AuditEvent {
     AuditEvent {
         id: entry.id,

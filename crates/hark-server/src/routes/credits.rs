@@ -1,4 +1,4 @@
-//! `GET /v1/credits`: what is left, of an account or of an address.
+//! `GET /v1/credits`: the credits of an account, or the free quota of an address.
 
 use axum::Json;
 use axum::extract::State;

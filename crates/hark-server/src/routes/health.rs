@@ -34,7 +34,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         Role::Account => None,
         Role::All | Role::Gpu => app.device().await,
     };
-    // An engine that failed is being loaded again.
+    // A failed engine is being reloaded.
     let runs = |state: EngineState| state == EngineState::Running;
     let engines_run = app.engines.models.reports().iter().all(|engine| engine.state.is_none_or(runs));
     Json(Health {

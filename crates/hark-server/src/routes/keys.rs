@@ -1,4 +1,4 @@
-//! API keys: make, list, change, roll over, revoke.
+//! API keys: create, list, change, roll over, revoke.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -20,10 +20,10 @@ use crate::routes::{AnyError, Invalid, Missing, Reused, Unauthorized};
 const MAX_NAME: usize = 200;
 const MAX_RATE: i64 = 10_000_000;
 const MAX_MINUTES: i64 = 1_000_000_000;
-/// Keys an account may have in use.
+/// Maximum active keys of an account.
 const MAX_KEYS: usize = 1000;
 const MAX_ADDRESSES: usize = 100;
-/// How long the secret before a roll-over stays valid.
+/// How long the previous secret stays valid after a rollover.
 const GRACE: i64 = 86_400;
 const MAX_GRACE: i64 = 30 * 86_400;
 
@@ -36,7 +36,7 @@ pub(crate) async fn list(State(app): State<App>, identity: Identity) -> Result<A
     Ok(Answer(KeyList { keys: keys.into_iter().rev().map(|key| wire_key(key, now)).collect() }))
 }
 
-/// A key as its owner sees it.
+/// A key in a response.
 pub(crate) fn wire_key(key: hark_store::Key, now: hark_store::Micros) -> Key {
     let scope = |scope: &Scope| match scope {
         Scope::Transcribe => KeyScope::Transcribe,
@@ -99,11 +99,11 @@ pub(crate) async fn create(
     idempotent::give(&headers, &answer)
 }
 
-/// What the request is known by to its repeats, if it has a name.
+/// The idempotency key of the request with its fingerprint, if it has one.
 fn name(headers: &HeaderMap, wanted: &NewKey) -> Result<Option<IdempotencyKey>, Failure> {
     let Some(key) = idempotent::key(headers)? else { return Ok(None) };
     let canonical = Canonical::new("POST /v1/keys").with("key", wanted, &NewKey::default())?;
-    // The first encoding: the `Debug` print of the request as it was declared then.
+    // The first encoding: the `Debug` output of the request as it was declared then.
     let NewKey { name, rate_limit, monthly_limit_minutes, .. } = wanted;
     let print = format!(
         "POST /v1/keys NewKey {{ name: {name:?}, rate_limit: {rate_limit:?}, monthly_limit_minutes: {monthly_limit_minutes:?} }}"
@@ -111,7 +111,7 @@ fn name(headers: &HeaderMap, wanted: &NewKey) -> Result<Option<IdempotencyKey>, 
     Ok(Some(canonical.fingerprint().or(Sha256::digest(print).to_vec()).named(key)))
 }
 
-/// A key makes no key that may do more than itself.
+/// A key can't create a key with more permissions than its own.
 fn refuse_more_scopes(identity: &Identity, scopes: &[Scope]) -> Result<(), Failure> {
     match scopes.iter().find(|scope| !identity.scopes().contains(scope)) {
         None => Ok(()),
@@ -226,7 +226,7 @@ pub(crate) async fn change(
     };
     let entry = audit::by(&identity, audit::KEY_CHANGED);
     let key = app.store.keys().audited(&entry).change(identity.account(), KeyId(id), &change).await?;
-    app.credentials.forget_key(KeyId(id));
+    app.credentials.invalidate_key(KeyId(id));
     Ok(Answer(wire_key(key, app.clock.now())))
 }
 
@@ -248,7 +248,7 @@ pub(crate) async fn roll(
     let entry = audit::by(&identity, audit::KEY_ROLLED);
     let entry = entry.with_detail(format!("the secret before ends after {} s", grace.as_secs()));
     let (key, secret) = app.store.keys().audited(&entry).roll(identity.account(), KeyId(id), grace).await?;
-    app.credentials.forget_key(KeyId(id));
+    app.credentials.invalidate_key(KeyId(id));
     Ok(Answer(created(key, &secret)))
 }
 
@@ -263,6 +263,6 @@ pub(crate) async fn revoke(
 ) -> Result<Answer<Done>, Failure> {
     let entry = audit::by(&identity, audit::KEY_REVOKED);
     app.store.keys().audited(&entry).revoke(identity.account(), KeyId(id)).await?;
-    app.credentials.forget_key(KeyId(id));
+    app.credentials.invalidate_key(KeyId(id));
     Ok(Answer(Done { ok: true }))
 }

@@ -1,4 +1,4 @@
-//! The handlers, one file a resource; `router.rs` lists them all.
+//! The handlers, one file for each resource; `router.rs` lists them all.
 
 pub(crate) mod account;
 pub(crate) mod account_data;

@@ -1,4 +1,4 @@
-//! A forgotten password: a link by mail, and the new password that it sets, once.
+//! Password reset: a single-use link by mail.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::routes::{AnyError, Invalid, Limited};
 use crate::sign::{Allowance, check_password};
 use crate::visit::Visit;
 
-/// How long a link can be used.
+/// How long a link is valid.
 const LINK: Duration = Duration::from_secs(3600);
 /// Requests from an address.
-const REQUESTS: Allowance = Allowance { at_once: 10, every: Duration::from_secs(60) };
+const REQUESTS: Allowance = Allowance { burst: 10, interval: Duration::from_secs(60) };
 
 /// Ask for a new password by mail
 ///
@@ -67,7 +67,7 @@ async fn send(app: &App, visit: &Visit, account: &Account) -> Result<(), Failure
     }
     let key = NewKey { valid_for: Some(LINK), ..NewKey::new(KeyKind::Reset, "") };
     let (_, secret) = app.store.keys().create(account.id, &key).await?;
-    // Behind the #, where no server and no log sees it.
+    // In the fragment, which is not sent to servers and not logged.
     let text = format!(
         "Open this link to choose a new password; it can be used once, for an hour.\n\n{}/v1/auth/reset#{}\n\n\
          If you did not ask for it, ignore this mail: your password stays as it is.\n",
@@ -93,7 +93,7 @@ pub(crate) async fn confirm(
         hark_store::Error::NotFound(_) => Failure::invalid("this link was used already or is too old: ask for another"),
         other => Failure::from(other),
     };
-    // Looked at first: a password that is not taken must not use the link up.
+    // Checked first: a rejected password must not redeem the link.
     let account = app.store.keys().account_of(&wanted.token.0, KeyKind::Reset).await.map_err(over)?;
     let account = app.store.accounts().get(account).await?;
     check_password(&account.email, &wanted.new_password.0).map_err(|error| Failure::invalid(error.to_string()))?;
@@ -105,11 +105,11 @@ pub(crate) async fn confirm(
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
         app.store.keys().revoke_all(account.id, kind).await?;
     }
-    // Who reads the mailbox has shown that the address is theirs.
+    // The link was mailed, so it also confirms the address.
     if !account.is_confirmed {
         app.store.accounts().confirm(account.id, app.config.initial_credits()).await?;
     }
-    app.credentials.forget_account(account.id);
+    app.credentials.invalidate_account(account.id);
     Ok(Answer(Done { ok: true }))
 }
 

@@ -1,4 +1,4 @@
-//! Signing up, in and out for the web app: passwords in, a session cookie out.
+//! Sign-up, sign-in and sign-out of the web app, with passwords and session cookies.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::routes::{AnyError, Invalid, Limited, Unauthorized};
 use crate::sign::{Allowance, Verdict, check_password, cookie, device, guard};
 use crate::visit::{Attempt, Visit, attempt};
 
-/// How long a session lasts.
+/// How long a session is valid.
 const SESSION: Duration = Duration::from_secs(30 * 86_400);
-/// How long a user API token lasts.
+/// How long a user API token is valid.
 const TOKEN: Duration = Duration::from_secs(365 * 86_400);
-/// How long a confirmation can be used.
+/// How long a confirmation is valid.
 const CONFIRMATION: Duration = Duration::from_secs(86_400);
 
-/// Mails to an address that somebody typed.
-pub(crate) const MAILS: Allowance = Allowance { at_once: 3, every: Duration::from_secs(600) };
+/// The rate limit of mails to one address, which any caller may give.
+pub(crate) const MAILS: Allowance = Allowance { burst: 3, interval: Duration::from_secs(600) };
 
 /// Make an account
 ///
@@ -58,7 +58,7 @@ pub(crate) async fn sign_up(
         password_hash: Some(hash),
         lang,
         is_confirmed: app.mailer.is_none(),
-        // Who has not shown that the address is theirs has nothing to spend.
+        // Without a confirmed address there are no credits.
         credits: if app.mailer.is_none() { app.config.initial_credits() } else { 0 },
         ..NewAccount::new(email, Plan::Free)
     };
@@ -69,12 +69,12 @@ pub(crate) async fn sign_up(
     let account = app.store.accounts().create(&new).await?;
     tracing::info!(account = %account.id, "account.created");
     audit::record(&app, audit::at_the_door(&visit, Some(account.id), audit::ACCOUNT_CREATED)).await;
-    attempt::note(&app, &visit, account.id).await?;
+    attempt::remember_address(&app, &visit, account.id).await?;
     let session = begin_session(&app, &visit, account.id).await?;
     signed_in(&app, &visit, StatusCode::CREATED, account, Opened::Session(session)).await
 }
 
-/// Counts a new account for the networks that it is made from.
+/// Counts a new account for the networks of its address.
 async fn count_sign_up(app: &App, visit: &Visit) -> Result<(), Failure> {
     let now = app.clock.now();
     let mut counted = Vec::new();
@@ -95,7 +95,7 @@ async fn confirm_by_mail(app: &App, new: &NewAccount) -> Result<(), Failure> {
             if old.is_confirmed || !app.store.keys().list(old.id, KeyKind::Service).await?.is_empty() {
                 None
             } else {
-                // It was never confirmed and never used; its old links end with it.
+                // It was never confirmed and never used; its old links become invalid.
                 app.store.accounts().delete(old.id).await?;
                 Some(app.store.accounts().create(new).await?)
             }
@@ -160,7 +160,7 @@ pub(crate) async fn confirm(
         other => other.into(),
     })?;
     app.store.accounts().confirm(account, app.config.initial_credits()).await?;
-    app.credentials.forget_account(account);
+    app.credentials.invalidate_account(account);
     audit::record(&app, audit::at_the_door(&visit, Some(account), audit::ACCOUNT_CONFIRMED)).await;
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if accepts.contains("text/html") {
@@ -207,7 +207,7 @@ pub(crate) async fn sign_in(
             send_confirmation(&app, &account).await?;
             return Err(Failure::new(ErrorKind::Forbidden, "confirm your address first: the link is in your mail"));
         }
-        // Nobody asks for a confirmation any more; an account that is used must not count as one that nobody claimed.
+        // Confirmation is no longer required; an account in use must not count as unconfirmed.
         account = app.store.accounts().confirm(account.id, app.config.initial_credits()).await?;
     }
     let kept = match renewed {
@@ -239,14 +239,14 @@ fn wrong_password() -> Failure {
     Failure::new(ErrorKind::Unauthorized, "the email address or the password is not right")
 }
 
-/// The account of an address and what its password is checked against.
+/// The account of an address and the hash to verify its password with.
 async fn find(app: &App, email: &str) -> Result<Option<(Account, Option<String>)>, Failure> {
     match app.store.accounts().by_email(email).await {
         Ok(account) => {
             let hash = app.store.accounts().password_hash(account.id).await?;
             Ok(Some((account, hash)))
         }
-        // No account has it, or it is no address at all. As many looks as for one that is there.
+        // Unknown or invalid address. As many queries as for a known one.
         Err(hark_store::Error::NotFound(_) | hark_store::Error::Conflict(_)) => {
             match app.store.accounts().password_hash(AccountId(0)).await {
                 Ok(_) | Err(hark_store::Error::NotFound(_)) => Ok(None),
@@ -268,11 +268,11 @@ pub(crate) async fn sign_out(State(app): State<App>, visit: Visit, identity: Ide
         return Err(Failure::new(ErrorKind::Forbidden, message));
     }
     match app.store.keys().revoke(identity.account(), identity.key()).await {
-        // Another request was faster, or this process still remembered a session that another has ended.
+        // Another request was faster, or the session was cached here and ended by another process.
         Ok(()) | Err(hark_store::Error::NotFound(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    app.credentials.forget_key(identity.key());
+    app.credentials.invalidate_key(identity.key());
     audit::record(&app, audit::by(&identity, audit::SIGNED_OUT).with_subject(format!("session {}", identity.key())))
         .await;
     let mut response = no_store(Answer(Done { ok: true }));
@@ -333,7 +333,7 @@ pub(crate) async fn change_password(
     for kind in [KeyKind::Session, KeyKind::User, KeyKind::Reset] {
         app.store.keys().revoke_all(id, kind).await?;
     }
-    app.credentials.forget_account(id);
+    app.credentials.invalidate_account(id);
     tracing::info!(account = %id, "account.password_changed");
     let opened = match identity.kind() {
         KeyKind::Session => Opened::Session(begin_session(&app, &visit, id).await?),
@@ -343,7 +343,7 @@ pub(crate) async fn change_password(
     signed_in(&app, &visit, StatusCode::OK, account, opened).await
 }
 
-/// What a sign-in opened.
+/// The session or token of a sign-in.
 enum Opened {
     Session((hark_store::KeyId, Secret)),
     Token((hark_store::KeyId, Secret)),
@@ -411,10 +411,10 @@ fn no_store(answer: impl IntoResponse) -> Response {
     response
 }
 
-/// An address that mail could be sent to.
+/// Validates an email address.
 fn email(given: &str) -> Result<String, Failure> {
     let email = given.trim();
-    // Longer ones no mail server takes (RFC 5321).
+    // The maximum length of RFC 5321.
     let is_short = email.len() <= 254;
     match email.parse::<lettre::Address>() {
         Ok(_) if is_short && !email.chars().any(char::is_control) => Ok(email.to_owned()),

@@ -64,7 +64,7 @@ pub(crate) async fn end(
     }
     let entry = audit::by(&identity, audit::SIGNED_OUT).with_subject(format!("session {id}"));
     app.store.keys().audited(&entry).revoke(identity.account(), KeyId(id)).await?;
-    app.credentials.forget_key(KeyId(id));
+    app.credentials.invalidate_key(KeyId(id));
     Ok(Answer(Done { ok: true }))
 }
 
@@ -76,7 +76,7 @@ pub(crate) async fn end_others(State(app): State<App>, identity: Identity) -> Re
     for (kind, _) in KINDS {
         ended += app.store.keys().revoke_others(identity.account(), kind, identity.key()).await?;
     }
-    app.credentials.forget_account(identity.account());
+    app.credentials.invalidate_account(identity.account());
     let entry = audit::by(&identity, audit::SIGNED_OUT)
         .with_subject("all other sessions")
         .with_detail(format!("{ended} ended"));

@@ -1,4 +1,4 @@
-//! What calls to an account's webhooks are signed with.
+//! The signing secret of an account's webhooks.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::middleware::Identity;
 use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
 use crate::webhooks::webhook_secret;
 
-/// How long calls are signed with the secret before a rotation, too, in seconds.
+/// How long the previous secret signs as well after a rotation, in seconds.
 const GRACE: i64 = 86_400;
 const MAX_GRACE: i64 = 30 * 86_400;
 

@@ -37,7 +37,7 @@ pub(crate) fn write(name: &str, value: &str, path: &str, lasts: Duration, is_htt
     Some(value)
 }
 
-/// What takes the cookie away.
+/// The header that deletes the cookie.
 pub(crate) fn clear(is_https: bool) -> Option<HeaderValue> {
     set("", Duration::ZERO, is_https)
 }

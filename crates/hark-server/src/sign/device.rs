@@ -1,6 +1,6 @@
-//! A browser that somebody signed in with before: a cookie that keeps its owner apart from those who guess the password.
+//! Known browsers: a cookie that separates the owner of an account from those who guess its password.
 //!
-//! It opens nothing. It says only that tries with it are counted by themselves.
+//! It is no credential: tries with it are only counted separately.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use crate::mac::{hex, mac};
 /// Where the token comes back.
 pub(crate) const CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
 
-/// The token of a session: known to whoever knows the session, and to nobody else.
+/// The CSRF token of a session, derived from the session's secret.
 pub(crate) fn csrf_token(session: &str) -> String {
     hex(&mac(session.as_bytes(), &[b"hark csrf token"]))
 }

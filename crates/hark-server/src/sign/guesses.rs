@@ -1,7 +1,7 @@
-//! Wrong passwords: who guesses waits longer each time, and whose password is guessed at does not.
+//! Throttling of password guesses: each failed try waits longer, without locking out the owner of the account.
 //!
-//! A try is counted for the pair of address and account first, so that a guesser slows itself down. Who tries from a browser
-//! or an address that signed in to the account before is counted apart from everybody else.
+//! A try is counted for the pair of address and account first, so that a guesser slows itself down. Tries from a browser
+//! or an address that signed in to the account before are counted separately.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,86 +10,86 @@ use std::time::Duration;
 
 use hark_store::Micros;
 
-/// The map forgets those who were quiet for [`QUIET`] when it holds this many.
+/// A map with this many entries drops those without a try for [`FORGET_AFTER`].
 const SWEEP_AT: usize = 4096;
-/// After so long without a try everything is forgiven.
-const QUIET: Micros = 24 * 3600 * 1_000_000;
-/// A try that may begin within this time is held until then; a later one is refused.
-const LONGEST_HOLD: Duration = Duration::from_secs(2);
+/// Tries are forgotten after this long without another.
+const FORGET_AFTER: Micros = 24 * 3600 * 1_000_000;
+/// A try that may start within this time is delayed until then; otherwise it is rejected.
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// How tries of one kind are slowed down: so many are free, then each waits twice as long as the one before.
+/// The limit of tries of one kind: some are free, then each waits twice as long as the one before (exponential backoff).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GuessLimit {
     /// Tries without a wait.
     pub(crate) free: u32,
     /// The first wait.
-    pub(crate) first: Duration,
-    /// No wait is longer.
-    pub(crate) longest: Duration,
+    pub(crate) first_wait: Duration,
+    /// The maximum wait.
+    pub(crate) max_wait: Duration,
 }
 
-/// Who guessed how often; clones of the process count apart, so several allow as many times more.
+/// Failed tries by caller; every process counts by itself, so several processes allow as many times more.
 #[derive(Default)]
 pub(crate) struct Guesses {
     seen: Mutex<Seen>,
-    /// Keyed anew in every process, so that nobody can aim at another's entry.
+    /// Randomly keyed in every process, so that hash collisions can't be provoked.
     hasher: RandomState,
 }
 
 #[derive(Default)]
 struct Seen {
-    tries: HashMap<u64, Tried>,
+    tries: HashMap<u64, TryCount>,
     sweep_at: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Tried {
+struct TryCount {
     count: u32,
     /// When the next try may begin.
     next_at: Micros,
 }
 
 impl GuessLimit {
-    /// How long to wait after so many tries.
+    /// The wait after this many tries.
     fn after(self, count: u32) -> Duration {
         match count.checked_sub(self.free) {
             None => Duration::ZERO,
-            Some(over) => self.first.saturating_mul(2u32.saturating_pow(over)).min(self.longest),
+            Some(over) => self.first_wait.saturating_mul(2u32.saturating_pow(over)).min(self.max_wait),
         }
     }
 }
 
 impl Guesses {
-    /// Counts a try for each of `who`: how long to hold it, or the seconds after which another is taken. A try that is refused
-    /// counts for nobody.
+    /// Counts a try for each of `who`: returns how long to delay it, or the seconds until the next is allowed. A rejected try
+    /// is not counted.
     pub(crate) fn begin(&self, who: &[(&str, &str, GuessLimit)], now: Micros) -> Result<Duration, u64> {
         let mut seen = self.lock();
         let mut wait = 0;
-        for (kind, name, patience) in who {
+        for (kind, name, limit) in who {
             if let Some(tried) = seen.tries.get_mut(&self.key(kind, name)) {
-                // A clock that steps back must lock nobody out for longer than the longest wait.
-                tried.next_at = tried.next_at.min(now + micros(LONGEST_HOLD) + micros(patience.longest));
+                // A clock that steps back must not lock anybody out for longer than the maximum wait.
+                tried.next_at = tried.next_at.min(now + micros(MAX_DELAY) + micros(limit.max_wait));
                 wait = wait.max(tried.next_at - now);
             }
         }
-        if wait > micros(LONGEST_HOLD) {
+        if wait > micros(MAX_DELAY) {
             return Err(wait.unsigned_abs().div_ceil(1_000_000));
         }
-        for (kind, name, patience) in who {
+        for (kind, name, limit) in who {
             let key = self.key(kind, name);
-            let before = seen.tries.get(&key).filter(|tried| tried.next_at + QUIET > now);
+            let before = seen.tries.get(&key).filter(|tried| tried.next_at + FORGET_AFTER > now);
             let count = before.map_or(0, |tried| tried.count).saturating_add(1);
-            let next_at = now + wait + micros(patience.after(count));
-            seen.tries.insert(key, Tried { count, next_at });
+            let next_at = now + wait + micros(limit.after(count));
+            seen.tries.insert(key, TryCount { count, next_at });
         }
         if seen.tries.len() >= seen.sweep_at.max(SWEEP_AT) {
-            seen.tries.retain(|_, tried| tried.next_at + QUIET > now);
+            seen.tries.retain(|_, tried| tried.next_at + FORGET_AFTER > now);
             seen.sweep_at = seen.tries.len() * 2;
         }
         Ok(Duration::from_micros(wait.max(0).unsigned_abs()))
     }
 
-    /// Takes back one try that turned out to be none: the password was right.
+    /// Uncounts a try whose password was right.
     pub(crate) fn undo(&self, kind: &str, name: &str) {
         let key = self.key(kind, name);
         let mut seen = self.lock();
@@ -101,8 +101,8 @@ impl Guesses {
         }
     }
 
-    /// Forgets all tries of somebody.
-    pub(crate) fn forget(&self, kind: &str, name: &str) {
+    /// Resets the tries of one key.
+    pub(crate) fn reset(&self, kind: &str, name: &str) {
         let key = self.key(kind, name);
         self.lock().tries.remove(&key);
     }
@@ -125,7 +125,8 @@ mod tests {
     use super::*;
 
     const SECOND: Micros = 1_000_000;
-    const FEW: GuessLimit = GuessLimit { free: 3, first: Duration::from_secs(1), longest: Duration::from_secs(60) };
+    const FEW: GuessLimit =
+        GuessLimit { free: 3, first_wait: Duration::from_secs(1), max_wait: Duration::from_secs(60) };
 
     #[test]
     fn after_the_free_tries_each_waits_twice_as_long_up_to_the_longest_wait() {
@@ -160,8 +161,11 @@ mod tests {
         let wait = guesses.begin(&[("pair", "a", FEW)], back).unwrap_err() as i64;
         assert!(wait <= 62, "{wait}");
         assert!(guesses.begin(&[("pair", "a", FEW)], back + wait * SECOND).is_ok());
-        assert!(guesses.begin(&[("pair", "a", FEW)], now + QUIET * 2).is_ok_and(|hold| hold.is_zero()));
-        assert!(guesses.begin(&[("pair", "a", FEW)], now + QUIET * 2).is_ok_and(|hold| hold.is_zero()), "forgiven");
+        assert!(guesses.begin(&[("pair", "a", FEW)], now + FORGET_AFTER * 2).is_ok_and(|hold| hold.is_zero()));
+        assert!(
+            guesses.begin(&[("pair", "a", FEW)], now + FORGET_AFTER * 2).is_ok_and(|hold| hold.is_zero()),
+            "forgiven"
+        );
     }
 
     #[test]
@@ -172,7 +176,7 @@ mod tests {
         }
         assert!(guesses.begin(&[("pair", "a", FEW), ("address", "x", FEW)], 0).is_err());
         assert_eq!(guesses.lock().tries.len(), 1);
-        guesses.forget("pair", "a");
+        guesses.reset("pair", "a");
         for _ in 0..50 {
             assert!(guesses.begin(&[("address", "x", FEW)], 0).is_ok_and(|hold| hold.is_zero()));
             guesses.undo("address", "x");

@@ -1,4 +1,4 @@
-//! Signing in: passwords, tries, cookies, and what keeps other sites from using them.
+//! Sign-in: passwords, rate limits of tries, cookies, and CSRF protection.
 
 pub(crate) mod cookie;
 pub(crate) mod device;

@@ -1,4 +1,4 @@
-//! Passwords: which are taken, how they are hashed, and how they are checked without telling who has an account.
+//! Passwords: validation, hashing, and verification that does not reveal which addresses have an account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,20 +17,20 @@ const PASSES: u32 = 2;
 const LANES: u32 = 1;
 /// Passwords hashed at once: four take 76 MiB.
 const AT_ONCE: usize = 4;
-/// Requests that may wait for their turn; more are told to come again.
+/// Requests that may wait for a hashing slot; more are rejected with `Retry-After`.
 const WAITING: usize = 64;
 
-const SHORTEST: usize = 8;
-const LONGEST: usize = 256;
+const MIN_LENGTH: usize = 8;
+const MAX_LENGTH: usize = 256;
 
 /// A hash that no password has, of the same cost as a real one: checked where there is no account.
 const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$aGFyayBoYXMgbm8gc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
-/// Why a password is not taken.
+/// Why a password is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordError {
     /// Too short or too long.
-    #[error("a password has {SHORTEST} to {LONGEST} characters")]
+    #[error("a password has {MIN_LENGTH} to {MAX_LENGTH} characters")]
     Length,
     /// The address or a part of it.
     #[error("the password is the email address: choose another")]
@@ -43,7 +43,7 @@ pub enum PasswordError {
     Hash(String),
 }
 
-/// Hashes a new password of the account with this address; the outcome is what the store keeps.
+/// Hashes a new password of the account with this address, for the store.
 pub fn hash_password(email: &str, password: &str) -> Result<String, PasswordError> {
     check_password(email, password)?;
     hash(password)
@@ -51,7 +51,7 @@ pub fn hash_password(email: &str, password: &str) -> Result<String, PasswordErro
 
 /// Whether a password may be used at all.
 pub(crate) fn check_password(email: &str, password: &str) -> Result<(), PasswordError> {
-    if !(SHORTEST..=LONGEST).contains(&password.chars().count()) {
+    if !(MIN_LENGTH..=MAX_LENGTH).contains(&password.chars().count()) {
         return Err(PasswordError::Length);
     }
     let lower = password.to_lowercase();
@@ -91,7 +91,7 @@ fn is_dated(hash: &PasswordHash) -> bool {
 pub(crate) enum Verdict {
     Wrong,
     Right {
-        /// The hash to keep from now on, where the old one is not what we make now.
+        /// The new hash to store, if the old one has outdated parameters.
         renewed: Option<String>,
     },
 }
@@ -126,7 +126,7 @@ impl Passwords {
 
     async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
         let place = self.place().await?;
-        // The place goes with the work: a client that goes away does not make room for one more.
+        // The slot is held until the work ends: a client that disconnects does not free it.
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()

@@ -1,4 +1,4 @@
-//! How often somebody may try: a few at once, then one now and then.
+//! Rate limits of sign-in requests and mails: a burst, then one per interval.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,25 +7,25 @@ use std::time::Duration;
 
 use hark_store::Micros;
 
-/// The map forgets those who may try freely again when it holds this many.
+/// A map with this many entries drops those that are no longer limited.
 const SWEEP_AT: usize = 4096;
 
-/// How many tries somebody has.
+/// A rate limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowance {
-    /// At once.
-    pub(crate) at_once: u32,
-    /// Then one each.
-    pub(crate) every: Duration,
+    /// Tries at once.
+    pub(crate) burst: u32,
+    /// The interval between tries after the burst.
+    pub(crate) interval: Duration,
 }
 
-/// Who tried how often: for each the moment when all tries are theirs again, in microseconds (GCRA).
+/// For each caller the time when its whole burst is available again, in microseconds (GCRA).
 ///
-/// It lives in this process: several processes allow as many times more.
+/// Every process counts by itself: several processes allow as many times more.
 #[derive(Default)]
 pub(crate) struct Tries {
     seen: Mutex<Seen>,
-    /// Keyed anew in every process, so that nobody can aim at another's entry.
+    /// Randomly keyed in every process, so that hash collisions can't be provoked.
     hasher: RandomState,
 }
 
@@ -36,10 +36,10 @@ struct Seen {
 }
 
 impl Tries {
-    /// Takes a try of `who`; otherwise the seconds until there is one.
+    /// Counts a try of `who`; returns the seconds until the next is allowed if there is none.
     pub(crate) fn spend(&self, who: (&str, &str), allowance: Allowance, now: Micros) -> Result<(), u64> {
-        let step = allowance.every.as_micros() as i64;
-        let tolerance = step * (i64::from(allowance.at_once) - 1);
+        let step = allowance.interval.as_micros() as i64;
+        let tolerance = step * (i64::from(allowance.burst) - 1);
         let key = self.hasher.hash_one(who);
         let mut seen = self.lock();
         // Never later than this, unless the clock stepped back.
@@ -65,7 +65,7 @@ impl Tries {
 mod tests {
     use super::*;
 
-    const FEW: Allowance = Allowance { at_once: 3, every: Duration::from_secs(60) };
+    const FEW: Allowance = Allowance { burst: 3, interval: Duration::from_secs(60) };
 
     #[test]
     fn after_a_few_tries_at_once_there_is_one_a_minute() {

@@ -1,4 +1,4 @@
-//! One try of a password: for whom it is counted, and how long it waits.
+//! A password try: which limits it counts for, and how long it is delayed.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::mac::{hex, mac};
 use crate::sign::{GuessLimit, device};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Tries for an account from one address, or with one browser that is known.
-const OF_PAIR: GuessLimit = GuessLimit { free: 10, first: SECOND, longest: Duration::from_secs(900) };
-/// Tries from an address that no known browser vouches for: an office may share one.
-const OF_ADDRESS: GuessLimit = GuessLimit { free: 50, first: SECOND, longest: Duration::from_secs(60) };
+/// Tries for an account from one address, or with one known browser.
+const PAIR_LIMIT: GuessLimit = GuessLimit { free: 10, first_wait: SECOND, max_wait: Duration::from_secs(900) };
+/// Tries from an address without a known browser: an office may share one.
+const ADDRESS_LIMIT: GuessLimit = GuessLimit { free: 50, first_wait: SECOND, max_wait: Duration::from_secs(60) };
 /// Tries for an account from all addresses that never signed in to it, together.
-const OF_ACCOUNT: GuessLimit = GuessLimit { free: 100, first: SECOND, longest: Duration::from_secs(30) };
+const ACCOUNT_LIMIT: GuessLimit = GuessLimit { free: 100, first_wait: SECOND, max_wait: Duration::from_secs(30) };
 
 const PAIR: &str = "address and account";
 const NETWORK: &str = "network";
 const ACCOUNT: &str = "account";
 const DEVICE: &str = "device and account";
 
-/// A try that was counted and may go on.
+/// A try that was counted and is allowed.
 pub(crate) struct Attempt<'a> {
     app: &'a App,
-    /// Where somebody signed in before; tries count by themselves there.
+    /// The pair or known device that the try is counted for first.
     own: (&'static str, String),
-    /// Who else it was counted for.
+    /// The other limits that it was counted for.
     others: Vec<(&'static str, String, GuessLimit)>,
-    /// The address as it is remembered for this account.
+    /// The keyed hash of the address.
     address: String,
 }
 
 impl<'a> Attempt<'a> {
-    /// Counts a try of somebody's password. `account` is none where nobody has that email address, which takes as long.
+    /// Counts a password try. `account` is `None` for an unknown email address, which takes as long.
     pub(crate) async fn begin(
         app: &'a App,
         visit: &Visit,
@@ -45,7 +45,7 @@ impl<'a> Attempt<'a> {
         email: &str,
     ) -> Result<Self, Failure> {
         let id = account.unwrap_or(AccountId(0));
-        let address = remembered(app, visit).await?;
+        let address = address_hash(app, visit).await?;
         let device = device::known(&app.store, visit.device.as_ref(), id).await?.filter(|_| account.is_some());
         let is_known = app.store.addresses().is_known(id, &address).await?;
         let own = match device {
@@ -55,23 +55,23 @@ impl<'a> Attempt<'a> {
         let mut others = Vec::new();
         if own.0 == PAIR && !is_known {
             for network in networks(visit.address) {
-                let free = OF_ADDRESS.free * network.multiple;
-                others.push((NETWORK, network.name, GuessLimit { free, ..OF_ADDRESS }));
+                let free = ADDRESS_LIMIT.free * network.multiple;
+                others.push((NETWORK, network.name, GuessLimit { free, ..ADDRESS_LIMIT }));
             }
-            others.push((ACCOUNT, email.to_owned(), OF_ACCOUNT));
+            others.push((ACCOUNT, email.to_owned(), ACCOUNT_LIMIT));
         }
         let attempt = Attempt { app, own, others, address };
         attempt.count().await?;
         Ok(attempt)
     }
 
-    /// Counts a try of whoever is let in already and must say the password again.
+    /// Counts a password try of a signed-in caller who must repeat the password.
     pub(crate) async fn of_credential(
         app: &'a App,
         visit: &Visit,
         credential: hark_store::KeyId,
     ) -> Result<Self, Failure> {
-        let address = remembered(app, visit).await?;
+        let address = address_hash(app, visit).await?;
         let attempt = Attempt { app, own: (DEVICE, format!("credential {credential}")), others: Vec::new(), address };
         attempt.count().await?;
         Ok(attempt)
@@ -79,8 +79,8 @@ impl<'a> Attempt<'a> {
 
     async fn count(&self) -> Result<(), Failure> {
         let (kind, name) = &self.own;
-        let mut who = vec![(*kind, name.as_str(), OF_PAIR)];
-        who.extend(self.others.iter().map(|(kind, name, patience)| (*kind, name.as_str(), *patience)));
+        let mut who = vec![(*kind, name.as_str(), PAIR_LIMIT)];
+        who.extend(self.others.iter().map(|(kind, name, limit)| (*kind, name.as_str(), *limit)));
         match self.app.sign.guesses.begin(&who, self.app.clock.now()) {
             Ok(hold) if hold.is_zero() => Ok(()),
             Ok(hold) => {
@@ -95,12 +95,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The password was right: its owner's tries are forgiven, and the place is known from now on.
+    /// The password was right: resets the owner's tries, and remembers the address.
     ///
-    /// Of the network only this try is taken back: an account of one's own would clear the way to others.
+    /// For the network only this try is uncounted: otherwise a guesser could reset it with an account of their own.
     pub(crate) async fn succeeded(self, account: AccountId) -> Result<(), Failure> {
         let guesses = &self.app.sign.guesses;
-        guesses.forget(self.own.0, &self.own.1);
+        guesses.reset(self.own.0, &self.own.1);
         for (kind, name, _) in &self.others {
             guesses.undo(kind, name);
         }
@@ -108,13 +108,13 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Notes that the account signed in from here, without a try.
-pub(crate) async fn note(app: &App, visit: &Visit, account: AccountId) -> Result<(), Failure> {
-    Ok(app.store.addresses().remember(account, &remembered(app, visit).await?).await?)
+/// Remembers that the account signed in from this address, without a try.
+pub(crate) async fn remember_address(app: &App, visit: &Visit, account: AccountId) -> Result<(), Failure> {
+    Ok(app.store.addresses().remember(account, &address_hash(app, visit).await?).await?)
 }
 
-/// The address as it is remembered: a keyed hash.
-async fn remembered(app: &App, visit: &Visit) -> Result<String, Failure> {
+/// The keyed hash of the address for known addresses.
+async fn address_hash(app: &App, visit: &Visit) -> Result<String, Failure> {
     let key = app.store.secret("known addresses", None).await?;
     Ok(hex(&mac(&*key, &[subnet(visit.address).to_string().as_bytes()])[..16]))
 }

@@ -1,4 +1,4 @@
-//! What sign-up, sign-in and the like know of a request beside its body, and what they refuse before reading it.
+//! The client of a sign-up, sign-in or similar request, with the same-origin check before its body is read.
 
 pub(crate) mod attempt;
 
@@ -21,22 +21,22 @@ use crate::sign::{device, guard};
 pub(crate) struct Visit {
     /// The client's address.
     pub(crate) address: IpAddr,
-    /// Whether the visitor's connection is protected.
+    /// Whether the client's connection is HTTPS.
     pub(crate) is_https: bool,
-    /// What the browser shows as a sign that somebody signed in with it before; not checked yet.
+    /// The known-browser cookie; not verified yet.
     pub(crate) device: Option<device::Shown>,
-    /// What the client calls itself.
+    /// The `User-Agent`, truncated.
     pub(crate) agent: String,
 }
 
-/// Characters of `User-Agent` that are kept.
-const LONGEST_AGENT: usize = 200;
+/// Maximum characters of `User-Agent` that are stored.
+const MAX_AGENT_LENGTH: usize = 200;
 
 impl FromRequestParts<App> for Visit {
     type Rejection = Failure;
 
-    /// Refuses what a page of another site wants to do, by what lets the request in: a key or token that was checked is nothing
-    /// that a page has by accident. A header that nobody checked says nothing, so paths that need no credential refuse always.
+    /// Rejects requests of other origins, unless they have a verified key or token, which is not sent by a browser
+    /// automatically. Routes without authentication always check the origin, since their credential is not verified.
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
         let (peer, headers) = (guard::peer(&parts.extensions), &parts.headers);
         let by_bearer = match parts.extensions.get::<Caller>() {
@@ -51,7 +51,7 @@ impl FromRequestParts<App> for Visit {
             address: client_address(peer, headers, &app.config.trusted_proxies),
             is_https: guard::is_https(&app.config, headers, peer),
             device: device::shown(headers),
-            agent: agent.chars().take(LONGEST_AGENT).collect(),
+            agent: agent.chars().take(MAX_AGENT_LENGTH).collect(),
         })
     }
 }

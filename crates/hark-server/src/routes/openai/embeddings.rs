@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`. The model comes later: until then a request that makes sense is answered with 503.
+//! `POST /v1/embeddings`. There is no model for it yet: a valid request is answered with 503.
 
 use axum::response::Response;
 use hark_api::{EmbedRequest, OpenAiEmbeddingsRequest};

@@ -1,7 +1,7 @@
 //! `stream=true`: the transcript as server-sent events.
 //!
 //! The response head is sent as soon as the recording is queued, so that no proxy times out; the text follows when it is
-//! done. Live text is the business of `/v1/stream`.
+//! done. For live text see `/v1/stream`.
 
 use std::convert::Infallible;
 use std::pin::Pin;

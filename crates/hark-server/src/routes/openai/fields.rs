@@ -1,4 +1,4 @@
-//! OpenAI's forms, read into the same work as ours.
+//! OpenAI's forms, parsed into the same request as `POST /v1/transcribe`.
 
 use hark_api::{OpenAiFormat, OpenAiGranularity};
 
@@ -73,7 +73,7 @@ impl Form for TranscriptionFields {
         if !self.has_model {
             work.model = DEFAULT_MODEL.to_owned();
         }
-        // One possible language is the language; among several the model finds out.
+        // A single candidate is the language; among several it is detected.
         if let ([only], None) = (self.languages.as_slice(), &work.language) {
             let mut alone = Fields::default();
             alone.set("language", only.clone(), &config)?;
@@ -81,7 +81,7 @@ impl Form for TranscriptionFields {
         }
         work.temperature = self.temperature;
         let format = self.format.unwrap_or_default();
-        // The other formats have no place for speakers.
+        // The other formats have no field for speakers.
         work.diarize = format == OpenAiFormat::DiarizedJson;
         let stream = self.stream.unwrap_or(false);
         if stream && !matches!(format, OpenAiFormat::Json | OpenAiFormat::Text) {

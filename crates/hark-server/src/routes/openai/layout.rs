@@ -1,4 +1,4 @@
-//! A transcript as OpenAI lays it out.
+//! Transcripts in OpenAI's response formats.
 
 use std::io::Write as _;
 
@@ -14,22 +14,22 @@ use hark_export::Format;
 use crate::error::Failure;
 use crate::routes::transcribe::export;
 
-/// How the answer should look.
+/// The format of the response.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub(crate) struct Layout {
     pub(crate) format: OpenAiFormat,
-    /// Whether the text comes as events.
+    /// Whether the text is sent as events.
     pub(crate) stream: bool,
-    /// Whether English was written whatever was spoken.
+    /// Whether the text is a translation into English.
     pub(crate) translated: bool,
-    /// What `verbose_json` repeats.
+    /// Request parameters that `verbose_json` repeats.
     pub(crate) temperature: f32,
     pub(crate) words: bool,
     pub(crate) segments: bool,
 }
 
 impl Layout {
-    /// The whole answer.
+    /// The complete response.
     pub(crate) fn respond(&self, result: &TranscriptionResult) -> Result<Response, Failure> {
         Ok(match self.format {
             OpenAiFormat::Json => {
@@ -58,7 +58,7 @@ impl Layout {
             text: segment.text.clone(),
             tokens: Vec::new(),
             temperature: self.temperature,
-            // A probability of 0 has no logarithm that JSON could hold.
+            // JSON can't represent the logarithm of 0.
             avg_logprob: segment.confidence.max(1e-6).ln(),
             compression_ratio: compression_ratio(&segment.text),
             no_speech_prob: 0.0,
@@ -79,7 +79,7 @@ impl Layout {
     }
 }
 
-/// The segments with speakers, which OpenAI names by letters.
+/// The segments with speakers, which are letters in OpenAI's format.
 fn diarized(result: &TranscriptionResult) -> OpenAiDiarized {
     let letter = |label: &String| result.speakers.iter().position(|known| known == label).map(letters);
     let segments = result.segments.iter().enumerate().map(|(number, segment)| OpenAiDiarizedSegment {
@@ -108,12 +108,12 @@ fn letters(number: usize) -> String {
     }
 }
 
-/// What the transcription is charged by.
+/// The billing unit of a transcription.
 pub(crate) fn usage(result: &TranscriptionResult) -> OpenAiUsage {
     OpenAiUsage::Duration { seconds: result.duration.max(0.0).ceil() as u64 }
 }
 
-/// Bytes of a text by the bytes that zlib makes of it, as Whisper counts it.
+/// The compression ratio of a text with zlib, as Whisper computes it.
 fn compression_ratio(text: &str) -> f32 {
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
     let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());

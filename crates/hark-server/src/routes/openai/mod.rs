@@ -1,5 +1,5 @@
-//! OpenAI's audio API, so that programs written for it work with only their base address changed. Recordings go the way
-//! of `POST /v1/transcribe`; only the form, the layout of answers and the shape of errors are OpenAI's.
+//! OpenAI's audio API, so that programs written for it work with only their base address changed. Recordings are processed
+//! as by `POST /v1/transcribe`; only the form, the response formats and the errors are OpenAI's.
 
 pub(crate) mod audio;
 pub(crate) mod embeddings;

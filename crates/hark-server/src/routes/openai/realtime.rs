@@ -1,4 +1,4 @@
-//! `GET /v1/realtime?intent=transcription`: live sound for programs written for OpenAI's Realtime interface.
+//! `GET /v1/realtime?intent=transcription`: live audio for programs written for OpenAI's Realtime API.
 
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -16,7 +16,7 @@ use crate::live::{MAX_MESSAGE_BYTES, Protocol, Realtime, begin};
 use crate::middleware::{Caller, by_token};
 use crate::streams::Connection;
 
-/// Where a browser puts the key.
+/// The subprotocol in which a browser sends the key.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 
 #[derive(Debug, Deserialize)]

@@ -1,4 +1,4 @@
-//! What can be refused before a byte of an upload is read: the answer is known already.
+//! Checks that can reject a request before its upload is read.
 
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{AddressUse, AnonymousLimit, Error, Limit, Owner, day_of};
@@ -9,8 +9,8 @@ use crate::error::Failure;
 use crate::limits::Place;
 use crate::middleware::{Anonymous, Caller};
 
-/// Seconds after which some anonymous work may have ended.
-const ANONYMOUS_MOVES: u64 = 15;
+/// `Retry-After` of an anonymous request while too many are in progress, in seconds.
+const ANONYMOUS_RETRY_AFTER: u64 = 15;
 
 /// Rejects requests that no caller may make now.
 pub(super) async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(super) async fn admit(app: &App, caller: &Caller, wait: bool) -> Result<(), 
     Ok(())
 }
 
-/// Refuses a caller who has nothing left for even the shortest recording. Not for repeats, which cost nothing.
+/// Rejects a caller without quota for even the shortest recording. Not for repeated requests, which cost nothing.
 pub(super) async fn refuse_spent(app: &App, caller: &Caller) -> Result<(), Failure> {
     let refused = |error| Failure::of_store(error, app.clock.now());
     match caller {
@@ -58,7 +58,7 @@ pub(super) async fn refuse_spent(app: &App, caller: &Caller) -> Result<(), Failu
     }
 }
 
-/// Takes a place among everything that is done without an account, which has its own bound.
+/// Takes a slot of the concurrency limit of all anonymous work.
 pub(super) async fn anonymous_place(app: &App, caller: &Caller) -> Result<Option<Place<()>>, Failure> {
     if caller.identity().is_some() {
         return Ok(None);
@@ -67,7 +67,7 @@ pub(super) async fn anonymous_place(app: &App, caller: &Caller) -> Result<Option
     let live = app.store.addresses().anonymous_jobs().await? + place.before as i64;
     if live >= i64::from(app.config.limits.anonymous_at_once) {
         let message = "too many transcriptions without an account at the moment: try again soon, or sign up";
-        return Err(ApiError::new(ErrorKind::QueueFull, message).retry_after(ANONYMOUS_MOVES).into());
+        return Err(ApiError::new(ErrorKind::QueueFull, message).retry_after(ANONYMOUS_RETRY_AFTER).into());
     }
     Ok(Some(place))
 }
@@ -85,7 +85,7 @@ pub(super) async fn count_networks(app: &App, owner: &Owner, caller: &Caller, mi
     }
 }
 
-/// The networks around an address and what each may use a day.
+/// The networks around an address and the daily quota of each.
 fn wider(app: &App, address: &Anonymous) -> Vec<(String, i64)> {
     let amount = i64::try_from(app.config.anonymous.limit.amount).unwrap_or(i64::MAX);
     address.wider().iter().map(|(name, multiple)| (name.clone(), amount.saturating_mul(*multiple))).collect()

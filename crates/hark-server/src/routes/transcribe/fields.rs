@@ -12,7 +12,7 @@ use crate::webhooks;
 
 const MAX_SPEAKERS: u32 = 100;
 
-/// The text fields of a form that sends a recording: ours, or one that other programs know.
+/// The text fields of a form with a recording, of this API or OpenAI's.
 pub(crate) trait Form: Default + Send {
     /// The format of the response.
     type Layout: std::fmt::Debug + Clone + PartialEq + Send + serde::Serialize;

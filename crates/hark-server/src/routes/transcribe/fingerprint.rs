@@ -19,14 +19,14 @@ pub(crate) fn fingerprint<F: Form>(
     Ok(canonical.fingerprint().or(encoding_1::fingerprint(resolved, recording)))
 }
 
-/// The first encoding: a hash of the `Debug` print of the request. Names are remembered for a day, so this can go in the
+/// The first encoding: a hash of the `Debug` output of the request. Idempotency keys expire after a day, so this can be removed in the
 /// version after next.
 mod encoding_1 {
     use sha2::{Digest, Sha256};
 
     use super::super::fields;
 
-    /// The request as it was declared then; its print must not change.
+    /// The request as it was declared then; its `Debug` output must not change.
     #[derive(Debug)]
     #[allow(dead_code, reason = "only printed")]
     struct Wanted<'a, Layout> {

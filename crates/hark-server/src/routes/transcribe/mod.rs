@@ -223,7 +223,7 @@ async fn job<Layout>(
     })
 }
 
-/// Refuses to name speakers where no voices are known. A process without models leaves it to whoever takes the job whether it can.
+/// Rejects speaker names if diarization is not available. A process without models leaves the check to the worker that claims the job.
 fn check_identify(app: &App, caller: &Caller) -> Result<(), Failure> {
     if caller.identity().is_none() {
         let message = "`identify` needs an account, whose known voices it names: send an API key";

@@ -1,4 +1,4 @@
-//! An upload on its way into the store: the limit of the tier is enforced as bytes arrive.
+//! Streams an upload into the store; the limit of the plan is enforced as bytes arrive.
 
 use std::sync::atomic::Ordering;
 
@@ -57,7 +57,7 @@ pub(crate) async fn receive<F: Form>(
         if part.name == "file" {
             refuse_second(file.is_some(), "file")?;
             let mut upload = app.store.recordings().upload(caller.account(app)).await?;
-            // The stored checksum of a recording in the clear needs its hash; the chunks of a sealed one are authenticated.
+            // The stored checksum of a plaintext recording needs its hash; the chunks of a sealed one are authenticated.
             if !is_named && upload.is_sealed() {
                 upload = upload.without_hash();
             }

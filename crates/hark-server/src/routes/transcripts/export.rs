@@ -82,7 +82,7 @@ pub(crate) async fn export(
     Ok(response)
 }
 
-/// A name that every system takes, from a title that may hold anything.
+/// A file name that every system accepts, from any title.
 pub(crate) fn file_name(title: &str, extension: &str) -> String {
     // A title is often the name of the recording: `talk.mp3` becomes `talk.srt`.
     let stem = match title.rsplit_once('.') {

@@ -1,4 +1,4 @@
-//! Saved transcripts, one file an operation or two.
+//! Stored transcripts.
 
 pub(crate) mod export;
 pub(crate) mod list;

@@ -1,4 +1,4 @@
-//! `POST /v1/transcripts/{id}/retry`: another try for a transcript that failed through no fault of its sender.
+//! `POST /v1/transcripts/{id}/retry`: retries a transcript that failed through no fault of its sender.
 
 use axum::extract::State;
 use axum::response::Response;

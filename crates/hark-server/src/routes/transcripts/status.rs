@@ -1,4 +1,4 @@
-//! `GET /v1/transcripts/{id}/status`: asks for no credential, tells no words.
+//! `GET /v1/transcripts/{id}/status`: needs no credential and reveals no text.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -14,7 +14,7 @@ use crate::routes::{AnyError, Limited, Missing};
 use crate::sign::guard;
 use crate::wire::{wire_language, wire_status};
 
-/// Somebody who may ask now: an address has so many requests a minute, since ids could be tried out.
+/// A caller within its rate limit by address, since ids could be guessed.
 pub(crate) struct MayAsk;
 
 impl FromRequestParts<App> for MayAsk {

@@ -1,4 +1,4 @@
-//! Work on the text of a transcript. The language models come later: until then a request that makes sense is answered
+//! Processing of a transcript's text. There are no language models yet: a valid request is answered
 //! with 503.
 
 use axum::extract::State;
