@@ -1,4 +1,4 @@
-//! The audit log: who did what to an account, added to and never changed.
+//! The audit log: who did what to an account; append-only.
 //!
 //! An entry holds no secret and no text of a transcript. Its address is deleted before it is.
 
@@ -16,16 +16,16 @@ pub struct Audit<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// Who did something.
+/// The actor of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     /// The account, by a session or a user token.
     Account,
     /// An API key of the account.
     Key,
-    /// Whoever runs the service, on its machine.
+    /// The operator, on the machine of the service.
     Operator,
-    /// Somebody who was not let in yet.
+    /// An unauthenticated caller.
     Visitor,
 }
 
@@ -41,32 +41,32 @@ impl Actor {
     }
 }
 
-/// Something that was done.
+/// A new entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAudit {
-    /// The account that it is about; none where no account has the address that was tried.
+    /// The account that it is about; `None` if no account has the email address.
     pub account: Option<AccountId>,
-    /// Who did it.
+    /// The actor.
     pub actor: Actor,
     /// The key, token or session that was used.
     pub key: Option<KeyId>,
-    /// Where it came from.
+    /// The network address of the client.
     pub address: Option<String>,
-    /// What was done, such as `key.created`.
+    /// The event, such as `key.created`.
     pub event: &'static str,
-    /// What it was done to, such as `key 7`.
+    /// The subject, such as `key 7`.
     pub subject: String,
-    /// More about it, for people.
+    /// Details, for people.
     pub detail: String,
 }
 
 impl NewAudit {
-    /// Something that the operator did to an account.
+    /// An event of the operator about an account.
     pub fn by_operator(account: AccountId, event: &'static str) -> NewAudit {
         NewAudit { account: Some(account), ..NewAudit::operator(event) }
     }
 
-    /// Something that the operator did to no account, or to one that the act makes.
+    /// An event of the operator without an account, or about one that it creates.
     pub fn operator(event: &'static str) -> NewAudit {
         NewAudit {
             account: None,
@@ -79,12 +79,12 @@ impl NewAudit {
         }
     }
 
-    /// The same, done to this.
+    /// Sets the subject.
     pub fn with_subject(self, subject: impl Into<String>) -> NewAudit {
         NewAudit { subject: subject.into(), ..self }
     }
 
-    /// The same with more about it.
+    /// Sets the details.
     pub fn with_detail(self, detail: impl Into<String>) -> NewAudit {
         NewAudit { detail: detail.into(), ..self }
     }
@@ -93,23 +93,23 @@ impl NewAudit {
 /// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Entries are numbered in the order of their writing.
+    /// Its id, ascending in the order of writing.
     pub id: i64,
-    /// When it was done.
+    /// When it happened.
     pub at: Micros,
     /// The account that it is about.
     pub account: Option<AccountId>,
-    /// Who did it: `account`, `key`, `operator` or `visitor`.
+    /// The actor: `account`, `key`, `operator` or `visitor`.
     pub actor: String,
     /// The key, token or session that was used.
     pub key: Option<KeyId>,
-    /// Where it came from, as long as that is kept.
+    /// The network address of the client, until it is deleted.
     pub address: Option<String>,
-    /// What was done.
+    /// The event.
     pub event: String,
-    /// What it was done to.
+    /// The subject.
     pub subject: String,
-    /// More about it.
+    /// Details.
     pub detail: String,
 }
 
@@ -118,7 +118,7 @@ pub struct AuditEntry {
 pub struct AuditPage {
     /// Newest first.
     pub entries: Vec<AuditEntry>,
-    /// How many there are on all pages.
+    /// How many there are in all.
     pub total: i64,
 }
 
@@ -136,7 +136,7 @@ fn entry(row: &Row) -> Result<AuditEntry> {
     })
 }
 
-/// Adds an entry in the transaction of what it tells of.
+/// Adds an entry in the transaction of the change it records.
 pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()> {
     tx.execute(
         "INSERT INTO audit (at, account_id, actor, key_id, address, event, subject, detail)
@@ -156,7 +156,7 @@ pub(crate) async fn write(tx: &mut Tx, new: &NewAudit, now: Micros) -> Result<()
     .map(drop)
 }
 
-/// Writes the entry of an act, if it has one, in the transaction of the act. `subject` names what it was done to where the entry does not.
+/// Writes the entry of a change, if there is one, in the transaction of the change. `subject` is used if the entry has none.
 pub(crate) async fn write_act(tx: &mut Tx, entry: Option<&NewAudit>, subject: &str, now: Micros) -> Result<()> {
     match entry {
         None => Ok(()),
@@ -165,11 +165,11 @@ pub(crate) async fn write_act(tx: &mut Tx, entry: Option<&NewAudit>, subject: &s
     }
 }
 
-/// Gives a part `audited`: its next act writes an audit entry in its own transaction, so that neither is there without the other.
+/// Gives a part `audited`: its next change writes an audit entry in its own transaction, so that neither exists without the other.
 macro_rules! audited {
     ($part:ident) => {
         impl<'a> $part<'a> {
-            /// The part with an audit entry, which the next act writes in its own transaction. An empty subject is filled in by the act.
+            /// The part with an audit entry, which the next change writes in its own transaction. An empty subject is filled in by the change.
             pub fn audited(self, entry: &'a $crate::NewAudit) -> $part<'a> {
                 $part { audit: Some(entry), ..self }
             }

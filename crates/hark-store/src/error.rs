@@ -31,7 +31,7 @@ pub enum Error {
         /// What is used.
         used: i64,
     },
-    /// Too many jobs wait.
+    /// Too many jobs are queued.
     #[error("the queue is full: {length} jobs wait")]
     QueueFull {
         /// Jobs that wait.
@@ -162,11 +162,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The limits that the store counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Jobs of one owner that wait or run.
+    /// Queued and running jobs of one owner.
     ConcurrentJobs,
     /// Minutes of one key in this month.
     MonthlyMinutes,
-    /// Credits that one key may spend in all.
+    /// Credits that one key may spend in total.
     Spending,
     /// Transcriptions of one address today.
     AnonymousTranscriptions,
@@ -174,11 +174,11 @@ pub enum Limit {
     AnonymousMinutes,
     /// Anonymous use of one network prefix today.
     AnonymousNetwork,
-    /// Accounts made from one address today.
+    /// Accounts created from one address today.
     SignUps,
     /// Questions of one account today.
     DailyQuestions,
-    /// Bytes of recordings that one account keeps.
+    /// Storage of one account's recordings, in bytes.
     StorageBytes,
 }
 

@@ -16,17 +16,17 @@ pub struct IdempotencyKeys<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// A request whose process died counts as never made after this long.
+/// The claim of a request whose process died expires after this long.
 const UNDER_WAY: Duration = Duration::from_secs(600);
 
-/// The name that a client gave to a request, and what the request was.
+/// An idempotency key with the fingerprint of its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
-    /// The name.
+    /// The key that the client sent.
     pub key: String,
-    /// A hash of everything that makes the request what it is.
+    /// The fingerprint: a hash of all parameters of the request.
     pub fingerprint: Vec<u8>,
-    /// The same by the encodings of earlier versions: a repeat across an upgrade is recognized by one of them.
+    /// The fingerprint in the encodings of earlier versions: a repeat across an upgrade matches one of them.
     pub older: Vec<Vec<u8>>,
     /// How long a repeat is recognized.
     pub keep: Duration,
@@ -48,13 +48,13 @@ pub struct StoredAnswer {
 pub enum Idempotency {
     /// It is new: do it, then [`IdempotencyKeys::finish`] or [`IdempotencyKeys::abandon`].
     New,
-    /// The first is still under way.
+    /// The first request is still in progress.
     UnderWay,
-    /// This was the answer.
+    /// The stored response.
     Done(StoredAnswer),
 }
 
-/// Marks a name whose transcript was deleted: a repeat must neither find it nor make it again. HTTP's "Gone".
+/// The tombstone of a key whose transcript was deleted: a repeat must neither find it nor create it again. HTTP's "Gone".
 const DELETED: i64 = 410;
 
 impl IdempotencyKey {
@@ -69,20 +69,20 @@ fn aad(owner: &str, key: &str) -> AssociatedData {
 }
 
 impl IdempotencyKeys<'_> {
-    /// Whether a request of this name was accepted before and is still remembered.
+    /// Whether a request with this key was accepted before and has not expired.
     pub async fn is_used(self, owner: &Owner, key: &str) -> Result<bool> {
         let sql = "SELECT 1 AS one FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
         Ok(self.store.db().optional(sql, args![&owner.name(), key, self.store.now()]).await?.is_some())
     }
 
-    /// The transcript that an earlier request of this name made; [`Error::KeyReused`] when it was another request, [`Error::Deleted`] when the transcript is
-    /// gone. Asked before an upload begins, it saves the upload.
+    /// The transcript of an earlier request with this key; [`Error::KeyReused`] when it was another request, [`Error::Deleted`] when the transcript was
+    /// deleted. Checked before an upload begins, it saves the upload.
     pub async fn transcript(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<TranscriptId>> {
         let mut tx = self.store.db().snapshot().await?;
         repeated_job(&mut tx, &owner.name(), name, self.store.now()).await
     }
 
-    /// Claims the name of a request; [`Error::KeyReused`] when the name stands for another request.
+    /// Claims a key; [`Error::KeyReused`] when it belongs to another request.
     pub async fn begin(self, owner: &Owner, name: &IdempotencyKey) -> Result<Idempotency> {
         let account = self.store.account_of(owner);
         let owner = owner.name();
@@ -96,7 +96,7 @@ impl IdempotencyKeys<'_> {
         Ok(found)
     }
 
-    /// The answer that an earlier request of this name got; [`Error::KeyReused`] when it was another request.
+    /// The stored response of an earlier request with this key; [`Error::KeyReused`] when it was another request.
     pub async fn answer(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<StoredAnswer>> {
         let sealer = self.store.sealer(self.store.account_of(owner)).await?;
         let mut tx = self.store.db().snapshot().await?;
@@ -106,7 +106,7 @@ impl IdempotencyKeys<'_> {
         }
     }
 
-    /// Keeps the answer of a request for its repeats.
+    /// Stores the response of a request for its repeats.
     pub async fn finish(self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
         let sealer = self.store.sealer(self.store.account_of(owner)).await?;
         let mut tx = self.store.db().begin().await?;
@@ -114,14 +114,14 @@ impl IdempotencyKeys<'_> {
         tx.commit().await
     }
 
-    /// Frees the name of a request that failed, so that it may be tried again.
+    /// Releases the key of a request that failed, so that it may be retried.
     pub async fn abandon(self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
         let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
         self.store.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
     }
 }
 
-/// Claims the name of a request that is new.
+/// Claims the key of a request.
 pub(crate) async fn claim(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -142,11 +142,11 @@ pub(crate) async fn claim(
     if claimed > 0 {
         return Ok(Idempotency::New);
     }
-    // It may have been abandoned just now; whoever asks again finds it free.
+    // It may have been abandoned just now; then the client's retry can claim it.
     Ok(look(tx, sealer, owner, name, now).await?.unwrap_or(Idempotency::UnderWay))
 }
 
-/// What became of an earlier request of this name.
+/// The state of an earlier request with this key.
 async fn look(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -167,7 +167,7 @@ async fn look(
     })))
 }
 
-/// Keeps the answer of a request whose name was claimed.
+/// Stores the response of a request whose key was claimed.
 pub(crate) async fn finish(
     tx: &mut Tx,
     sealer: &Sealer,
@@ -183,7 +183,7 @@ pub(crate) async fn finish(
     tx.execute(sql, args![&body, status, &answer.content_type, until, owner, &name.key]).await.map(drop)
 }
 
-/// The transcript that an earlier job of this name makes or made.
+/// The transcript of an earlier job with this key.
 pub(crate) async fn repeated_job(
     tx: &mut Tx,
     owner: &str,
@@ -203,13 +203,13 @@ pub(crate) async fn repeated_job(
     transcript.map(|id| Some(TranscriptId(id))).ok_or(Error::KeyReused)
 }
 
-/// Keeps the name of a request whose transcript is about to be deleted until it expires, so that a repeat is not charged again.
+/// Replaces the key of a transcript that is about to be deleted by a tombstone until it expires, so that a repeat is not charged again.
 pub(crate) async fn tombstone(tx: &mut Tx, transcript: TranscriptId) -> Result<()> {
     let sql = "UPDATE idempotency SET transcript_id = NULL, status = $1 WHERE transcript_id = $2";
     tx.execute(sql, args![DELETED, transcript]).await.map(drop)
 }
 
-/// Records that a request of this name made a job. The account must be locked.
+/// Stores the key of a request that created a job. The account must be locked.
 pub(crate) async fn record_job(
     tx: &mut Tx,
     owner: &str,
@@ -219,7 +219,7 @@ pub(crate) async fn record_job(
     now: Micros,
 ) -> Result<()> {
     let until = now.saturating_add(micros(name.keep));
-    // What is there is over, or the job would be a repeat.
+    // An existing row has expired, or the job would be a repeat.
     tx.execute("DELETE FROM idempotency WHERE owner = $1 AND key = $2", args![owner, &name.key]).await?;
     tx.execute(
         "INSERT INTO idempotency (owner, key, account_id, fingerprint, transcript_id, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",

@@ -1,4 +1,4 @@
-//! Names of things: a number each, with a type each, so that one can't stand for another.
+//! Typed ids, so that one kind can't be used for another.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ id! {
     KeyId,
     /// A transcript; drawn at random, because a status can be asked for without a credential.
     TranscriptId,
-    /// A job that waits or runs.
+/// A job.
     JobId,
     /// A webhook to deliver.
     WebhookId,
@@ -48,12 +48,12 @@ id! {
     VoiceprintId,
 }
 
-/// Whom a job counts for: limits and turns in the queue are per owner.
+/// The owner of a job: limits and turns in the queue are per owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A signed-in account.
     Account(AccountId),
-    /// Anonymous use, by the hash of its address that the server made.
+    /// Anonymous use, by the server's hash of the address.
     Anonymous(String),
 }
 

@@ -6,33 +6,33 @@ use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, InstanceId};
 
-/// Machines that were rented.
+/// Private cloud instances of accounts.
 #[derive(Debug, Clone, Copy)]
 pub struct Instances<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// An instance to record.
+/// A new instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewInstance {
-    /// What its owner calls it.
+    /// Its name.
     pub name: String,
     /// Where it runs.
     pub region: String,
-    /// What it is doing.
+    /// Its status.
     pub status: String,
     /// Its GPU.
     pub gpu: String,
-    /// Where its API answers.
+    /// The address of its API.
     pub base_url: String,
 }
 
-/// An instance as recorded.
+/// A stored instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CloudInstance {
     /// Its id.
     pub id: InstanceId,
-    /// What is known about it.
+    /// Its properties.
     pub about: NewInstance,
     /// When it was recorded.
     pub created_at: Micros,
@@ -74,7 +74,7 @@ impl Instances<'_> {
             .collect()
     }
 
-    /// Records what an instance is doing.
+    /// Sets the status of an instance.
     pub async fn set_status(self, account: AccountId, id: InstanceId, status: &str) -> Result<()> {
         let sql = "UPDATE cloud_instances SET status = $1 WHERE id = $2 AND account_id = $3";
         match self.store.db().execute(sql, args![status, id, account]).await? {
@@ -83,7 +83,7 @@ impl Instances<'_> {
         }
     }
 
-    /// Forgets an instance.
+    /// Deletes an instance.
     pub async fn remove(self, account: AccountId, id: InstanceId) -> Result<()> {
         let sql = "DELETE FROM cloud_instances WHERE id = $1 AND account_id = $2";
         match self.store.db().execute(sql, args![id, account]).await? {

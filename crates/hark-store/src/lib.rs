@@ -94,7 +94,7 @@ use recordings::Blobs;
 use sealing::DataKeyCache;
 use sealing::keyless::KeylessLock;
 
-/// Where a store lives and how it behaves.
+/// The options of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `sqlite:///path/hark.db` or `postgres://user:password@host/name`.
@@ -105,7 +105,7 @@ pub struct Options {
     pub master_keys: MasterKeys,
     /// Connections that read (SQLite) or all connections (PostgreSQL).
     pub connections: u32,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
     /// What to do about recordings of another store.
     pub identity: IdentityCheck,
@@ -116,7 +116,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// A store at these places, unsealed.
+    /// A store with this database and these recordings, without master keys.
     pub fn new(database: impl Into<String>, blobs: impl Into<String>) -> Options {
         Options {
             database: database.into(),
@@ -228,7 +228,7 @@ impl Store {
         self.0.keyless.release();
     }
 
-    /// Whether the database answers.
+    /// Checks that the database responds.
     pub async fn ping(&self) -> Result<()> {
         self.db().one("SELECT 1 AS one", &[]).await.map(drop)
     }
@@ -251,17 +251,17 @@ impl Store {
         self.0.clock.now()
     }
 
-    /// The id of the store, which stands in the database and beside the recordings.
+    /// The id of the store, which is in the database and beside the recordings.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// The account that anonymous transcripts belong to; nobody signs in as it.
+    /// The account that anonymous transcripts belong to; it has no credentials.
     pub fn anonymous_account(&self) -> AccountId {
         self.0.anonymous
     }
 
-    /// The account whose rows an owner's jobs are.
+    /// The account that an owner's jobs belong to.
     fn account_of(&self, owner: &Owner) -> AccountId {
         match owner {
             Owner::Account(id) => *id,
@@ -320,12 +320,12 @@ impl Store {
 
 /// The parts of the store: each is a handle that borrows it, free to make and to copy.
 impl Store {
-    /// Accounts and what they used.
+    /// Accounts and their usage.
     pub fn accounts(&self) -> Accounts<'_> {
         Accounts { store: self, audit: None }
     }
 
-    /// What network addresses used, and which are known to an account.
+    /// Usage by network address, and the known addresses of accounts.
     pub fn addresses(&self) -> Addresses<'_> {
         Addresses { store: self }
     }
@@ -335,27 +335,27 @@ impl Store {
         Audit { store: self }
     }
 
-    /// Conversations about transcripts.
+    /// Chat sessions about transcripts.
     pub fn chats(&self) -> Chats<'_> {
         Chats { store: self }
     }
 
-    /// Requests that may be repeated.
+    /// Idempotency keys.
     pub fn idempotency(&self) -> IdempotencyKeys<'_> {
         IdempotencyKeys { store: self }
     }
 
-    /// Rented machines.
+    /// Private cloud instances.
     pub fn instances(&self) -> Instances<'_> {
         Instances { store: self }
     }
 
-    /// Checks and probes.
+    /// Integrity checks and probes.
     pub fn integrity(&self) -> Integrity<'_> {
         Integrity { store: self }
     }
 
-    /// The queue.
+    /// The job queue.
     pub fn jobs(&self) -> Jobs<'_> {
         Jobs { store: self }
     }
@@ -390,7 +390,7 @@ impl Store {
         Transcripts { store: self, audit: None }
     }
 
-    /// Known voices.
+    /// Voiceprints.
     pub fn voiceprints(&self) -> Voiceprints<'_> {
         Voiceprints { store: self, audit: None }
     }

@@ -10,8 +10,8 @@ use crate::random;
 use crate::sealing::columns;
 
 impl Store {
-    /// The 32 random bytes of that name, made when they are not there. After `until` nobody can have them back, and what
-    /// was hashed with them says nothing any more.
+    /// The secret of that name, 32 random bytes, created if missing. It is deleted after `until`: then what
+    /// was hashed with it can't be reversed by trying all inputs.
     pub async fn secret(&self, name: &str, until: Option<Micros>) -> Result<Zeroizing<[u8; 32]>> {
         let sealer = self.sealer(self.anonymous_account()).await?;
         let aad = columns::SECRET.associated_data(&[&name]);
@@ -28,7 +28,7 @@ impl Store {
                 args![name, &sealed, until],
             )
             .await?;
-            // Another process may have been first: what is stored counts.
+            // Another process may have been first: use the stored one.
             found = tx.optional(select, args![name, now]).await?;
             tx.commit().await?;
         }

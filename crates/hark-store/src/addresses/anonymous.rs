@@ -4,16 +4,16 @@ use crate::addresses::Addresses;
 use crate::db::{Tx, args};
 use crate::error::{Error, Limit, Result};
 
-/// What an address may use a day.
+/// The daily quota of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnonymousLimit {
-    /// So many transcriptions.
+    /// Transcriptions.
     Transcriptions(i64),
-    /// So many minutes of audio.
+    /// Minutes of audio.
     Minutes(i64),
 }
 
-/// What an address used on a day.
+/// The usage of an address on a day.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AnonymousUse {
     /// Transcriptions.
@@ -23,7 +23,7 @@ pub struct AnonymousUse {
 }
 
 impl Addresses<'_> {
-    /// What an address (its hash) used on a day.
+    /// The usage of an address (its hash) on a day.
     pub async fn anonymous_use(self, address: &str, day: i64) -> Result<AnonymousUse> {
         let sql = "SELECT transcriptions, minutes FROM anonymous_days WHERE day = $1 AND address = $2";
         match self.store.db().optional(sql, args![day, address]).await? {
@@ -32,7 +32,7 @@ impl Addresses<'_> {
         }
     }
 
-    /// Anonymous jobs that wait or run.
+    /// Queued and running anonymous jobs.
     pub async fn anonymous_jobs(self) -> Result<i64> {
         let sql = "SELECT count(*) AS live FROM jobs WHERE account_id = $1";
         self.store.db().one(sql, args![self.store.anonymous_account()]).await?.get("live")
@@ -46,7 +46,7 @@ impl Addresses<'_> {
     }
 }
 
-/// Counts one transcription of so many minutes for an address, if its limit allows.
+/// Counts one transcription of this many minutes for an address, if its limit allows.
 pub(crate) async fn count(
     tx: &mut Tx,
     address: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn count(
     minutes: i64,
     limit: Option<AnonymousLimit>,
 ) -> Result<()> {
-    // Counting first makes the row and locks it; a refusal rolls it back.
+    // Counting first creates and locks the row; a rejection rolls it back.
     let row = tx
         .one(
             "INSERT INTO anonymous_days (day, address, transcriptions, minutes) VALUES ($1, $2, 1, $3)
@@ -76,13 +76,13 @@ pub(crate) async fn count(
     }
 }
 
-/// Moves the minutes of a transcription that was counted; what was not used is given back as a negative number.
+/// Adjusts the minutes of a counted transcription; negative to return unused ones.
 pub(crate) async fn add_minutes(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
     let sql = "UPDATE anonymous_days SET minutes = minutes + $1 WHERE day = $2 AND address = $3";
     tx.execute(sql, args![minutes, day, address]).await.map(drop)
 }
 
-/// Counts more minutes for a transcription that was counted, if the limit allows.
+/// Counts more minutes for a counted transcription, if the limit allows.
 pub(crate) async fn count_more(
     tx: &mut Tx,
     address: &str,
@@ -101,7 +101,7 @@ pub(crate) async fn count_more(
     }
 }
 
-/// Takes back what a failed job had counted.
+/// Uncounts a failed job.
 pub(crate) async fn uncount(tx: &mut Tx, address: &str, day: i64, minutes: i64) -> Result<()> {
     tx.execute(
         "UPDATE anonymous_days SET transcriptions = transcriptions - 1, minutes = minutes - $1 WHERE day = $2 AND address = $3",

@@ -1,4 +1,4 @@
-//! Addresses as the store knows them, by keyed hashes: what each did on a day, and which signed in to which account.
+//! Network addresses as keyed hashes: their usage by day, and the known addresses of accounts.
 
 pub(crate) mod anonymous;
 
@@ -8,13 +8,13 @@ use crate::db::args;
 use crate::error::{Error, Limit, Result};
 use crate::ids::AccountId;
 
-/// What network addresses used today and which are known to an account.
+/// Usage by network address, and the known addresses of accounts.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// An address that did not sign in for this long is a stranger again.
+/// A known address expires after this long without a sign-in.
 const KNOWN_FOR: Micros = 180 * DAY;
 /// Counts of days are deleted after this many.
 const KEPT_DAYS: i64 = 2;
@@ -22,9 +22,9 @@ const KEPT_DAYS: i64 = 2;
 /// What is counted by address and day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressUse {
-    /// Accounts that were made.
+    /// Accounts created.
     SignUps,
-    /// Anonymous transcriptions or minutes in a network wider than a household.
+    /// Anonymous transcriptions or minutes in a network wider than one subnet.
     Anonymous,
 }
 
@@ -45,12 +45,12 @@ impl AddressUse {
 }
 
 impl Addresses<'_> {
-    /// Counts `amount` for each of the networks (hash, what it may have a day) today, or for none of them when one has reached its limit.
+    /// Counts `amount` for each of the networks (hash, daily limit) today, or for none of them when one has reached its limit.
     pub async fn count(self, what: AddressUse, networks: &[(String, i64)], amount: i64) -> Result<()> {
         let day = day_of(self.store.now());
         let mut tx = self.store.db().begin().await?;
         for (address, limit) in networks {
-            // Counting first makes the row and locks it; a refusal rolls it back.
+            // Counting first creates and locks the row; a rejection rolls it back.
             let row = tx
                 .one(
                     "INSERT INTO address_days (day, purpose, address, amount) VALUES ($1, $2, $3, $4)
@@ -67,7 +67,7 @@ impl Addresses<'_> {
         tx.commit().await
     }
 
-    /// Fails when one of the networks (hash, what it may have a day) has reached its limit today.
+    /// Fails when one of the networks (hash, daily limit) has reached its limit today.
     pub async fn check(self, what: AddressUse, networks: &[(String, i64)]) -> Result<()> {
         let day = day_of(self.store.now());
         for (address, limit) in networks {
@@ -100,7 +100,7 @@ impl Addresses<'_> {
             .map(drop)
     }
 
-    /// Deletes counts and known addresses that are too old.
+    /// Deletes expired counts and known addresses.
     pub async fn expire(self) -> Result<()> {
         let now = self.store.now();
         self.store.db().execute("DELETE FROM address_days WHERE day < $1", args![day_of(now) - KEPT_DAYS]).await?;
