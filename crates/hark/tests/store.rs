@@ -5,9 +5,8 @@ mod server;
 mod support;
 mod voice;
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -93,38 +92,10 @@ fn a_running_service_is_backed_up_and_comes_back_elsewhere() {
 }
 
 /// A server with a master key and a folder for temporary files of its own.
-struct Sealed {
-    child: Child,
-    url: String,
-    key: String,
-}
-
-impl Sealed {
-    fn start(folder: &Path) -> Self {
-        std::fs::create_dir_all(folder.join("tmp")).unwrap();
-        let mut command = hark(folder);
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
-        command.env("TMPDIR", folder.join("tmp")).env("HARK_MASTER_KEY_FILE", folder.join("master"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut key = String::new();
-        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if line.trim().starts_with("svc_") {
-                key = line.trim().to_owned();
-            }
-            if let Some(url) = line.strip_prefix("hark listens on ") {
-                return Sealed { child, url: url.to_owned(), key };
-            }
-        }
-        panic!("the server ended before it listened: {:?}", child.wait());
-    }
-}
-
-impl Drop for Sealed {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn sealed_server(folder: &Path) -> Server {
+    let temporary = folder.join("tmp");
+    std::fs::create_dir_all(&temporary).unwrap();
+    Server::start_with(folder, &[], &[("TMPDIR", &temporary), ("HARK_MASTER_KEY_FILE", &folder.join("master"))])
 }
 
 /// Files in a folder that a process holds open, deleted ones included: a file without a name is still on the disk.
@@ -160,7 +131,7 @@ fn with_a_master_key_sound_never_comes_to_disk_in_the_clear() {
     assert!(made.expect("ffmpeg is not there: `./hark test` installs what tests need").success());
     let bytes = std::fs::read(folder.join("noise.m4a")).unwrap();
     let marker = &bytes[bytes.len() / 2..bytes.len() / 2 + 32];
-    let server = Sealed::start(folder);
+    let server = sealed_server(folder);
     let (tmp, done) = (folder.join("tmp"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let watching = scope.spawn(|| {

@@ -1,11 +1,11 @@
-//! Connections that break, clients that come back, and servers that go down.
+//! Broken connections, resumed sessions, and servers that shut down.
 
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use hark_server::{Config, Seconds, StreamLimits};
-use hark_store::{Plan, Status, TranscriptFilter, TranscriptPage};
-use serde_json::json as value;
+use hark_store::{Plan, Status, TranscriptFilter, TranscriptId, TranscriptPage};
+use serde_json::{Value, json as value};
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -18,11 +18,32 @@ fn resumable(seconds: f64) -> Config {
     Config { stream, metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() }
 }
 
-async fn kept(server: &Server, client: &Client) -> TranscriptPage {
+/// A server on which a broken session can be resumed for so long, with a client and its session.
+async fn session(resumable_for: f64) -> (Server, Client, Talker) {
+    let server = live_server(resumable(resumable_for)).await;
+    let client = server.account(Plan::Free).await;
+    let (talker, _) = Talker::ready(&client, base()).await;
+    (server, client, talker)
+}
+
+/// Collects messages until their final text has the word so many times.
+async fn hear(talker: &mut Talker, messages: &mut Vec<Value>, word: &str, times: usize) {
+    while texts(messages).to_lowercase().matches(word).count() < times {
+        messages.push(talker.message().await);
+    }
+}
+
+/// All transcripts of the client, of sessions that run and of those that have ended.
+async fn stored(server: &Server, client: &Client) -> TranscriptPage {
     server.store.transcripts().list(client.account.unwrap(), &Default::default()).await.unwrap()
 }
 
-/// The sessions that are over.
+/// The id of the client's first transcript, once it is stored.
+async fn first_transcript(server: &Server, client: &Client) -> TranscriptId {
+    eventually("a transcript to be stored", async || Some(stored(server, client).await.transcripts.first()?.id)).await
+}
+
+/// The transcripts of the client's sessions that have ended.
 async fn completed(server: &Server, client: &Client) -> TranscriptPage {
     let filter = TranscriptFilter { status: Some(Status::Completed), ..TranscriptFilter::default() };
     server.store.transcripts().list(client.account.unwrap(), &filter).await.unwrap()
@@ -38,11 +59,9 @@ async fn gauge(server: &Server, name: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_back() {
-    let server = live_server(resumable(1.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(1.0).await;
     talker.sound(&voice(), 2730).await;
-    while !texts(&[talker.message().await]).to_lowercase().contains("market") {}
+    hear(&mut talker, &mut Vec::new(), "market", 1).await;
     drop(talker);
     let page = eventually("the session to be stored", async || {
         let page = completed(&server, &client).await;
@@ -60,17 +79,11 @@ async fn what_a_vanished_client_said_is_stored_and_charged_once_it_can_not_come_
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
-    let server = live_server(resumable(30.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(30.0).await;
     talker.sound(&voice(), 2730).await;
     let mut heard = Vec::new();
-    while !texts(&heard).to_lowercase().contains("bread") {
-        heard.push(talker.message().await);
-    }
-    let id =
-        eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
-            .await;
+    hear(&mut talker, &mut heard, "bread", 1).await;
+    let id = first_transcript(&server, &client).await;
     let found = eventually("its text to be stored", async || {
         let (found, text) = server.store.transcripts().text(client.account.unwrap(), id).await.unwrap();
         (text.text == texts(&heard)).then_some((found, text))
@@ -83,7 +96,7 @@ async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
     let (messages, _) = talker.rest().await;
     let last = messages.last().unwrap();
     assert_eq!(last["transcript_id"].as_i64(), Some(id.0));
-    assert_eq!((completed(&server, &client).await.total, kept(&server, &client).await.total), (1, 1));
+    assert_eq!((completed(&server, &client).await.total, stored(&server, &client).await.total), (1, 1));
     assert_eq!(client.credits(&server).await, 599);
     assert!(server.store.ledger().check().await.unwrap().is_empty());
     server.stop().await;
@@ -92,26 +105,20 @@ async fn what_a_client_is_told_is_stored_while_it_speaks_on() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn a_session_goes_on_while_nothing_can_be_written_and_catches_up() {
-    let server = live_server(resumable(120.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(120.0).await;
     talker.sound(&voice(), 2730).await;
     let mut heard = Vec::new();
-    while !texts(&heard).to_lowercase().contains("bread") {
-        heard.push(talker.message().await);
-    }
+    hear(&mut talker, &mut heard, "bread", 1).await;
     // Somebody else writes and does not end.
     let database = format!("sqlite://{}", server.folder.path().join("hark.db").display());
     let mut other = SqliteConnection::connect(&database).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     talker.sound(&silence(60.0), 64_000).await;
     talker.sound(&voice(), 2730).await;
-    while texts(&heard).to_lowercase().matches("bread").count() < 2 {
-        heard.push(talker.message().await);
-    }
+    hear(&mut talker, &mut heard, "bread", 2).await;
     assert_eq!(client.credits(&server).await, 599, "the second minute can't be charged yet");
     other.execute("ROLLBACK").await.unwrap();
-    let id = kept(&server, &client).await.transcripts[0].id;
+    let id = stored(&server, &client).await.transcripts[0].id;
     eventually("the text and the charge to be written", async || {
         let (_, text) = server.store.transcripts().text(client.account.unwrap(), id).await.unwrap();
         (text.text == texts(&heard) && client.credits(&server).await == 598).then_some(())
@@ -128,19 +135,15 @@ async fn a_session_goes_on_while_nothing_can_be_written_and_catches_up() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn a_session_whose_transcript_is_deleted_ends_and_says_so() {
-    let server = live_server(resumable(30.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(30.0).await;
     talker.sound(&silence(1.0), 2730).await;
-    let id =
-        eventually("a transcript to be there", async || Some(kept(&server, &client).await.transcripts.first()?.id))
-            .await;
+    let id = first_transcript(&server, &client).await;
     server.store.transcripts().delete(client.account.unwrap(), id).await.unwrap();
     let (messages, code) = talker.rest().await;
     assert_eq!(code, 1008, "{messages:?}");
     let error = messages.iter().find_map(|message| message["error"].as_str());
     assert!(error.is_some_and(|error| error.contains("deleted")), "{messages:?}");
-    assert_eq!(kept(&server, &client).await.total, 0);
+    assert_eq!(stored(&server, &client).await.total, 0);
     server.stop().await;
 }
 
@@ -155,7 +158,7 @@ async fn a_client_that_comes_back_goes_on_with_its_session_and_nobody_else_does(
     talker.sound(&sound, 2730).await;
     // An answer to the ping says that everything before it has been taken.
     talker.say(value!({"action": "flush"})).await;
-    while !texts(&[talker.message().await]).to_lowercase().contains("bread") {}
+    hear(&mut talker, &mut Vec::new(), "bread", 1).await;
     drop(talker);
 
     let mut hello = base();
@@ -171,7 +174,7 @@ async fn a_client_that_comes_back_goes_on_with_its_session_and_nobody_else_does(
     assert!((received - sound.len() as f64 / 32_000.0).abs() < 0.01, "{received}");
     talker.sound(&sound, 2730).await;
     talker.say(value!({"action": "flush"})).await;
-    while !texts(&[talker.message().await]).to_lowercase().contains("bread") {}
+    hear(&mut talker, &mut Vec::new(), "bread", 1).await;
 
     // The server has not noticed that this connection is dead: the next one takes over.
     let (mut again, ready) = Talker::ready(&client, hello).await;
@@ -182,7 +185,7 @@ async fn a_client_that_comes_back_goes_on_with_its_session_and_nobody_else_does(
     let last = messages.last().unwrap();
     assert_eq!(code, 1000);
     assert_eq!(last["text"].as_str().unwrap().to_lowercase().matches("market").count(), 2, "{last}");
-    let page = kept(&server, &client).await;
+    let page = stored(&server, &client).await;
     assert_eq!((page.total, page.transcripts[0].id.0), (1, last["transcript_id"].as_i64().unwrap()));
     assert_eq!(client.credits(&server).await, 599, "one session, one begun minute");
     server.stop().await;
@@ -191,9 +194,7 @@ async fn a_client_that_comes_back_goes_on_with_its_session_and_nobody_else_does(
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn a_client_that_closes_ends_its_session_at_once() {
-    let server = live_server(resumable(600.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(600.0).await;
     talker.sound(&voice(), 2730).await;
     talker.socket.send(Message::Close(None)).await.unwrap();
     eventually("the session to be stored", async || (completed(&server, &client).await.total > 0).then_some(())).await;
@@ -203,9 +204,7 @@ async fn a_client_that_closes_ends_its_session_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn a_server_that_goes_down_tells_and_stores_what_was_heard() {
-    let server = live_server(resumable(600.0)).await;
-    let client = server.account(Plan::Free).await;
-    let (mut talker, _) = Talker::ready(&client, base()).await;
+    let (server, client, mut talker) = session(600.0).await;
     talker.sound(&voice(), 2730).await;
     let (mut broken, _) = Talker::ready(&client, base()).await;
     broken.sound(&silence(2.0), 2730).await;
@@ -256,9 +255,9 @@ async fn a_thousand_connections_opened_and_dropped_leave_nothing_behind() {
     let (mut talker, _) = Talker::ready(&client, base()).await;
     talker.say(value!({"action": "stop"})).await;
     assert_eq!(talker.rest().await.1, 1000);
-    let kept = kept(&server, &client).await.total;
-    assert!(kept <= 34, "{kept}");
-    assert_eq!(client.credits(&server).await, 600 - kept);
+    let sessions = stored(&server, &client).await.total;
+    assert!(sessions <= 34, "{sessions}");
+    assert_eq!(client.credits(&server).await, 600 - sessions);
     server.stop().await;
 }
 
