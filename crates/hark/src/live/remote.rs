@@ -1,25 +1,20 @@
 //! A live session on a server: audio goes up as it is captured, words come down.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::SplitSink;
 use futures_util::{SinkExt as _, StreamExt as _};
 use hark_api::{Segment, TranscriptionResult, Word};
-use rustls_platform_verifier::BuilderVerifierExt as _;
+use reqwest::{Response, StatusCode, Upgraded, header};
 use serde::Deserialize;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, crypto};
-use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
-use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::input::{AudioBlock, AudioInput};
 use super::screen::{self, Screen};
@@ -42,11 +37,10 @@ const FRAME_BYTES: usize = 2730;
 /// Messages that may wait for the connection before the source must wait, too.
 const AHEAD: usize = 16;
 
-/// Any byte stream: plain or TLS.
-trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
+/// Bytes of an error response that are read.
+const MAX_ERROR_BYTES: usize = 64 << 10;
 
-type Socket = WebSocketStream<Box<dyn Bytes>>;
+type Socket = WebSocketStream<Upgraded>;
 
 /// A message of the server.
 #[derive(Debug, Default, Deserialize)]
@@ -105,48 +99,53 @@ fn failed(error: impl std::fmt::Display) -> CliError {
     CliError::Failed(format!("the server can't be reached: {error}"))
 }
 
+/// Opens the WebSocket by an HTTP upgrade, so that proxies and certificates hold as for every other request.
 async fn connect(client: &Client) -> Result<Socket, CliError> {
-    let url = client.url("/v1/stream").replacen("http", "ws", 1);
-    let mut request = url.into_client_request().map_err(failed)?;
+    let http = hark_http::builder().build().map_err(unreachable)?;
+    let key = generate_key();
+    let mut request = http
+        .get(client.url("/v1/stream"))
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "websocket")
+        .header(header::SEC_WEBSOCKET_VERSION, "13")
+        .header(header::SEC_WEBSOCKET_KEY, &key);
     if let Some(credential) = client.credential() {
-        let credential = credential.parse().map_err(failed)?;
-        request.headers_mut().insert("authorization", credential);
+        request = request.header(header::AUTHORIZATION, credential);
     }
     let open = async {
-        let stream = stream_to(&request).await?;
-        match client_async(request, stream).await {
-            Ok((socket, _)) => Ok(socket),
-            Err(Error::Http(answer)) => {
-                let body = answer.body().as_deref().unwrap_or_default();
-                let message: ServerMessage = serde_json::from_slice(body).unwrap_or_default();
-                let why = message.error.unwrap_or_else(|| format!("the server answered {}", answer.status()));
-                let hint = if answer.status() == 401 { " (--key or HARK_KEY)" } else { "" };
-                Err(CliError::Failed(format!("{why}{hint}")))
-            }
-            Err(error) => Err(failed(error)),
+        let response = request.send().await.map_err(unreachable)?;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(refused(response).await);
         }
+        let accept = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
+        if accept.map(|accept| accept.as_bytes()) != Some(derive_accept_key(key.as_bytes()).as_bytes()) {
+            return Err(failed("what answers there does not speak WebSocket"));
+        }
+        let stream = response.upgrade().await.map_err(unreachable)?;
+        Ok(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     };
     timeout(CONNECT_TIMEOUT, open).await.map_err(|_| failed("it does not answer"))?
 }
 
-async fn stream_to(request: &Request) -> Result<Box<dyn Bytes>, CliError> {
-    let uri = request.uri();
-    let is_safe = uri.scheme_str() == Some("wss");
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let port = uri.port_u16().unwrap_or(if is_safe { 443 } else { 80 });
-    let stream = TcpStream::connect((host, port)).await.map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
-    if !is_safe {
-        return Ok(Box::new(stream));
+/// An error of the HTTP client, without the address in it.
+fn unreachable(error: reqwest::Error) -> CliError {
+    failed(hark_http::Error::from(error))
+}
+
+/// Why the server answered with anything but an upgrade.
+async fn refused(mut response: Response) -> CliError {
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        body.extend_from_slice(&piece);
+        if body.len() > MAX_ERROR_BYTES {
+            break;
+        }
     }
-    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_platform_verifier())
-        .map_err(failed)?
-        .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(failed)?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(failed)?;
-    Ok(Box::new(stream))
+    let message: ServerMessage = serde_json::from_slice(&body).unwrap_or_default();
+    let why = message.error.unwrap_or_else(|| format!("the server answered {status}"));
+    let hint = if status == StatusCode::UNAUTHORIZED { " (--key or HARK_KEY)" } else { "" };
+    CliError::Failed(format!("{why}{hint}"))
 }
 
 /// Sends the session settings and waits until the server is ready.
