@@ -1,4 +1,4 @@
-//! What handlers take out of requests: JSON bodies, queries and paths whose every mistake is answered with the Error body.
+//! Extractors of handlers: JSON bodies, queries and paths, with the Error body for every rejection.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::error::Failure;
 
-/// The largest JSON body.
+/// The maximum size of a JSON body.
 const MAX_JSON: usize = 1 << 20;
 
 /// A JSON body.
 pub(crate) struct Json<T>(pub(crate) T);
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 pub(crate) struct OptionalJson<T>(pub(crate) T);
 
-/// The query of the address.
+/// The query string.
 pub(crate) struct Query<T>(pub(crate) T);
 
-/// A part of the path; one that can't be right names nothing, so it is not found.
+/// A path parameter; an invalid one is answered with 404.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
@@ -67,7 +67,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
                 "this path takes JSON or nothing: send it with Content-Type: application/json",
             ));
         }
-        // JSON has a word for "nothing", too.
+        // `null` counts as no body.
         if body.trim_ascii() == b"null" {
             return Ok(OptionalJson(T::default()));
         }
@@ -123,7 +123,7 @@ pub(crate) async fn is_missing(mut body: Body, idle: Duration) -> Result<bool, F
     }
 }
 
-/// Reads a small body; its sender may be slow but not silent.
+/// Reads a small body with an idle timeout.
 async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
     let too_large = || Failure::new(ErrorKind::BodyTooLarge, "the body is too large: JSON may have 1 MB");
     let mut whole = BytesMut::new();
@@ -141,7 +141,7 @@ async fn collect(mut body: Body, idle: Duration) -> Result<Bytes, Failure> {
     }
 }
 
-/// Refuses what is no object; `serde` would take a list for the fields in their order.
+/// Rejects what is no object; `serde` would accept an array as the fields in order.
 fn object(body: &[u8]) -> Result<(), Failure> {
     match body.trim_ascii_start().first() {
         Some(b'[') => Err(Failure::invalid("the body is not what this path takes: a list, expected an object")),

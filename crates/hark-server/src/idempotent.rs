@@ -1,4 +1,4 @@
-//! Requests that a client may repeat without harm: `Idempotency-Key`.
+//! Idempotent requests: `Idempotency-Key`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 const MAX_KEY_LENGTH: usize = 255;
 const NONCE: usize = 24;
 
-/// The name that the client gave to its request, if it gave one.
+/// The idempotency key of a request, if it has one.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -36,11 +36,11 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     Ok(Some(key.to_owned()))
 }
 
-/// What a request is known by: a hash that a repeat has too, also when it reaches a later version of this program.
+/// The fingerprint of a request: a hash that its repeats share, also across versions of this program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     hash: Vec<u8>,
-    /// The same by the encodings of earlier versions.
+    /// The same in the encodings of earlier versions.
     older: Vec<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ impl Fingerprint {
         self
     }
 
-    /// The name of the request, as the store keeps it.
+    /// The idempotency key with this fingerprint, for the store.
     pub(crate) fn named(self, key: String) -> IdempotencyKey {
         IdempotencyKey { key, fingerprint: self.hash, older: self.older, keep: REMEMBER }
     }
@@ -59,7 +59,7 @@ impl Fingerprint {
 
 /// A request in its canonical form: the operation and the fields that differ from their defaults, by name.
 ///
-/// Fields at their default are left out, so a field that a later version adds changes nothing for those who do not use it.
+/// Fields at their default are left out, so a field that a later version adds changes nothing for requests without it.
 /// The first line names the encoding; a change of it needs a new number, and the old one as [`Fingerprint::or`] for a day.
 pub(crate) struct Canonical {
     operation: &'static str,
@@ -104,21 +104,21 @@ impl Canonical {
         let mut hash = Sha256::new();
         hash.update(format!("hark request, encoding 2\n{}\n", self.operation));
         for (name, value) in &self.fields {
-            // JSON holds no line end outside of its escapes, and names are ours.
+            // JSON has no newline outside of escapes, and field names have none.
             hash.update(format!("{name}={value}\n"));
         }
         Fingerprint { hash: hash.finalize().to_vec(), older: Vec::new() }
     }
 }
 
-/// An answer as it is kept for repeats: sealed with the credential of the request, which the store does not have. What is
-/// shown once stays unreadable to whoever reads the database.
+/// A response stored for repeats: encrypted with the credential of the request, which is not stored. So a secret that is
+/// shown once can't be read from the database.
 pub(crate) fn keep<T: Serialize>(headers: &HeaderMap, status: StatusCode, answer: &T) -> Option<StoredAnswer> {
     let body = seal(headers, &serde_json::to_vec(answer).ok()?)?;
     Some(StoredAnswer { status: status.as_u16(), content_type: "application/json".to_owned(), body })
 }
 
-/// An answer that was kept. Another credential of the same account can't open it: to it the name is taken.
+/// Decrypts a stored response. Another credential of the same account can't: for it the key is taken.
 pub(crate) fn give(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Response, Failure> {
     let body = open(headers, &answer.body).ok_or(ErrorKind::KeyReused)?;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
@@ -126,7 +126,7 @@ pub(crate) fn give(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Respons
 }
 
 fn cipher(headers: &HeaderMap) -> Option<XChaCha20Poly1305> {
-    // As in the check of the credential, a header counts before a cookie.
+    // As in authentication, a header takes precedence over a cookie.
     let credential = match headers.get(header::AUTHORIZATION) {
         Some(header) => header.as_bytes(),
         None => cookie::session(headers)?.as_bytes(),

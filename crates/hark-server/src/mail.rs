@@ -1,4 +1,4 @@
-//! Mail to people: the confirmation of an address. Only where a mail server is configured.
+//! Sends emails, such as confirmations of an address. Only if a mail server is configured.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) struct Mailer {
     places: Arc<Semaphore>,
 }
 
-/// Mails on their way at once.
+/// Concurrent deliveries.
 const AT_ONCE: usize = 4;
 
 impl Mailer {
-    /// A mailer as configured; the settings were checked before.
+    /// A mailer; the configuration was validated before.
     pub(crate) fn new(config: &MailConfig) -> Result<Self, String> {
         Ok(Mailer { transport: transport(config)?, from: sender(config)?, places: Arc::new(Semaphore::new(AT_ONCE)) })
     }
@@ -51,7 +51,7 @@ impl Mailer {
             });
             match sent.await {
                 Ok(Ok(_)) => tracing::info!("mail.sent"),
-                // An answer of the mail server may quote the address, which is no secret of ours.
+                // A reply of the mail server may quote the address, which may be logged.
                 Ok(Err(error)) => tracing::error!(%error, "mail.failed"),
                 Err(error) => tracing::error!(%error, "mail.failed"),
             }

@@ -1,7 +1,7 @@
-//! How long a recording is, before it is paid for.
+//! Media probes: the duration of a recording, before credits are held for it.
 //!
-//! A probe reads what a stranger sent, so it is bounded: in time, in number for each caller and in all, and it ends with the
-//! request that asked for it. What it says is the container's word; the hold of a job grows with what is really decoded
+//! A probe reads untrusted data, so it is limited: in time, in number for each caller and in total, and it ends with the
+//! request. The result is that of the container, which may be wrong; the hold of a job grows with what is really decoded
 //! (`jobs/budget.rs`).
 
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::error::Failure;
 use crate::limits::{AtOnce, Place};
 use crate::metrics::Metrics;
 
-/// The longest that a probe may take.
+/// The maximum duration of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest that the samples of a file without a length are counted; what is not counted by then is held when it is decoded.
+/// The maximum time to count the samples of a file without a duration; what is not counted by then is held when it is decoded.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The longest wait for a place, and when to come back after it.
+/// The maximum wait for a slot, and the `Retry-After` when there is none.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
 const RETRY_AFTER: u64 = 15;
 
-/// The places for probes of this process.
+/// The probe slots of this process.
 pub(crate) struct Probes {
     all: Arc<Semaphore>,
     by_owner: AtOnce<Owner>,
 }
 
-/// A place among the probes, taken until the probe has ended.
+/// An occupied probe slot, until the probe has ended.
 pub(crate) struct ProbePlace {
     metrics: Arc<Metrics>,
     _of_owner: Place<Owner>,
@@ -39,12 +39,12 @@ pub(crate) struct ProbePlace {
 }
 
 impl Probes {
-    /// Places for so many probes at once.
+    /// This many concurrent probes.
     pub(crate) fn new(at_once: usize) -> Self {
         Probes { all: Arc::new(Semaphore::new(at_once)), by_owner: AtOnce::new() }
     }
 
-    /// Takes a place for an owner who may have `most` probes at once; waits for others to end.
+    /// Takes a slot for an owner who may have `most` concurrent probes; waits for others to end.
     pub(crate) async fn enter(&self, owner: Owner, most: i64, metrics: &Arc<Metrics>) -> Result<ProbePlace, Failure> {
         let of_owner = self.by_owner.acquire(owner);
         if i64::try_from(of_owner.before).unwrap_or(i64::MAX) >= most.max(1) {
@@ -67,7 +67,7 @@ impl Drop for ProbePlace {
     }
 }
 
-/// Calls work off when the request that wants it goes away.
+/// Cancels the work when the request is dropped.
 pub(crate) struct CancelOnDrop(pub(crate) CancelToken);
 
 impl Drop for CancelOnDrop {
@@ -76,7 +76,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Seconds of audio: what the container says, else counted, up to a little more than `longest`; blocks.
+/// Seconds of audio: from the container, else counted, up to a little more than `longest`; blocks.
 pub(crate) fn duration(source: Source, longest: f64, cancel: CancelToken) -> Result<f64, Failure> {
     let begun = Instant::now();
     let limits = Limits { ffmpeg_cpu_seconds: PROBE_TIMEOUT.as_secs(), ..Limits::default() };
@@ -85,7 +85,7 @@ pub(crate) fn duration(source: Source, longest: f64, cancel: CancelToken) -> Res
     if let Some(duration) = stream.info().duration.filter(|duration| duration.is_finite() && *duration > 0.0) {
         return Ok(duration);
     }
-    // Recorders that write as they go leave the length out: the samples are counted.
+    // Recorders that stream leave the duration out: count the samples.
     let (mut block, mut seconds) = (Vec::new(), 0.0);
     while seconds <= longest && begun.elapsed() < COUNT_TIMEOUT {
         block.clear();
@@ -100,13 +100,13 @@ pub(crate) fn duration(source: Source, longest: f64, cancel: CancelToken) -> Res
     Ok(seconds)
 }
 
-/// Minutes that a recording costs: rounded up, one at least (contract: credits).
+/// The minutes charged for a recording: rounded up, at least one (contract: credits).
 pub(crate) fn minutes(seconds: f64) -> i64 {
-    // A container's rounding must not cost a minute: 60.01 s is a minute.
+    // Rounding by the container must not cost a minute: 60.01 s is one minute.
     (((seconds - ROUNDING) / 60.0).ceil() as i64).max(1)
 }
 
-/// Seconds that a recording may have beyond its minutes.
+/// Tolerance of a recording beyond its minutes, in seconds.
 pub(crate) const ROUNDING: f64 = 0.05;
 
 fn refused(error: MediaError) -> Failure {

@@ -1,7 +1,7 @@
-//! Whether the service can take requests: what it needs is tried for real, for `/health/ready` and for what `/health` says.
+//! Readiness: real checks of all dependencies, for `/health/ready` and `/health`.
 //!
-//! A check that does not end in time has failed. It goes on in the background and is not started again before it ends, so that a disk or a bucket that hangs
-//! holds one task, however often somebody asks. Results are kept for a second: asking often costs nothing.
+//! A check that times out has failed. It continues in the background and is not started again before it ends, so that a disk or a bucket that hangs
+//! occupies one task, whatever the rate of requests. Results are cached for a second.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::metrics::Metrics;
 use crate::metrics::integrity::DATABASE;
 use crate::metrics::readiness::{Check, Report};
 
-/// How long a check may take.
+/// The timeout of a check.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How long results count.
+/// How long results are cached.
 const KEEP: Duration = Duration::from_secs(1);
-/// How long the result of writing to the recordings counts: a bucket takes money for each request.
+/// How long the result of writing to the recordings is cached: a bucket charges for each request.
 const KEEP_RECORDINGS: Duration = Duration::from_secs(10);
 
 /// The dependencies that are checked.
 pub(crate) struct Needs<'a, M> {
     pub(crate) store: &'a Store,
     pub(crate) metrics: &'a Metrics,
-    /// Bytes that must be free on the disks.
+    /// The minimum free bytes of the disks.
     pub(crate) min_free_disk: u64,
-    /// Whether a model can run here; none where that does not concern this process.
+    /// Whether a model can run here; `None` for a process that runs no models.
     pub(crate) models: M,
 }
 

@@ -1,4 +1,4 @@
-//! How much memory models may take.
+//! The memory budget of models.
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -43,9 +43,9 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// What models may take when nothing else is said: half of the machine's memory, or of what its control group leaves.
+/// The default memory budget: half of the machine's memory, or of the limit of its control group.
 pub fn default_memory_budget() -> Bytes {
-    /// Where neither is known.
+    /// If neither is known.
     const OTHERWISE: u64 = 8 << 30;
     let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let group = group.and_then(|text| text.trim().parse::<u64>().ok());

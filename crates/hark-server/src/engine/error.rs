@@ -1,12 +1,12 @@
-//! Why an engine gives no words, and whose fault that is.
+//! Errors of engines, and their fault kinds.
 
 use hark_api::{ApiError, ErrorKind, FaultKind};
 use hark_speech::{BackendError, SpeechError};
 
-/// Why there are no words.
+/// An error of an engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The name is that of no model.
+    /// There is no model of that name.
     #[error("there is no model {0:?}: GET /v1/models lists them")]
     UnknownModel(String),
     /// The model is not on this server.
@@ -18,16 +18,16 @@ pub enum EngineError {
     /// Diarization is not available.
     #[error("this server does not know voices")]
     NoVoices,
-    /// The recording or what was asked of it is at fault: another try ends the same.
+    /// The recording or its options are invalid: a retry fails the same way.
     #[error("{0}")]
     Unusable(String),
-    /// The recording costs more than its owner has: another try ends the same.
+    /// The recording exceeds the owner's credits or quota: a retry fails the same way.
     #[error("{0}")]
     NotCovered(String),
-    /// Somebody called it off.
+    /// It was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// Our fault; the attempt counts, and another one may succeed.
+    /// An internal error; the attempt counts, and a retry may succeed.
     #[error("{0}")]
     Failed(String),
     /// A dependency is unreachable: a retry succeeds once it is back, and the attempt does not count.
@@ -40,12 +40,12 @@ pub enum EngineError {
     },
 }
 
-/// What the work on a recording depends on.
+/// A dependency of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dependency {
     /// The recording can't be read from storage.
     Recordings,
-    /// The model can't be loaded, or what it computes on is lost or out of memory.
+    /// The model can't be loaded, or its device is lost or out of memory.
     Engine,
     /// The program that reads the format is not installed.
     Decoder,
@@ -68,14 +68,14 @@ impl EngineError {
         EngineError::Unavailable { dependency, reason: reason.to_string() }
     }
 
-    /// Whose fault it is when a job ends with this error.
+    /// The fault kind of a job that fails with this error.
     pub fn fault(&self) -> FaultKind {
         match self {
             EngineError::Unusable(_) => FaultKind::Input,
             EngineError::NotCovered(_) => FaultKind::Credits,
             EngineError::Cancelled => FaultKind::Cancelled,
             EngineError::Failed(_) => FaultKind::Internal,
-            // A worker that lacks a model does not speak for the others.
+            // Another worker may have the model.
             EngineError::UnknownModel(_)
             | EngineError::ModelMissing(_)
             | EngineError::NotLive
@@ -108,7 +108,7 @@ impl From<SpeechError> for EngineError {
             SpeechError::Engine(BackendError::OutOfMemory(_) | BackendError::DeviceLost(_)) => {
                 EngineError::unavailable(Dependency::Engine, error)
             }
-            // The recording may be what stopped it, so the attempt counts.
+            // The recording may be the cause, so the attempt counts.
             SpeechError::Engine(BackendError::Fault(_)) | SpeechError::EngineStopped => {
                 EngineError::Failed(error.to_string())
             }

@@ -1,6 +1,6 @@
-//! Which models are installed, known without looking at the disk.
+//! The installed models, cached in memory.
 //!
-//! Requests ask on threads that serve everybody; a slow or absent disk must not hold them up. A thread of its own looks at
+//! Requests read the list on Tokio workers; a slow or missing disk must not block them. A thread of its own scans
 //! the models folder every few seconds.
 
 use std::sync::{Arc, RwLock};
@@ -15,7 +15,7 @@ const REFRESH: Duration = Duration::from_secs(2);
 pub(super) struct InstalledModels(Arc<RwLock<Arc<Vec<String>>>>);
 
 impl InstalledModels {
-    /// What is installed now, and from now on.
+    /// Scans the folder now, and periodically from now on.
     pub(super) fn watch(models: ModelStore) -> Self {
         let names = Arc::new(RwLock::new(Arc::new(read(&models))));
         let watched = Arc::downgrade(&names);

@@ -1,4 +1,4 @@
-//! An engine without models that answers at once: for benches of everything around the real one, and for tests of
+//! An engine without models that answers at once: for benches of the rest of the service, and for tests of
 //! limits. No command of `hark` serves with it.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A live recognizer that reads numbers instead of speech: each second of sound carries one, and becomes one text at once.
+//! A live recognizer that reads numbers instead of speech: each second of audio encodes one, and becomes one text at once.
 //!
-//! What a session stores can then be compared with the sound that was sent: a lost second is a gap, one that was heard twice a repeat.
+//! The stored text can then be compared with the audio that was sent: a lost second is a gap, one that was processed twice a repeat.
 
 use hark_api::{Segment, TranscriptionResult};
 use hark_media::SAMPLE_RATE;
@@ -18,7 +18,7 @@ pub(super) struct InstantLive {
     language: String,
     model: String,
     wake: Wake,
-    /// Sound that is no whole second yet.
+    /// Audio of the current second.
     pending: Vec<f32>,
     samples: usize,
     texts: Vec<LiveText>,
@@ -58,9 +58,9 @@ impl InstantLive {
     }
 }
 
-/// The two samples that a second of sound begins with to say `number`, as 16-bit integers.
+/// The two samples at the start of a second of audio that encode `number`, as 16-bit integers.
 pub fn numbered_samples(number: u32) -> [i16; 2] {
-    // Both are below the base, which 16 bits hold.
+    // Both are below the base, so they fit 16 bits.
     [(number / BASE % BASE) as i16, (number % BASE) as i16]
 }
 

@@ -1,4 +1,4 @@
-//! What turns recordings into words, as the service sees it: one trait for each thing that an engine can do.
+//! The engines of the service: one trait for each capability.
 
 mod budget;
 mod error;
@@ -27,26 +27,26 @@ pub use instant_live::numbered_samples;
 pub use speech::{SpeechEngine, SpeechOptions};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
-/// The capability that naming known speakers takes beside a model.
+/// The capability that naming known speakers needs in addition to a model.
 pub(crate) const IDENTIFY: &str = "identify";
 
-/// Says which models there are and how they are doing.
+/// The models of an engine and their state.
 pub trait Models: Send + Sync + 'static {
     /// The models that requests may name, the default first.
     fn models(&self) -> Vec<hark_api::Model>;
 
-    /// The installed checkpoint that serves the asked name.
+    /// The installed checkpoint that serves the requested name.
     fn resolve(&self, model: &str) -> Result<String, EngineError>;
 
-    /// What jobs may need and this engine has, as [`Models::resolve`] decides it; everything unless it says otherwise.
+    /// The capabilities of this engine for jobs, by [`Models::resolve`]; all by default.
     fn capabilities(&self) -> Capabilities {
         Capabilities::All
     }
 
-    /// What computes, such as `cpu (amx, 2 threads)`; none where nothing can.
+    /// The name of the backend, such as `cpu (amx, 2 threads)`; `None` without one.
     fn device(&self) -> Option<String>;
 
-    /// How the engines of the models are doing that have been in memory; reads no files.
+    /// The state of the engines of all models that were loaded; reads no files.
     fn reports(&self) -> Vec<EngineReport> {
         Vec::new()
     }
@@ -54,7 +54,7 @@ pub trait Models: Send + Sync + 'static {
 
 /// Transcribes recordings.
 pub trait Transcribe: Send + Sync + 'static {
-    /// Transcribes one recording and blocks meanwhile; `progress` is given the seconds done and, where known, in all.
+    /// Transcribes one recording and blocks meanwhile; `progress` gets the seconds done and, if known, the total.
     fn transcribe(
         &self,
         source: Source,
@@ -64,9 +64,9 @@ pub trait Transcribe: Send + Sync + 'static {
     ) -> Result<Transcribed, EngineError>;
 }
 
-/// Transcribes live sound.
+/// Transcribes live audio.
 pub trait Live: Send + Sync + 'static {
-    /// Starts a session, which calls `wake`, from any thread, when there is something to poll for. Blocks while the model is
+    /// Starts a session, which calls `wake`, from any thread, when it should be polled. Blocks while the model is
     /// loaded.
     fn start_session(&self, work: &Work, wake: Wake) -> Result<LiveHandle, EngineError>;
 }
@@ -76,11 +76,11 @@ pub trait Voices: Send + Sync + 'static {
     /// Whether the models for it are installed, or which is missing; reads no files.
     fn check_voices(&self) -> Result<(), EngineError>;
 
-    /// The voiceprint of the one person who speaks in a clip; blocks, until `cancel` calls it off.
+    /// The voiceprint of the speaker of a clip; blocks, until cancelled by `cancel`.
     fn voiceprint(&self, source: Source, cancel: CancelToken) -> Result<Voiceprint, EngineError>;
 }
 
-/// The engines of a process by what they do; clones share them.
+/// The engines of a process by capability; clones share them.
 #[derive(Clone)]
 pub struct Engines {
     pub(crate) models: Arc<dyn Models>,
@@ -90,32 +90,32 @@ pub struct Engines {
 }
 
 impl Engines {
-    /// An engine that transcribes recordings and nothing else.
+    /// With an engine that only transcribes recordings.
     pub fn new<E: Models + Transcribe>(engine: Arc<E>) -> Self {
         Engines { models: Arc::clone(&engine) as Arc<dyn Models>, transcribe: engine, live: None, voices: None }
     }
 
-    /// Live sound is transcribed by this one.
+    /// Sets the engine for live audio.
     pub fn with_live(self, live: Arc<dyn Live>) -> Self {
         Engines { live: Some(live), ..self }
     }
 
-    /// Voices are recognized by this one.
+    /// Sets the engine for voices.
     pub fn with_voices(self, voices: Arc<dyn Voices>) -> Self {
         Engines { voices: Some(voices), ..self }
     }
 
-    /// What transcribes recordings.
+    /// The engine for recordings.
     pub(crate) fn transcribe(&self) -> &dyn Transcribe {
         &*self.transcribe
     }
 
-    /// What transcribes live sound.
+    /// The engine for live audio.
     pub(crate) fn live(&self) -> Result<&dyn Live, EngineError> {
         self.live.as_deref().ok_or(EngineError::NotLive)
     }
 
-    /// What recognizes voices, once its models are installed.
+    /// The engine for voices, if its models are installed.
     pub(crate) fn voices(&self) -> Result<&dyn Voices, EngineError> {
         let voices = self.voices.as_deref().ok_or(EngineError::NoVoices)?;
         voices.check_voices().map(|()| voices)
@@ -134,15 +134,15 @@ impl From<SpeechEngine> for Engines {
     }
 }
 
-/// How the engine of a model is doing.
+/// The state of the engine of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineReport {
     /// The model.
     pub model: String,
-    /// Its state; none while it is not in memory, or being loaded for the first time.
+    /// Its state; `None` while it is not in memory, or being loaded for the first time.
     pub state: Option<EngineState>,
-    /// How often it failed and was loaded again.
+    /// How often it failed and was reloaded.
     pub restarts: u64,
-    /// Bytes of memory that it may take at most, while it is there.
+    /// Its maximum memory in bytes, while it is loaded.
     pub bytes: u64,
 }

@@ -1,7 +1,7 @@
-//! Models in memory: each once, whoever uses it, all kinds together within a budget of bytes.
+//! The registry of loaded models: each is loaded once, and all kinds share one memory budget.
 //!
-//! A model that is in use stays. Of the rest, the most recently used ones stay as far as the budget and the limit of their
-//! number leave room; the least recently used goes first. A model that was loaded beyond the limit goes when its last use
+//! A model in use is never evicted. Of the others, the most recently used ones stay as far as the budget and the limit of their
+//! number allow; the least recently used is evicted first. A model that was loaded beyond the limit is evicted when its last use
 //! ends. A model that does not fit waits for others to be released.
 
 use std::any::{Any, TypeId};
@@ -14,48 +14,48 @@ pub(super) trait Resident: Any + Send + Sync {
     /// The maximum memory that it uses, in bytes.
     fn bytes(&self) -> u64;
 
-    /// Whether it can be used; if not it is loaded again for the next request.
+    /// Whether it can be used; if not it is reloaded for the next request.
     fn is_usable(&self) -> bool {
         true
     }
 }
 
-/// What is to be loaded.
+/// A model to load.
 #[derive(Clone, Copy)]
 pub(super) struct ModelSpec<'a> {
     /// Its name; models of different kinds may have the same.
     pub name: &'a str,
-    /// Bytes that it will take, as far as that is known before it is loaded.
+    /// The estimate of its memory before it is loaded, in bytes.
     pub bytes: u64,
-    /// Whether it is one of those whose number is limited.
+    /// Whether it counts for the limit of the number of models.
     pub is_counted: bool,
 }
 
 /// Why there is no model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum GetError<E> {
-    /// It does not fit beside what is in use.
+    /// It does not fit beside the models in use.
     NoMemory {
         /// Bytes that it needs.
         needed: u64,
-        /// Bytes that all models may take.
+        /// The memory budget of all models, in bytes.
         budget: u64,
     },
     /// It could not be loaded.
     Load(E),
 }
 
-/// Models by kind and name, loaded when first asked for.
+/// Models by kind and name, loaded on first use.
 pub(super) struct ModelRegistry {
-    /// How many of those that are counted may stay.
+    /// The limit of the number of counted models.
     limit: usize,
-    /// Bytes that all may take.
+    /// The memory budget of all models, in bytes.
     budget: u64,
-    /// How long one that does not fit waits.
+    /// How long a model that does not fit waits for memory.
     timeout: Duration,
     /// Most recently used last.
     entries: Mutex<Vec<Entry>>,
-    /// Notified when a model is not in use any more.
+    /// Notified when a model is no longer in use.
     released: Condvar,
 }
 
@@ -64,7 +64,7 @@ struct Entry {
     key: Key,
     /// How many [`InUse`] there are.
     users: usize,
-    /// What it takes: expected, and then known.
+    /// Its memory in bytes: the estimate, then the actual value.
     bytes: u64,
     is_counted: bool,
     /// A lock for each model, so that loading one does not block the use of another.
@@ -79,7 +79,7 @@ struct Key {
     name: String,
 }
 
-/// A model that stays in memory at least as long as this.
+/// A model in use: it stays in memory at least as long as this.
 pub(super) struct InUse<T> {
     // Dropped before the lease, so that the registry has the last reference.
     model: Arc<T>,
@@ -89,18 +89,18 @@ pub(super) struct InUse<T> {
 /// One of the users of an entry.
 struct Lease {
     key: Key,
-    /// A model may itself use others, so this must not keep the registry alive.
+    /// Weak, since a model may itself use others: it must not keep the registry alive.
     registry: Weak<ModelRegistry>,
 }
 
 impl ModelRegistry {
-    /// Nothing yet; `limit` counted models may stay while nobody uses them, at least one, and all within `budget` bytes.
+    /// An empty registry; up to `limit` counted models (at least one) stay while unused, all within `budget` bytes.
     pub(super) fn new(limit: usize, budget: u64, timeout: Duration) -> Arc<Self> {
         let (entries, released) = (Mutex::default(), Condvar::new());
         Arc::new(ModelRegistry { limit: limit.max(1), budget, timeout, entries, released })
     }
 
-    /// The model of that kind and name; loads it if it is not there, and whoever else wants it meanwhile waits for that.
+    /// The model of that kind and name; loads it if necessary, and concurrent callers wait for it.
     pub(super) fn get<T: Resident, E>(
         self: &Arc<Self>,
         wanted: ModelSpec<'_>,
@@ -126,13 +126,13 @@ impl ModelRegistry {
         Ok(InUse { model, _lease: lease })
     }
 
-    /// Bytes of everything that is in memory or being loaded.
+    /// The memory of all models that are loaded or being loaded, in bytes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         lock(&self.entries).iter().map(|entry| entry.bytes).sum()
     }
 
-    /// The models of a kind that are in memory and not being loaded just now, by name.
+    /// The loaded models of a kind, by name.
     pub(super) fn loaded<T: Resident>(&self) -> Vec<(String, Arc<T>)> {
         let entries = lock(&self.entries);
         let loaded = entries.iter().filter_map(|entry| {
@@ -142,7 +142,7 @@ impl ModelRegistry {
         loaded.collect()
     }
 
-    /// Counts one more user, and evicts what must go before anything is loaded; says how many bytes are needed where there
+    /// Counts one more user, and evicts models before another is loaded; returns how many bytes are missing if there
     /// are not enough.
     fn acquire(self: &Arc<Self>, key: &Key, wanted: ModelSpec<'_>) -> Result<(Lease, ModelSlot), u64> {
         let begun = Instant::now();
@@ -152,7 +152,7 @@ impl ModelRegistry {
             let needed = if known.is_some() { 0 } else { wanted.bytes };
             let evicted = self.evict(&mut entries, needed, known.is_none() && wanted.is_counted, Some(key));
             if !evicted.is_empty() {
-                // Out of memory before anything else comes in.
+                // Free its memory before another model is loaded.
                 drop(entries);
                 drop(evicted);
                 entries = lock(&self.entries);
@@ -184,7 +184,7 @@ impl ModelRegistry {
         }
     }
 
-    /// A model is loaded: what it takes is known.
+    /// Records the actual memory of a loaded model.
     fn set_bytes(&self, key: &Key, bytes: u64) {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == *key) {
@@ -195,8 +195,8 @@ impl ModelRegistry {
         drop(evicted);
     }
 
-    /// Takes out what nobody uses and there is no room for when `needed` bytes more come, the least recently used first, and
-    /// what could not be loaded. `spared` is about to be used.
+    /// Evicts unused models until `needed` bytes fit, the least recently used first, and
+    /// those that could not be loaded. `spared` is about to be used.
     fn evict(&self, entries: &mut Vec<Entry>, needed: u64, one_more: bool, spared: Option<&Key>) -> Vec<Entry> {
         let counted = entries.iter().filter(|entry| entry.is_counted).count() + usize::from(one_more);
         let mut excess = counted.saturating_sub(self.limit);
@@ -228,8 +228,8 @@ impl Drop for Lease {
         drop(entries);
         registry.released.notify_all();
         if !evicted.is_empty() {
-            // Dropping a model joins its engine's thread, and the last reference may be dropped on a Tokio worker. Where
-            // there is no thread to be had it is dropped here.
+            // Dropping a model joins its engine's thread, and the last reference may be dropped on a Tokio worker. If
+            // no thread can be started, it is dropped here.
             let _ = std::thread::Builder::new().name("hark-unload".to_owned()).spawn(move || drop(evicted));
         }
     }
@@ -243,13 +243,13 @@ impl<T> Deref for InUse<T> {
     }
 }
 
-/// The model as its own type.
+/// Downcasts a model to its type.
 fn typed<T: Resident>(model: &Arc<dyn Resident>) -> Option<Arc<T>> {
     let any: Arc<dyn Any + Send + Sync> = Arc::clone(model) as _;
     any.downcast().ok()
 }
 
-/// Nothing here is left half done by a panic.
+/// Locks, ignoring poison: no state is left inconsistent by a panic.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -26,41 +26,41 @@ use super::{
     Work,
 };
 
-/// What the engine is made of.
+/// The options of the engine.
 #[derive(Clone)]
 pub struct SpeechOptions {
-    /// Where models are.
+    /// The models folder.
     pub models: ModelStore,
-    /// What is known about them.
+    /// The catalogue of models.
     pub catalogue: Catalogue,
-    /// Names that requests use.
+    /// Model names of requests.
     pub aliases: Aliases,
-    /// Threads that compute; all cores when not given.
+    /// Compute threads; all cores when not given.
     pub threads: Option<usize>,
     /// Kernels to use; the machine's best when not given.
     pub isa: Option<Isa>,
     /// Speech models kept in memory; more only while more are in use.
     pub loaded: usize,
-    /// Memory that all models may take together.
+    /// The memory budget of all models.
     pub memory_budget: Bytes,
-    /// What loads a checkpoint on a device; the processor when not given.
+    /// Loads a checkpoint on a device; the CPU when not given.
     pub backend: Option<BackendLoader>,
 }
 
-/// A Whisper checkpoint in memory, with the models that it works with and that stay as long as it does.
+/// A loaded Whisper checkpoint, with the models that it uses, which stay loaded as long as it does.
 struct SpeechModel {
     transcriber: Transcriber,
     _vad: InUse<VadModel>,
     _diarization: Option<InUse<DiarizationModels>>,
 }
 
-/// The network that detects voice activity, in memory.
+/// The loaded voice-activity network.
 struct VadModel {
     vad: Arc<SileroVad>,
     bytes: u64,
 }
 
-/// The networks that tell speakers apart, in memory.
+/// The loaded diarization networks.
 struct DiarizationModels {
     networks: SpeakerNetworks,
     bytes: u64,
@@ -88,11 +88,11 @@ impl Resident for DiarizationModels {
     }
 }
 
-/// The roles of the networks that tell speakers apart.
+/// The roles of the diarization networks.
 const DIARIZATION: [ModelRole; 2] = [ModelRole::Segmentation, ModelRole::Embedding];
-/// How long a model that does not fit waits for others to be done.
+/// How long a model that does not fit waits for others to be released.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most of the memory for the windows of a model that is of use.
+/// The useful maximum of a model's workspace.
 const MAX_WORKSPACE: u64 = 3600 << 20;
 /// Whisper checkpoints behind [`Transcribe`], [`Live`] and [`Voices`].
 pub struct SpeechEngine {
@@ -101,12 +101,12 @@ pub struct SpeechEngine {
     compute: Compute,
     installed: InstalledModels,
     registry: Arc<ModelRegistry>,
-    /// How often the engine of each model was loaded again.
+    /// Reloads of each model's engine.
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
 
 impl SpeechEngine {
-    /// An engine over the installed models; they are loaded when first asked for.
+    /// An engine over the installed models, which are loaded on first use.
     pub fn new(options: SpeechOptions) -> Self {
         SpeechEngine {
             installed: InstalledModels::watch(options.models.clone()),
@@ -117,13 +117,13 @@ impl SpeechEngine {
         }
     }
 
-    /// Loads a model before the first request asks for it.
+    /// Loads a model before the first request.
     pub fn warm_up(&self, model: &str) -> Result<(), EngineError> {
         let checkpoint = self.resolve(model)?;
         self.speech(&checkpoint).map(drop)
     }
 
-    /// Installed checkpoints; what the catalogue does not know is taken for one that somebody copied there.
+    /// Installed checkpoints; a folder that is not in the catalogue counts as a checkpoint that was copied there.
     fn installed(&self) -> Vec<String> {
         let is_speech = |name: &&String| {
             self.options.catalogue.get(name).is_none_or(|entry| entry.role == ModelRole::Transcription)
@@ -131,7 +131,7 @@ impl SpeechEngine {
         self.installed.names().iter().filter(is_speech).cloned().collect()
     }
 
-    /// The folder of a model whose files are those that were installed, and their bytes.
+    /// The folder of an installed model, whose files are checked, and their size in bytes.
     fn folder(&self, name: &str) -> Result<(PathBuf, u64), EngineError> {
         let installed = self.options.models.installed(name);
         let dir = installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))?;
@@ -176,7 +176,7 @@ impl SpeechEngine {
         })
     }
 
-    /// The networks that tell speakers apart; none where they are not installed.
+    /// The diarization networks; `None` if they are not installed.
     fn diarization(&self) -> Result<Option<InUse<DiarizationModels>>, EngineError> {
         let names = [self.name_for(DIARIZATION[0])?, self.name_for(DIARIZATION[1])?];
         if !names.iter().all(|name| self.options.models.installed(name).is_some()) {
@@ -232,7 +232,7 @@ impl SpeechEngine {
     /// The loaded checkpoint, for files and live sessions alike.
     fn speech(&self, checkpoint: &str) -> Result<InUse<SpeechModel>, EngineError> {
         let (folder, bytes) = self.folder(checkpoint)?;
-        // Half of what the weights leave, so that a second model finds room.
+        // Half of what the weights leave, so that a second model fits.
         let workspace = (self.options.memory_budget.0.saturating_sub(bytes) / 2).min(MAX_WORKSPACE);
         let wanted = ModelSpec { name: checkpoint, bytes: bytes + workspace, is_counted: true };
         self.get(wanted, || self.load(checkpoint, folder, workspace))
@@ -332,7 +332,7 @@ impl Transcribe for SpeechEngine {
             ..Request::default()
         };
         if let Some(temperature) = work.temperature {
-            // As Whisper does it: what goes in circles is tried again with the warmer ones.
+            // As in Whisper: temperature fallback for repetitive texts.
             request.temperatures.retain(|&warmer| warmer > temperature);
             request.temperatures.insert(0, temperature);
         }

@@ -8,24 +8,24 @@ use hark_speech::live::{LiveEvent, LiveSegments, LiveSession};
 use hark_speech::{SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
-/// A recording as words.
+/// The result of a transcription.
 #[derive(Debug, Clone, Default)]
 pub struct Transcribed {
-    /// What was said, speakers by their labels.
+    /// The transcript, with speaker labels.
     pub result: TranscriptionResult,
-    /// Names of the speakers whose voices are known, by label.
+    /// Names of known speakers, by label.
     pub names: BTreeMap<String, String>,
 }
 
-/// A live session, with what must stay in memory as long as it does: its models.
+/// A live session with the models that must stay loaded as long as it exists.
 pub struct LiveHandle {
-    // Dropped before what it needs.
+    // Dropped before its models.
     session: Box<dyn LiveRecognizer>,
     _needs: Box<dyn Send>,
 }
 
 impl LiveHandle {
-    /// A session that holds on to what it needs until it ends.
+    /// A session that keeps its models loaded until it ends.
     pub fn new(session: impl LiveRecognizer, needs: impl Send + 'static) -> Self {
         LiveHandle { session: Box::new(session), _needs: Box::new(needs) }
     }
@@ -47,21 +47,21 @@ impl DerefMut for LiveHandle {
 
 /// The interface of a live recognizer; see [`LiveSession`] for each method.
 pub trait LiveRecognizer: Send + 'static {
-    /// Takes the next samples.
+    /// Adds samples.
     fn push(&mut self, samples: &[f32]);
     /// Ends the utterance.
     fn flush(&mut self);
-    /// No more sound will come.
+    /// Ends the audio.
     fn finish(&mut self);
-    /// Seconds of sound that wait to be decoded.
+    /// Seconds of audio that were not decoded yet.
     fn backlog(&self) -> f64;
-    /// What is new.
+    /// New events.
     fn poll(&mut self) -> Result<Vec<LiveEvent>, SpeechError>;
-    /// Everything that was settled so far.
+    /// The transcript so far.
     fn so_far(&self) -> TranscriptionResult;
-    /// The segments of the settled texts from number `from` on.
+    /// The segments of the final texts from number `from` on.
     fn final_segments_from(&self, from: usize) -> LiveSegments;
-    /// The language that is spoken, once it is known.
+    /// The language, once it is known.
     fn language(&self) -> Option<&str>;
 }
 
@@ -99,7 +99,7 @@ impl LiveRecognizer for LiveSession {
     }
 }
 
-/// Called when a live session has something to say.
+/// Called when a live session should be polled.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
 /// The options of a transcription, stored with its job.
@@ -108,29 +108,29 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 pub struct Work {
     /// The checkpoint that runs.
     pub model: String,
-    /// Language code; found out when not given.
+    /// Language code; detected when not given.
     pub language: Option<String>,
-    /// Whether to tell speakers apart.
+    /// Whether to diarize.
     pub diarize: bool,
-    /// How many speakers there are; 0 finds out.
+    /// The number of speakers; 0 estimates it.
     pub speakers: u32,
-    /// Whether to name the speakers whose voices the account knows.
+    /// Whether to name known speakers of the account.
     pub identify: bool,
-    /// Those voices, looked up when the work begins: a print is written down in one place only.
+    /// Their voiceprints, read when the job starts: they are not stored with the job.
     #[serde(skip)]
     pub known: Vec<(String, Voiceprint)>,
-    /// How much of the recording may be decoded, as it turns out how long it really is.
+    /// The budget of audio that may be decoded, whatever duration the container claims.
     #[serde(skip)]
     pub budget: hark_media::Budget,
-    /// Whether to write English whatever is spoken.
+    /// Whether to translate into English.
     pub translate: bool,
-    /// Whether every word gets its time.
+    /// Whether words have times.
     pub word_timestamps: bool,
-    /// Text that could stand before the recording.
+    /// Text to condition on.
     pub prompt: Option<String>,
     /// Words to expect.
     pub hotwords: Option<String>,
-    /// How freely words are chosen, 0 to 1; the engine's own way when not given.
+    /// The sampling temperature, 0 to 1; the engine's default when not given.
     pub temperature: Option<f32>,
 }
 

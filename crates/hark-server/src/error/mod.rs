@@ -1,4 +1,4 @@
-//! What the service answers when it can't do what was asked, and why it could not start.
+//! Errors of requests, and of the start of the service.
 
 pub(crate) mod openai;
 
@@ -14,7 +14,7 @@ use crate::limits::BodyRefusal;
 /// Why the service can't run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// An address can't be listened on.
+    /// Listening on an address failed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -25,12 +25,12 @@ pub enum ServerError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] hark_store::Error),
-    /// The settings make no sense.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
 }
 
-/// Names the transcript that a request made.
+/// The header with the transcript of a request.
 pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
 /// How much is allowed.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
@@ -52,23 +52,23 @@ impl Failure {
         ApiError::new(kind, message).into()
     }
 
-    /// A request that makes no sense.
+    /// An invalid request.
     pub(crate) fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Failure::new(ErrorKind::InvalidInput, message)
     }
 
-    /// A body that broke off, or that was refused on its way in.
+    /// A body that ended early or was rejected.
     pub(crate) fn of_body(error: &axum::Error, broken: Failure) -> Self {
         let Some(refusal) = BodyRefusal::of(error) else { return broken };
         match refusal {
             BodyRefusal::Slow => Failure::new(ErrorKind::RequestTimeout, format!("{refusal}: send it again faster")),
             BodyRefusal::AddressLimit => {
                 ApiError::new(ErrorKind::RateLimited, format!("{refusal}: wait for some to arrive"))
-                    .retry_after(BODY_ARRIVES)
+                    .retry_after(BODY_RETRY_AFTER)
                     .into()
             }
             BodyRefusal::ServerLimit => ApiError::new(ErrorKind::QueueFull, format!("{refusal}: try again later"))
-                .retry_after(BODY_ARRIVES)
+                .retry_after(BODY_RETRY_AFTER)
                 .into(),
         }
     }
@@ -98,17 +98,17 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// Seconds after which bodies that are under way may have arrived.
-const BODY_ARRIVES: u64 = 30;
-/// Seconds after which a full queue may have moved.
-const QUEUE_MOVES: u64 = 30;
+/// `Retry-After` while too many bytes are being received, in seconds.
+const BODY_RETRY_AFTER: u64 = 30;
+/// `Retry-After` of a full queue, in seconds.
+const QUEUE_RETRY_AFTER: u64 = 30;
 /// `Retry-After` while the database is unreachable, in seconds.
 pub(crate) const UNAVAILABLE_RETRY: u64 = 5;
-/// Seconds after which a running transcription may have ended.
-const JOB_ENDS: u64 = 10;
+/// `Retry-After` of a reached concurrency limit, in seconds.
+const CONCURRENCY_RETRY_AFTER: u64 = 10;
 
 impl Failure {
-    /// What the store refused at `now`, in the words of the service. What is wrong inside is logged, not sent.
+    /// The response for an error of the store at `now`. Internal errors are logged, not sent.
     pub(crate) fn of_store(error: hark_store::Error, now: hark_store::Micros) -> Self {
         use hark_store::Error;
         match error {
@@ -118,7 +118,7 @@ impl Failure {
                 format!("not enough credits: this costs {need}, the account has {have}"),
             ),
             Error::Limit { what, limit, used } => limited(what, limit, used, now),
-            Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_MOVES).into(),
+            Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_RETRY_AFTER).into(),
             Error::KeyReused => ErrorKind::KeyReused.into(),
             Error::Deleted => Failure::new(
                 ErrorKind::Gone,
@@ -157,7 +157,7 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
         Limit::ConcurrentJobs => (
             ErrorKind::TooManyAtOnce,
             format!("too many transcriptions at once: {limit} may wait or run, wait for one to end"),
-            JOB_ENDS,
+            CONCURRENCY_RETRY_AFTER,
         ),
         Limit::MonthlyMinutes => (
             ErrorKind::MonthlyLimit,
@@ -203,7 +203,7 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
         .header(RATE_RESET, wait)
 }
 
-/// The refusal of a recording that does not fit.
+/// The error for a recording that exceeds the storage quota.
 pub(crate) fn storage_full(quota: u64, used: u64) -> Failure {
     let message = format!(
         "the recordings of this account take {} of the {} that its plan allows, and this one does not fit: delete transcripts, or choose a higher plan",
@@ -235,7 +235,7 @@ fn until_next_month(now: hark_store::Micros) -> u64 {
 pub(crate) struct Answered(pub(crate) ApiError);
 
 impl Failure {
-    /// The answer with more fields in its body than the error's.
+    /// The response with additional fields in its body.
     pub(crate) fn with_details(self, details: &impl serde::Serialize) -> Response {
         let mut body = serde_json::to_value(details).unwrap_or_default();
         if let (Some(body), Ok(serde_json::Value::Object(error))) =

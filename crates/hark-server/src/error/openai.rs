@@ -1,7 +1,7 @@
 //! Errors as OpenAI's clients read them, on OpenAI's paths only.
 //!
-//! Given our own Error body, the official Python client's message says only the status, and both clients lack `code`, `type`
-//! and `param`, which programs decide by. And they repeat whatever fails with 409, 429 or 5xx unless told not to, which
+//! With this API's Error body, the official Python client's message has only the status, and both clients lack `code`, `type`
+//! and `param`, which programs use. And they retry 409, 429 and 5xx by default, which
 //! would transcribe and charge twice.
 
 use axum::Json;
@@ -11,7 +11,7 @@ use hark_api::{ApiError, ErrorKind, OpenAiError, OpenAiErrorDetail};
 
 use super::{Answered, TRANSCRIPT_ID};
 
-/// What the official clients obey before their own rules.
+/// The header that overrides the retry rules of the official clients.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Whether a path is one of OpenAI's.
@@ -22,7 +22,7 @@ pub(crate) fn owns(path: &str) -> bool {
         || path.starts_with("/v1/models/")
 }
 
-/// Gives a refusal the body that OpenAI's clients read; its status and its headers stay.
+/// Replaces the body of an error by OpenAI's; status and headers stay.
 pub(crate) fn reshape(mut response: Response) -> Response {
     let Some(Answered(error)) = response.extensions_mut().remove::<Answered>() else { return response };
     let (mut parts, _) = response.into_parts();
@@ -51,7 +51,7 @@ fn is_worth_another_try(kind: ErrorKind) -> bool {
     )
 }
 
-/// The error in OpenAI's words.
+/// The error in OpenAI's format.
 pub(crate) fn body(error: &ApiError) -> OpenAiError {
     let (family, code) = family_and_code(error.kind);
     // A message about a field begins with its name in backticks.

@@ -1,4 +1,4 @@
-//! A WebSocket connection before a session has it.
+//! A WebSocket connection before its session starts.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use tokio::time::timeout;
 
 use crate::error::Failure;
 
-/// What a client has to take its last messages…
+/// The time for a client to receive its last messages…
 pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// …and to close its end, while what it still sends is dropped.
+/// …and to close its end, while what it still sends is discarded.
 const LINGER: Duration = Duration::from_secs(2);
 /// A reason may have 123 bytes (RFC 6455).
 const MOST_REASON: usize = 123;
 
-/// A connection that no session has yet.
+/// A connection without a session.
 pub(crate) struct Connection {
     pub(crate) sink: SplitSink<WebSocket, Message>,
     pub(crate) stream: SplitStream<WebSocket>,
-    /// What came before the session was there.
+    /// Messages received before the session started.
     pub(crate) first: Option<Message>,
 }
 
@@ -31,7 +31,7 @@ impl Connection {
         Connection { sink, stream, first: None }
     }
 
-    /// The config message; none when the client sends sound at once. Fails with nothing when the client went away.
+    /// The config message; `None` when the client sends audio at once. The error is `None` when the client disconnected.
     pub(crate) async fn greeting(&mut self, within: Duration) -> Result<Option<Utf8Bytes>, Option<Failure>> {
         let first = timeout(within, async {
             loop {
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Sends a message before there is a session; false when that can't be done.
+    /// Sends a message before the session starts; false on failure.
     pub(crate) async fn send(&mut self, text: String) -> bool {
         matches!(timeout(CLOSE_TIMEOUT, self.sink.send(Message::Text(text.into()))).await, Ok(Ok(())))
     }
@@ -66,7 +66,7 @@ impl Connection {
         self.first = Some(Message::Text(text));
     }
 
-    /// Sends why there is no session, and closes.
+    /// Sends the error and closes the connection.
     pub(crate) async fn close(mut self, text: String, failure: &Failure) {
         let close = CloseFrame { code: close_code(&failure.error), reason: reason(&failure.error.message) };
         let sent = timeout(CLOSE_TIMEOUT, async {
@@ -79,23 +79,23 @@ impl Connection {
     }
 }
 
-/// Drops what still comes: closing a socket with unread bytes would take the last messages away from the client.
+/// Discards what still arrives: closing a socket with unread bytes resets the connection, and the client loses the last messages.
 pub(crate) async fn linger(stream: &mut SplitStream<WebSocket>) {
     let _ = timeout(LINGER, async { while let Some(Ok(_)) = stream.next().await {} }).await;
 }
 
-/// Whether a message was larger than is read.
+/// Whether a message exceeded the size limit.
 pub(crate) fn is_too_large(error: &axum::Error) -> bool {
-    // The library's own words: its type is not to be had through the framework.
+    // By the text of the library's error: the framework does not expose its type.
     error.to_string().contains("too long")
 }
 
-/// The refusal of such a message.
+/// The error for such a message.
 pub(crate) fn too_large() -> Failure {
     Failure::invalid("the message is too large: send at most 1 MB of sound at once")
 }
 
-/// A reason as a close frame may have it.
+/// Truncates a reason to the size of a close frame.
 pub(crate) fn reason(text: &str) -> Utf8Bytes {
     let mut end = text.len().min(MOST_REASON);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! The sessions of this process, to be found again and to be ended together.
+//! The registry of live sessions of this process, to resume them and to end them at shutdown.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -10,13 +10,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::Connection;
 use crate::metrics::Metrics;
 
-/// Sessions of one owner that may wait for their clients to come back.
+/// Maximum disconnected sessions of one owner.
 const MAX_WAITING: usize = 5;
 
 /// All live sessions.
 pub(crate) struct Streams {
     sessions: Mutex<HashMap<String, Known>>,
-    /// True when the service ends.
+    /// True at shutdown.
     stop: watch::Sender<bool>,
     one_ended: Notify,
 }
@@ -27,14 +27,14 @@ struct Known {
     attach: mpsc::Sender<Connection>,
 }
 
-/// A session's place in the list; dropping it takes it off.
+/// A registered session; dropping it removes it.
 pub(crate) struct Registration {
     streams: Arc<Streams>,
     metrics: Arc<Metrics>,
     id: String,
-    /// Connections of clients that come back.
+    /// Connections of clients that resume the session.
     pub(crate) attached: mpsc::Receiver<Connection>,
-    /// Turns true when the service ends.
+    /// Turns true at shutdown.
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// Lists a session, unless there are `limit` of them or the service ends.
+    /// Registers a session, unless there are `limit` of them or the service shuts down.
     pub(crate) fn register(
         self: &Arc<Self>,
         metrics: &Arc<Metrics>,
@@ -64,13 +64,13 @@ impl Streams {
         Some(Registration { streams, metrics, id: id.to_owned(), attached, stop: self.stop.subscribe() })
     }
 
-    /// Where to hand a connection to for a session of this owner.
+    /// The channel for connections that resume a session of this owner.
     pub(crate) fn find(&self, id: &str, owner: &Owner) -> Option<mpsc::Sender<Connection>> {
         let sessions = self.lock();
         sessions.get(id).filter(|known| known.owner == *owner).map(|known| known.attach.clone())
     }
 
-    /// Ends all sessions, and begins no more.
+    /// Ends all sessions and rejects new ones.
     pub(crate) fn stop(&self) {
         let _sessions = self.lock();
         self.stop.send_replace(true);
@@ -93,7 +93,7 @@ impl Streams {
 }
 
 impl Registration {
-    /// Says whether the session waits for its client; false when too many of its owner's do already.
+    /// Marks the session as disconnected or connected; false when its owner has too many disconnected ones.
     pub(crate) fn wait(&self, is_waiting: bool) -> bool {
         let mut sessions = self.streams.lock();
         let Some(owner) = sessions.get(&self.id).map(|known| known.owner.clone()) else { return false };
@@ -110,7 +110,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         self.streams.lock().remove(&self.id);
         self.metrics.streams.fetch_sub(1, Ordering::Relaxed);
-        // There is one waiter: the end of the service.
+        // There is one waiter: the shutdown.
         self.streams.one_ended.notify_one();
     }
 }

@@ -50,7 +50,7 @@ fn parse_url(settings: &Webhooks, url: &str) -> Result<Url, &'static str> {
 
 /// The secret that signs the webhooks of an account; the same until it is rotated.
 ///
-/// Each account has its own, or whoever knows one could sign for another.
+/// Each account has its own, so that the receiver of one can't sign for another.
 pub async fn webhook_secret(store: &Store, account: AccountId) -> hark_store::Result<String> {
     let (rotation, _) = store.webhooks().rotation(account).await?;
     secret_of(store, account, rotation).await

@@ -89,7 +89,7 @@ impl Sender {
         match sent {
             Ok(answer) => match answer.status().as_u16() {
                 200..=299 => Outcome::Delivered,
-                // The receiver says that nobody lives there any more.
+                // 410 Gone: the receiver no longer exists.
                 410 => Outcome::GiveUp("it answered 410 Gone".to_owned()),
                 status => Outcome::Retry(format!("it answered {status}")),
             },
