@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The shared state of all requests.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,18 +22,18 @@ use crate::readiness::{Needs, Readiness};
 use crate::sign::Sign;
 use crate::streams::Streams;
 
-/// Which part of the service a process is.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Everything on one port.
     All,
-    /// Accounts and transcripts; recordings are worked on elsewhere.
+    /// Accounts and transcripts; jobs run on other nodes.
     Account,
-    /// Recordings, pulled from the queue.
+    /// Runs jobs from the queue.
     Gpu,
 }
 
-/// How long lists that come from the disk may be old.
+/// How long lists from the disk are cached.
 const KEEP_LISTS: Duration = Duration::from_secs(5);
 
 /// The state of the service; clones share it.
@@ -55,23 +55,23 @@ pub(crate) struct Shared {
     pub(crate) status_rates: RateLimiter,
     pub(crate) addresses: AddressHash,
     pub(crate) sign: Sign,
-    /// Where a mail server is configured: addresses are confirmed.
+    /// Set if a mail server is configured: addresses are confirmed.
     pub(crate) mailer: Option<Mailer>,
     pub(crate) uploads: AtOnce<Owner>,
-    /// Probes of uploads under way.
+    /// Media probes in progress.
     pub(crate) probes: Probes,
-    /// Uploads under way that have an `Idempotency-Key`.
+    /// Uploads in progress that have an `Idempotency-Key`.
     pub(crate) named_uploads: AtOnce<(Owner, String)>,
-    /// Anonymous uploads under way.
+    /// Anonymous uploads in progress.
     pub(crate) anonymous_uploads: AtOnce<()>,
-    /// Bodies of requests on their way in.
+    /// Request bodies in progress.
     pub(crate) bodies: Bodies,
     pub(crate) waiting: Waiting,
     /// Live sessions.
     pub(crate) streams: Arc<Streams>,
-    /// Recordings being worked on here.
+    /// Jobs that run here.
     pub(crate) running: Running,
-    /// Stops the claiming of jobs when nothing can be done about them.
+    /// The circuit breaker: pauses claiming while a dependency is unreachable.
     pub(crate) breaker: Breaker,
     /// Notified when workers should check the queue.
     pub(crate) queue_changed: Notify,
@@ -145,7 +145,7 @@ impl App {
         self.models.get(&self.engines, Models::models).await
     }
 
-    /// What jobs may need and this process has.
+    /// The capabilities of this process for jobs.
     pub(crate) async fn capabilities(&self) -> Capabilities {
         self.capabilities.get(&self.engines, Models::capabilities).await
     }
@@ -162,14 +162,14 @@ impl App {
         self.readiness.report(Needs { store: &self.store, metrics: &self.metrics, min_free_disk, models }).await
     }
 
-    /// What computes here.
+    /// The name of the backend.
     pub(crate) async fn device(&self) -> Option<String> {
         self.device.get(&self.engines, Models::device).await
     }
 }
 
 impl Shared {
-    /// No new work from now on.
+    /// Starts the shutdown: no new work.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.streams.stop();
@@ -181,7 +181,7 @@ impl Shared {
     }
 }
 
-/// A value that is looked up on disk, and cached for a moment.
+/// A value that is read from disk and cached for a moment.
 struct TimedCache<T>(Mutex<Option<(Instant, T)>>);
 
 impl<T> Default for TimedCache<T> {

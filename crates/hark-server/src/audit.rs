@@ -6,27 +6,27 @@ use crate::app::App;
 use crate::middleware::Identity;
 use crate::visit::Visit;
 
-/// Somebody signed up.
+/// Sign-up.
 pub(crate) const ACCOUNT_CREATED: &str = "account.created";
 /// The address of an account was confirmed.
 pub(crate) const ACCOUNT_CONFIRMED: &str = "account.confirmed";
 /// The data of an account was exported.
 pub(crate) const ACCOUNT_EXPORTED: &str = "account.exported";
-/// An account was deleted with everything that was its.
+/// An account was deleted with all its data.
 pub(crate) const ACCOUNT_DELETED: &str = "account.deleted";
-/// Somebody signed in.
+/// Sign-in.
 pub(crate) const SIGNED_IN: &str = "session.created";
-/// Somebody gave a wrong password.
+/// A failed sign-in: wrong password.
 pub(crate) const SIGN_IN_FAILED: &str = "session.refused";
 /// A session or user token was ended.
 pub(crate) const SIGNED_OUT: &str = "session.ended";
 /// The password was changed.
 pub(crate) const PASSWORD_CHANGED: &str = "password.changed";
-/// A mail with a link that sets a new password was asked for.
+/// A password reset was requested.
 pub(crate) const RESET_REQUESTED: &str = "password.reset_requested";
-/// The password was replaced by such a link.
+/// The password was reset by its link.
 pub(crate) const PASSWORD_RESET: &str = "password.reset";
-/// A key was made.
+/// A key was created.
 pub(crate) const KEY_CREATED: &str = "key.created";
 /// The name or the limits of a key were changed.
 pub(crate) const KEY_CHANGED: &str = "key.changed";

@@ -18,7 +18,7 @@ pub(crate) fn describe_answers(document: &mut OpenApi) {
     }
 }
 
-/// Takes `null` out of what travels as text: a parameter or a field of a form that may be left out can't be null.
+/// Removes `null` from parameters and form fields, which are text: an optional one can be absent but not null.
 pub(crate) fn drop_nulls_of_texts(document: &mut OpenApi) {
     let mut forms = Vec::new();
     for item in document.paths.paths.values_mut() {

@@ -1,4 +1,4 @@
-//! Connections: limits on heads and on silence, and an end in order.
+//! Accepts and serves connections: limits of heads and idle time, and graceful shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,14 +25,14 @@ use crate::config::Config;
 use crate::limits::{Connections, Refused};
 use crate::metrics::Metrics;
 
-/// The largest head of a request; also what is read at once.
+/// The maximum size of a request's head, and the size of the read buffer.
 const MAX_HEAD: usize = 64 << 10;
-/// How long a client that is refused may take to read why.
+/// The timeout of the response to a rejected connection.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// The pause after a failed accept (too many open files, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves connections until `stop` turns true, then lets requests under way end for at most `drain`.
+/// Serves connections until `stop` turns true, then waits at most `drain` for requests in progress.
 pub(crate) async fn serve<S>(
     listener: TcpListener,
     service: S,
@@ -149,10 +149,10 @@ impl Drop for Open {
     }
 }
 
-/// A connection whose reader may be slow but not stop: a write that makes no headway for `timeout` fails.
+/// A connection with a write timeout: a write without progress for `timeout` fails.
 ///
-/// It also gives the Error body to what the HTTP library answers before any handler is asked, when a head can't be
-/// read: those answers are empty.
+/// It also adds the Error body to responses of the HTTP library itself, when a head can't be
+/// parsed: those are empty.
 struct WriteTimeoutStream {
     stream: TcpStream,
     timeout: Duration,
@@ -166,7 +166,7 @@ impl WriteTimeoutStream {
         WriteTimeoutStream { stream, timeout, stalled: None, replacement: None }
     }
 
-    /// Writes the answer that replaces `data` and tells the library that `data` was written.
+    /// Writes the response that replaces `data`, and reports `data` as written to the library.
     fn write_replacement(&mut self, context: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         while let Some((answer, written)) = &mut self.replacement {
             if *written == answer.len() {
@@ -225,7 +225,7 @@ impl AsyncWrite for WriteTimeoutStream {
     }
 }
 
-/// The answer with the Error body for an empty refusal that no handler made; ours are never empty.
+/// The response with the Error body for an empty error of the HTTP library; those of handlers are never empty.
 fn refusal_of_the_library(data: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(data).ok()?;
     let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?;

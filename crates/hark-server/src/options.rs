@@ -1,4 +1,4 @@
-//! What files and live sessions may ask for alike: model, language, words to expect, and how much at once.
+//! Options that recordings and live sessions share: model, language, prompt, and the concurrency limit.
 
 use hark_api::ErrorKind;
 use hark_models::{default_name, needs_paid_plan};
@@ -10,10 +10,10 @@ use crate::engine::{EngineError, Models};
 use crate::error::Failure;
 use crate::middleware::Caller;
 
-/// A longer prompt than the model reads is a mistake.
+/// The maximum length of a prompt: the model reads no more.
 pub(crate) const MAX_PROMPT: usize = 4000;
 
-/// The model that serves the asked one for somebody with or without an active paid plan.
+/// The model that serves the requested one, with or without an active paid plan.
 pub(crate) fn model(asked: &str, is_paid: bool, config: &Config) -> Result<String, Failure> {
     if is_paid || !needs_paid_plan(asked) {
         return Ok(asked.to_owned());
@@ -35,7 +35,7 @@ pub(crate) fn checkpoint(model: String, role: Role, models: &dyn Models) -> Resu
     }
 }
 
-/// The code of a language given by code or name; none where it is to be detected.
+/// The code of a language given by code or name; `None` to detect it.
 pub(crate) fn language(text: &str) -> Result<Option<String>, Failure> {
     if text.is_empty() || text.eq_ignore_ascii_case("auto") {
         return Ok(None);
@@ -48,7 +48,7 @@ pub(crate) fn language(text: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// A text that guides the model, such as a prompt.
+/// Validates a text for the model, such as a prompt.
 pub(crate) fn words(name: &str, text: &str) -> Result<String, Failure> {
     if text.chars().count() > MAX_PROMPT {
         return Err(Failure::invalid(format!("`{name}` is longer than {MAX_PROMPT} characters")));
@@ -56,7 +56,7 @@ pub(crate) fn words(name: &str, text: &str) -> Result<String, Failure> {
     Ok(text.to_owned())
 }
 
-/// Refuses one transcription more than the plan allows at once.
+/// Checks the concurrency limit of the plan.
 pub(crate) fn too_many_at_once(app: &App, caller: &Caller, used: i64) -> Failure {
     let what = hark_store::Limit::ConcurrentJobs;
     let error = hark_store::Error::Limit { what, limit: caller.plan().concurrency(), used };

@@ -1,4 +1,4 @@
-//! Every path of the service, at one glance.
+//! All routes of the service.
 
 use axum::Router;
 use axum::body::Body;
@@ -21,7 +21,7 @@ use crate::routes::{
     sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
 };
 
-/// What the document says that no handler can.
+/// The parts of the OpenAPI document that belong to no handler.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -45,7 +45,7 @@ use crate::routes::{
 )]
 struct Document;
 
-/// The two ways to say who asks.
+/// The two authentication schemes.
 struct Bearer;
 
 impl utoipa::Modify for Bearer {
@@ -60,7 +60,7 @@ impl utoipa::Modify for Bearer {
     }
 }
 
-/// The document alone, as the tests check it and `hark` may print it.
+/// The OpenAPI document, for tests and `hark`.
 pub fn document() -> utoipa::openapi::OpenApi {
     let routes = OpenApiRouter::with_openapi(Document::openapi());
     let mut document = routes.merge(open()).merge(anonymous()).merge(account_only()).into_openapi();
@@ -88,7 +88,7 @@ fn open() -> OpenApiRouter<App> {
         .routes(routes!(session::show))
 }
 
-/// Anybody, but a credential that is sent must hold.
+/// Routes with optional authentication: a credential that is sent must be valid.
 fn anonymous() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(transcribe::transcribe))
@@ -101,7 +101,7 @@ fn anonymous() -> OpenApiRouter<App> {
         .routes(routes!(openai::realtime::realtime))
 }
 
-/// Accounts.
+/// Routes that require an account.
 fn account_only() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(text::summarize))
@@ -159,7 +159,7 @@ pub(crate) fn router(app: &App) -> Router {
         .with_state(app.clone())
 }
 
-/// A path with a slash at its end is the same path (decisions: variants).
+/// A path with a trailing slash is the same path (decisions: variants).
 pub(crate) fn without_trailing_slash(mut request: Request<Body>) -> Request<Body> {
     let path = request.uri().path();
     let trimmed = path.trim_end_matches('/');

@@ -1,4 +1,4 @@
-//! The running service: its listeners, its workers, and how it ends.
+//! The running service: its listeners, its workers, and its shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use crate::engine::Engines;
 use crate::error::ServerError;
 use crate::{integrity, jobs, listen, live, retention, router, webhooks};
 
-/// A service that answers requests; dropping it leaves it running until the runtime ends.
+/// A running service; dropping it leaves it running until the runtime ends.
 pub struct Service {
     app: App,
     address: SocketAddr,
     metrics_address: Option<SocketAddr>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
-    /// Passes changes of the store on until everything else has ended.
+    /// Forwards changes of the store until everything else has ended.
     changes: JoinHandle<()>,
     workers: Option<jobs::Workers>,
 }
 
 impl Service {
-    /// Binds the addresses, starts the workers and begins to answer.
+    /// Binds the addresses and starts the workers and listeners.
     pub async fn start(
         store: Store,
         engines: impl Into<Engines>,
@@ -60,7 +60,7 @@ impl Service {
         if role != Role::Gpu {
             tasks.push(retention::start(&app, stopped.clone()));
         }
-        // Whoever works on recordings may have no way out; the others call.
+        // A node that only runs jobs may have no outbound access; the others deliver webhooks.
         if app.config.webhooks.enabled && role != Role::Gpu {
             tasks.push(webhooks::start(&app, stopped.clone()));
         }
@@ -72,17 +72,17 @@ impl Service {
         Ok(Service { app, address, metrics_address, stop, tasks, changes, workers })
     }
 
-    /// Where requests are taken.
+    /// The address of the service.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where `/metrics` is served.
+    /// The address of `/metrics`.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics_address
     }
 
-    /// Takes no more requests, lets those under way end for a while, and gives jobs that are not done back.
+    /// Shuts down: accepts no more requests, waits a while for those in progress, and releases unfinished jobs.
     pub async fn stop(self) {
         self.app.begin_draining();
         let _ = self.stop.send(true);

@@ -1,9 +1,9 @@
-//! Values of the store as the wire writes them.
+//! Conversion of store values to API values.
 
 use hark_api::TranscriptStatus;
 use hark_store::Status;
 
-/// The status as the wire writes it.
+/// The status in the API.
 pub(crate) fn wire_status(status: Status) -> TranscriptStatus {
     match status {
         Status::Queued => TranscriptStatus::Queued,
@@ -13,7 +13,7 @@ pub(crate) fn wire_status(status: Status) -> TranscriptStatus {
     }
 }
 
-/// The language as the wire writes it: never empty.
+/// The language in the API: never empty.
 pub(crate) fn wire_language(language: String) -> String {
     if language.is_empty() { "auto".to_owned() } else { language }
 }

@@ -14,16 +14,16 @@ use crate::engine::{EngineReport, EngineState};
 use integrity::IntegrityMetrics;
 use readiness::ReadinessMetrics;
 
-/// Upper ends of the timing buckets, in seconds: from a cached answer to a long transcription.
+/// Upper bounds of the histogram buckets, in seconds: from a cached response to a long transcription.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
 
-/// What the service counts.
+/// The metrics of the service.
 #[derive(Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<(String, &'static str, u16), Timings>>,
-    /// Requests under way.
+    /// Requests in progress.
     pub(crate) in_flight: AtomicI64,
-    /// Connections open.
+    /// Open connections.
     pub(crate) connections: AtomicI64,
     /// Rejected connections.
     pub(crate) connections_refused: AtomicU64,
@@ -37,29 +37,29 @@ pub(crate) struct Metrics {
     pub(crate) upload_bytes: AtomicU64,
     /// Recordings that were transcribed.
     pub(crate) jobs_completed: AtomicU64,
-    /// Recordings that could not be.
+    /// Recordings whose transcription failed.
     pub(crate) jobs_failed: AtomicU64,
-    /// Attempts after which a job waits again.
+    /// Attempts after which a job is retried.
     pub(crate) jobs_retried: AtomicU64,
     /// Jobs that failed and can be retried, when last counted.
     pub(crate) jobs_dead: AtomicI64,
-    /// Jobs that wait for something that this process does not have, when last counted.
+    /// Queued jobs that need capabilities this process lacks, when last counted.
     pub(crate) jobs_unclaimable: AtomicI64,
     /// 1 while this process claims no jobs.
     pub(crate) claiming_paused: AtomicI64,
-    /// Recordings given back to the queue.
+    /// Jobs released to the queue.
     pub(crate) jobs_given_back: AtomicU64,
-    /// Recordings being worked on.
+    /// Running jobs.
     pub(crate) jobs_running: AtomicI64,
     /// Milliseconds of audio transcribed.
     pub(crate) audio_milliseconds: AtomicU64,
-    /// Milliseconds that recordings were worked on.
+    /// Milliseconds that jobs ran.
     pub(crate) work_milliseconds: AtomicU64,
     /// Unknown files removed after their quarantine.
     pub(crate) recordings_purged: AtomicU64,
     /// What integrity checks found.
     pub(crate) integrity: IntegrityMetrics,
-    /// How the last readiness checks ended.
+    /// Results of the last readiness checks.
     pub(crate) readiness: ReadinessMetrics,
 }
 
@@ -83,7 +83,7 @@ impl Metrics {
         }
     }
 
-    /// Everything, in the text format; `queue_length` is asked for where it is kept.
+    /// All metrics in the text format; `queue_length` comes from the store.
     pub(crate) fn render(&self, queue_length: Option<u64>) -> String {
         let mut text = String::new();
         let single = |text: &mut String, name: &str, kind: &str, help: &str, value: String| {
@@ -147,7 +147,7 @@ impl Metrics {
     }
 }
 
-/// What is known about the recordings of all processes that share the store.
+/// Writes the metrics of the quarantine, the same for all processes that share the store.
 pub(crate) fn render_recordings(text: &mut String, quarantined: u64, is_mismatch: bool) {
     for (name, help, value) in [
         ("hark_recordings_quarantined", "Files that the database does not know, kept for now.", quarantined),
@@ -161,7 +161,7 @@ pub(crate) fn render_recordings(text: &mut String, quarantined: u64, is_mismatch
     }
 }
 
-/// How the engines of the models are doing.
+/// Writes the metrics of the engines.
 pub(crate) fn render_engines(text: &mut String, engines: &[EngineReport]) {
     let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&EngineReport) -> String| {
         let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");

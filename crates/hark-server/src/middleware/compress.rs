@@ -1,14 +1,14 @@
-//! Which answers travel compressed.
+//! Compression of responses.
 
 use axum::http::{HeaderMap, Response, header};
 use hyper::body::Body;
 use tower_http::compression::predicate::{Predicate, SizeAbove};
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 
-/// Bytes below which compressing costs more than it saves.
+/// Smaller responses are not compressed, in bytes.
 const SMALL: u64 = 512;
 
-/// Compresses JSON and text with gzip or zstd, as the client asks.
+/// Compresses JSON and text with gzip or zstd, by `Accept-Encoding`.
 pub(crate) fn compress() -> CompressionLayer<impl Predicate> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(SMALL).and(IsText))
 }
@@ -22,7 +22,7 @@ impl Predicate for IsText {
     }
 }
 
-/// Sound, pictures and documents are compressed already; events must arrive one by one.
+/// Audio, images and documents are already compressed; events must arrive one by one.
 fn is_text(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
     let essence = kind.split(';').next().unwrap_or("").trim();

@@ -1,4 +1,4 @@
-//! Which pages of other origins may call, and what they may read.
+//! CORS: which origins may call, and which headers they may read.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::config::Config;
 
-/// Headers of ours that a page of another origin may read.
+/// Response headers that a page of another origin may read.
 const EXPOSED: [&str; 10] = [
     "x-transcript-id",
     "x-model",
@@ -31,7 +31,7 @@ pub(crate) fn cors(config: &Config) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(origins)
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
-        // Clients add headers of their own (OpenAI's a dozen); without cookies there is none to fear.
+        // Clients add headers of their own (OpenAI's a dozen); without cookies all are safe to allow.
         .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED.map(HeaderName::from_static))
         .max_age(Duration::from_secs(3600))

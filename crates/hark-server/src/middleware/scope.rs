@@ -1,4 +1,4 @@
-//! What a credential must be allowed to do on each path, in one table.
+//! The scopes that each path requires, in one table.
 
 use axum::http::Method;
 use hark_api::ErrorKind;
@@ -10,11 +10,11 @@ const ANY: &[Scope] = &[];
 const TRANSCRIBE: &[Scope] = &[Scope::Transcribe];
 const READ: &[Scope] = &[Scope::Read];
 const MANAGE: &[Scope] = &[Scope::Manage];
-/// Work on what is stored: its answer tells of it.
+/// Processing of stored data, whose response reveals some of it.
 const TRANSCRIBE_AND_READ: &[Scope] = &[Scope::Transcribe, Scope::Read];
 const READ_AND_MANAGE: &[Scope] = &[Scope::Read, Scope::Manage];
 
-/// The scopes that each path needs; one that is not here needs `manage`.
+/// The required scopes by path; a path that is not listed requires `manage`.
 const TABLE: &[(&str, &str, &[Scope])] = &[
     ("POST", "/v1/transcribe", TRANSCRIBE),
     ("GET", "/v1/stream", TRANSCRIBE),
@@ -51,15 +51,15 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("POST", "/v1/auth/signout", ANY),
 ];
 
-/// What a path needs.
+/// The required scopes of a path.
 fn needed(method: &Method, path: &str) -> &'static [Scope] {
-    // The framework answers HEAD with what it does for GET.
+    // The framework answers HEAD with the handler of GET.
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let entry = TABLE.iter().find(|(its_method, its_path, _)| *its_method == method && *its_path == path);
     entry.map_or(MANAGE, |(_, _, scopes)| scopes)
 }
 
-/// Refuses a credential that may not do what the path does. Sessions and user tokens are the account itself.
+/// Rejects a credential without the required scopes. Sessions and user tokens have all.
 pub(super) fn check(credential: &Credential, method: &Method, path: &str) -> Result<(), Failure> {
     if credential.key.kind != KeyKind::Service {
         return Ok(());
@@ -89,7 +89,7 @@ mod tests {
             let Some(operation) = methods.get("get") else { continue };
             let is_open = operation["security"].as_array().is_none_or(|all| all.contains(&serde_json::json!({})));
             let is_listed = TABLE.iter().any(|(method, its_path, _)| *method == "GET" && its_path == path);
-            // Its answer is a secret that signs: more than reading.
+            // Its response is a signing secret: more than reading.
             assert!(is_open || is_listed || path == "/v1/webhooks/secret", "GET {path} is not in the table");
         }
     }

@@ -1,4 +1,4 @@
-//! Cookies: the session's, and those like it.
+//! The session cookie and similar ones.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, HeaderValue, header};
 
 const NAME: &str = "hark_session";
 
-/// The session's secret, where exactly one such cookie came: of two, one is another site's.
+/// The session's secret, if there is exactly one such cookie: of two, one is another site's.
 pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
     named(headers, NAME)
 }
 
-/// The value of a cookie of ours, where exactly one of that name came.
+/// The value of a cookie, if there is exactly one of that name.
 pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut ours = values
@@ -23,12 +23,12 @@ pub(crate) fn named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     if ours.next().is_some() { None } else { first }
 }
 
-/// What sets the cookie: out of reach of scripts, not sent along with other sites' forms.
+/// The header that sets the session cookie: `HttpOnly`, and not sent with requests of other sites.
 pub(crate) fn set(secret: &str, lasts: Duration, is_https: bool) -> Option<HeaderValue> {
     write(NAME, secret, "/", lasts, is_https)
 }
 
-/// What sets a cookie of ours.
+/// The header that sets a cookie.
 pub(crate) fn write(name: &str, value: &str, path: &str, lasts: Duration, is_https: bool) -> Option<HeaderValue> {
     let secure = if is_https { "; Secure" } else { "" };
     let text = format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax; Max-Age={}{secure}", lasts.as_secs());

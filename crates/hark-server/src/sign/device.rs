@@ -16,20 +16,20 @@ const NAME: &str = "hark_device";
 /// How long a browser is known without a sign-in.
 const LASTS: Duration = Duration::from_secs(365 * 86_400);
 
-/// What a browser shows.
+/// The content of the cookie.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     id: String,
     proof: String,
 }
 
-/// The cookie of a request, unchecked.
+/// The cookie of a request, not verified.
 pub(crate) fn shown(headers: &HeaderMap) -> Option<Shown> {
     let (id, proof) = cookie::named(headers, NAME)?.split_once('.')?;
     Some(Shown { id: id.to_owned(), proof: proof.to_owned() })
 }
 
-/// The id of the browser, where the account signed in with it before.
+/// The id of the browser, if the account signed in with it before.
 pub(crate) async fn known(
     store: &Store,
     shown: Option<&Shown>,

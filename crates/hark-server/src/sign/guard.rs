@@ -1,4 +1,4 @@
-//! What keeps another site from acting with a visitor's cookie: the origin of the request, and a token that only our own
+//! CSRF protection of requests with a cookie: by the origin of the request, and by a token that only this service's
 //! pages can read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::error::Failure;
 use crate::mac::{hex, mac};
 
-/// Where the token comes back.
+/// The header with the CSRF token.
 pub(crate) const CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
 
 /// The CSRF token of a session, derived from the session's secret.
@@ -20,7 +20,7 @@ pub(crate) fn csrf_token(session: &str) -> String {
     hex(&mac(session.as_bytes(), &[b"hark csrf token"]))
 }
 
-/// Lets a request pass that the session's cookie came with.
+/// Checks a request that is authenticated by the session cookie.
 pub(crate) fn check(
     config: &Config,
     method: &Method,
@@ -29,7 +29,7 @@ pub(crate) fn check(
     session: &str,
 ) -> Result<(), Failure> {
     let is_safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    // A WebSocket begins with a safe method and then does everything.
+    // A WebSocket starts with a safe method, but is not read-only.
     if is_safe && !headers.contains_key(header::UPGRADE) {
         return Ok(());
     }
@@ -47,7 +47,7 @@ pub(crate) fn check(
     ))
 }
 
-/// Refuses what a page of another site sent. Programs that are no browsers send no origin and pass.
+/// Rejects requests of pages of other sites. Programs that are no browsers send no origin and pass.
 pub(crate) fn same_origin(config: &Config, headers: &HeaderMap, peer: IpAddr) -> Result<(), Failure> {
     let refused =
         || Failure::new(ErrorKind::Forbidden, "a page of another site can't do this: open the site of this server");
@@ -65,11 +65,11 @@ pub(crate) fn same_origin(config: &Config, headers: &HeaderMap, peer: IpAddr) ->
     let forwarded = text(&HeaderName::from_static("x-forwarded-host")).filter(|_| is_trusted(config, peer));
     let host = forwarded.or_else(|| text(&header::HOST)).unwrap_or_default();
     let is_ours = !host.is_empty() && authority.eq_ignore_ascii_case(host.trim());
-    // A page that came without protection may be anybody's.
+    // A page that was loaded without TLS may be forged.
     if is_ours && (scheme == "https" || !is_https(config, headers, peer)) { Ok(()) } else { Err(refused()) }
 }
 
-/// Whether `origin` is where the pages of `url` live.
+/// Whether `origin` is the origin of `url`.
 fn is_origin_of(origin: &str, url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     match (uri.scheme_str(), uri.authority()) {
@@ -78,7 +78,7 @@ fn is_origin_of(origin: &str, url: &str) -> bool {
     }
 }
 
-/// Whether the visitor's connection is protected, as the settings or a proxy that we trust say.
+/// Whether the client's connection is HTTPS, by the configuration or a trusted proxy.
 pub(crate) fn is_https(config: &Config, headers: &HeaderMap, peer: IpAddr) -> bool {
     if config.public_url.as_ref().is_some_and(|url| url.starts_with("https://")) {
         return true;
@@ -92,7 +92,7 @@ fn is_trusted(config: &Config, peer: IpAddr) -> bool {
     config.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
 }
 
-/// The address of the other end of the connection.
+/// The peer address of the connection.
 pub(crate) fn peer(extensions: &Extensions) -> IpAddr {
     let peer = extensions.get::<ConnectInfo<SocketAddr>>();
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |info| info.0.ip())

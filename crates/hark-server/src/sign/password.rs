@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Failure;
 
-/// Argon2id as OWASP's password storage cheat sheet has it: 19 MiB, two passes, one lane.
+/// Argon2id parameters of OWASP's password storage cheat sheet: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
@@ -23,7 +23,7 @@ const WAITING: usize = 64;
 const MIN_LENGTH: usize = 8;
 const MAX_LENGTH: usize = 256;
 
-/// A hash that no password has, of the same cost as a real one: checked where there is no account.
+/// A hash that no password has, of the same cost as a real one: verified if there is no account.
 const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$aGFyayBoYXMgbm8gc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Why a password is rejected.
@@ -35,7 +35,7 @@ pub enum PasswordError {
     /// The address or a part of it.
     #[error("the password is the email address: choose another")]
     IsEmail,
-    /// One character again and again.
+    /// A single repeated character.
     #[error("the password is one character again and again: choose another")]
     Monotonous,
     /// The hash failed.
@@ -49,7 +49,7 @@ pub fn hash_password(email: &str, password: &str) -> Result<String, PasswordErro
     hash(password)
 }
 
-/// Whether a password may be used at all.
+/// Validates a password.
 pub(crate) fn check_password(email: &str, password: &str) -> Result<(), PasswordError> {
     if !(MIN_LENGTH..=MAX_LENGTH).contains(&password.chars().count()) {
         return Err(PasswordError::Length);
@@ -77,7 +77,7 @@ fn hash(password: &str) -> Result<String, PasswordError> {
     Ok(hashed.to_string())
 }
 
-/// Whether the hash is cheaper or dearer than those that are made now.
+/// Whether the parameters of the hash differ from the current ones.
 fn is_dated(hash: &PasswordHash) -> bool {
     let ours = argon2();
     hash.algorithm != argon2::ARGON2ID_IDENT
@@ -86,7 +86,7 @@ fn is_dated(hash: &PasswordHash) -> bool {
         })
 }
 
-/// How a password was found.
+/// The result of verifying a password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Wrong,
@@ -96,7 +96,7 @@ pub(crate) enum Verdict {
     },
 }
 
-/// Hashes passwords, a few at a time: each takes memory and a core for a while.
+/// Hashes passwords, a few at a time: each needs memory and a core for a while.
 pub(crate) struct Passwords {
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -109,7 +109,7 @@ impl Default for Passwords {
 }
 
 impl Passwords {
-    /// Hashes a password that was checked.
+    /// Hashes a validated password.
     pub(crate) async fn hash(&self, password: String) -> Result<String, Failure> {
         let password = Zeroizing::new(password);
         self.run(move || hash(&password)).await?.map_err(|error| {
@@ -118,7 +118,7 @@ impl Passwords {
         })
     }
 
-    /// Checks a password against what is stored; without a hash it takes as long and is wrong.
+    /// Verifies a password against the stored hash; without one it takes as long and fails.
     pub(crate) async fn verify(&self, stored: Option<String>, password: String) -> Result<Verdict, Failure> {
         let password = Zeroizing::new(password);
         self.run(move || verify(stored.as_deref(), &password)).await
