@@ -1,7 +1,7 @@
 //! What happens between the products of a decoder-only language model: RMS norm, gated activations, and attention over a
 //! paged KV cache.
 //!
-//! Kernels are written once over [`Lanes`] and compiled for each instruction set; every function checks its shapes once.
+//! Kernels are written once over `Lanes` and compiled for each instruction set; every function checks its shapes once.
 
 mod attention;
 mod cache;

@@ -2,8 +2,8 @@
 //!
 //! Weights stay in 4, 5, 6 or 8 bits with a scale for every 32 (or 16) of a row, as ggml's types have them, interleaved by 16
 //! rows so that a vector's lane is a row. A product of a few rows of activations quantizes those to int8 and reads every
-//! weight once, at memory speed ([`kernel`]). A product of many rows dequantizes weights to bf16 panels in the first-level
-//! cache, a stretch at a time, and multiplies them there ([`matmul`]).
+//! weight once, at memory speed (`kernel`). A product of many rows dequantizes weights to bf16 panels in the first-level
+//! cache, a stretch at a time, and multiplies them there ([`matmul()`]).
 
 mod activations;
 mod kernel;
