@@ -12,6 +12,7 @@ pub mod bandwidth;
 pub mod buffer;
 mod compute;
 pub mod decoder;
+pub mod encoder;
 pub mod gemm;
 pub mod isa;
 pub mod kernels;
