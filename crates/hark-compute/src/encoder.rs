@@ -102,8 +102,8 @@ unsafe fn bias_gelu<L: Lanes>(x: &mut [f32], bias: &[f32]) {
             let v = L::add(L::load(x.as_ptr().add(i)), L::load(bias.as_ptr().add(i)));
             let magnitude = L::abs(v);
             let t = L::div(one, L::fma(magnitude, L::splat(0.327_591_1 * FRAC_1_SQRT_2), one));
-            let mut p = L::splat(1.061_405_43);
-            for c in [-1.453_152_03, 1.421_413_74, -0.284_496_736, 0.254_829_592] {
+            let mut p = L::splat(1.061_405_4);
+            for c in [-1.453_152, 1.421_413_8, -0.284_496_72, 0.254_829_6] {
                 p = L::fma(p, t, L::splat(c));
             }
             let density = exp2::<L>(L::mul(L::mul(v, v), L::splat(-0.5 * LOG2_E)));
@@ -182,7 +182,8 @@ mod tests {
             let mut far = vec![0.0f32; 16];
             far[..4].copy_from_slice(&[-1e4, 1e4, -40.0, 40.0]);
             EncoderOps::of(isa).bias_gelu(&mut far, &[0.0; 16]);
-            assert_eq!(far[..4], [0.0, 1e4, 0.0, 40.0], "{}", isa.name());
+            let expected = [0.0, 1e4, 0.0, 40.0];
+            assert!(far.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-30), "{far:?}");
         }
     }
 
