@@ -1,7 +1,7 @@
 //! What happens between the products of an encoder with norms behind its residuals (BERT): layer norm of float32 rows in place,
 //! and GELU.
 //!
-//! Kernels are written once over [`Lanes`] and compiled for each instruction set; every function checks its shapes once.
+//! Kernels are written once over `Lanes` and compiled for each instruction set; every function checks its shapes once.
 
 use crate::Isa;
 use crate::lanes::{LANES, Lanes, exp2};

@@ -21,8 +21,16 @@ use crate::routes::{AnyError, Missing, Unauthorized};
 /// As it was sent, if it was kept. A `Range` of bytes is answered with 206, so that a player can seek and a download can be resumed.
 #[utoipa::path(get, path = "/v1/transcripts/{id}/recording", tag = "transcripts", operation_id = "getRecording",
     params(("id" = i64, Path, description = "the transcript's number")),
-    responses((status = 200, description = "the recording", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 206, description = "the range of it that was asked for", body = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, description = "the recording", content(
+            (Vec<u8> = "audio/wav"), (Vec<u8> = "audio/aiff"), (Vec<u8> = "audio/x-caf"), (Vec<u8> = "audio/flac"),
+            (Vec<u8> = "audio/mpeg"), (Vec<u8> = "audio/aac"), (Vec<u8> = "audio/ogg"), (Vec<u8> = "video/mp4"),
+            (Vec<u8> = "video/webm"), (Vec<u8> = "video/x-ms-asf"), (Vec<u8> = "video/x-msvideo"), (Vec<u8> = "video/mpeg"),
+            (Vec<u8> = "video/mp2t"), (Vec<u8> = "video/x-flv"), (Vec<u8> = "application/octet-stream"))),
+        (status = 206, description = "the range of it that was asked for", content(
+            (Vec<u8> = "audio/wav"), (Vec<u8> = "audio/aiff"), (Vec<u8> = "audio/x-caf"), (Vec<u8> = "audio/flac"),
+            (Vec<u8> = "audio/mpeg"), (Vec<u8> = "audio/aac"), (Vec<u8> = "audio/ogg"), (Vec<u8> = "video/mp4"),
+            (Vec<u8> = "video/webm"), (Vec<u8> = "video/x-ms-asf"), (Vec<u8> = "video/x-msvideo"), (Vec<u8> = "video/mpeg"),
+            (Vec<u8> = "video/mp2t"), (Vec<u8> = "video/x-flv"), (Vec<u8> = "application/octet-stream"))),
         Unauthorized, Missing, AnyError), security(("bearer" = []), ("session" = [])))]
 pub(crate) async fn show(
     State(app): State<App>,
