@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p hark-embed --example embed_lines -- MODEL_FOLDER FILE [ROUNDS]`
 
+#![allow(clippy::print_stdout, reason = "an example reports on the terminal")]
+
 use std::time::Instant;
 
 use hark_compute::Compute;
