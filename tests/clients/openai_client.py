@@ -120,8 +120,14 @@ try:
 except openai.AuthenticationError as own:
     assert "not valid" in own.body and own.code is None, own.body
 refused(openai.NotFoundError, lambda: client.models.retrieve("nothing"))
-error = refused(openai.InternalServerError, lambda: client.embeddings.create(model="x", input="a text"))
-assert (error.status_code, error.code) == (503, "model_not_installed"), error.body
+texts = ["The cat sleeps on the sofa.", "A kitten naps on the couch.", "Interest rates rose again."]
+cat, kitten, rates = (one.embedding for one in client.embeddings.create(model="x", input=texts).data)
+alike, unlike = (sum(a * b for a, b in zip(cat, other)) for other in (kitten, rates))
+assert len(cat) == 384 and alike > 0.5 > 0.2 > unlike, (len(cat), alike, unlike)
+plain = client.embeddings.create(model="x", input=texts[0], encoding_format="float")
+assert max(abs(a - b) for a, b in zip(plain.data[0].embedding, cat)) < 1e-4
+assert plain.usage.total_tokens == 9, plain.usage
+print("embeddings:  ", f"alike {alike:.2f}, unlike {unlike:.2f}")
 refused(openai.BadRequestError, lambda: client.embeddings.create(model="x", input=[]))
 refused(openai.NotFoundError, lambda: client.audio.speech.create(model="x", voice="alloy", input="a"))
 

@@ -33,9 +33,10 @@ pub use hark_transcript::{DateTime, Lane, Segment, TranscriptionResult, Word};
 pub use health::{GpuHealth, Health, Liveness, Readiness};
 pub use keys::{CreatedKey, Key, KeyList, KeyRoll, KeyScope, KeyUpdate, NewKey};
 pub use openai::{
-    OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail,
-    OpenAiEvent, OpenAiFormat, OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription,
-    OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiUsage, OpenAiVerbose, OpenAiWord,
+    OpenAiDiarized, OpenAiDiarizedSegment, OpenAiEmbedding, OpenAiEmbeddingUsage, OpenAiEmbeddings,
+    OpenAiEmbeddingsRequest, OpenAiEncoding, OpenAiError, OpenAiErrorDetail, OpenAiEvent, OpenAiFormat,
+    OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm,
+    OpenAiUsage, OpenAiVector, OpenAiVerbose, OpenAiWord,
 };
 pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
 pub use session::{

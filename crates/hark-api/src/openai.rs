@@ -221,6 +221,53 @@ pub struct OpenAiEmbeddingsRequest {
     /// How vectors travel.
     #[serde(default)]
     pub encoding_format: OpenAiEncoding,
+    /// Numbers of a vector; only 384.
+    #[serde(default)]
+    #[schema(minimum = 384, maximum = 384)]
+    pub dimensions: Option<u32>,
+}
+
+/// The answer of `POST /v1/embeddings`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OpenAiEmbeddings {
+    /// `list`.
+    pub object: String,
+    /// A vector for each text.
+    pub data: Vec<OpenAiEmbedding>,
+    /// The model that ran.
+    pub model: String,
+    /// Tokens of all texts.
+    pub usage: OpenAiEmbeddingUsage,
+}
+
+/// The vector of one text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct OpenAiEmbedding {
+    /// `embedding`.
+    pub object: String,
+    /// Which text it is of, from 0.
+    pub index: u32,
+    /// The vector.
+    pub embedding: OpenAiVector,
+}
+
+/// A vector as `encoding_format` asks for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum OpenAiVector {
+    /// Its numbers.
+    Float(Vec<f32>),
+    /// The bytes of little-endian 32-bit numbers in base64.
+    Base64(String),
+}
+
+/// Tokens of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OpenAiEmbeddingUsage {
+    /// Tokens of the texts.
+    pub prompt_tokens: u64,
+    /// The same.
+    pub total_tokens: u64,
 }
 
 /// How vectors travel.

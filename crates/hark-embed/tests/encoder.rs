@@ -19,6 +19,14 @@ const PIECES: [&str; 20] = [
 
 struct Small {
     folder: tempfile::TempDir,
+    reference: Reference,
+}
+
+/// BERT by its definition, in double precision.
+struct Reference {
+    width: usize,
+    heads: usize,
+    layers: usize,
     tensors: HashMap<String, (Vec<usize>, Vec<f32>)>,
 }
 
@@ -81,7 +89,8 @@ impl Small {
             let values = (0..shape.iter().product()).map(|_| random()).collect();
             (name, (shape, values))
         });
-        let small = Small { folder: tempfile::tempdir().expect("a temporary folder"), tensors: tensors.collect() };
+        let reference = Reference { width: WIDTH, heads: HEADS, layers: LAYERS, tensors: tensors.collect() };
+        let small = Small { folder: tempfile::tempdir().expect("a temporary folder"), reference };
         small.write_weights();
         write_json(small.path(), "config.json", &config());
         write_json(small.path(), "tokenizer.json", &tokenizer());
@@ -94,7 +103,7 @@ impl Small {
 
     fn write_weights(&self) {
         let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-        for (name, (shape, values)) in &self.tensors {
+        for (name, (shape, values)) in &self.reference.tensors {
             let start = data.len();
             values.iter().for_each(|value| data.extend_from_slice(&value.to_le_bytes()));
             header.insert(name.clone(), json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
@@ -109,7 +118,9 @@ impl Small {
     fn load(&self, isa: Isa) -> Embedder {
         Embedder::load(&Compute::new(2, isa), self.path()).expect("the small model loads")
     }
+}
 
+impl Reference {
     fn row(&self, name: &str, row: usize, width: usize) -> Vec<f64> {
         self.tensors[name].1[row * width..(row + 1) * width].iter().map(|x| f64::from(*x)).collect()
     }
@@ -126,36 +137,36 @@ impl Small {
 
     fn norm(&self, x: &mut [Vec<f64>], name: &str) {
         let (gain, shift) =
-            (self.row(&format!("{name}.weight"), 0, WIDTH), self.row(&format!("{name}.bias"), 0, WIDTH));
+            (self.row(&format!("{name}.weight"), 0, self.width), self.row(&format!("{name}.bias"), 0, self.width));
         for row in x {
-            let mean = row.iter().sum::<f64>() / WIDTH as f64;
-            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / WIDTH as f64;
+            let mean = row.iter().sum::<f64>() / self.width as f64;
+            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / self.width as f64;
             for ((x, gain), shift) in row.iter_mut().zip(&gain).zip(&shift) {
                 *x = (*x - mean) / (variance + 1e-12).sqrt() * gain + shift;
             }
         }
     }
 
-    /// The embedding of tokens by the definition of BERT.
-    fn reference(&self, tokens: &[u32]) -> Vec<f64> {
+    /// The embedding of tokens.
+    fn embed(&self, tokens: &[u32]) -> Vec<f64> {
         let add = |x: &mut [Vec<f64>], y: &[Vec<f64>]| {
             x.iter_mut().zip(y).for_each(|(x, y)| x.iter_mut().zip(y).for_each(|(x, y)| *x += y));
         };
-        let segment = self.row("embeddings.token_type_embeddings.weight", 0, WIDTH);
+        let segment = self.row("embeddings.token_type_embeddings.weight", 0, self.width);
         let mut x: Vec<Vec<f64>> = Vec::new();
         for (position, token) in tokens.iter().enumerate() {
-            let word = self.row("embeddings.word_embeddings.weight", *token as usize, WIDTH);
-            let place = self.row("embeddings.position_embeddings.weight", position, WIDTH);
-            x.push((0..WIDTH).map(|i| word[i] + place[i] + segment[i]).collect());
+            let word = self.row("embeddings.word_embeddings.weight", *token as usize, self.width);
+            let place = self.row("embeddings.position_embeddings.weight", position, self.width);
+            x.push((0..self.width).map(|i| word[i] + place[i] + segment[i]).collect());
         }
         self.norm(&mut x, "embeddings.LayerNorm");
-        let dim = WIDTH / HEADS;
-        for layer in 0..LAYERS {
+        let dim = self.width / self.heads;
+        for layer in 0..self.layers {
             let name = |part: &str| format!("encoder.layer.{layer}.{part}");
             let [queries, keys, values] =
                 ["query", "key", "value"].map(|part| self.linear(&x, &name(&format!("attention.self.{part}"))));
-            let mut attended = vec![vec![0.0; WIDTH]; x.len()];
-            for head in 0..HEADS {
+            let mut attended = vec![vec![0.0; self.width]; x.len()];
+            for head in 0..self.heads {
                 let part = head * dim..(head + 1) * dim;
                 for (query, out) in queries.iter().zip(&mut attended) {
                     let dot =
@@ -174,7 +185,8 @@ impl Small {
             add(&mut x, &self.linear(&hidden, &name("output.dense")));
             self.norm(&mut x, &name("output.LayerNorm"));
         }
-        let mean: Vec<f64> = (0..WIDTH).map(|i| x.iter().map(|row| row[i]).sum::<f64>() / x.len() as f64).collect();
+        let mean: Vec<f64> =
+            (0..self.width).map(|i| x.iter().map(|row| row[i]).sum::<f64>() / x.len() as f64).collect();
         let length = mean.iter().map(|x| x * x).sum::<f64>().sqrt();
         mean.into_iter().map(|x| x / length).collect()
     }
@@ -199,7 +211,8 @@ fn vectors_are_those_of_the_plain_forward_pass_on_every_instruction_set_and_in_a
     let long = "the cat sat unbelievables , x . ".repeat(20);
     let texts = ["The cat sat.", "", "unbelievable", "x", &long, "the cat sat on, 世 Café", &long[..60]];
     let reader = Tokenizer::read(&small.path().join("tokenizer.json")).expect("the tokenizer is read");
-    let expected: Vec<Vec<f64>> = texts.iter().map(|text| small.reference(&reader.encode(text, POSITIONS).0)).collect();
+    let expected: Vec<Vec<f64>> =
+        texts.iter().map(|text| small.reference.embed(&reader.encode(text, POSITIONS).0)).collect();
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
         let embedder = small.load(isa);
         assert_eq!((embedder.dimensions(), embedder.max_tokens()), (WIDTH, POSITIONS));
@@ -276,7 +289,8 @@ fn files_that_are_no_such_model_are_refused_and_say_why() {
     let message = problem(&with("tokenizer.json", "/model/unk_token", json!("[NONE]")));
     assert!(message.contains("lacks [NONE]"), "{message}");
     let message = problem(&|small| {
-        let weights = &mut small.tensors.get_mut("encoder.layer.1.output.dense.weight").expect("it is there").1;
+        let weights =
+            &mut small.reference.tensors.get_mut("encoder.layer.1.output.dense.weight").expect("it is there").1;
         weights[5] = f32::NAN;
         small.write_weights();
     });
@@ -287,4 +301,40 @@ fn files_that_are_no_such_model_are_refused_and_say_why() {
         let message = problem(&|small| std::fs::write(small.path().join(name), "{").expect("it can be written"));
         assert!(message.contains(name), "{message}");
     }
+}
+
+#[test]
+#[ignore = "needs models"]
+fn the_installed_model_gives_the_vectors_of_its_definition() {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(std::path::PathBuf::from);
+    let models = set("HARK_MODELS")
+        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("hark/models")))
+        .or_else(|| set("HOME").map(|home| home.join(".cache/hark/models")))
+        .expect("HARK_MODELS or HOME says where models are");
+    let folder = models.join("all-minilm-l6-v2");
+    let embedder = Embedder::load(&Compute::from_options(None, None), &folder).expect("the model is installed");
+    assert_eq!((embedder.dimensions(), embedder.max_tokens()), (384, 256));
+    let file = hark_weights::WeightsFile::open(&folder.join("model.safetensors")).expect("the weights are there");
+    let tensors = hark_weights::safetensors::read(&file).expect("the weights are read");
+    let floats = tensors.iter().filter(|tensor| tensor.dtype() == hark_weights::Dtype::F32);
+    let tensors = floats.map(|tensor| (tensor.name().to_owned(), (tensor.shape().to_vec(), tensor.to_f32()))).collect();
+    let reference = Reference { width: 384, heads: 12, layers: 6, tensors };
+    let reader = Tokenizer::read(&folder.join("tokenizer.json")).expect("the tokenizer is read");
+    let long = "Minutes of the meeting: the budget was approved, the deadline was moved to 4 May. ".repeat(20);
+    let texts = [
+        "",
+        "Hello, world!",
+        "Ünïcödé Straße naïve café — “quotes” … 100%",
+        "東京は日本の首都です。",
+        "नमस्ते दुनिया, Привет мир",
+        "antidisestablishmentarianism supercalifragilisticexpialidocious",
+        &long[..200],
+        &long,
+    ];
+    let found = embedder.embed(&texts, &|| false).expect("an embedding");
+    for (text, found) in texts.iter().zip(&found) {
+        let cosine = cosine(&found.vector, &reference.embed(&reader.encode(text, 256).0));
+        assert!(cosine > 0.9999, "{cosine} for {text:?}");
+    }
+    assert!(found[7].is_truncated && found[7].tokens == 256);
 }

@@ -441,13 +441,21 @@ mod tests {
         let defaults: Vec<&str> = catalogue.defaults().map(|m| m.name.as_str()).collect();
         assert_eq!(
             defaults,
-            ["whisper-base", "whisper-small", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"]
+            [
+                "whisper-base",
+                "whisper-small",
+                "silero-vad",
+                "all-minilm-l6-v2",
+                "pyannote-segmentation-3",
+                "campplus-zh-en"
+            ]
         );
         for (role, name) in [
             (Role::Transcription, "whisper-base"),
             (Role::Vad, "silero-vad"),
             (Role::Segmentation, "pyannote-segmentation-3"),
             (Role::Embedding, "campplus-zh-en"),
+            (Role::TextEmbedding, "all-minilm-l6-v2"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }

@@ -15,6 +15,9 @@ pub enum Role {
     Segmentation,
     /// Speaker embedding: a vector that is near another of the same voice.
     Embedding,
+    /// Text embedding: a vector that is near another of a like meaning.
+    #[serde(rename = "text-embedding")]
+    TextEmbedding,
     /// Work on text: translation, summaries.
     Text,
     /// Speech synthesis.
@@ -35,6 +38,7 @@ impl std::fmt::Display for Role {
             Role::Vad => "voice activity detection",
             Role::Segmentation => "speaker segmentation",
             Role::Embedding => "speaker embedding",
+            Role::TextEmbedding => "text embedding",
             Role::Text => "text",
             Role::Voice => "speech synthesis",
             Role::Enhance => "noise reduction",

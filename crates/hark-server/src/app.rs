@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::documentation::Documentation;
+use crate::embed_slots::EmbedSlots;
 use crate::engine::{Engines, Models};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::mail::Mailer;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) uploads: AtOnce<Owner>,
     /// Media probes in progress.
     pub(crate) probes: Probes,
+    /// Calls that embed texts.
+    pub(crate) embed_slots: EmbedSlots,
     /// Uploads in progress that have an `Idempotency-Key`.
     pub(crate) named_uploads: AtOnce<(Owner, String)>,
     /// Anonymous uploads in progress.
@@ -123,6 +126,7 @@ impl App {
             addresses: AddressHash::default(),
             sign: Sign::default(),
             mailer,
+            embed_slots: EmbedSlots::new(),
             uploads: AtOnce::new(),
             named_uploads: AtOnce::new(),
             anonymous_uploads: AtOnce::new(),

@@ -10,6 +10,8 @@ mod config;
 mod credentials;
 mod document;
 mod documentation;
+mod embed_slots;
+mod embeddings;
 mod engine;
 mod error;
 #[cfg(test)]
@@ -53,8 +55,8 @@ pub use config::{
     PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, Webhooks,
 };
 pub use engine::{
-    Bytes, Dependency, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models, SpeechEngine,
-    SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
+    Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models,
+    SpeechEngine, SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

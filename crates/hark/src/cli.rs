@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Teach hark the voices of people, so that `transcribe --identify` names them
     Speakers(SpeakersArgs),
+    /// Turn lines of text into vectors that say how alike their meanings are
+    Embed(EmbedArgs),
     /// List, show, export, retry and delete what a server has transcribed
     Transcripts(TranscriptsArgs),
     /// Make and manage the accounts of a service on this machine
@@ -82,6 +84,16 @@ pub(crate) enum Command {
     /// Measure: `hark bench transcribe`, `hark bench kernels`, `hark bench service`
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EmbedArgs {
+    /// Text files, every line of which is a text; `-` reads from stdin [default: -]
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 }
 
 /// What is said, and what hears it.

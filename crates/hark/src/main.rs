@@ -10,6 +10,7 @@ mod bench;
 mod cli;
 mod config;
 mod doctor;
+mod embed;
 mod error;
 mod integrity;
 mod jobs;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         cli::Command::Live(args) => live::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
+        cli::Command::Embed(args) => embed::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),
         cli::Command::Jobs(args) => jobs::run(args, &cli.common),

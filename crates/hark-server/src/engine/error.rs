@@ -18,6 +18,9 @@ pub enum EngineError {
     /// Diarization is not available.
     #[error("this server does not know voices")]
     NoVoices,
+    /// Text embeddings are not available.
+    #[error("this server has no model for embeddings")]
+    NoEmbeddings,
     /// The recording or its options are invalid: a retry fails the same way.
     #[error("{0}")]
     Unusable(String),
@@ -80,6 +83,7 @@ impl EngineError {
             | EngineError::ModelMissing(_)
             | EngineError::NotLive
             | EngineError::NoVoices
+            | EngineError::NoEmbeddings
             | EngineError::Unavailable { .. } => FaultKind::Unavailable,
         }
     }
@@ -120,7 +124,9 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let kind = match &error {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
-            EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices => ErrorKind::ModelMissing,
+            EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices | EngineError::NoEmbeddings => {
+                ErrorKind::ModelMissing
+            }
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {

@@ -1,6 +1,7 @@
 //! The engines of the service: one trait for each capability.
 
 mod budget;
+mod embed;
 mod error;
 mod installed;
 #[cfg(feature = "instant-engine")]
@@ -18,6 +19,7 @@ use hark_speech::{CancelToken, Voiceprint};
 use hark_store::Capabilities;
 
 pub use budget::{Bytes, default_memory_budget};
+pub use embed::EmbeddedTexts;
 pub use error::{Dependency, EngineError};
 pub use hark_speech::EngineState;
 #[cfg(feature = "instant-engine")]
@@ -80,6 +82,15 @@ pub trait Voices: Send + Sync + 'static {
     fn voiceprint(&self, source: Source, cancel: CancelToken) -> Result<Voiceprint, EngineError>;
 }
 
+/// Embeds texts.
+pub trait Embed: Send + Sync + 'static {
+    /// Whether the model for it is installed; reads no files.
+    fn check_embed(&self) -> Result<(), EngineError>;
+
+    /// The vectors of texts, in their order; blocks, until cancelled by `cancel`.
+    fn embed(&self, texts: &[String], cancel: &CancelToken) -> Result<EmbeddedTexts, EngineError>;
+}
+
 /// The engines of a process by capability; clones share them.
 #[derive(Clone)]
 pub struct Engines {
@@ -87,12 +98,14 @@ pub struct Engines {
     transcribe: Arc<dyn Transcribe>,
     live: Option<Arc<dyn Live>>,
     voices: Option<Arc<dyn Voices>>,
+    embed: Option<Arc<dyn Embed>>,
 }
 
 impl Engines {
     /// With an engine that only transcribes recordings.
     pub fn new<E: Models + Transcribe>(engine: Arc<E>) -> Self {
-        Engines { models: Arc::clone(&engine) as Arc<dyn Models>, transcribe: engine, live: None, voices: None }
+        let models = Arc::clone(&engine) as Arc<dyn Models>;
+        Engines { models, transcribe: engine, live: None, voices: None, embed: None }
     }
 
     /// Sets the engine for live audio.
@@ -103,6 +116,11 @@ impl Engines {
     /// Sets the engine for voices.
     pub fn with_voices(self, voices: Arc<dyn Voices>) -> Self {
         Engines { voices: Some(voices), ..self }
+    }
+
+    /// Sets the engine for text embeddings.
+    pub fn with_embed(self, embed: Arc<dyn Embed>) -> Self {
+        Engines { embed: Some(embed), ..self }
     }
 
     /// The engine for recordings.
@@ -120,11 +138,20 @@ impl Engines {
         let voices = self.voices.as_deref().ok_or(EngineError::NoVoices)?;
         voices.check_voices().map(|()| voices)
     }
+
+    /// The engine for text embeddings, if its model is installed.
+    pub(crate) fn embed(&self) -> Result<&dyn Embed, EngineError> {
+        let embed = self.embed.as_deref().ok_or(EngineError::NoEmbeddings)?;
+        embed.check_embed().map(|()| embed)
+    }
 }
 
 impl From<Arc<SpeechEngine>> for Engines {
     fn from(engine: Arc<SpeechEngine>) -> Self {
-        Engines::new(Arc::clone(&engine)).with_live(Arc::clone(&engine) as Arc<dyn Live>).with_voices(engine)
+        Engines::new(Arc::clone(&engine))
+            .with_live(Arc::clone(&engine) as Arc<dyn Live>)
+            .with_voices(Arc::clone(&engine) as Arc<dyn Voices>)
+            .with_embed(engine)
     }
 }
 

@@ -98,7 +98,7 @@ const MAX_WORKSPACE: u64 = 3600 << 20;
 pub struct SpeechEngine {
     options: SpeechOptions,
     /// The threads and kernels of all models.
-    compute: Compute,
+    pub(super) compute: Compute,
     installed: InstalledModels,
     registry: Arc<ModelRegistry>,
     /// Reloads of each model's engine.
@@ -132,7 +132,7 @@ impl SpeechEngine {
     }
 
     /// The folder of an installed model, whose files are checked, and their size in bytes.
-    fn folder(&self, name: &str) -> Result<(PathBuf, u64), EngineError> {
+    pub(super) fn folder(&self, name: &str) -> Result<(PathBuf, u64), EngineError> {
         let installed = self.options.models.installed(name);
         let dir = installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))?;
         let checked = self.options.models.check_integrity(name, &self.options.catalogue);
@@ -143,20 +143,20 @@ impl SpeechEngine {
     }
 
     /// The name of the model that plays a role beside every checkpoint.
-    fn name_for(&self, role: ModelRole) -> Result<&str, EngineError> {
+    pub(super) fn name_for(&self, role: ModelRole) -> Result<&str, EngineError> {
         let model = self.options.catalogue.default_for(role);
         model.map(|model| model.name.as_str()).map_err(|error| EngineError::unavailable(Dependency::Engine, error))
     }
 
     /// The first role of these whose model is not installed.
-    fn check_installed(&self, roles: &[ModelRole]) -> Result<(), EngineError> {
+    pub(super) fn check_installed(&self, roles: &[ModelRole]) -> Result<(), EngineError> {
         roles.iter().try_for_each(|&role| {
             let name = self.name_for(role)?;
             if self.installed.has(name) { Ok(()) } else { Err(EngineError::ModelMissing(name.to_owned())) }
         })
     }
 
-    fn get<T: Resident>(
+    pub(super) fn get<T: Resident>(
         &self,
         wanted: ModelSpec<'_>,
         load: impl FnOnce() -> Result<T, EngineError>,

@@ -1,5 +1,8 @@
 //! OpenAI's Realtime transcription events (listed in `docs/users/openai.md`) over a live session.
 
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
 use hark_api::ApiError;
 use hark_media::{Resampler, SAMPLE_RATE};
@@ -282,33 +285,14 @@ fn a_law(byte: u8) -> f32 {
     (if byte & 0x80 != 0 { sample } else { -sample }) as f32 / 32_768.0
 }
 
-/// Decodes base64 (RFC 4648), with or without padding.
+/// Base64 (RFC 4648), with or without padding.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim_end_matches('=').as_bytes();
-    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
-    for group in text.chunks(4) {
-        let mut value = 0u32;
-        for &letter in group {
-            let digit = match letter {
-                b'A'..=b'Z' => letter - b'A',
-                b'a'..=b'z' => letter - b'a' + 26,
-                b'0'..=b'9' => letter - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                _ => return None,
-            };
-            value = value << 6 | u32::from(digit);
-        }
-        let count = match group.len() {
-            4 => 3,
-            3 => 2,
-            2 => 1,
-            _ => return None,
-        };
-        value <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&value.to_be_bytes()[1..=count]);
-    }
-    Some(bytes)
+    BASE64.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
-//! Work on text. The language models come later: until then a request that makes sense is answered with 503.
+//! Work on text. Embeddings are real; the language models come later: until then a request that makes sense is answered with 503.
 
+use axum::Json as Answer;
+use axum::extract::State;
 use axum::response::Response;
 use hark_api::{
     AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, SummarizeRequest, TranslateRequest,
 };
 
+use crate::app::App;
+use crate::embeddings;
 use crate::error::Failure;
 use crate::extract::Json;
-use crate::middleware::Identity;
-use crate::routes::{AnyError, Invalid, Payment, Unauthorized, Unavailable};
+use crate::middleware::{Caller, Identity};
+use crate::routes::{AnyError, Invalid, Limited, Payment, Unauthorized, Unavailable};
 
 /// The answer of an endpoint whose model this server does not have yet.
 pub(crate) fn model_missing(what: &str) -> Failure {
@@ -63,9 +67,17 @@ pub(crate) async fn generate(_: Identity, Json(request): Json<GenerateRequest>) 
 }
 
 /// Texts as vectors of 384 numbers
+///
+/// Of length 1: the cosine of two is their dot product. At most 2048 texts a call, 64 without an account; of each the first 256 tokens count.
 #[utoipa::path(post, path = "/v1/embed", tag = "text", operation_id = "embed", request_body = EmbedRequest,
-    responses((status = 200, body = Embeddings), Invalid, Unavailable, AnyError), security((), ("bearer" = [])))]
-pub(crate) async fn embed(Json(request): Json<EmbedRequest>) -> Result<Response, Failure> {
-    request.check().map_err(Failure::invalid)?;
-    Err(model_missing("embeddings"))
+    responses((status = 200, body = Embeddings), Invalid, Limited, Unavailable, AnyError), security((), ("bearer" = [])))]
+pub(crate) async fn embed(
+    State(app): State<App>,
+    caller: Caller,
+    Json(request): Json<EmbedRequest>,
+) -> Result<Answer<Embeddings>, Failure> {
+    let texts = request.check().map_err(Failure::invalid)?;
+    let embedded = embeddings::embed(&app, &caller, texts).await?;
+    let dimensions = embedded.dimensions as u32;
+    Ok(Answer(Embeddings { embeddings: embedded.vectors, dimensions, model: embedded.model }))
 }

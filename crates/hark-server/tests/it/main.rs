@@ -4,6 +4,7 @@
 mod account;
 mod contract;
 mod document;
+mod embed;
 mod engine;
 mod errors;
 mod health;

@@ -132,6 +132,16 @@ impl Client {
         success(self.http.send(self.request(Method::POST, path).timeout(SHORT_TIMEOUT), None)).map(drop)
     }
 
+    /// Sends JSON and reads the JSON of the answer.
+    pub(crate) fn post_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+    ) -> Result<T, RemoteError> {
+        let request = self.request(Method::POST, path).header(header::CONTENT_TYPE, "application/json");
+        read_json(success(self.http.send(request.body(body.to_string()), Some(HEAD_TIMEOUT)))?)
+    }
+
     /// Sends a form. It stops when the server answers, so that a refusal does not cost the whole upload. There is no time limit:
     /// the answer may be the transcript.
     pub(crate) fn post_form(
