@@ -8,7 +8,7 @@ use crate::buffer::SharedMut;
 use crate::kernels::Kernels;
 use crate::kernels::int8::Int8Kernels;
 use crate::ops::Ops;
-use crate::pool::ThreadPool;
+use crate::pool::{Priority, ThreadPool};
 
 /// Threads and kernels; clones share the threads.
 #[derive(Clone)]
@@ -22,6 +22,7 @@ pub struct Compute {
     pub int8: &'static Int8Kernels,
     /// What happens between products.
     pub ops: &'static Ops,
+    priority: Priority,
 }
 
 impl Compute {
@@ -47,7 +48,23 @@ impl Compute {
     /// # Panics
     /// When this machine does not have that instruction set.
     pub fn on(pool: Arc<ThreadPool>, isa: Isa) -> Self {
-        Compute { pool, kernels: Kernels::of(isa), int8: Int8Kernels::of(isa), ops: Ops::of(isa) }
+        Compute {
+            pool,
+            kernels: Kernels::of(isa),
+            int8: Int8Kernels::of(isa),
+            ops: Ops::of(isa),
+            priority: Priority::Foreground,
+        }
+    }
+
+    /// The same threads and kernels for work that lets others go first: its caller asks [`Compute::is_foreground_active`] and pauses.
+    pub fn background(&self) -> Self {
+        Compute { priority: Priority::Background, ..self.clone() }
+    }
+
+    /// Whether work that is not in the background runs on these threads, or did a moment ago.
+    pub fn is_foreground_active(&self) -> bool {
+        self.pool.is_foreground_active()
     }
 
     /// Threads that work on a region, its caller included.
@@ -63,7 +80,7 @@ impl Compute {
     /// Calls `work` once for every index below `count`, shared out among the threads.
     pub fn parallel_for(&self, count: usize, work: impl Fn(usize, &Worker) + Sync) {
         let prepare = self.kernels.prepare;
-        self.pool.parallel_for(count, |index, thread| {
+        self.pool.parallel_for_as(self.priority, count, |index, thread| {
             // SAFETY: the instruction set was checked when the kernels were chosen.
             unsafe { prepare() };
             work(index, &Worker { compute: self, thread, own: PhantomData });

@@ -23,6 +23,16 @@ const MOST_REGIONS: usize = 16;
 /// Milliseconds for which a caller keeps its share of the workers after its last region.
 const SHARE_MS: u64 = 20;
 
+/// Whether others should go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Priority {
+    /// Work that others give way to.
+    #[default]
+    Foreground,
+    /// Work whose caller asks [`ThreadPool::is_foreground_active`] between regions and pauses.
+    Background,
+}
+
 /// A fixed set of threads; the caller of [`ThreadPool::parallel_for`] works as one of them.
 pub struct ThreadPool {
     shared: Arc<Shared>,
@@ -64,6 +74,20 @@ struct Shared {
     leaving: AtomicBool,
     asleep: Mutex<Vec<Thread>>,
     sleepers: AtomicUsize,
+    /// Foreground regions that run.
+    foreground: AtomicUsize,
+    /// When one last ended, in milliseconds since the pool began; 0 if never.
+    foreground_ended: AtomicU64,
+}
+
+/// A foreground region that runs.
+struct ForegroundRegion<'a>(&'a Shared);
+
+impl Drop for ForegroundRegion<'_> {
+    fn drop(&mut self) {
+        self.0.foreground_ended.store(self.0.now(), Ordering::Relaxed);
+        self.0.foreground.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Region<'_> {
@@ -89,6 +113,8 @@ impl ThreadPool {
             leaving: AtomicBool::new(false),
             asleep: Mutex::new(Vec::new()),
             sleepers: AtomicUsize::new(0),
+            foreground: AtomicUsize::new(0),
+            foreground_ended: AtomicU64::new(0),
         });
         let workers = (1..threads.max(1))
             .map(|index| {
@@ -105,6 +131,22 @@ impl ThreadPool {
     /// Threads that work on a region, its caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Whether a foreground region runs or ended a moment ago.
+    pub fn is_foreground_active(&self) -> bool {
+        let ended = self.shared.foreground_ended.load(Ordering::Relaxed);
+        let is_recent = ended > 0 && self.shared.now().saturating_sub(ended) < SHARE_MS;
+        is_recent || self.shared.foreground.load(Ordering::Relaxed) > 0
+    }
+
+    /// As [`ThreadPool::parallel_for`], with a priority.
+    pub(crate) fn parallel_for_as(&self, priority: Priority, count: usize, work: impl Fn(usize, usize) + Sync) {
+        let _region = (priority == Priority::Foreground).then(|| {
+            self.shared.foreground.fetch_add(1, Ordering::Relaxed);
+            ForegroundRegion(&self.shared)
+        });
+        self.parallel_for(count, work);
     }
 
     /// Calls `work(index, thread)` once for every index below `count`; a thread is a number below
@@ -317,6 +359,22 @@ mod tests {
         assert_eq!(shared.share(), 2, "an open region counts, however long it lasts");
         (0..3).for_each(|slot| used_at(slot, 0));
         assert_eq!(shared.share(), 8, "who left gives their share back");
+    }
+
+    #[test]
+    fn foreground_work_is_seen_while_it_runs_and_background_work_is_not() {
+        let pool = ThreadPool::new(2);
+        assert!(!pool.is_foreground_active());
+        pool.parallel_for_as(Priority::Background, 4, |_, _| assert!(!pool.is_foreground_active()));
+        pool.parallel_for_as(Priority::Foreground, 4, |_, _| assert!(pool.is_foreground_active()));
+        let failed =
+            catch_unwind(AssertUnwindSafe(|| pool.parallel_for_as(Priority::Foreground, 1, |_, _| panic!("one"))));
+        assert!(failed.is_err());
+        let began = Instant::now();
+        while pool.is_foreground_active() {
+            assert!(began.elapsed().as_secs() < 30, "work that ended counts as active");
+            std::thread::yield_now();
+        }
     }
 
     #[test]
