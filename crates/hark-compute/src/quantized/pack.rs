@@ -123,8 +123,7 @@ fn write_record(format: Format, blocks: &[QuantBlock; PANEL], record: &mut [u8])
     let bits = format.bits();
     for (index, data) in data.chunks_exact_mut(data_bytes(bits)).enumerate() {
         for (lane, block) in blocks.iter().enumerate() {
-            let values = &block.values[index * QUANT_BLOCK..][..QUANT_BLOCK];
-            write_values(bits, lane, values, data);
+            write_values(bits, lane, &block.values.as_chunks().0[index], data);
         }
     }
 }
@@ -148,23 +147,36 @@ fn write_scales(format: Format, lane: usize, block: &QuantBlock, header: &mut [u
     }
 }
 
-fn write_values(bits: usize, lane: usize, values: &[u8], data: &mut [u8]) {
+/// Puts 32 values of a row in their places, four at a time: those lie together.
+fn write_values(bits: usize, lane: usize, values: &[u8; QUANT_BLOCK], data: &mut [u8]) {
+    const QUAD: usize = 4 * PANEL;
     if bits == 8 {
-        for (k, value) in values.iter().enumerate() {
-            data[k / 4 * 64 + 4 * lane + k % 4] = *value;
+        for (quad, line) in values.as_chunks::<4>().0.iter().zip(data.chunks_exact_mut(QUAD)) {
+            line[4 * lane..4 * lane + 4].copy_from_slice(quad);
         }
         return;
     }
-    let (fifth, nibbles) = data.split_at_mut(if bits == 5 { 64 } else { 0 });
-    for k in 0..16 {
-        nibbles[k / 4 * 64 + 4 * lane + k % 4] = values[k] & 15 | (values[k + 16] & 15) << 4;
+    let (fifth, nibbles) = data.split_at_mut(if bits == 5 { QUAD } else { 0 });
+    let packed: [u8; 16] = std::array::from_fn(|k| values[k] & 15 | (values[k + 16] & 15) << 4);
+    for (quad, line) in packed.as_chunks::<4>().0.iter().zip(nibbles.chunks_exact_mut(QUAD)) {
+        line[4 * lane..4 * lane + 4].copy_from_slice(quad);
     }
-    for (k, value) in values.iter().enumerate() {
-        let bit = 4 * lane + k % 4;
-        match bits {
-            5 => fifth[k / 4 * 8 + bit / 8] |= (value >> 4 & 1) << (bit % 8),
-            6 => nibbles[256 + k / 16 * 64 + bit] |= (value >> 4 & 3) << (2 * (k / 4 % 4)),
-            _ => {}
+    match bits {
+        5 => {
+            for (quad, line) in values.as_chunks::<4>().0.iter().zip(fifth.chunks_exact_mut(8)) {
+                let high = quad.map(|value| value >> 4 & 1);
+                let high = high[0] | high[1] << 1 | high[2] << 2 | high[3] << 3;
+                line[lane / 2] |= high << (4 * (lane % 2));
+            }
         }
+        6 => {
+            for (half, line) in values.as_chunks::<16>().0.iter().zip(nibbles[4 * QUAD..].chunks_exact_mut(QUAD)) {
+                for (k, byte) in line[4 * lane..4 * lane + 4].iter_mut().enumerate() {
+                    let high = |quad: usize| (half[4 * quad + k] >> 4 & 3) << (2 * quad);
+                    *byte = high(0) | high(1) | high(2) | high(3);
+                }
+            }
+        }
+        _ => {}
     }
 }
