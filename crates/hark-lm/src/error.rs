@@ -36,6 +36,21 @@ pub enum LmError {
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
+    /// The chat template can't be used.
+    #[error("the chat template of the model file can't be used: {0}")]
+    Template(String),
+    /// The JSON schema has something that decoding can't be constrained by.
+    #[error("the JSON schema is not supported: {0}")]
+    Schema(String),
+    /// As many requests wait as may.
+    #[error("too many requests wait for the language model; try again later")]
+    Busy,
+    /// The engine was stopped or failed.
+    #[error("the language model engine has stopped; load the model again")]
+    Stopped,
+    /// A defect: computing the batch panicked.
+    #[error("the forward pass panicked: {0}")]
+    Panicked(String),
     /// A token is not in the vocabulary, or a sequence does not exist.
     #[error("invalid request: {0}")]
     Invalid(String),

@@ -1,14 +1,16 @@
 //! Runtime for decoder-only language models on the CPU.
 //!
-//! In: a GGUF file, tokens of several sequences. Out: logits, sampled tokens, text. The arithmetic is that of
-//! `hark-compute`, on the thread pool of the process. None of its business: prompts, requests, accounts, where files come from.
+//! In: a GGUF file, conversations or prompts. Out: logits, sampled tokens, text. The arithmetic is that of
+//! `hark-compute`, on the thread pool of the process. None of its business: what is asked, accounts, where files come from.
 //!
 //! [`Model::load`] reads the configuration, packs the weights and makes the [`Tokenizer`]. A [`KvCache`] holds sequences;
 //! [`Model::forward`] appends a batch of rows to them and returns logits for those rows that ask; a [`Sampler`] chooses from them.
+//! A [`chat::ChatTemplate`] makes prompts of conversations.
 //!
 //! Files may be hostile: what does not fit is an [`LmError`], never a panic.
 
 mod cache;
+pub mod chat;
 mod config;
 mod error;
 mod forward;

@@ -5,6 +5,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -19,6 +20,9 @@ use split::PreTokenizer;
 const CONTROL: u64 = 3;
 /// ggml's number for tokens that someone added to the vocabulary.
 const USER_DEFINED: u64 = 4;
+
+/// ggml's number for numbers of the vocabulary that mean nothing.
+const UNUSED: u64 = 5;
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,7 @@ pub struct Tokenizer {
     merges: Merges,
     pre_tokenizer: PreTokenizer,
     bos: Option<u32>,
+    eos: Option<u32>,
     adds_bos: bool,
     ends: Vec<u32>,
     chat_template: Option<String>,
@@ -72,7 +77,7 @@ impl Tokenizer {
         for (index, name) in names.iter().enumerate() {
             let name = name.as_str().ok_or_else(|| damaged("its vocabulary is no text"))?;
             let kind = match kinds.and_then(|kinds| kinds.get(index)).and_then(Value::as_u64) {
-                Some(CONTROL) => Kind::Control,
+                Some(CONTROL | UNUSED) => Kind::Control,
                 Some(USER_DEFINED) => Kind::Added,
                 _ => Kind::Text,
             };
@@ -119,8 +124,9 @@ impl Tokenizer {
             _ => pre_tokenizer == PreTokenizer::Llama3,
         };
         let bos = token("tokenizer.ggml.bos_token_id");
+        let eos = token("tokenizer.ggml.eos_token_id");
         let chat_template = gguf.metadata.get("tokenizer.chat_template").and_then(Value::as_str).map(str::to_owned);
-        Ok(Tokenizer { tokens, by_bytes, special, merges, pre_tokenizer, bos, adds_bos, ends, chat_template })
+        Ok(Tokenizer { tokens, by_bytes, special, merges, pre_tokenizer, bos, eos, adds_bos, ends, chat_template })
     }
 
     /// Tokens of the vocabulary.
@@ -136,6 +142,47 @@ impl Tokenizer {
     /// The token that a sequence begins with, where the model was trained so.
     pub fn bos(&self) -> Option<u32> {
         self.bos.filter(|_| self.adds_bos)
+    }
+
+    /// The file's token for the beginning of a text, whether or not sequences begin with it.
+    pub(crate) fn bos_token(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// The file's token for the end of a text.
+    pub(crate) fn eos_token(&self) -> Option<u32> {
+        self.eos
+    }
+
+    /// The name of a control token, the text of any other.
+    pub(crate) fn name(&self, token: u32) -> Cow<'_, str> {
+        self.tokens.get(token as usize).map_or(Cow::Borrowed(""), |(bytes, _)| String::from_utf8_lossy(bytes))
+    }
+
+    /// Whether a token steers the model and stands for no text.
+    pub fn is_control(&self, token: u32) -> bool {
+        self.tokens.get(token as usize).is_some_and(|(_, kind)| *kind == Kind::Control)
+    }
+
+    /// The control or added token whose name a text begins with, and the length of that.
+    pub(crate) fn control_at(&self, text: &str) -> Option<(u32, usize)> {
+        let bytes = text.as_bytes();
+        let length = |token: &u32| self.tokens[*token as usize].0.len();
+        let mut candidates = self.special.get(bytes.first()?)?.iter().copied();
+        let token = candidates.find(|token| bytes.starts_with(&self.tokens[*token as usize].0))?;
+        Some((token, length(&token)))
+    }
+
+    /// Text tokens with their bytes: what an answer is made of.
+    pub(crate) fn text_tokens(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let texts =
+            self.tokens.iter().enumerate().filter(|(_, (bytes, kind))| *kind == Kind::Text && !bytes.is_empty());
+        texts.map(|(token, (bytes, _))| (token as u32, bytes.as_slice()))
+    }
+
+    /// Tokens that end an answer.
+    pub(crate) fn ends(&self) -> &[u32] {
+        &self.ends
     }
 
     /// Whether a token ends an answer.
@@ -158,17 +205,15 @@ impl Tokenizer {
     /// The tokens of a text in which names of control tokens (`<|im_start|>`) stand for those tokens: for templates only.
     pub fn encode_with_control(&self, text: &str) -> Vec<u32> {
         let (mut out, mut plain, mut at) = (Vec::new(), 0, 0);
-        while at < text.len() {
-            let rest = &text.as_bytes()[at..];
-            let found = self.special.get(&rest[0]).into_iter().flatten();
-            match found.copied().find(|token| rest.starts_with(&self.tokens[*token as usize].0)) {
-                Some(token) => {
+        while let Some(c) = text[at..].chars().next() {
+            match self.control_at(&text[at..]) {
+                Some((token, length)) => {
                     self.encode_plain(&text[plain..at], &mut out);
                     out.push(token);
-                    at += self.tokens[token as usize].0.len();
+                    at += length;
                     plain = at;
                 }
-                None => at += 1,
+                None => at += c.len_utf8(),
             }
         }
         self.encode_plain(&text[plain..], &mut out);
@@ -199,6 +244,32 @@ impl Tokenizer {
         let bytes: Vec<u8> = tokens.iter().flat_map(|token| self.bytes(*token)).copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// A vocabulary of all bytes and of control tokens with these names, without merges.
+#[cfg(test)]
+pub(crate) fn byte_vocabulary(names: &[&str]) -> Tokenizer {
+    byte_vocabulary_with(&[], names)
+}
+
+/// A vocabulary of all bytes, these texts, which no merges lead to, and control tokens with these names.
+#[cfg(test)]
+pub(crate) fn byte_vocabulary_with(texts: &[&[u8]], names: &[&str]) -> Tokenizer {
+    let bytes = (0..=255).map(|byte| (vec![byte], Kind::Text));
+    let mut tokens: Vec<(Vec<u8>, Kind)> = bytes.chain(texts.iter().map(|text| (text.to_vec(), Kind::Text))).collect();
+    let by_bytes: HashMap<Vec<u8>, u32> =
+        tokens.iter().enumerate().map(|(index, (bytes, _))| (bytes.clone(), index as u32)).collect();
+    let first = tokens.len() as u32;
+    let mut special: HashMap<u8, Vec<u32>> = HashMap::new();
+    for (name, token) in names.iter().zip(first..) {
+        special.entry(name.as_bytes()[0]).or_default().push(token);
+        tokens.push((name.as_bytes().to_vec(), Kind::Control));
+    }
+    let token = |name: &str| names.iter().position(|other| *other == name).map(|index| first + index as u32);
+    let (bos, ends) = (token("<bos>"), token("<|im_end|>").into_iter().collect::<Vec<u32>>());
+    let merges = Merges::read([].into_iter(), &by_bytes, &bpe::bytes_of_characters());
+    let (pre_tokenizer, eos) = (PreTokenizer::Qwen2, ends.first().copied());
+    Tokenizer { tokens, by_bytes, special, merges, pre_tokenizer, bos, eos, adds_bos: false, ends, chat_template: None }
 }
 
 /// Text of tokens as they come: bytes of an unfinished character wait for the next token.

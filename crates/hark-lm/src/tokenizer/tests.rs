@@ -50,6 +50,7 @@ fn small() -> Tokenizer {
         merges,
         pre_tokenizer: PreTokenizer::Qwen2,
         bos: None,
+        eos: None,
         adds_bos: false,
         ends: vec![260],
         chat_template: None,

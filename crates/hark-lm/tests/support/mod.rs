@@ -23,6 +23,7 @@ pub const HIDDEN: usize = 96;
 pub const LAYERS: usize = 2;
 pub const VOCABULARY: usize = 258;
 pub const CONTEXT: usize = 96;
+const CHAT_TEMPLATE: &str = "{% for m in messages %}{{ m.role[0] ~ ':' ~ m.content ~ '<|im_end|>' }}{% endfor %}a:";
 const EPSILON: f32 = 1e-5;
 const ROPE_BASE: f32 = 1000.0;
 
@@ -169,6 +170,7 @@ impl SmallModel {
             entry("tokenizer.ggml.token_type", 9, &array(5, VOCABULARY, &kinds)),
             entry("tokenizer.ggml.merges", 9, &array(8, 1, &string("a b"))),
             number("tokenizer.ggml.eos_token_id".to_owned(), 257),
+            text("tokenizer.chat_template", CHAT_TEMPLATE),
         ];
         let mut out = b"GGUF".to_vec();
         out.extend(3u32.to_le_bytes());
