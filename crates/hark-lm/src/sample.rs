@@ -12,6 +12,16 @@ impl TokenMask {
         TokenMask { bits: vec![0; vocabulary.div_ceil(64)] }
     }
 
+    /// Allows nothing.
+    pub fn clear(&mut self) {
+        self.bits.fill(0);
+    }
+
+    /// Allows what another mask of the same vocabulary allows, and nothing else.
+    pub fn copy_from(&mut self, other: &TokenMask) {
+        self.bits.copy_from_slice(&other.bits);
+    }
+
     /// Allows a token; one beyond the vocabulary is ignored.
     pub fn allow(&mut self, token: u32) {
         if let Some(word) = self.bits.get_mut(token as usize / 64) {
