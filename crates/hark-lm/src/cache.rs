@@ -48,6 +48,11 @@ impl KvCache {
         (positions.div_ceil(PAGE) as u64).saturating_mul(layout.page_elements() as u64 * 2)
     }
 
+    /// Pages of the cache.
+    pub fn total_pages(&self) -> usize {
+        self.counts.len()
+    }
+
     /// Pages that no sequence uses.
     pub fn free_pages(&self) -> usize {
         self.free.len()
@@ -107,7 +112,25 @@ impl KvCache {
         }
     }
 
-    fn release_page(&mut self, page: u32) {
+    /// A sequence of whole pages that are in use; it shares them.
+    pub(crate) fn create_from(&mut self, pages: &[u32]) -> SequenceId {
+        pages.iter().for_each(|page| self.retain_page(*page));
+        self.insert(Sequence { pages: pages.to_vec(), length: pages.len() * PAGE })
+    }
+
+    /// How often a page is used.
+    pub(crate) fn page_uses(&self, page: u32) -> u32 {
+        self.counts[page as usize]
+    }
+
+    /// Uses a page that is in use once more.
+    pub(crate) fn retain_page(&mut self, page: u32) {
+        debug_assert!(self.counts[page as usize] > 0, "a free page has no contents");
+        self.counts[page as usize] += 1;
+    }
+
+    /// Ends one use of a page.
+    pub(crate) fn release_page(&mut self, page: u32) {
         self.counts[page as usize] -= 1;
         if self.counts[page as usize] == 0 {
             self.free.push(page);

@@ -36,6 +36,13 @@ pub struct Workspace {
     logits: Vec<f32>,
 }
 
+impl Workspace {
+    /// The logits of the last forward pass.
+    pub(crate) fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+}
+
 /// Work below so many elements is done by the calling thread: a parallel region costs as much.
 const ALONE: usize = 1 << 14;
 

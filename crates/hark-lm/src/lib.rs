@@ -5,7 +5,7 @@
 //!
 //! [`Model::load`] reads the configuration, packs the weights and makes the [`Tokenizer`]. A [`KvCache`] holds sequences;
 //! [`Model::forward`] appends a batch of rows to them and returns logits for those rows that ask; a [`Sampler`] chooses from them.
-//! A [`chat::ChatTemplate`] makes prompts of conversations, and a
+//! An [`engine::Engine`] does that for many requests at once; a [`chat::ChatTemplate`] makes prompts of conversations, and a
 //! [`grammar::Grammar`] makes answers fit a JSON schema.
 //!
 //! Files may be hostile: what does not fit is an [`LmError`], never a panic.
@@ -13,6 +13,7 @@
 mod cache;
 pub mod chat;
 mod config;
+pub mod engine;
 mod error;
 mod forward;
 pub mod grammar;

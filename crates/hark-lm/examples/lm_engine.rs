@@ -1,0 +1,169 @@
+//! Measures the engine: the second question to a text beside the first, clients at the same time, answers with a schema.
+//!
+//! `cargo run --release -p hark-lm --example lm_engine -- MODEL.gguf [questions|clients|schema] [number]`
+
+#![allow(clippy::print_stdout, reason = "an example reports on the terminal")]
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hark_compute::Compute;
+use hark_lm::chat::{ChatMessage, ChatRole, ChatTemplate};
+use hark_lm::engine::{Engine, EngineLimits, Finish, Generation, GenerationEvent, Request};
+use hark_lm::grammar::Grammar;
+use hark_lm::{Model, Sampling};
+use hark_transcript::Lane;
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(path) = arguments.first() else {
+        println!("usage: lm_engine MODEL.gguf [questions|clients|schema] [number]");
+        return Ok(());
+    };
+    let number = |otherwise: usize| arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
+    let began = Instant::now();
+    let model = Model::load(&Compute::from_options(None, None), Path::new(path))?;
+    println!("load: {:.2} s", began.elapsed().as_secs_f64());
+    let template = ChatTemplate::new(model.tokenizer())?;
+    let engine = Engine::start(model, EngineLimits::default())?;
+    let ask = Ask { engine: &engine, template: &template };
+    match arguments.get(1).map_or("questions", String::as_str) {
+        "questions" => ask.questions(number(2000)),
+        "clients" => ask.clients(number(16)),
+        "schema" => ask.schema(number(200)),
+        other => Err(format!("there is no measurement {other:?}").into()),
+    }
+}
+
+struct Ask<'a> {
+    engine: &'a Engine,
+    template: &'a ChatTemplate,
+}
+
+impl Ask<'_> {
+    fn request(&self, text: &str, question: &str, max_tokens: usize) -> Result<Request, Box<dyn Error>> {
+        let message = |role: ChatRole, content: String| ChatMessage { role, content };
+        let messages = [
+            message(ChatRole::System, "Answer the question about the transcript.".to_owned()),
+            message(ChatRole::User, format!("{text}\n\n{question}")),
+        ];
+        let prompt = self.template.apply(self.engine.model().tokenizer(), &messages)?;
+        Ok(Request {
+            prompt,
+            sampling: Sampling::default(),
+            grammar: None,
+            max_tokens,
+            owner: 1,
+            lane: Lane::Interactive,
+        })
+    }
+
+    /// Seconds to the first text and to the end, and what came.
+    fn timed(&self, request: Request) -> Result<(f64, f64, String), Box<dyn Error>> {
+        let began = Instant::now();
+        let generation = self.engine.submit(request)?;
+        let (mut first, mut text) = (None, String::new());
+        while let Some(event) = generation.next(LONG) {
+            match event {
+                GenerationEvent::Text(piece) => {
+                    first.get_or_insert_with(|| began.elapsed().as_secs_f64());
+                    text.push_str(&piece);
+                }
+                GenerationEvent::End(outcome) => {
+                    let (finish, usage) = outcome?;
+                    println!("  {usage:?} {finish:?}");
+                    break;
+                }
+            }
+        }
+        Ok((first.unwrap_or_default(), began.elapsed().as_secs_f64(), text))
+    }
+
+    /// Two questions to one text of about so many tokens.
+    fn questions(&self, tokens: usize) -> Result<(), Box<dyn Error>> {
+        let line = |index: usize| {
+            format!("Speaker {}: item {index} costs {} euros and is due on day {}.\n", index % 3, index * 7, index % 28)
+        };
+        let text: String = (0..tokens / 22).map(line).collect();
+        let mut times = Vec::new();
+        for question in ["What does item 3 cost?", "Who speaks about item 5?", "On which day is item 9 due?"] {
+            let (first, all, answer) = self.timed(self.request(&text, question, 40)?)?;
+            println!("{question} first text after {first:.2} s, end after {all:.2} s: {answer:?}");
+            times.push(first);
+        }
+        println!("second question begins to be answered in {:.3} of the first's time", times[1] / times[0]);
+        Ok(())
+    }
+
+    /// So many clients at the same time, each with a text of its own.
+    fn clients(&self, count: usize) -> Result<(), Box<dyn Error>> {
+        let began = Instant::now();
+        let mut all: Vec<Generation> = Vec::new();
+        for client in 0..count {
+            let mut request =
+                self.request(&format!("Client {client} says hello."), "Write a story about a lighthouse.", 64)?;
+            request.owner = client as u64;
+            all.push(self.engine.submit(request)?);
+        }
+        let mut tokens = 0;
+        for generation in all {
+            tokens += generation.wait()?.2.completion;
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{count} clients: {tokens} tokens in {seconds:.1} s, {:.1} tokens/s", tokens as f64 / seconds);
+        Ok(())
+    }
+
+    /// So many answers with a schema, each with another seed; all must be valid.
+    fn schema(&self, count: usize) -> Result<(), Box<dyn Error>> {
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "title": {"type": "string", "maxLength": 40},
+                "sentiment": {"enum": ["positive", "neutral", "negative"]},
+                "score": {"type": "number", "minimum": -1, "maximum": 1},
+                "assignee": {"type": ["string", "null"], "maxLength": 20},
+                "topics": {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 1, "maxItems": 3},
+            },
+            "required": ["title", "sentiment", "score", "assignee", "topics"],
+        });
+        let grammar = Arc::new(Grammar::from_schema(&schema)?);
+        let (mut valid, mut cut, mut all) = (0, 0, Vec::new());
+        let began = Instant::now();
+        for seed in 0..count {
+            let mut request =
+                self.request("Ana: We ship on Friday. Ben: Great news!", "Describe the conversation as JSON.", 200)?;
+            request.sampling = Sampling { temperature: 1.0, seed: seed as u64, ..Sampling::default() };
+            request.grammar = Some(Arc::clone(&grammar));
+            all.push(self.engine.submit(request)?);
+        }
+        let mut tokens = 0;
+        for (index, generation) in all.into_iter().enumerate() {
+            let (text, finish, usage) = generation.wait()?;
+            tokens += usage.completion;
+            if index < 3 {
+                println!("{text}");
+            }
+            let value: Result<serde_json::Value, _> = serde_json::from_str(&text);
+            let is_valid = value.is_ok_and(|value| {
+                let length = |value: &serde_json::Value| value.as_str().map_or(usize::MAX, |text| text.chars().count());
+                let topics = value["topics"].as_array().cloned().unwrap_or_default();
+                length(&value["title"]) <= 40
+                    && ["positive", "neutral", "negative"].contains(&value["sentiment"].as_str().unwrap_or_default())
+                    && value["score"].as_f64().is_some_and(|score| (-1.0..=1.0).contains(&score))
+                    && (value["assignee"].is_null() || length(&value["assignee"]) <= 20)
+                    && (1..=3).contains(&topics.len())
+                    && topics.iter().all(|topic| length(topic) <= 20)
+            });
+            valid += usize::from(is_valid);
+            cut += usize::from(finish == Finish::Length);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{valid} of {count} valid, {cut} cut, {tokens} tokens in {seconds:.1} s; {:?}", self.engine.stats());
+        Ok(())
+    }
+}

@@ -1,0 +1,340 @@
+//! The engine's thread: admits requests, computes steps, hands out tokens.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hark_compute::Compute;
+use hark_compute::decoder::PAGE;
+use hark_transcript::Lane;
+
+use super::prefix::PrefixCache;
+use super::queue::{Queue, Waiting};
+use super::sequence::{Choice, Running, pages_of};
+use super::{EngineLimits, EngineStats, Request, Shared};
+use crate::grammar::TokenTrie;
+use crate::{BatchRow, KvCache, LmError, Model, TokenMask, Workspace};
+
+/// What a generated token counts in the fairness between owners, in tokens of a prompt: computing it alone takes longer.
+const GENERATED_WEIGHT: u64 = 4;
+/// One owner, and the bulk lane, leave this part of sequences and pages to others.
+const LEFT_TO_OTHERS: usize = 4;
+
+/// What the engine's thread owns.
+pub(super) struct Runner {
+    model: Arc<Model>,
+    cache: KvCache,
+    prefixes: PrefixCache,
+    workspace: Workspace,
+    shared: Arc<Shared>,
+    limits: EngineLimits,
+    queue: Queue,
+    running: Vec<Running>,
+    /// Made for the first request with a grammar.
+    trie: Option<TokenTrie>,
+    mask: TokenMask,
+    stats: EngineStats,
+}
+
+impl Runner {
+    pub(super) fn new(model: Arc<Model>, cache: KvCache, shared: Arc<Shared>, limits: EngineLimits) -> Self {
+        let mask = TokenMask::none(model.config.vocabulary);
+        let stats = EngineStats { total_pages: cache.total_pages(), ..EngineStats::default() };
+        let runner = Runner {
+            model,
+            cache,
+            prefixes: PrefixCache::default(),
+            workspace: Workspace::default(),
+            shared,
+            limits,
+            queue: Queue::default(),
+            running: Vec::new(),
+            trie: None,
+            mask,
+            stats,
+        };
+        runner.shared.inbox().stats = EngineStats { free_pages: stats.total_pages, ..stats };
+        runner
+    }
+
+    /// Serves until the engine is dropped. Whatever happens, every request gets an end.
+    pub(super) fn run(mut self) {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.serve()));
+        if let Err(panic) = &outcome {
+            tracing::error!(error = panic_message(panic.as_ref()), "lm.engine_failed");
+        }
+        let mut inbox = self.shared.inbox();
+        inbox.has_ended = true;
+        inbox.waiting = 0;
+        let arrived = std::mem::take(&mut inbox.arrived);
+        drop(inbox);
+        for mut waiting in arrived.into_iter().chain(self.queue.drain()) {
+            waiting.output.end(Err(LmError::Stopped));
+        }
+        for mut running in self.running.drain(..) {
+            running.fail(LmError::Stopped);
+            running.end();
+        }
+    }
+
+    fn serve(&mut self) {
+        while self.receive() {
+            self.queue.drop_closed();
+            self.remove_finished();
+            self.admit();
+            // What was admitted waits no longer, so others may.
+            self.publish_stats();
+            if !self.running.is_empty() {
+                self.step();
+                self.remove_finished();
+                self.publish_stats();
+            }
+        }
+    }
+
+    /// Takes new requests; waits for one while there is nothing to do. False when the engine is to stop.
+    fn receive(&mut self) -> bool {
+        let mut inbox = self.shared.inbox();
+        loop {
+            if self.shared.is_closing.load(Ordering::SeqCst) {
+                return false;
+            }
+            if !inbox.arrived.is_empty() || self.queue.len() > 0 || !self.running.is_empty() {
+                break;
+            }
+            inbox = self.shared.wake.wait(inbox).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        let arrived = std::mem::take(&mut inbox.arrived);
+        drop(inbox);
+        for waiting in arrived {
+            let running = &self.running;
+            self.queue.push(waiting, |owner| running.iter().any(|running| running.owner == owner));
+        }
+        true
+    }
+
+    fn publish_stats(&mut self) {
+        self.stats.running = self.running.len();
+        self.stats.free_pages = self.cache.free_pages();
+        self.stats.cached_pages = self.prefixes.evictable(&self.cache);
+        let mut inbox = self.shared.inbox();
+        inbox.waiting = inbox.arrived.len() + self.queue.len();
+        inbox.stats = self.stats;
+    }
+
+    /// Ends what has an outcome, and what nobody wants; their pages are free or belong to the prefix cache.
+    fn remove_finished(&mut self) {
+        let mut index = 0;
+        while index < self.running.len() {
+            if !self.running[index].is_finished() && !self.running[index].is_closed() {
+                index += 1;
+                continue;
+            }
+            let running = self.running.remove(index);
+            self.cache.remove(running.sequence);
+            // Its pages count as used now.
+            self.prefixes.find(running.owner, &running.tokens);
+            running.end();
+        }
+    }
+
+    /// Pages that running requests have not taken yet and may take.
+    fn outstanding_pages(&self) -> usize {
+        let outstanding = |running: &Running| {
+            let held = self.cache.pages(running.sequence).map_or(0, <[u32]>::len);
+            running.reserved_pages().saturating_sub(held)
+        };
+        self.running.iter().map(outstanding).sum()
+    }
+
+    /// Whether admitting a request leaves enough to other owners and to more urgent lanes.
+    fn leaves_room(&self, request: &Request) -> bool {
+        let part_for_one = |all: usize| all - all / LEFT_TO_OTHERS;
+        let of_owner = || self.running.iter().filter(|running| running.owner == request.owner);
+        let of_bulk = self.running.iter().filter(|running| running.lane == Lane::Bulk).count();
+        let sequences = part_for_one(self.limits.max_sequences.max(1));
+        let pages = of_owner().map(Running::reserved_pages).sum::<usize>() + pages_of(request);
+        let has_pages = pages <= part_for_one(self.cache.total_pages()) || of_owner().next().is_none();
+        of_owner().count() < sequences && (request.lane > Lane::Bulk || of_bulk < sequences) && has_pages
+    }
+
+    /// Begins requests while the pages for their prompts and answers can be had: no request runs out of pages later.
+    fn admit(&mut self) {
+        while self.running.len() < self.limits.max_sequences.max(1) {
+            let Some(index) = self.queue.next(|request| self.leaves_room(request)) else { return };
+            let request = self.queue.get(index);
+            let (pages, key) = self.prefixes.find(request.owner, &request.prompt);
+            let needed = pages_of(request).saturating_sub(pages.len());
+            let sequence = self.cache.create_from(&pages);
+            let available = self.cache.free_pages() + self.prefixes.evictable(&self.cache);
+            if available < self.outstanding_pages() + needed {
+                self.cache.remove(sequence);
+                if !self.running.is_empty() {
+                    return;
+                }
+                let mut refused = self.queue.remove(index);
+                refused.output.end(Err(LmError::CacheFull { pages: self.cache.total_pages() }));
+                continue;
+            }
+            let Waiting { request, output, .. } = self.queue.remove(index);
+            self.queue.charge(request.owner, (request.prompt.len() - pages.len() * PAGE) as u64);
+            if request.grammar.is_some() && self.trie.is_none() {
+                self.trie = Some(TokenTrie::new(self.model.tokenizer()));
+            }
+            let mut running = Running::new(request, output, sequence, pages.len() * PAGE, key);
+            running.append_forced(self.model.tokenizer());
+            self.stats.cached_tokens += running.cached_tokens() as u64;
+            self.running.push(running);
+        }
+    }
+
+    /// The rows of the next step and how many each request has: all answers, then prompts as far as they fit.
+    fn compose(&self) -> (Vec<BatchRow>, Vec<(usize, usize)>) {
+        let mut order: Vec<usize> =
+            (0..self.running.len()).filter(|index| !self.running[*index].is_finished()).collect();
+        order.sort_by_key(|index| {
+            let running = &self.running[*index];
+            (!running.is_answering(), Reverse(running.lane), self.queue.served(running.owner), *index)
+        });
+        let is_mixed = order.first().is_some_and(|index| self.running[*index].is_answering());
+        let rows = if is_mixed { self.limits.mixed_prompt_rows } else { self.limits.prompt_rows };
+        let (mut budget, mut batch, mut out) = (rows.max(1), Vec::new(), Vec::new());
+        for index in order {
+            let running = &self.running[index];
+            let mut count = running.pending();
+            if !running.is_answering() {
+                count = count.min(budget);
+                budget -= count;
+            }
+            if count == 0 {
+                continue;
+            }
+            let end = running.computed + count;
+            let row = |position: usize| BatchRow {
+                sequence: running.sequence,
+                token: running.tokens[position],
+                wants_logits: position + 1 == running.tokens.len(),
+            };
+            out.extend((running.computed..end).map(row));
+            batch.push((index, count));
+        }
+        (out, batch)
+    }
+
+    /// Computes one batch and appends a token to every answer in it.
+    fn step(&mut self) {
+        let (rows, batch) = self.compose();
+        if batch.is_empty() {
+            return;
+        }
+        let new_pages = |(index, count): &(usize, usize)| {
+            let running = &self.running[*index];
+            let held = self.cache.pages(running.sequence).map_or(0, <[u32]>::len);
+            (running.computed + count).div_ceil(PAGE).saturating_sub(held)
+        };
+        let wanted = batch.iter().map(new_pages).sum();
+        self.prefixes.evict(&mut self.cache, wanted);
+        let lane = batch.iter().map(|(index, _)| self.running[*index].lane).max().unwrap_or_default();
+        let model = Arc::clone(&self.model);
+        let pacer = Pacer::new(&model.compute, lane);
+        let Runner { workspace, cache, running, shared, .. } = &mut *self;
+        let is_cancelled = || {
+            pacer.give_way();
+            shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|(index, _)| running[*index].is_closed())
+        };
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| model.forward(workspace, cache, &rows, &is_cancelled).map(|_| ())));
+        match outcome {
+            Ok(Ok(())) => self.advance(&batch),
+            Ok(Err(LmError::Cancelled)) => {}
+            Ok(Err(error)) => {
+                tracing::error!(%error, requests = batch.len(), "lm.step_failed");
+                batch.iter().for_each(|(index, _)| self.running[*index].fail(copy_of(&error)));
+            }
+            Err(panic) => {
+                let message = panic_message(panic.as_ref());
+                tracing::error!(error = message, requests = batch.len(), "lm.step_panicked");
+                // What the batch left in its workspace is not used again.
+                self.workspace = Workspace::default();
+                batch.iter().for_each(|(index, _)| self.running[*index].fail(LmError::Panicked(message.to_owned())));
+            }
+        }
+    }
+
+    /// Counts what was computed, keeps full pages, chooses the next tokens.
+    fn advance(&mut self, batch: &[(usize, usize)]) {
+        let vocabulary = self.model.config.vocabulary;
+        self.stats.steps += 1;
+        let Runner { model, workspace, cache, prefixes, running, queue, trie, mask, stats, .. } = self;
+        let mut logits = workspace.logits().chunks_exact(vocabulary);
+        for (index, count) in batch {
+            let running = &mut running[*index];
+            let before = running.tokens.len();
+            stats.prompt_tokens += running.add_computed(*count) as u64;
+            while let Some((number, tokens, parent)) = running.next_full_page() {
+                let Some(page) = cache.pages(running.sequence).ok().and_then(|pages| pages.get(number)).copied() else {
+                    break;
+                };
+                let key = prefixes.insert(cache, parent, tokens, page);
+                running.page_kept(key);
+            }
+            if running.pending() > 0 {
+                continue;
+            }
+            let Some(logits) = logits.next() else { continue };
+            let trie = if running.has_grammar() { trie.as_ref() } else { None };
+            running.choose(&mut Choice { tokenizer: model.tokenizer(), trie, mask: &mut *mask }, logits);
+            let generated = (running.tokens.len() - before) as u64;
+            stats.generated_tokens += generated;
+            queue.charge(running.owner, generated * GENERATED_WEIGHT);
+        }
+    }
+}
+
+/// Lets other models go first: while they compute, the language model pauses between layers for some times as long as it worked.
+struct Pacer<'a> {
+    compute: &'a Compute,
+    /// Time of a pause for each time of work.
+    factor: u32,
+    resumed: Cell<Instant>,
+}
+
+/// The longest pause between two layers.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+/// How often it is asked whether others still compute.
+const PAUSE_STEP: Duration = Duration::from_micros(500);
+
+impl<'a> Pacer<'a> {
+    /// Somebody who waits for an answer has half of the machine beside speech, bulk work a quarter.
+    fn new(compute: &'a Compute, lane: Lane) -> Self {
+        Pacer { compute, factor: if lane > Lane::Bulk { 1 } else { 3 }, resumed: Cell::new(Instant::now()) }
+    }
+
+    fn give_way(&self) {
+        let now = Instant::now();
+        let until = now + (now.saturating_duration_since(self.resumed.get()) * self.factor).min(LONGEST_PAUSE);
+        while self.compute.is_foreground_active() && Instant::now() < until {
+            std::thread::sleep(PAUSE_STEP);
+        }
+        self.resumed.set(Instant::now());
+    }
+}
+
+/// The error again, for the next request of a batch.
+fn copy_of(error: &LmError) -> LmError {
+    match error {
+        LmError::NotFinite => LmError::NotFinite,
+        LmError::CacheFull { pages } => LmError::CacheFull { pages: *pages },
+        LmError::ContextFull { length, limit } => LmError::ContextFull { length: *length, limit: *limit },
+        LmError::OutOfMemory { what, bytes } => LmError::OutOfMemory { what, bytes: *bytes },
+        other => LmError::Invalid(other.to_string()),
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,311 @@
+//! The engine with a small model: answers, the prefix cache, cancelling, failing, grammars.
+
+#[allow(dead_code, reason = "the tests of the forward pass use the rest")]
+mod support;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use hark_compute::{Compute, Isa};
+use hark_lm::engine::{
+    Engine, EngineLimits, EngineStats, Finish, Generation, GenerationEvent, Output, Request, TokenUsage,
+};
+use hark_lm::grammar::Grammar;
+use hark_lm::{BatchRow, KvCache, LmError, Model, Sampler, Sampling, Workspace};
+use hark_transcript::Lane;
+use hark_weights::WeightsFile;
+use serde_json::{Value, json};
+use support::{CONTEXT, LLAMA, QWEN2, SmallModel};
+
+/// Longer than anything here takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+fn model() -> Model {
+    Model::from_file(&Compute::new(2, Isa::best()), &SmallModel::new(QWEN2).file()).expect("the small model loads")
+}
+
+/// An engine whose cache has so many pages.
+fn engine(pages: u64, limits: EngineLimits) -> Engine {
+    let model = model();
+    let cache_bytes = pages * KvCache::bytes_for(model.config(), 32);
+    Engine::start(model, EngineLimits { cache_bytes, ..limits }).expect("it starts")
+}
+
+fn prompt(length: usize, start: usize) -> Vec<u32> {
+    (start..start + length).map(|index| (index * 61 + 5) as u32 % 256).collect()
+}
+
+fn request(prompt: Vec<u32>, max_tokens: usize) -> Request {
+    Request { prompt, sampling: Sampling::default(), grammar: None, max_tokens, owner: 1, lane: Lane::Bulk }
+}
+
+fn answer(engine: &Engine, request: Request) -> (String, Finish, TokenUsage) {
+    engine.submit(request).expect("it is queued").wait().expect("it is answered")
+}
+
+/// Waits until the engine has nothing to do.
+fn idle(engine: &Engine) -> EngineStats {
+    let began = Instant::now();
+    loop {
+        let stats = engine.stats();
+        if stats.running == 0 && stats.waiting == 0 {
+            return stats;
+        }
+        assert!(began.elapsed() < LONG, "{stats:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn assert_no_leak(engine: &Engine) {
+    let stats = idle(engine);
+    assert_eq!(stats.free_pages + stats.cached_pages, stats.total_pages, "{stats:?}");
+}
+
+#[test]
+fn an_answer_is_what_the_forward_pass_and_the_sampler_say() {
+    let model = model();
+    let mut cache = KvCache::new(model.config(), CONTEXT).expect("there is memory");
+    let (sequence, mut workspace, mut sampler) =
+        (cache.create(), Workspace::default(), Sampler::new(Sampling::default()));
+    let (mut expected, mut next) = (Vec::new(), prompt(40, 0));
+    for _ in 0..20 {
+        let last = next.len() - 1;
+        let row = |(index, token): (usize, &u32)| BatchRow { sequence, token: *token, wants_logits: index == last };
+        let rows: Vec<BatchRow> = next.iter().enumerate().map(row).collect();
+        let logits = model.forward(&mut workspace, &mut cache, &rows, &|| false).expect("a forward pass");
+        let token = sampler.sample(logits, &[], None).expect("a token");
+        if model.tokenizer().is_end(token) {
+            break;
+        }
+        expected.push(token);
+        next = vec![token];
+    }
+    let (text, _, usage) = answer(&engine(8, EngineLimits::default()), request(prompt(40, 0), 20));
+    assert_eq!(text, model.tokenizer().decode(&expected));
+    assert_eq!(usage, TokenUsage { prompt: 40, cached: 0, completion: expected.len() as u64 });
+}
+
+#[test]
+fn requests_that_run_together_are_all_answered_and_prompts_come_in_pieces() {
+    let limits = EngineLimits { max_sequences: 5, prompt_rows: 16, mixed_prompt_rows: 7, ..EngineLimits::default() };
+    let engine = engine(12, limits);
+    let all: Vec<Generation> = (0..20)
+        .map(|index| {
+            let lane = [Lane::Bulk, Lane::Interactive, Lane::Live][index % 3];
+            let mut request = Request { owner: index as u64 % 4, lane, ..request(prompt(20 + index, 3 * index), 12) };
+            request.sampling = Sampling { temperature: 0.8, seed: index as u64, ..Sampling::default() };
+            engine.submit(request).expect("it is queued")
+        })
+        .collect();
+    for (index, generation) in all.into_iter().enumerate() {
+        let (text, finish, usage) = generation.wait().expect("it is answered");
+        assert_eq!(usage.prompt, 20 + index as u64);
+        assert!(usage.completion <= 12 && (finish == Finish::Stop || usage.completion == 12), "{usage:?} {text:?}");
+    }
+    assert_no_leak(&engine);
+}
+
+#[test]
+fn an_answer_is_the_same_with_a_cached_prefix() {
+    let engine = engine(12, EngineLimits::default());
+    let first = answer(&engine, request(prompt(80, 0), 16));
+    assert_eq!(first.2.cached, 0);
+    let again = answer(&engine, request(prompt(80, 0), 16));
+    assert_eq!(again.2.cached, 64, "two full pages of the prompt");
+    assert_eq!((again.0, again.1), (first.0, first.1));
+    let other = answer(&engine, Request { owner: 2, ..request(prompt(80, 0), 16) });
+    assert_eq!(other.2.cached, 0, "texts of others are not found");
+    let stats = idle(&engine);
+    assert_eq!((stats.prompt_tokens, stats.cached_tokens), (80 + 16 + 80, 64));
+    assert_no_leak(&engine);
+}
+
+#[test]
+fn an_answer_is_part_of_the_prefix_of_the_next_question() {
+    let engine = engine(12, EngineLimits::default());
+    let schema = json!({"type": "string", "minLength": 10, "maxLength": 20});
+    let grammar = Grammar::from_schema(&schema).expect("it is supported");
+    let (text, _, usage) = answer(&engine, Request { grammar: Some(Arc::new(grammar)), ..request(prompt(30, 0), 60) });
+    assert!(usage.completion >= 10, "{text}");
+    // The first page has the prompt and two tokens of the answer, a quotation mark and one more.
+    let answered = engine.model().tokenizer().encode(&text);
+    let longer: Vec<u32> = prompt(30, 0).into_iter().chain(answered).collect();
+    assert!(answer(&engine, request(longer, 2)).2.cached >= 32);
+    assert_no_leak(&engine);
+}
+
+#[test]
+fn old_prefixes_make_room_for_new_ones() {
+    let engine = engine(5, EngineLimits::default());
+    for round in 0..30 {
+        let (_, _, usage) = answer(&engine, request(prompt(70, round * 7), 20));
+        assert_eq!(usage.prompt, 70);
+    }
+    let stats = idle(&engine);
+    assert!(stats.cached_pages > 0 && stats.cached_pages <= 5, "{stats:?}");
+    assert_no_leak(&engine);
+    let last = answer(&engine, request(prompt(70, 29 * 7), 20));
+    assert_eq!(last.2.cached, 64, "the newest prefix is there");
+}
+
+#[test]
+fn dropping_an_answer_cancels_it_and_its_pages_come_back() {
+    let engine = engine(8, EngineLimits::default());
+    for _ in 0..10 {
+        let generation = engine.submit(request(prompt(40, 1), 50)).expect("it is queued");
+        let first = generation.next(LONG).expect("an event");
+        assert!(matches!(first, GenerationEvent::Text(_) | GenerationEvent::End(Ok(_))), "{first:?}");
+        drop(generation);
+        drop(engine.submit(request(prompt(60, 9), 30)).expect("it is queued"));
+        assert_no_leak(&engine);
+    }
+    assert_eq!(answer(&engine, request(prompt(40, 1), 5)).2.prompt, 40);
+}
+
+/// Holds the engine's thread at each piece of text until it is told to go on.
+struct Held {
+    begun: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Output for Held {
+    fn text(&mut self, _: String) {
+        let _ = self.begun.send(());
+        let _ = self.go_on.recv_timeout(LONG);
+    }
+    fn end(&mut self, _: Result<(Finish, TokenUsage), LmError>) {}
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_full_queue_refuses_requests_and_takes_them_again_later() {
+    let engine = engine(8, EngineLimits { max_sequences: 1, max_waiting: 3, ..EngineLimits::default() });
+    let ((begun, has_begun), (release, go_on)) = (channel(), channel());
+    engine.submit_to(request(prompt(10, 0), 50), Box::new(Held { begun, go_on })).expect("it is queued");
+    has_begun.recv_timeout(LONG).expect("it has begun");
+    let waiting: Vec<Generation> =
+        (0..3).map(|index| engine.submit(request(prompt(10, index), 3)).expect("there is room")).collect();
+    assert!(matches!(engine.submit(request(prompt(10, 0), 3)), Err(LmError::Busy)));
+    drop(release);
+    waiting.into_iter().for_each(|generation| _ = generation.wait().expect("it is answered"));
+    assert_eq!(answer(&engine, request(prompt(10, 0), 3)).2.prompt, 10);
+}
+
+#[test]
+fn impossible_requests_are_refused_at_once() {
+    let engine = engine(8, EngineLimits { context: 50, ..EngineLimits::default() });
+    assert_eq!(engine.context(), 50);
+    let refused = |request: Request| engine.submit(request).err();
+    let too_long = refused(request(prompt(40, 0), 11));
+    assert!(matches!(too_long, Some(LmError::ContextFull { length: 51, limit: 50 })), "{too_long:?}");
+    assert!(matches!(refused(request(Vec::new(), 5)), Some(LmError::Invalid(_))));
+    assert!(matches!(refused(request(vec![1], 0)), Some(LmError::Invalid(_))));
+    assert!(matches!(refused(request(vec![9999], 1)), Some(LmError::Invalid(_))));
+    assert!(matches!(refused(request(vec![1], usize::MAX)), Some(LmError::ContextFull { .. })));
+    assert_eq!(answer(&engine, request(prompt(40, 0), 10)).2.prompt, 40);
+}
+
+#[test]
+fn a_forward_pass_that_fails_ends_its_requests_and_the_engine_goes_on() {
+    let mut bytes = SmallModel::new(LLAMA).gguf();
+    // The scale of the last block of the file, which belongs to the last layer's down projection.
+    let scale = bytes.len() - 34;
+    bytes[scale..scale + 2].copy_from_slice(&0x7c00u16.to_le_bytes());
+    let file = WeightsFile::from_bytes("infinite.gguf", bytes);
+    let model = Model::from_file(&Compute::new(1, Isa::best()), &file).expect("it loads");
+    let engine = Engine::start(model, EngineLimits::default()).expect("it starts");
+    for _ in 0..3 {
+        let all: Vec<_> = (0..3).map(|_| engine.submit(request(prompt(40, 0), 5)).expect("it is queued")).collect();
+        for generation in all {
+            let outcome = generation.wait();
+            assert!(matches!(outcome, Err(LmError::NotFinite)), "{outcome:?}");
+        }
+        assert_no_leak(&engine);
+        assert!(engine.is_alive());
+    }
+}
+
+/// Panics in the engine's thread.
+struct Panics;
+
+impl Output for Panics {
+    fn text(&mut self, _: String) {
+        panic!("this output fails");
+    }
+    fn end(&mut self, _: Result<(Finish, TokenUsage), LmError>) {}
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn an_engine_whose_thread_fails_says_so_to_everybody() {
+    let engine = engine(8, EngineLimits { max_sequences: 1, ..EngineLimits::default() });
+    engine.submit_to(request(prompt(10, 0), 50), Box::new(Panics)).expect("it is queued");
+    if let Ok(waiting) = engine.submit(request(prompt(10, 0), 50)) {
+        assert!(matches!(waiting.wait(), Err(LmError::Stopped)));
+    }
+    let began = Instant::now();
+    while engine.is_alive() {
+        assert!(began.elapsed() < LONG, "the engine lives on");
+        std::thread::yield_now();
+    }
+    assert!(matches!(engine.submit(request(prompt(10, 0), 3)), Err(LmError::Stopped)));
+}
+
+#[test]
+fn dropping_the_engine_ends_its_requests() {
+    let engine = engine(8, EngineLimits { max_sequences: 1, ..EngineLimits::default() });
+    let all: Vec<Generation> =
+        (0..10).map(|index| engine.submit(request(prompt(30, index), 60)).expect("it is queued")).collect();
+    drop(engine);
+    let stopped = all.into_iter().filter(|generation| {
+        let mut last = None;
+        while let Some(event) = generation.next(LONG) {
+            last = Some(event);
+        }
+        match last {
+            Some(GenerationEvent::End(Err(LmError::Stopped))) => true,
+            Some(GenerationEvent::End(Ok(_))) => false,
+            other => panic!("{other:?} is no end"),
+        }
+    });
+    assert!(stopped.count() > 0, "ten answers of 60 tokens take longer than it takes to drop the engine");
+}
+
+#[test]
+fn answers_with_a_schema_are_valid_for_every_seed() {
+    let engine = engine(64, EngineLimits::default());
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 6},
+            "kind": {"enum": ["left", "right", null]},
+            "n": {"type": "integer", "minimum": 0, "maximum": 99},
+        },
+        "required": ["name", "kind", "n"],
+    });
+    let grammar = Arc::new(Grammar::from_schema(&schema).expect("it is supported"));
+    let request = |seed: u64, max_tokens: usize| Request {
+        sampling: Sampling { temperature: 1.0, seed, ..Sampling::default() },
+        grammar: Some(Arc::clone(&grammar)),
+        ..request(prompt(10, seed as usize), max_tokens)
+    };
+    let all: Vec<Generation> = (0..200).map(|seed| engine.submit(request(seed, 80)).expect("it is queued")).collect();
+    for generation in all {
+        let (text, finish, _) = generation.wait().expect("it is answered");
+        let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(finish, Finish::Stop, "{text}");
+        assert!(value["name"].as_str().is_some_and(|name| name.chars().count() <= 6), "{text}");
+        assert!([json!("left"), json!("right"), Value::Null].contains(&value["kind"]), "{text}");
+        assert!(value["n"].as_i64().is_some_and(|n| (0..100).contains(&n)), "{text}");
+        assert_eq!(value.as_object().map(serde_json::Map::len), Some(3), "{text}");
+    }
+    let (text, finish, usage) = answer(&engine, request(1, 15));
+    assert_eq!((finish, usage.completion), (Finish::Length, 15));
+    assert!(serde_json::from_str::<Value>(&text).is_err(), "{text} is cut");
+    assert_no_leak(&engine);
+}
