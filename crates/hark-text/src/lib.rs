@@ -5,4 +5,6 @@
 
 pub mod model;
 
-pub use model::{Completion, CompletionRequest, Finish, LanguageModel, Message, ModelError, OutputFormat, Role, Usage};
+pub use model::{
+    Completion, CompletionRequest, Finish, LanguageModel, LocalModel, Message, ModelError, OutputFormat, Role, Usage,
+};

@@ -1,7 +1,11 @@
 //! What a language model is to the tasks: it completes conversations, many at once.
 
+mod local;
+
 use hark_transcript::Lane;
 use tokio::sync::mpsc::UnboundedReceiver;
+
+pub use local::LocalModel;
 
 /// A language model, in this process or behind an endpoint.
 pub trait LanguageModel: Send + Sync + 'static {
