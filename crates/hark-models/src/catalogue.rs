@@ -446,6 +446,7 @@ mod tests {
                 "whisper-small",
                 "silero-vad",
                 "all-minilm-l6-v2",
+                "lid-176",
                 "pyannote-segmentation-3",
                 "campplus-zh-en"
             ]
@@ -456,6 +457,7 @@ mod tests {
             (Role::Segmentation, "pyannote-segmentation-3"),
             (Role::Embedding, "campplus-zh-en"),
             (Role::TextEmbedding, "all-minilm-l6-v2"),
+            (Role::LanguageIdentification, "lid-176"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }

@@ -25,6 +25,9 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if names.iter().any(|name| name.starts_with("ggml-") && name.ends_with(".bin")) {
         return Some("ggml");
     }
+    if names.iter().any(|name| name.starts_with("lid.") && name.ends_with(".ftz")) {
+        return Some("fasttext");
+    }
     let silero = |ending: &str| names.iter().any(|name| name.starts_with("silero_vad") && name.ends_with(ending));
     if silero(".onnx") {
         return Some("onnx");
@@ -83,6 +86,7 @@ mod tests {
             ),
             ("ggml", &["ggml-base.en.bin"]),
             ("safetensors", &["silero_vad_16k.safetensors"]),
+            ("fasttext", &["lid.176.ftz"]),
         ] {
             let dir = folder(names);
             assert_eq!(format_of(dir.path()), Some(format), "{names:?}");

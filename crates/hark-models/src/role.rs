@@ -18,6 +18,9 @@ pub enum Role {
     /// Text embedding: a vector that is near another of a like meaning.
     #[serde(rename = "text-embedding")]
     TextEmbedding,
+    /// Language identification: which language a text is in.
+    #[serde(rename = "language-identification")]
+    LanguageIdentification,
     /// Work on text: translation, summaries.
     Text,
     /// Speech synthesis.
@@ -39,6 +42,7 @@ impl std::fmt::Display for Role {
             Role::Segmentation => "speaker segmentation",
             Role::Embedding => "speaker embedding",
             Role::TextEmbedding => "text embedding",
+            Role::LanguageIdentification => "language identification",
             Role::Text => "text",
             Role::Voice => "speech synthesis",
             Role::Enhance => "noise reduction",
