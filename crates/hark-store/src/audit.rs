@@ -198,7 +198,7 @@ impl Audit<'_> {
         let total = tx.one(&format!("SELECT count(*) AS n FROM audit {condition}"), &values).await?.get("n")?;
         let sql = format!(
             "SELECT id, at, account_id, actor, key_id, address, event, subject, detail FROM audit {condition}
-             ORDER BY id DESC LIMIT ${} OFFSET ${}",
+             ORDER BY id DESC LIMIT 0 + ${} OFFSET ${}",
             values.len() + 1,
             values.len() + 2
         );

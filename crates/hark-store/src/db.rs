@@ -373,4 +373,24 @@ mod tests {
         second.close().await.unwrap();
         first.close().await.unwrap();
     }
+
+    /// SQLite (3.51) reads a bound LIMIT while it plans, and then prepares the statement again whenever a value is bound to it.
+    #[test]
+    fn no_statement_has_a_plain_bound_limit() {
+        let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+        let (plain, mut read) = (["LIMIT ", "$"].concat(), 0);
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                assert!(!text.contains(&plain), "{}: write LIMIT 0 + $n", path.display());
+                read += 1;
+            }
+        }
+        assert!(read > 30);
+    }
 }

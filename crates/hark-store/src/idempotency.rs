@@ -116,9 +116,16 @@ impl IdempotencyKeys<'_> {
 
     /// Releases the key of a request that failed, so that it may be retried.
     pub async fn abandon(self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
-        let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
-        self.store.db().execute(sql, args![&owner.name(), &name.key]).await.map(drop)
+        let mut tx = self.store.db().begin().await?;
+        release(&mut tx, &owner.name(), name).await?;
+        tx.commit().await
     }
+}
+
+/// Releases the key of a request that got no answer.
+pub(crate) async fn release(tx: &mut Tx, owner: &str, name: &IdempotencyKey) -> Result<()> {
+    let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
+    tx.execute(sql, args![owner, &name.key]).await.map(drop)
 }
 
 /// Claims the key of a request.

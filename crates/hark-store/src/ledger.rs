@@ -10,7 +10,8 @@ use crate::audit::{self, NewAudit, audited};
 use crate::clock::{Micros, micros};
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
-use crate::ids::{AccountId, JobId};
+use crate::ids::{AccountId, JobId, KeyId};
+use crate::keys;
 
 /// Credits: grants, holds and charges.
 #[derive(Debug, Clone, Copy)]
@@ -193,8 +194,8 @@ pub(crate) async fn settle(
     let account = AccountId(account.get("account_id")?);
     lock(tx, account).await?;
     // With the lock, no other transaction can settle the same hold.
-    let hold = tx.optional("DELETE FROM holds WHERE reference = $1 RETURNING amount", args![reference]).await?;
-    let Some(hold) = hold else { return Ok(None) };
+    let sql = "DELETE FROM holds WHERE reference = $1 RETURNING amount, key_id, month";
+    let Some(hold) = tx.optional(sql, args![reference]).await? else { return Ok(None) };
     let held: i64 = hold.get("amount")?;
     let mut credits = post(tx, account, EntryKind::Release, held, Some(reference), "", now).await?;
     // Work that was longer than probed is charged at most the balance.
@@ -202,7 +203,16 @@ pub(crate) async fn settle(
     if charged > 0 {
         credits = post(tx, account, EntryKind::Charge, -charged, Some(reference), note, now).await?;
     }
+    if let (Some(key), Some(month)) = (hold.get::<Option<i64>>("key_id")?, hold.get::<Option<i64>>("month")?) {
+        keys::add_credits(tx, KeyId(key), month, charged - held).await?;
+    }
     Ok(Some(Settlement { charged, credits }))
+}
+
+/// Notes that the credits of a hold were counted for a key in a month.
+pub(crate) async fn count_for_key(tx: &mut Tx, reference: &str, key: KeyId, month: i64) -> Result<()> {
+    let sql = "UPDATE holds SET key_id = $1, month = $2 WHERE reference = $3";
+    tx.execute(sql, args![key, month, reference]).await.map(drop)
 }
 
 impl Ledger<'_> {
@@ -315,8 +325,7 @@ impl Ledger<'_> {
 
     /// The last entries of an account, newest first.
     pub async fn entries(self, account: AccountId, limit: i64) -> Result<Vec<Entry>> {
-        let sql =
-            "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1 ORDER BY id DESC LIMIT $2";
+        let sql = "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1 ORDER BY id DESC LIMIT 0 + $2";
         self.store.db().all(sql, args![account, limit]).await?.iter().map(entry).collect()
     }
 

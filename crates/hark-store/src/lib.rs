@@ -21,6 +21,7 @@ mod accounts;
 mod addresses;
 mod audit;
 mod backup;
+mod calls;
 mod chats;
 mod clock;
 mod db;
@@ -56,6 +57,7 @@ pub use addresses::anonymous::{AnonymousLimit, AnonymousUse};
 pub use addresses::{AddressUse, Addresses};
 pub use audit::{Actor, Audit, AuditEntry, AuditPage, NewAudit};
 pub use backup::{BackupProgress, BackupReport, RestoreOptions, RestoreReport, VerifiedBackup, restore, verify_backup};
+pub use calls::{Begun, Call, CallResult, Calls, Derived, NewCall};
 pub use chats::{ChatRole, ChatTurn, Chats};
 pub use clock::{Clock, DAY, Micros, day_of};
 pub use error::{Error, Limit, Result};
@@ -333,6 +335,11 @@ impl Store {
     /// The audit log.
     pub fn audit(&self) -> Audit<'_> {
         Audit { store: self }
+    }
+
+    /// Calls that cost credits.
+    pub fn calls(&self) -> Calls<'_> {
+        Calls { store: self }
     }
 
     /// Chat sessions about transcripts.

@@ -94,7 +94,7 @@ impl Webhooks<'_> {
         let skip = if tx.is_postgres() { "FOR UPDATE SKIP LOCKED" } else { "" };
         let sql = format!(
             "UPDATE webhooks SET attempts = attempts + 1, next_at = $1, lease = $2
-             WHERE id IN (SELECT id FROM webhooks WHERE state = 'due' AND next_at <= $3 ORDER BY next_at LIMIT $4 {skip})
+             WHERE id IN (SELECT id FROM webhooks WHERE state = 'due' AND next_at <= $3 ORDER BY next_at LIMIT 0 + $4 {skip})
              RETURNING id, account_id, transcript_id, target, attempts"
         );
         let rows = tx.all(&sql, args![now.saturating_add(micros(lease)), &token, now, limit]).await?;

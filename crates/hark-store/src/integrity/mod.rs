@@ -108,7 +108,7 @@ impl Integrity<'_> {
     /// Reads a random sample of recordings completely. Length and checksum must match the database; the chunks of sealed recordings are
     /// authenticated. Plaintext recordings that were uploaded before checksums were stored are compared by length only.
     pub async fn check_recordings(self, sample: u32) -> Result<RecordingsReport> {
-        let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT $1";
+        let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT 0 + $1";
         let mut out = RecordingsReport::default();
         for row in self.store.db().all_without_timeout(sql, args![i64::from(sample)]).await? {
             let blob = blob(&row)?;

@@ -105,7 +105,7 @@ impl Jobs<'_> {
         let sql = format!(
             "SELECT j.id, j.kind, j.state, j.account_id, j.transcript_id, j.attempts, j.error_kind, j.error, j.queued_at, j.not_before, j.failed_at,
                  (SELECT {needs} FROM job_needs n WHERE n.job_id = j.id) AS needs
-             FROM jobs j WHERE {condition} ORDER BY j.queued_at, j.id LIMIT ${}",
+             FROM jobs j WHERE {condition} ORDER BY j.queued_at, j.id LIMIT 0 + ${}",
             values.len()
         );
         self.store.db().all(&sql, &values).await?.iter().map(summary).collect()

@@ -519,18 +519,41 @@ async fn check_minutes(tx: &mut Tx, id: KeyId, minutes: i64, month: i64, lock: b
     if used.saturating_add(minutes) > limit {
         return Err(Error::Limit { what: Limit::MonthlyMinutes, limit, used });
     }
-    if let Some(limit) = row.get::<Option<i64>>("spending_limit")? {
-        let used = spent(tx, id).await?;
-        if used.saturating_add(minutes) > limit {
-            return Err(Error::Limit { what: Limit::Spending, limit, used });
-        }
+    check_spending(tx, id, row.get("spending_limit")?, minutes).await
+}
+
+/// Fails when the credits exceed the spending limit of a key.
+async fn check_spending(tx: &mut Tx, id: KeyId, limit: Option<i64>, credits: i64) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    let used = spent(tx, id).await?;
+    if used.saturating_add(credits) > limit {
+        return Err(Error::Limit { what: Limit::Spending, limit, used });
     }
     Ok(())
 }
 
-/// Credits that a key has spent: one for each minute used in any month.
+/// Counts credits that are not minutes against the spending limit of a key.
+pub(crate) async fn use_credits(tx: &mut Tx, id: KeyId, credits: i64, month: i64) -> Result<()> {
+    let sql = format!("SELECT spending_limit FROM keys WHERE id = $1{}", tx.for_update());
+    let row = tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("key"))?;
+    check_spending(tx, id, row.get("spending_limit")?, credits).await?;
+    add_credits(tx, id, month, credits).await
+}
+
+/// Adds credits that are not minutes to a key's count of a month; negative to return unused ones.
+pub(crate) async fn add_credits(tx: &mut Tx, id: KeyId, month: i64, credits: i64) -> Result<()> {
+    tx.execute(
+        "INSERT INTO key_months (key_id, month, minutes, credits) SELECT id, $2, 0, $3 FROM keys WHERE id = $1
+         ON CONFLICT (key_id, month) DO UPDATE SET credits = key_months.credits + excluded.credits",
+        args![id, month, credits],
+    )
+    .await
+    .map(drop)
+}
+
+/// Credits that a key has spent in any month: one for each minute, and those of calls.
 async fn spent(tx: &mut Tx, id: KeyId) -> Result<i64> {
-    let sql = "SELECT CAST(COALESCE(SUM(minutes), 0) AS BIGINT) AS spent FROM key_months WHERE key_id = $1";
+    let sql = "SELECT CAST(COALESCE(SUM(minutes + credits), 0) AS BIGINT) AS spent FROM key_months WHERE key_id = $1";
     tx.one(sql, args![id]).await?.get("spent")
 }
 

@@ -28,8 +28,7 @@ impl Recordings<'_> {
 
     /// Whether storage is reachable: one of the newest recordings can be read, or there are no recordings.
     pub async fn can_read_any(self) -> bool {
-        let sql =
-            "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' ORDER BY created_at DESC LIMIT $1";
+        let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'live' ORDER BY created_at DESC LIMIT 0 + $1";
         let Ok(rows) = self.store.db().all(sql, args![SAMPLE]).await else { return false };
         let newest: Vec<Blob> = rows.iter().filter_map(|row| recordings::blob(row).ok()).collect();
         let any = async {

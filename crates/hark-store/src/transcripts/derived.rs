@@ -1,8 +1,10 @@
 //! Cached data derived from a transcript: summaries, analyses, embeddings.
 
+use crate::clock::Micros;
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
+use crate::sealing::Sealer;
 use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts::Transcripts;
 use crate::transcripts::summary_aad;
@@ -32,25 +34,54 @@ impl Transcripts<'_> {
 
     /// Stores derived data of a transcript, replacing that of the same kind.
     pub async fn store_derived(self, account: AccountId, id: TranscriptId, kind: &str, body: &[u8]) -> Result<()> {
-        let sealed = self.store.sealer(account).await?.seal(&aad(id, kind), body)?;
+        let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;
-        check_owner(&mut tx, account, id).await?;
-        tx.execute(
-            "INSERT INTO derived (transcript_id, kind, body, created_at) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (transcript_id, kind) DO UPDATE SET body = excluded.body, created_at = excluded.created_at",
-            args![id, kind, &sealed, self.store.now()],
-        )
-        .await?;
+        store(&mut tx, &sealer, account, id, kind, body, self.store.now()).await?;
         tx.commit().await
     }
 
     /// Sets the summary of a transcript.
     pub async fn set_summary(self, account: AccountId, id: TranscriptId, summary: &str) -> Result<()> {
-        let sealed = self.store.sealer(account).await?.seal(&summary_aad(id), summary.as_bytes())?;
-        let sql = "UPDATE transcripts SET summary = $1 WHERE id = $2 AND account_id = $3";
-        match self.store.db().execute(sql, args![&sealed, id, account]).await? {
-            0 => Err(Error::NotFound("transcript")),
-            _ => Ok(()),
-        }
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
+        set_summary(&mut tx, &sealer, account, id, summary).await?;
+        tx.commit().await
+    }
+}
+
+/// Stores derived data of a transcript of the account, replacing that of the same kind.
+pub(crate) async fn store(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    id: TranscriptId,
+    kind: &str,
+    body: &[u8],
+    now: Micros,
+) -> Result<()> {
+    check_owner(tx, account, id).await?;
+    let sealed = sealer.seal(&aad(id, kind), body)?;
+    tx.execute(
+        "INSERT INTO derived (transcript_id, kind, body, created_at) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (transcript_id, kind) DO UPDATE SET body = excluded.body, created_at = excluded.created_at",
+        args![id, kind, &sealed, now],
+    )
+    .await
+    .map(drop)
+}
+
+/// Sets the summary of a transcript of the account.
+pub(crate) async fn set_summary(
+    tx: &mut Tx,
+    sealer: &Sealer,
+    account: AccountId,
+    id: TranscriptId,
+    summary: &str,
+) -> Result<()> {
+    let sealed = sealer.seal(&summary_aad(id), summary.as_bytes())?;
+    let sql = "UPDATE transcripts SET summary = $1 WHERE id = $2 AND account_id = $3";
+    match tx.execute(sql, args![&sealed, id, account]).await? {
+        0 => Err(Error::NotFound("transcript")),
+        _ => Ok(()),
     }
 }

@@ -454,11 +454,12 @@ impl Transcripts<'_> {
                 condition.push_str(&format!(" AND {column} ${}", values.len()));
             }
         }
+        // `0 +`: SQLite reads a plain bound LIMIT while it plans, and prepares the statement again whenever another value is bound.
         // The page is one JSON value: the driver allocates for every value and wakes its caller for every row, so twenty rows would cost more than all the rest.
         let sql = format!(
             "SELECT a.data_key AS data_key, a.master_id AS master_id, (SELECT count(*) FROM transcripts WHERE {condition}) AS total,
                  (SELECT {} FROM (
-                     SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT ${} OFFSET ${}
+                     SELECT {COLUMNS} FROM transcripts WHERE {condition} ORDER BY created_at DESC, id DESC LIMIT 0 + ${} OFFSET ${}
                  ) p) AS page
              FROM accounts a WHERE a.id = $1",
             self.store.db().json_rows(LIST_COLUMNS, "p.created_at DESC, p.id DESC"),

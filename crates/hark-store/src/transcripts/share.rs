@@ -59,7 +59,7 @@ impl Transcripts<'_> {
         let mut after = i64::MIN;
         loop {
             let sql = "SELECT id, account_id, share_token, is_shared FROM transcripts
-                       WHERE share_token IS NOT NULL AND id > $1 ORDER BY id LIMIT $2";
+                       WHERE share_token IS NOT NULL AND id > $1 ORDER BY id LIMIT 0 + $2";
             let rows = self.store.db().all(sql, args![after, PAGE]).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after = last.get("id")?;

@@ -5,6 +5,7 @@ mod audit;
 mod away;
 mod backup;
 mod blobs;
+mod calls;
 mod crash;
 mod encrypted;
 mod identity;

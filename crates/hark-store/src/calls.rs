@@ -1,0 +1,145 @@
+//! Calls that cost credits and are answered at once: a summary, an analysis, generated content.
+//!
+//! [`Calls::begin`] claims the idempotency key and holds the credits in one transaction. [`Calls::complete`] charges them and stores
+//! the answer in one transaction; [`Calls::abandon`] returns them. A process that dies in between leaves a hold that expires and
+//! a key that may be claimed again: nothing is charged.
+
+use std::time::Duration;
+
+use crate::Store;
+use crate::clock::{micros, month_of};
+use crate::error::{Error, Result};
+use crate::idempotency::{self, Idempotency, IdempotencyKey, StoredAnswer};
+use crate::ids::{AccountId, KeyId, Owner, TranscriptId};
+use crate::transcripts::derived;
+use crate::{keys, ledger, random};
+
+/// Calls that cost credits.
+#[derive(Debug, Clone, Copy)]
+pub struct Calls<'a> {
+    pub(crate) store: &'a Store,
+}
+
+/// A call to begin.
+#[derive(Debug, Clone)]
+pub struct NewCall {
+    /// Who pays.
+    pub account: AccountId,
+    /// The key whose spending limit it counts against.
+    pub key: KeyId,
+    /// What it costs.
+    pub credits: i64,
+    /// When a call whose process died gives its credits back; longer than any call takes.
+    pub ttl: Duration,
+    /// The idempotency key of the request.
+    pub idempotency: Option<IdempotencyKey>,
+}
+
+/// A call in progress.
+#[derive(Debug, Clone)]
+pub struct Call {
+    new: NewCall,
+    reference: String,
+}
+
+/// What became of a call that was to begin.
+#[derive(Debug)]
+pub enum Begun {
+    /// Its credits are held: do it, then complete or abandon it.
+    New(Call),
+    /// The same request is in progress.
+    UnderWay,
+    /// The same request was answered before.
+    Done(StoredAnswer),
+}
+
+/// What a completed call leaves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallResult<'a> {
+    /// The note of the charge, such as `summarize`.
+    pub note: &'a str,
+    /// The response, for repeats of a request with an idempotency key.
+    pub answer: Option<&'a StoredAnswer>,
+    /// Data derived from a transcript.
+    pub derived: Option<Derived<'a>>,
+}
+
+/// Data derived from a transcript.
+#[derive(Debug, Clone, Copy)]
+pub struct Derived<'a> {
+    /// The transcript.
+    pub transcript: TranscriptId,
+    /// What it is, such as `summary:brief`.
+    pub kind: &'a str,
+    /// The data.
+    pub body: &'a [u8],
+    /// The summary that the transcript shows from now on.
+    pub summary: Option<&'a str>,
+}
+
+impl Calls<'_> {
+    /// Begins a call: [`Error::NotEnoughCredits`], [`Error::Limit`] of the key, [`Error::KeyReused`].
+    pub async fn begin(self, new: NewCall) -> Result<Begun> {
+        let now = self.store.now();
+        let owner = Owner::Account(new.account).name();
+        let sealer = self.store.sealer(new.account).await?;
+        let reference = format!("call:{}", random::token::<16>()?);
+        let mut tx = self.store.db().begin().await?;
+        // First the account, as in every transaction that posts entries.
+        ledger::lock(&mut tx, new.account).await?;
+        if let Some(name) = &new.idempotency {
+            match idempotency::claim(&mut tx, &sealer, &owner, new.account, name, now).await? {
+                Idempotency::New => {}
+                Idempotency::UnderWay => return Ok(Begun::UnderWay),
+                Idempotency::Done(answer) => return Ok(Begun::Done(answer)),
+            }
+        }
+        let month = month_of(now);
+        keys::use_credits(&mut tx, new.key, new.credits, month).await?;
+        let expires_at = now.saturating_add(micros(new.ttl));
+        ledger::hold(&mut tx, new.account, &reference, new.credits, Some(expires_at), now).await?;
+        ledger::count_for_key(&mut tx, &reference, new.key, month).await?;
+        tx.commit().await?;
+        Ok(Begun::New(Call { new, reference }))
+    }
+
+    /// Charges a call and stores its answer; [`Error::NotFound`] when its hold has expired or its transcript was deleted.
+    pub async fn complete(self, call: &Call, result: CallResult<'_>) -> Result<()> {
+        let now = self.store.now();
+        let account = call.new.account;
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
+        let settled = ledger::settle(&mut tx, &call.reference, call.new.credits, result.note, now).await?;
+        settled.ok_or(Error::NotFound("call in progress"))?;
+        if let Some(data) = &result.derived {
+            derived::store(&mut tx, &sealer, account, data.transcript, data.kind, data.body, now).await?;
+            if let Some(summary) = data.summary {
+                derived::set_summary(&mut tx, &sealer, account, data.transcript, summary).await?;
+            }
+        }
+        if let (Some(name), Some(answer)) = (&call.new.idempotency, result.answer) {
+            let owner = Owner::Account(account).name();
+            idempotency::finish(&mut tx, &sealer, &owner, name, answer, now).await?;
+        }
+        tx.commit().await
+    }
+
+    /// Ends a call without an answer: returns its credits and releases its idempotency key. Does nothing for one that has ended.
+    pub async fn abandon(self, call: &Call) -> Result<()> {
+        let mut tx = self.store.db().begin().await?;
+        if ledger::settle(&mut tx, &call.reference, 0, "", self.store.now()).await?.is_none() {
+            return Ok(());
+        }
+        if let Some(name) = &call.new.idempotency {
+            idempotency::release(&mut tx, &Owner::Account(call.new.account).name(), name).await?;
+        }
+        tx.commit().await
+    }
+}
+
+impl Call {
+    /// The reference of its entries in the ledger.
+    pub fn reference(&self) -> &str {
+        &self.reference
+    }
+}
