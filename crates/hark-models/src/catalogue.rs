@@ -447,6 +447,7 @@ mod tests {
                 "silero-vad",
                 "all-minilm-l6-v2",
                 "lid-176",
+                "qwen2.5-coder-1.5b-instruct",
                 "pyannote-segmentation-3",
                 "campplus-zh-en"
             ]
@@ -458,6 +459,7 @@ mod tests {
             (Role::Embedding, "campplus-zh-en"),
             (Role::TextEmbedding, "all-minilm-l6-v2"),
             (Role::LanguageIdentification, "lid-176"),
+            (Role::Language, "qwen2.5-coder-1.5b-instruct"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }

@@ -21,8 +21,9 @@ pub enum Role {
     /// Language identification: which language a text is in.
     #[serde(rename = "language-identification")]
     LanguageIdentification,
-    /// Work on text: translation, summaries.
-    Text,
+    /// A language model: summaries, analyses, generated content, answers.
+    #[serde(alias = "text")]
+    Language,
     /// Speech synthesis.
     Voice,
     /// Noise reduction.
@@ -43,7 +44,7 @@ impl std::fmt::Display for Role {
             Role::Embedding => "speaker embedding",
             Role::TextEmbedding => "text embedding",
             Role::LanguageIdentification => "language identification",
-            Role::Text => "text",
+            Role::Language => "language model",
             Role::Voice => "speech synthesis",
             Role::Enhance => "noise reduction",
             Role::Sounds => "test sounds",
