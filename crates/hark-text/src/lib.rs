@@ -4,6 +4,10 @@
 //! text. None of its business: where models run, accounts, credits, HTTP.
 
 pub mod model;
+mod names;
+pub mod pii;
+mod schema;
+mod words;
 
 pub use model::{
     Completion, CompletionRequest, Finish, LanguageModel, LocalModel, Message, ModelError, OutputFormat, Role, Usage,

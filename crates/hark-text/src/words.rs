@@ -1,0 +1,370 @@
+//! Words and phrases compared without case, punctuation and white space, and the numbers that a text names.
+
+use std::collections::HashSet;
+
+use hark_transcript::is_unspaced;
+
+/// A text in lower case, its words separated by single spaces, without punctuation. Apostrophes inside words are dropped.
+pub fn normalize(text: &str) -> String {
+    let mut normalized = String::with_capacity(text.len());
+    let mut pending_space = false;
+    for c in text.chars() {
+        if c.is_alphanumeric() || is_mark(c) {
+            if pending_space && !normalized.is_empty() {
+                normalized.push(' ');
+            }
+            pending_space = false;
+            normalized.extend(c.to_lowercase());
+        } else if !matches!(c, '\'' | '’' | 'ʼ' | '\u{ad}') {
+            pending_space = true;
+        }
+    }
+    normalized
+}
+
+/// Combining marks are parts of words (Devanagari vowels, accents that stand alone).
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{900}'..='\u{903}' | '\u{93a}'..='\u{94f}' | '\u{e31}'..='\u{e4e}' | '\u{980}'..='\u{dff}')
+}
+
+/// Words that say little: they are left out when texts are compared. English and the commonest of some neighbours.
+const STOP_WORDS: &str = " a an and are as at be been but by can could did do does for from had has have he her him his how i if in into is it its \
+just like me my no not now of on or our out she should so some than that the their them then there these they this those to too up us was we were what when \
+where which who will with would you your also about all any because going get got im ive thats dont were well really very one re ll okay yeah yes um uh right \
+der die das und ist nicht ein eine zu den mit von im auf für es ich wir sie le la les et est un une des du de que qui pas pour dans en il elle on el los las y \
+es no por con para una se lo o e não um uma com os as do da em che di non per si il ";
+
+/// Whether a word in lower case says little.
+pub fn is_stop_word(word: &str) -> bool {
+    // Looked up with its surrounding spaces, so that a part of a word is not found.
+    word.len() < 8 && STOP_WORDS.contains(&format!(" {word} "))
+}
+
+/// The words of a text that say something, in lower case. In scripts without spaces, pairs of neighbouring characters.
+pub fn content_words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for word in normalize(text).split(' ').filter(|word| !word.is_empty()) {
+        if word.chars().any(is_unspaced) {
+            let chars: Vec<char> = word.chars().take(4096).collect();
+            words.extend(chars.windows(2).map(|pair| pair.iter().collect::<String>()));
+        } else if word.chars().count() > 1 && !is_stop_word(word) {
+            words.push(word.chars().take(64).collect());
+        }
+    }
+    words
+}
+
+/// What a text says, for looking up whether something occurs in it.
+#[derive(Debug, Clone)]
+pub struct TextIndex {
+    /// Normalized, with a space at both ends.
+    normalized: String,
+    words: HashSet<String>,
+    /// The first letters of words, four and more: other forms of a word begin alike.
+    beginnings: HashSet<String>,
+    numbers: HashSet<String>,
+}
+
+impl TextIndex {
+    /// Looks through a text.
+    pub fn new(text: &str) -> Self {
+        let normalized = format!(" {} ", normalize(text));
+        let words: HashSet<String> = normalized.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        let beginnings = words.iter().flat_map(|word| beginnings(word)).collect();
+        let mut numbers: HashSet<String> = numbers(text).into_iter().flat_map(|number| number.forms).collect();
+        // Words of a longer number alone: "two point four million" is also written 2.4 million.
+        numbers.extend(words.iter().filter_map(|word| small_number(word)).map(|value| value.to_string()));
+        for (word, values) in [("half", ["30", "50"]), ("quarter", ["15", "25"])] {
+            if words.contains(word) {
+                numbers.extend(values.map(str::to_owned));
+            }
+        }
+        TextIndex { normalized, words, beginnings, numbers }
+    }
+
+    /// Whether these words stand in the text in this order, without regard to case, punctuation and white space.
+    pub fn has_phrase(&self, phrase: &str) -> bool {
+        let phrase = normalize(phrase);
+        if phrase.is_empty() {
+            return false;
+        }
+        if phrase.chars().any(is_unspaced) {
+            return self.normalized.contains(&phrase);
+        }
+        self.normalized.contains(&format!(" {phrase} "))
+    }
+
+    /// How often the phrase stands in the text.
+    pub fn count(&self, phrase: &str) -> usize {
+        let phrase = normalize(phrase);
+        if phrase.is_empty() {
+            return 0;
+        }
+        if phrase.chars().any(is_unspaced) {
+            return self.normalized.matches(&phrase).count();
+        }
+        // Neighbouring occurrences share a space, so `matches` with both spaces would miss every second.
+        let needle = format!(" {phrase}");
+        self.normalized
+            .match_indices(&needle)
+            .filter(|(at, _)| self.normalized[at + needle.len()..].starts_with(' '))
+            .count()
+    }
+
+    /// Whether the word, or another form of it, stands in the text.
+    pub fn has_word(&self, word: &str) -> bool {
+        let word = normalize(word);
+        if word.chars().any(is_unspaced) {
+            return self.normalized.contains(&word);
+        }
+        word.split(' ')
+            .all(|word| self.words.contains(word) || (word.len() >= 5 && self.beginnings.contains(&stem(word))))
+    }
+
+    /// Whether the text names this number, in digits or (in English) in words.
+    pub fn has_number(&self, number: &Number) -> bool {
+        let joined = number.forms.first().is_some_and(|form| self.numbers.contains(form));
+        joined || (number.forms.len() > 1 && number.forms[1..].iter().all(|form| self.numbers.contains(form)))
+    }
+
+    /// The share of the content words that stand in the text, 0 to 1; 1 where there are none.
+    pub fn coverage(&self, text: &str) -> f64 {
+        let words = content_words(text);
+        if words.is_empty() {
+            return 1.0;
+        }
+        words.iter().filter(|word| self.has_word(word)).count() as f64 / words.len() as f64
+    }
+}
+
+/// The first letters of a word, which its other forms share: seven tenths of them, four at least.
+fn stem(word: &str) -> String {
+    let length = word.chars().count();
+    word.chars().take((length * 7).div_ceil(10).max(4)).collect()
+}
+
+/// The first four letters of a word, the first five, and so on; of a long word the first twenty at most.
+fn beginnings(word: &str) -> Vec<String> {
+    let ends = word.char_indices().map(|(at, c)| at + c.len_utf8()).take(20).skip(3);
+    ends.map(|end| word[..end].to_owned()).collect()
+}
+
+/// How alike two short texts are: shared content words over all, 0 to 1.
+pub fn similarity(one: &str, other: &str) -> f64 {
+    let one: HashSet<String> = content_words(one).iter().map(|word| stem(word)).collect();
+    let other: HashSet<String> = content_words(other).iter().map(|word| stem(word)).collect();
+    let union = one.union(&other).count();
+    if union == 0 { 0.0 } else { one.intersection(&other).count() as f64 / union as f64 }
+}
+
+/// A number as a text writes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Number {
+    /// The number without separators, then the groups of digits between them: `1,234` is 1234, and 1 and 234.
+    pub forms: Vec<String>,
+    /// Where it stands, in bytes.
+    pub start: usize,
+    /// Whether it is written in words.
+    pub is_spelled: bool,
+}
+
+/// The numbers of a text: in digits, and in English words.
+pub fn numbers(text: &str) -> Vec<Number> {
+    let mut numbers = digit_numbers(text);
+    numbers.extend(spelled_numbers(text));
+    numbers
+}
+
+fn digit_numbers(text: &str) -> Vec<Number> {
+    let bytes = text.as_bytes();
+    let (mut numbers, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        if !bytes[at].is_ascii_digit() {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len()
+            && (bytes[at].is_ascii_digit()
+                || (matches!(bytes[at], b'.' | b',' | b':' | b'/' | b'-' | b'\'')
+                    && bytes.get(at + 1).is_some_and(u8::is_ascii_digit)))
+        {
+            at += 1;
+        }
+        let groups = text[start..at].split(|c: char| !c.is_ascii_digit());
+        let groups: Vec<String> = groups.map(without_leading_zeros).collect();
+        let joined = without_leading_zeros(&text[start..at].replace(|c: char| !c.is_ascii_digit(), ""));
+        let mut forms = vec![joined];
+        if groups.len() > 1 {
+            // 2.50 is 2.5, and 10:00 is 10.
+            let significant =
+                groups.iter().enumerate().filter(|(at, group)| *at == 0 || !group.trim_matches('0').is_empty());
+            forms.extend(significant.map(|(_, group)| group.clone()));
+        }
+        numbers.push(Number { forms, start, is_spelled: false });
+    }
+    numbers
+}
+
+fn without_leading_zeros(digits: &str) -> String {
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() { "0".into() } else { digits.into() }
+}
+
+const SMALL: &[(&str, u64)] = &[
+    ("zero", 0),
+    ("one", 1),
+    ("two", 2),
+    ("three", 3),
+    ("four", 4),
+    ("five", 5),
+    ("six", 6),
+    ("seven", 7),
+    ("eight", 8),
+    ("nine", 9),
+    ("ten", 10),
+    ("eleven", 11),
+    ("twelve", 12),
+    ("thirteen", 13),
+    ("fourteen", 14),
+    ("fifteen", 15),
+    ("sixteen", 16),
+    ("seventeen", 17),
+    ("eighteen", 18),
+    ("nineteen", 19),
+    ("twenty", 20),
+    ("thirty", 30),
+    ("forty", 40),
+    ("fifty", 50),
+    ("sixty", 60),
+    ("seventy", 70),
+    ("eighty", 80),
+    ("ninety", 90),
+    ("dozen", 12),
+    ("first", 1),
+    ("second", 2),
+    ("third", 3),
+    ("fourth", 4),
+    ("fifth", 5),
+    ("sixth", 6),
+    ("seventh", 7),
+    ("eighth", 8),
+    ("ninth", 9),
+    ("tenth", 10),
+    ("eleventh", 11),
+    ("twelfth", 12),
+    ("fifteenth", 15),
+    ("twentieth", 20),
+    ("thirtieth", 30),
+];
+
+fn small_number(word: &str) -> Option<u64> {
+    SMALL.iter().find(|(name, _)| *name == word).map(|(_, value)| *value)
+}
+
+fn scale(word: &str) -> Option<u64> {
+    match word {
+        "hundred" | "hundreds" => Some(100),
+        "thousand" | "thousands" => Some(1000),
+        "million" | "millions" => Some(1_000_000),
+        "billion" | "billions" => Some(1_000_000_000),
+        _ => None,
+    }
+}
+
+/// Runs of English number words; a year may be said as "twenty twenty-six".
+fn spelled_numbers(text: &str) -> Vec<Number> {
+    let mut numbers = Vec::new();
+    let (mut run, mut run_start): (Vec<String>, usize) = (Vec::new(), 0);
+    let mut at = 0;
+    for word in text.split(|c: char| !c.is_alphanumeric()) {
+        let start = at;
+        at += word.len() + text[at + word.len()..].chars().next().map_or(0, char::len_utf8);
+        if word.is_empty() {
+            continue;
+        }
+        let lower = if word.len() <= 12 { word.to_lowercase() } else { String::new() };
+        let is_number = small_number(&lower).is_some() || (scale(&lower).is_some() && !run.is_empty());
+        if is_number || (lower == "and" && !run.is_empty()) {
+            if run.is_empty() {
+                run_start = start;
+            }
+            run.push(lower);
+        } else if !run.is_empty() {
+            numbers.push(read_run(&run, run_start));
+            run.clear();
+        }
+    }
+    if !run.is_empty() {
+        numbers.push(read_run(&run, run_start));
+    }
+    numbers
+}
+
+/// The value of a run of number words, or of several: `forms` as for digits.
+fn read_run(run: &[String], start: usize) -> Number {
+    let (mut total, mut group): (u64, u64) = (0, 0);
+    let mut groups: Vec<u64> = Vec::new();
+    let mut previous: Option<u64> = None;
+    for word in run.iter().filter(|word| *word != "and") {
+        if let Some(scale) = scale(word) {
+            if scale == 100 {
+                group = group.max(1).saturating_mul(100);
+            } else {
+                total = total.saturating_add(group.max(1).saturating_mul(scale));
+                group = 0;
+            }
+            previous = None;
+        } else if let Some(value) = small_number(word) {
+            // "twenty five" is one number, "twenty twenty" and "five six" are two.
+            let joins = previous.is_none_or(|previous| previous >= 20 && previous % 10 == 0 && value < 10);
+            if !joins {
+                groups.push(total + group);
+                (total, group) = (0, 0);
+            }
+            group += value;
+            previous = Some(value);
+        }
+    }
+    groups.push(total.saturating_add(group));
+    let mut forms: Vec<String> = groups.iter().map(u64::to_string).collect();
+    if forms.len() > 1 {
+        forms.insert(0, forms.concat());
+    }
+    Number { forms, start, is_spelled: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phrases_are_found_without_regard_to_case_and_punctuation() {
+        let index = TextIndex::new("Well, Anna-Maria O'Neil said: “The budget is tight!” Budget, budget.");
+        assert!(index.has_phrase("anna maria oneil"));
+        assert!(index.has_phrase("the BUDGET"));
+        assert!(!index.has_phrase("maria o"));
+        assert_eq!(index.count("budget"), 3);
+        assert_eq!(TextIndex::new("预算和预算").count("预算"), 2);
+    }
+
+    #[test]
+    fn numbers_are_found_in_digits_and_in_words() {
+        let index = TextIndex::new(
+            "It costs 1,250 dollars, twenty five percent of two hundred and forty, due in twenty twenty-six at 10:30.",
+        );
+        for known in ["1250", "1.250", "$1,250", "25", "240", "2026", "10:30", "10"] {
+            assert!(numbers(known).iter().all(|number| index.has_number(number)), "{known}");
+        }
+        for unknown in ["1251", "17.5", "241", "11:45", "seventy"] {
+            assert!(numbers(unknown).iter().any(|number| !index.has_number(number)), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn other_forms_of_a_word_are_the_word() {
+        let index = TextIndex::new("The committee discussed migrations.");
+        assert!(index.has_word("discussing") && index.has_word("Migration"));
+        assert!(!index.has_word("deployment"));
+    }
+}

@@ -1,0 +1,3 @@
+//! Work on text as callers use it.
+
+mod pii;
