@@ -1,3 +1,9 @@
-//! Work on text as callers use it.
+//! The tasks as callers use them. Answers of the model are scripted here: these tests are about control flow and checks, not about
+//! what a model can do.
 
+mod analyses;
+mod generations;
+mod injections;
 mod pii;
+mod script;
+mod summaries;
