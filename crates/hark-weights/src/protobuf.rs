@@ -1,8 +1,8 @@
-//! Just enough of the protobuf wire format to walk an ONNX file without copying it.
+//! Just enough of the protobuf wire format to walk an ONNX file or a SentencePiece model without copying it.
 
 /// One field of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Field<'a> {
+pub enum Field<'a> {
     /// A variable-length integer.
     Number(u64),
     /// Text, bytes, a packed list or a message inside this one.
@@ -14,16 +14,17 @@ pub(crate) enum Field<'a> {
 }
 
 /// The fields of a message in their order; ends early with an error when the bytes make no sense.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
     broken: bool,
 }
 
 /// The message's bytes are not protobuf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub struct Broken;
 
 impl<'a> Fields<'a> {
+    /// The fields of the message in these bytes.
     pub fn new(message: &'a [u8]) -> Self {
         Self { rest: message, broken: false }
     }
@@ -74,7 +75,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// The integers of a repeated field, which may come one by one or packed.
-pub(crate) fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Broken> {
+pub fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Broken> {
     match field {
         Field::Number(value) => into.push(value),
         Field::Bytes(mut packed) => {
@@ -88,7 +89,7 @@ pub(crate) fn integers(field: Field<'_>, into: &mut Vec<u64>) -> Result<(), Brok
 }
 
 /// The floats of a repeated field, which may come one by one or packed.
-pub(crate) fn floats(field: Field<'_>, into: &mut Vec<f32>) -> Result<(), Broken> {
+pub fn floats(field: Field<'_>, into: &mut Vec<f32>) -> Result<(), Broken> {
     match field {
         Field::Four(bytes) => into.push(f32::from_le_bytes(bytes)),
         Field::Bytes(packed) => {
