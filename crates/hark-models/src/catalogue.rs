@@ -44,6 +44,9 @@ pub struct Model {
     /// Whether it knows English only.
     #[serde(default)]
     pub english_only: bool,
+    /// Which languages a translation model translates between.
+    #[serde(default)]
+    pub translates: Option<LanguagePair>,
     /// The licence of the weights, an SPDX name where there is one.
     pub licence: String,
     /// The attribution or note the licence asks for.
@@ -70,6 +73,16 @@ pub struct Model {
     /// Where it comes from, best first.
     #[serde(rename = "source", default)]
     pub sources: Vec<Source>,
+}
+
+/// The languages of a translation model, as ISO 639 codes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LanguagePair {
+    /// The language that it reads.
+    pub from: String,
+    /// The language that it writes.
+    pub to: String,
 }
 
 /// The kinds of place files come from, as `HARK_SOURCES` spells them.
@@ -466,6 +479,17 @@ mod tests {
         assert!(matches!(catalogue.default_for(Role::Voice), Err(Error::NoModelFor { role: Role::Voice })));
         assert!(catalogue.listed().all(|m| m.role != Role::Sounds));
         assert!(catalogue.models().iter().any(|m| m.role == Role::Sounds));
+    }
+
+    #[test]
+    fn translation_models_say_which_languages_they_translate_and_no_other_does() {
+        let catalogue = Catalogue::builtin();
+        for model in catalogue.models() {
+            assert_eq!(model.translates.is_some(), model.role == Role::Translation, "{}", model.name);
+        }
+        let pair = |name: &str| catalogue.get(name).unwrap().translates.clone().map(|pair| (pair.from, pair.to));
+        assert_eq!(pair("firefox-en-pt"), Some(("en".into(), "pt".into())));
+        assert_eq!(pair("firefox-pt-en"), Some(("pt".into(), "en".into())));
     }
 
     #[test]

@@ -28,6 +28,11 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if names.iter().any(|name| name.starts_with("lid.") && name.ends_with(".ftz")) {
         return Some("fasttext");
     }
+    let marian = |start: &str, end: &str| names.iter().any(|name| name.starts_with(start) && name.ends_with(end));
+    let vocabulary = marian("vocab", ".spm") || (marian("srcvocab", ".spm") && marian("trgvocab", ".spm"));
+    if marian("model", ".bin") && vocabulary {
+        return Some("marian");
+    }
     let silero = |ending: &str| names.iter().any(|name| name.starts_with("silero_vad") && name.ends_with(ending));
     if silero(".onnx") {
         return Some("onnx");
@@ -87,6 +92,8 @@ mod tests {
             ("ggml", &["ggml-base.en.bin"]),
             ("safetensors", &["silero_vad_16k.safetensors"]),
             ("fasttext", &["lid.176.ftz"]),
+            ("marian", &["model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]),
+            ("marian", &["srcvocab.enja.spm", "trgvocab.enja.spm", "model.enja.bin"]),
         ] {
             let dir = folder(names);
             assert_eq!(format_of(dir.path()), Some(format), "{names:?}");

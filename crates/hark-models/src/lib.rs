@@ -25,7 +25,7 @@ mod store;
 mod verified;
 
 pub use aliases::{Aliases, Resolved};
-pub use catalogue::{Archive, Catalogue, FileSpec, Model, Origin, Part, Source, SourceKind};
+pub use catalogue::{Archive, Catalogue, FileSpec, LanguagePair, Model, Origin, Part, Source, SourceKind};
 pub use error::{Attempt, Error, PullError};
 pub use layout::format_of;
 pub use manifest::{MANIFEST_NAME, Manifest, ManifestFile};

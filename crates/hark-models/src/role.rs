@@ -21,6 +21,8 @@ pub enum Role {
     /// Language identification: which language a text is in.
     #[serde(rename = "language-identification")]
     LanguageIdentification,
+    /// Translation from one language into another.
+    Translation,
     /// A language model: summaries, analyses, generated content, answers.
     #[serde(alias = "text")]
     Language,
@@ -44,6 +46,7 @@ impl std::fmt::Display for Role {
             Role::Embedding => "speaker embedding",
             Role::TextEmbedding => "text embedding",
             Role::LanguageIdentification => "language identification",
+            Role::Translation => "translation",
             Role::Language => "language model",
             Role::Voice => "speech synthesis",
             Role::Enhance => "noise reduction",

@@ -1,12 +1,22 @@
-//! Language identification.
+//! Language identification and machine translation.
 //!
-//! In: the file of a fastText language identification model, and texts. Out: the language of a text with a confidence. Out of scope: where models come from and which requests need a
-//! language.
+//! In: the file of a fastText language identification model, folders with Marian models of one pair of languages (Firefox's), and texts. Out: the language of a text
+//! with a confidence, and texts translated with their line breaks, numbers and markup. Out of scope: where models come from, which model serves which request,
+//! subtitles and their times.
 //!
 //! Model files may be hostile: every size is checked against the file before it is used, and a bad file is a [`TranslateError`], never a panic.
 
 mod error;
 pub mod lid;
+pub mod marian;
+mod model;
+mod protect;
+mod segment;
+pub mod sentencepiece;
+mod translator;
 
 pub use error::TranslateError;
 pub use lid::{DetectedLanguage, LanguageDetector};
+pub use model::TranslationModel;
+pub use sentencepiece::SentencePiece;
+pub use translator::Translator;

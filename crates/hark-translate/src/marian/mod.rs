@@ -1,0 +1,142 @@
+//! Marian's student networks, as Firefox translates with: a transformer encoder, and a decoder whose self-attention is replaced by a simple
+//! recurrent unit (SSRU).
+//!
+//! Weights stay the int8 numbers of the file, which bf16 holds exactly; activations are bf16, or int8 in blocks of 32 where there are few rows. Marian itself rounds
+//! activations to int8 with one scale for each matrix, so its probabilities differ a little and close decisions may fall the other way.
+
+mod batch;
+mod config;
+mod decoder;
+mod encoder;
+mod linear;
+mod load;
+
+use std::path::Path;
+
+use hark_compute::Compute;
+use hark_weights::Tensor;
+
+use crate::TranslateError;
+use batch::Batch;
+use config::Config;
+use linear::{AddNorm, Linear};
+
+/// Longest source sentence in tokens, the end included: sentences in training were not much longer.
+pub const MAX_SOURCE_TOKENS: usize = 128;
+/// Tokens of a sentence for each of its source, at most, as Firefox has it; and so many more, for the shortest.
+const LENGTH_FACTOR: f32 = 2.5;
+const LENGTH_SLACK: usize = 8;
+
+/// A network in memory.
+pub struct Marian {
+    compute: Compute,
+    config: Config,
+    source_embeddings: Embeddings,
+    target_embeddings: Embeddings,
+    encoder: Vec<EncoderLayer>,
+    decoder: Vec<DecoderLayer>,
+    /// Target embeddings as a projection, in stretches of words whose logits stay in the second-level cache.
+    output: Vec<Linear>,
+}
+
+/// Rows of word embeddings, read from the mapped file as they are needed.
+struct Embeddings {
+    table: Tensor,
+}
+
+struct EncoderLayer {
+    /// Queries, keys, values.
+    qkv: [Linear; 3],
+    attention_output: AddNorm,
+    feed_forward: FeedForward,
+}
+
+struct DecoderLayer {
+    /// Forget gate and candidate of the recurrent unit.
+    recurrent: [Linear; 2],
+    recurrent_norm: linear::LayerNorm,
+    query: Linear,
+    /// Keys and values over the encoder's output.
+    key_value: [Linear; 2],
+    attention_output: AddNorm,
+    feed_forward: FeedForward,
+}
+
+struct FeedForward {
+    inner: Linear,
+    outer: AddNorm,
+}
+
+impl Marian {
+    /// Loads a model file.
+    pub fn load(compute: &Compute, path: &Path) -> Result<Self, TranslateError> {
+        load::load(compute, path)
+    }
+
+    /// Words of the source vocabulary.
+    pub fn source_words(&self) -> usize {
+        self.source_embeddings.table.rows()
+    }
+
+    /// Words of the target vocabulary.
+    pub fn target_words(&self) -> usize {
+        self.target_embeddings.table.rows()
+    }
+
+    /// Bytes of packed weights.
+    pub fn bytes(&self) -> u64 {
+        let encoder = self.encoder.iter().flat_map(|layer| {
+            let FeedForward { inner, outer } = &layer.feed_forward;
+            layer.qkv.iter().chain([&layer.attention_output.linear, inner, &outer.linear])
+        });
+        let decoder = self.decoder.iter().flat_map(|layer| {
+            let FeedForward { inner, outer } = &layer.feed_forward;
+            let attention = [&layer.query, &layer.attention_output.linear, inner, &outer.linear];
+            layer.recurrent.iter().chain(&layer.key_value).chain(attention)
+        });
+        let embeddings = (self.source_words() + self.target_words()) * self.config.width;
+        encoder.chain(decoder).chain(&self.output).map(Linear::bytes).sum::<u64>() + embeddings as u64
+    }
+
+    /// Translates sentences of one batch greedily: source tokens with the end of the sentence in, target tokens without it out.
+    ///
+    /// `never` is a token that is not generated (unknown words). `is_cancelled` is asked between layers and steps.
+    ///
+    /// # Panics
+    /// When a sentence is empty or a token lies beyond the vocabulary.
+    pub fn translate(
+        &self,
+        sentences: &[&[u32]],
+        end: u32,
+        never: u32,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<Vec<u32>>, TranslateError> {
+        let batch = Batch::new(sentences);
+        let encoded = self.encode(&batch, is_cancelled)?;
+        self.decode(&batch, &encoded, end, never, is_cancelled)
+    }
+}
+
+impl Embeddings {
+    /// The scaled embedding of a word plus the signal of its position. No word at all has an embedding of zeros.
+    fn look_up(&self, word: Option<u32>, signal: &[f32], out: &mut [f32]) {
+        match word {
+            Some(word) => {
+                self.table.rows_f32(word as usize..word as usize + 1, out);
+                let scale = (out.len() as f32).sqrt();
+                out.iter_mut().zip(signal).for_each(|(out, signal)| *out = *out * scale + signal);
+            }
+            None => out.copy_from_slice(signal),
+        }
+    }
+}
+
+/// The sinusoids of a position: sines, then cosines, of wavelengths from 2π to 20,000π.
+fn position_signal(position: usize, width: usize, out: &mut Vec<f32>) {
+    out.clear();
+    let scales = width / 2;
+    let step = 10_000f32.ln() / (scales as f32 - 1.0);
+    let angles = (0..scales).map(|i| position as f32 * (i as f32 * -step).exp());
+    out.extend(angles.clone().map(f32::sin));
+    out.extend(angles.map(f32::cos));
+}

@@ -1,0 +1,115 @@
+//! A translation model of one pair of languages: tokenizers and network.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hark_compute::Compute;
+
+use crate::TranslateError;
+use crate::marian::{MAX_SOURCE_TOKENS, Marian};
+use crate::sentencepiece::SentencePiece;
+
+/// Sentences and source tokens of a batch: enough rows for the products, few enough for the caches.
+const BATCH_SENTENCES: usize = 64;
+const BATCH_TOKENS: usize = 2048;
+
+/// A translation model from one language into another.
+pub struct TranslationModel {
+    source: Arc<SentencePiece>,
+    target: Arc<SentencePiece>,
+    network: Marian,
+}
+
+impl TranslationModel {
+    /// Loads the model in `folder`: `model*.bin` with `vocab*.spm`, or with `srcvocab*.spm` and `trgvocab*.spm`.
+    pub fn load(compute: &Compute, folder: &Path) -> Result<Self, TranslateError> {
+        let files = ModelFiles::find(folder)?;
+        let source = Arc::new(SentencePiece::load(&files.source)?);
+        let target = match files.source == files.target {
+            true => Arc::clone(&source),
+            false => Arc::new(SentencePiece::load(&files.target)?),
+        };
+        let network = Marian::load(compute, &files.network)?;
+        if source.len() > network.source_words() || target.len() > network.target_words() {
+            let what = "its vocabulary has more words than its network".to_owned();
+            return Err(TranslateError::NoModel { path: folder.to_owned(), what });
+        }
+        Ok(TranslationModel { source, target, network })
+    }
+
+    /// Bytes that the weights take in memory.
+    pub fn bytes(&self) -> u64 {
+        self.network.bytes()
+    }
+
+    /// Tokens of a text, the end of the sentence included.
+    pub fn count_tokens(&self, text: &str) -> usize {
+        self.source.encode(text).len() + 1
+    }
+
+    /// Translates sentences, each on its own, in their order.
+    ///
+    /// A sentence of more than [`MAX_SOURCE_TOKENS`] tokens is cut there: callers split texts before. `is_cancelled` is asked between steps.
+    pub fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError> {
+        let encoded: Vec<Vec<u32>> = sentences.iter().map(|sentence| self.encode(sentence)).collect();
+        // Sentences of like length go together: a batch then ends for all of them at about the same time.
+        let mut order: Vec<usize> = (0..encoded.len()).collect();
+        order.sort_by_key(|index| encoded[*index].len());
+        let mut out = vec![String::new(); sentences.len()];
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let mut total = 0;
+            let fitting = rest.iter().take(BATCH_SENTENCES).take_while(|index| {
+                total += encoded[**index].len();
+                total <= BATCH_TOKENS
+            });
+            let (now, later) = rest.split_at(fitting.count().max(1));
+            rest = later;
+            let batch: Vec<&[u32]> = now.iter().map(|index| &encoded[*index][..]).collect();
+            let (end, never) = (self.target.end(), self.target.unknown());
+            let translated = self.network.translate(&batch, end, never, is_cancelled)?;
+            for (index, tokens) in now.iter().zip(translated) {
+                out[*index] = self.target.decode(&tokens);
+            }
+        }
+        Ok(out)
+    }
+
+    fn encode(&self, sentence: &str) -> Vec<u32> {
+        let mut tokens = self.source.encode(sentence);
+        tokens.truncate(MAX_SOURCE_TOKENS - 1);
+        tokens.push(self.source.end());
+        tokens
+    }
+}
+
+struct ModelFiles {
+    network: PathBuf,
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl ModelFiles {
+    fn find(folder: &Path) -> Result<Self, TranslateError> {
+        let no_model = |what: String| TranslateError::NoModel { path: folder.to_owned(), what };
+        let entries = std::fs::read_dir(folder).map_err(|error| no_model(error.to_string()))?;
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        let find = |prefix: &str, suffix: &str| {
+            let found = names.iter().find(|name| name.starts_with(prefix) && name.ends_with(suffix));
+            found.map(|name| folder.join(name))
+        };
+        let network = find("model", ".bin").ok_or_else(|| no_model("there is no model*.bin".to_owned()))?;
+        let (source, target) = match (find("srcvocab", ".spm"), find("trgvocab", ".spm"), find("vocab", ".spm")) {
+            (Some(source), Some(target), _) => (source, target),
+            (_, _, Some(both)) => (both.clone(), both),
+            _ => return Err(no_model("there is no vocab*.spm".to_owned())),
+        };
+        Ok(ModelFiles { network, source, target })
+    }
+}
