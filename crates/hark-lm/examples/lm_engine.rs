@@ -1,6 +1,7 @@
-//! Measures the engine: the second question to a text beside the first, clients at the same time, answers with a schema.
+//! Measures the engine: the second question to a text beside the first, clients at the same time, answers with a schema, and what is left
+//! to other work on the same threads.
 //!
-//! `cargo run --release -p hark-lm --example lm_engine -- MODEL.gguf [questions|clients|schema] [number]`
+//! `cargo run --release -p hark-lm --example lm_engine -- MODEL.gguf [questions|clients|schema|beside] [number]`
 
 #![allow(clippy::print_stdout, reason = "an example reports on the terminal")]
 
@@ -21,12 +22,13 @@ const LONG: Duration = Duration::from_secs(600);
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(path) = arguments.first() else {
-        println!("usage: lm_engine MODEL.gguf [questions|clients|schema] [number]");
+        println!("usage: lm_engine MODEL.gguf [questions|clients|schema|beside] [number]");
         return Ok(());
     };
     let number = |otherwise: usize| arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
     let began = Instant::now();
-    let model = Model::load(&Compute::from_options(None, None), Path::new(path))?;
+    let compute = Compute::from_options(None, None);
+    let model = Model::load(&compute, Path::new(path))?;
     println!("load: {:.2} s", began.elapsed().as_secs_f64());
     let template = ChatTemplate::new(model.tokenizer())?;
     let engine = Engine::start(model, EngineLimits::default())?;
@@ -35,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "questions" => ask.questions(number(2000)),
         "clients" => ask.clients(number(16)),
         "schema" => ask.schema(number(200)),
+        "beside" => ask.beside(&compute),
         other => Err(format!("there is no measurement {other:?}").into()),
     }
 }
@@ -115,6 +118,45 @@ impl Ask<'_> {
         }
         let seconds = began.elapsed().as_secs_f64();
         println!("{count} clients: {tokens} tokens in {seconds:.1} s, {:.1} tokens/s", tokens as f64 / seconds);
+        Ok(())
+    }
+
+    /// Regions of foreground work in ten seconds: alone, beside bulk requests and beside interactive ones, and what those got.
+    fn beside(&self, compute: &Compute) -> Result<(), Box<dyn Error>> {
+        let foreground = || {
+            let (began, mut regions) = (Instant::now(), 0);
+            while began.elapsed() < Duration::from_secs(10) {
+                // About a millisecond of work for each thread.
+                compute.parallel_for(8, |index, _| {
+                    let sum = (0..200_000u64).fold(index as u64, |sum, next| sum.rotate_left(5) ^ next);
+                    std::hint::black_box(sum);
+                });
+                regions += 1;
+            }
+            regions
+        };
+        println!("alone: {} regions", foreground());
+        for lane in [Lane::Bulk, Lane::Interactive] {
+            let mut all = Vec::new();
+            for client in 0..4 {
+                let text = format!("Client {client} says: {}", "the sea is calm today. ".repeat(40));
+                all.push(self.engine.submit(Request { lane, ..self.request(&text, "Write a long story.", 500)? })?);
+            }
+            while self.engine.stats().running == 0 {
+                std::thread::yield_now();
+            }
+            let tokens = |stats: hark_lm::engine::EngineStats| stats.prompt_tokens + stats.generated_tokens;
+            let before = tokens(self.engine.stats());
+            let regions = foreground();
+            let beside = tokens(self.engine.stats()) - before;
+            std::thread::sleep(Duration::from_secs(10));
+            let idle = tokens(self.engine.stats()) - before - beside;
+            println!("beside {lane:?}: {regions} regions; the model computed {beside} tokens, alone afterwards {idle}");
+            drop(all);
+            while self.engine.stats().running > 0 {
+                std::thread::yield_now();
+            }
+        }
         Ok(())
     }
 

@@ -108,8 +108,11 @@ impl Sampler {
             self.candidates.select_nth_unstable_by(top_k - 1, most_likely);
             self.candidates.truncate(top_k);
         }
-        self.candidates.sort_unstable_by(most_likely);
-        let largest = self.candidates.first()?.1;
+        // Only a limit on their probability needs them in order; without one, sorting a whole vocabulary would take milliseconds.
+        if top_p < 1.0 {
+            self.candidates.sort_unstable_by(most_likely);
+        }
+        let largest = self.candidates.iter().map(|(_, logit)| *logit).reduce(f32::max)?;
         self.candidates.iter_mut().for_each(|(_, weight)| *weight = ((*weight - largest) / temperature).exp());
         self.candidates.retain(|(_, weight)| *weight >= min_p);
         let total: f32 = self.candidates.iter().map(|(_, weight)| weight).sum();

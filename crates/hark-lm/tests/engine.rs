@@ -277,6 +277,29 @@ fn dropping_the_engine_ends_its_requests() {
 }
 
 #[test]
+fn answers_come_beside_foreground_work_that_never_ends() {
+    let compute = Compute::new(2, Isa::best());
+    let model = Model::from_file(&compute, &SmallModel::new(QWEN2).file()).expect("the small model loads");
+    let engine = Engine::start(model, EngineLimits::default()).expect("it starts");
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+                compute.parallel_for(2, |_, _| std::thread::sleep(Duration::from_micros(100)));
+            }
+        });
+        let outcomes: Vec<_> = [Lane::Bulk, Lane::Interactive]
+            .map(|lane| engine.submit(Request { lane, ..request(prompt(40, 0), 20) }).and_then(Generation::wait))
+            .into_iter()
+            .collect();
+        is_done.store(true, std::sync::atomic::Ordering::SeqCst);
+        for outcome in outcomes {
+            assert_eq!(outcome.expect("it is answered").2.prompt, 40);
+        }
+    });
+}
+
+#[test]
 fn answers_with_a_schema_are_valid_for_every_seed() {
     let engine = engine(64, EngineLimits::default());
     let schema = json!({

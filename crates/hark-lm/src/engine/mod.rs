@@ -46,7 +46,7 @@ impl Default for EngineLimits {
         EngineLimits {
             context: 8192,
             cache_bytes: 512 << 20,
-            max_sequences: 16,
+            max_sequences: 24,
             max_waiting: 256,
             prompt_rows: 512,
             mixed_prompt_rows: 128,
@@ -124,6 +124,10 @@ pub struct EngineStats {
     pub generated_tokens: u64,
     /// Steps computed so far.
     pub steps: u64,
+    /// Microseconds of forward passes, pauses for other models included.
+    pub forward_micros: u64,
+    /// Microseconds of grammars and samplers.
+    pub choice_micros: u64,
 }
 
 /// What the engine's thread and those who submit requests share.

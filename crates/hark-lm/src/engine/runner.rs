@@ -245,8 +245,10 @@ impl Runner {
             pacer.give_way();
             shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|(index, _)| running[*index].is_closed())
         };
+        let began = Instant::now();
         let outcome =
             catch_unwind(AssertUnwindSafe(|| model.forward(workspace, cache, &rows, &is_cancelled).map(|_| ())));
+        self.stats.forward_micros += began.elapsed().as_micros() as u64;
         match outcome {
             Ok(Ok(())) => self.advance(&batch),
             Ok(Err(LmError::Cancelled)) => {}
@@ -266,7 +268,7 @@ impl Runner {
 
     /// Counts what was computed, keeps full pages, chooses the next tokens.
     fn advance(&mut self, batch: &[(usize, usize)]) {
-        let vocabulary = self.model.config.vocabulary;
+        let (began, vocabulary) = (Instant::now(), self.model.config.vocabulary);
         self.stats.steps += 1;
         let Runner { model, workspace, cache, prefixes, running, queue, trie, mask, stats, .. } = self;
         let mut logits = workspace.logits().chunks_exact(vocabulary);
@@ -291,6 +293,7 @@ impl Runner {
             stats.generated_tokens += generated;
             queue.charge(running.owner, generated * GENERATED_WEIGHT);
         }
+        stats.choice_micros += began.elapsed().as_micros() as u64;
     }
 }
 
@@ -303,7 +306,7 @@ struct Pacer<'a> {
 }
 
 /// The longest pause between two layers.
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How often it is asked whether others still compute.
 const PAUSE_STEP: Duration = Duration::from_micros(500);
 
