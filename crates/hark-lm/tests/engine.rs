@@ -122,6 +122,24 @@ fn an_answer_is_the_same_with_a_cached_prefix() {
 }
 
 #[test]
+fn questions_to_one_text_at_the_same_time_read_it_once() {
+    let engine = engine(32, EngineLimits { prompt_rows: 32, mixed_prompt_rows: 32, ..EngineLimits::default() });
+    let alone = answer(&engine, Request { owner: 9, ..request(prompt(80, 0), 16) });
+    let all: Vec<Generation> =
+        (0..5).map(|_| engine.submit(request(prompt(80, 0), 16)).expect("it is queued")).collect();
+    let cached: Vec<u64> = all
+        .into_iter()
+        .map(|generation| {
+            let (_, _, usage) = generation.wait().expect("it is answered");
+            assert_eq!(usage.prompt, alone.2.prompt);
+            usage.cached
+        })
+        .collect();
+    assert_eq!(cached, [0, 64, 64, 64, 64]);
+    assert_no_leak(&engine);
+}
+
+#[test]
 fn an_answer_is_part_of_the_prefix_of_the_next_question() {
     let engine = engine(12, EngineLimits::default());
     let schema = json!({"type": "string", "minLength": 10, "maxLength": 20});

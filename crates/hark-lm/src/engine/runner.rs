@@ -191,6 +191,21 @@ impl Runner {
         }
     }
 
+    /// Lets prompts go on from what others computed since they were admitted: questions to one text at the same time read it once.
+    fn adopt_prefixes(&mut self) {
+        let Runner { running, prefixes, cache, stats, .. } = self;
+        for running in running.iter_mut().filter(|running| !running.is_finished() && !running.is_answering()) {
+            let (pages, key) = prefixes.find(running.owner, &running.tokens);
+            let length = pages.len() * PAGE;
+            if length <= running.computed {
+                continue;
+            }
+            let sequence = cache.create_from(&pages);
+            cache.remove(running.sequence);
+            stats.cached_tokens += running.adopt(sequence, length, key) as u64;
+        }
+    }
+
     /// The rows of the next step and how many each request has: all answers, then prompts as far as they fit.
     fn compose(&self) -> (Vec<BatchRow>, Vec<(usize, usize)>) {
         let mut order: Vec<usize> =
@@ -226,6 +241,7 @@ impl Runner {
 
     /// Computes one batch and appends a token to every answer in it.
     fn step(&mut self) {
+        self.adopt_prefixes();
         let (rows, batch) = self.compose();
         if batch.is_empty() {
             return;

@@ -88,6 +88,17 @@ impl Running {
         of_prompt
     }
 
+    /// Goes on from a sequence that others have computed as far as `length`, and returns how many tokens that saves.
+    pub(super) fn adopt(&mut self, sequence: SequenceId, length: usize, prefix_key: u64) -> usize {
+        let saved = length - self.computed;
+        self.sequence = sequence;
+        self.computed = length;
+        self.kept_pages = length / PAGE;
+        self.prefix_key = prefix_key;
+        self.cached = (self.cached + saved).min(self.prompt);
+        saved
+    }
+
     /// Whether it waits for the next token of its answer, not for its prompt.
     pub(super) fn is_answering(&self) -> bool {
         self.computed >= self.prompt || self.pending() <= MAX_FORCED
