@@ -142,6 +142,9 @@ impl ChatTemplate {
         let context = Value::from_pairs([
             ("messages", values.collect::<Value>()),
             ("add_generation_prompt", Value::from(true)),
+            // Templates tell `none` from what is not defined.
+            ("tools", Value::from(())),
+            ("documents", Value::from(())),
             // Models that can think first are asked for the answer alone.
             ("enable_thinking", Value::from(false)),
         ]);

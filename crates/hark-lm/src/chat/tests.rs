@@ -64,6 +64,24 @@ fn a_template_can_trim_branch_loop_and_use_namespaces() {
 }
 
 #[test]
+fn a_template_with_tools_knows_that_there_are_none() {
+    let source = "{{ bos_token }}{% if not tools is defined %}{% set tools = none %}{% endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set first = messages[0]['content'] | trim %}{%- set messages = messages[1:] %}
+{%- else %}{%- set first = '' %}{% endif %}
+{{- 'S' }}{% if tools is not none %}{{ 'T' }}{% endif %}{{ '\n' ~ first ~ '<|im_end|>' }}
+{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or 'tool_calls' in message) %}
+        {{- message['role'] + '|' + message['content'] | trim + '<|im_end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- 'assistant|' }}{%- endif %}";
+    let messages = [message(ChatRole::System, "be kind"), message(ChatRole::User, "hello")];
+    let expected = "[<bos>]S\nbe kind[<|im_end|>]user|hello[<|im_end|>]assistant|";
+    assert_eq!(prompt(Some(source), &messages).expect("a prompt"), expected);
+}
+
+#[test]
 fn instructions_move_to_the_user_where_a_template_has_no_system_role() {
     let refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}\
         {% for m in messages %}{{ m.role + '=' + m.content + '<end_of_turn>' }}{% endfor %}";

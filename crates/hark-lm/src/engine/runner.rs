@@ -258,7 +258,9 @@ impl Runner {
         let pacer = Pacer::new(&model.compute, lane);
         let Runner { workspace, cache, running, shared, .. } = &mut *self;
         let is_cancelled = || {
-            pacer.give_way();
+            if !shared.is_closing.load(Ordering::SeqCst) {
+                pacer.give_way();
+            }
             shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|(index, _)| running[*index].is_closed())
         };
         let began = Instant::now();
