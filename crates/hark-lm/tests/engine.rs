@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -246,6 +247,41 @@ fn a_forward_pass_that_fails_ends_its_requests_and_the_engine_goes_on() {
     }
 }
 
+/// Panics when it is asked the second time whether it is closed: the first time is in the queue, the second between two layers.
+struct PanicsBetweenLayers {
+    asked: AtomicUsize,
+    ended: Sender<Result<(Finish, TokenUsage), LmError>>,
+}
+
+impl Output for PanicsBetweenLayers {
+    fn text(&mut self, _: String) {}
+    fn end(&mut self, outcome: Result<(Finish, TokenUsage), LmError>) {
+        let _ = self.ended.send(outcome);
+    }
+    fn is_closed(&self) -> bool {
+        assert_ne!(self.asked.fetch_add(1, Ordering::SeqCst), 1, "asked between layers");
+        false
+    }
+}
+
+#[test]
+fn a_forward_pass_that_panics_ends_its_requests_and_the_engine_goes_on() {
+    let engine = engine(8, EngineLimits::default());
+    for _ in 0..2 {
+        let (ended, end) = channel();
+        let output = PanicsBetweenLayers { asked: AtomicUsize::new(0), ended };
+        engine.submit_to(request(prompt(40, 0), 5), Box::new(output)).expect("it is queued");
+        let outcome = end.recv_timeout(LONG).expect("an end");
+        assert!(
+            matches!(&outcome, Err(LmError::Panicked(message)) if message.contains("between layers")),
+            "{outcome:?}"
+        );
+        assert_no_leak(&engine);
+        assert_eq!(answer(&engine, request(prompt(40, 0), 5)).2.prompt, 40);
+    }
+    assert!(engine.is_alive());
+}
+
 /// Panics in the engine's thread.
 struct Panics;
 
@@ -299,10 +335,10 @@ fn answers_come_beside_foreground_work_that_never_ends() {
     let compute = Compute::new(2, Isa::best());
     let model = Model::from_file(&compute, &SmallModel::new(QWEN2).file()).expect("the small model loads");
     let engine = Engine::start(model, EngineLimits::default()).expect("it starts");
-    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+            while !is_done.load(Ordering::SeqCst) {
                 compute.parallel_for(2, |_, _| std::thread::sleep(Duration::from_micros(100)));
             }
         });
@@ -310,7 +346,7 @@ fn answers_come_beside_foreground_work_that_never_ends() {
             .map(|lane| engine.submit(Request { lane, ..request(prompt(40, 0), 20) }).and_then(Generation::wait))
             .into_iter()
             .collect();
-        is_done.store(true, std::sync::atomic::Ordering::SeqCst);
+        is_done.store(true, Ordering::SeqCst);
         for outcome in outcomes {
             assert_eq!(outcome.expect("it is answered").2.prompt, 40);
         }
