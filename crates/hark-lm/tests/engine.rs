@@ -217,6 +217,7 @@ fn a_full_queue_refuses_requests_and_takes_them_again_later() {
 fn impossible_requests_are_refused_at_once() {
     let engine = engine(8, EngineLimits { context: 50, ..EngineLimits::default() });
     assert_eq!(engine.context(), 50);
+    assert_eq!(engine.bytes(), engine.model().bytes() + KvCache::bytes_for(engine.model().config(), 8 * 32));
     let refused = |request: Request| engine.submit(request).err();
     let too_long = refused(request(prompt(40, 0), 11));
     assert!(matches!(too_long, Some(LmError::ContextFull { length: 51, limit: 50 })), "{too_long:?}");

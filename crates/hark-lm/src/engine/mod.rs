@@ -193,6 +193,11 @@ impl Engine {
         self.context
     }
 
+    /// Bytes of weights and KV cache; pages of the cache that were never used take no memory.
+    pub fn bytes(&self) -> u64 {
+        self.model.bytes() + KvCache::bytes_for(&self.model.config, self.stats().total_pages * PAGE)
+    }
+
     /// Whether requests can be answered: the thread has not ended.
     pub fn is_alive(&self) -> bool {
         !self.shared.inbox().has_ended

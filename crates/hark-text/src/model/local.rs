@@ -42,6 +42,11 @@ impl LocalModel {
     pub fn weight_bytes(&self) -> u64 {
         self.engine.model().bytes()
     }
+
+    /// Bytes of weights and KV cache; pages of the cache that were never used take no memory.
+    pub fn bytes(&self) -> u64 {
+        self.engine.bytes()
+    }
 }
 
 impl LanguageModel for LocalModel {
