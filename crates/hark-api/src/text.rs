@@ -132,6 +132,9 @@ pub enum AnalysisType {
 pub struct TranscriptAnalyzeRequest {
     /// What to look for.
     pub r#type: AnalysisType,
+    /// Make it again even if there is one.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The body of `POST /v1/generate`.
@@ -166,6 +169,9 @@ pub enum GenerationType {
 pub struct TranscriptGenerateRequest {
     /// What to write.
     pub r#type: GenerationType,
+    /// Write it again even if there is one.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The body of `POST /v1/embed`: `text` or `texts`.

@@ -37,6 +37,13 @@ pub enum Role {
     Other,
 }
 
+impl Role {
+    /// Whether transcription, with speakers, needs a model of this role.
+    pub fn is_for_speech(self) -> bool {
+        matches!(self, Role::Transcription | Role::Vad | Role::Segmentation | Role::Embedding)
+    }
+}
+
 impl std::fmt::Display for Role {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) probes: Probes,
     /// Calls that embed texts.
     pub(crate) embed_slots: EmbedSlots,
+    /// Calls that work on texts with the language model.
+    pub(crate) text_calls: AtOnce<Owner>,
     /// Uploads in progress that have an `Idempotency-Key`.
     pub(crate) named_uploads: AtOnce<(Owner, String)>,
     /// Anonymous uploads in progress.
@@ -127,6 +129,7 @@ impl App {
             sign: Sign::default(),
             mailer,
             embed_slots: EmbedSlots::new(),
+            text_calls: AtOnce::new(),
             uploads: AtOnce::new(),
             named_uploads: AtOnce::new(),
             anonymous_uploads: AtOnce::new(),

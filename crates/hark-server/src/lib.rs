@@ -33,6 +33,7 @@ mod metrics;
 mod middleware;
 mod multipart;
 mod options;
+mod paid_call;
 mod probe;
 mod queue;
 mod random;
@@ -45,6 +46,7 @@ mod service;
 mod sign;
 mod storage;
 mod streams;
+mod text_work;
 mod visit;
 mod webhooks;
 mod wire;
@@ -52,11 +54,12 @@ mod wire;
 pub use app::Role;
 pub use config::{
     Anonymous, Config, DailyLimit, Hidden, Integrity, JobSettings, LimitUnit, Limits, MailConfig, MailSecurity,
-    PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, Webhooks,
+    PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, TextSettings, Webhooks,
 };
 pub use engine::{
-    Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Live, LiveHandle, Models,
-    SpeechEngine, SpeechOptions, Transcribe, Transcribed, Voices, Wake, Work, default_memory_budget,
+    Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Language,
+    LanguageOptions, Live, LiveHandle, Models, Pulls, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Voices,
+    Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

@@ -15,6 +15,7 @@ use crate::source::Source;
 
 /// How a summary is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryStyle {
     /// A few sentences.
@@ -32,6 +33,7 @@ pub enum SummaryStyle {
 
 /// A summary of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Summary {
     /// Markdown; plain sentences for brief ones.
     pub summary: String,

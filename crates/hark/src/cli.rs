@@ -2,6 +2,7 @@
 
 mod service;
 mod store;
+mod text;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub(crate) use service::{
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
+pub(crate) use text::{AnalyzeArgs, GenerateArgs, SummarizeArgs, TextArgs};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -53,6 +55,12 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Teach hark the voices of people, so that `transcribe --identify` names them
     Speakers(SpeakersArgs),
+    /// Summarize a text, a transcript or a recording
+    Summarize(SummarizeArgs),
+    /// Find sentiment, topics, entities, action items, questions or personal data
+    Analyze(AnalyzeArgs),
+    /// Write a blog post, meeting notes, flashcards, chapters and more from a text, a transcript or a recording
+    Generate(GenerateArgs),
     /// Turn lines of text into vectors that say how alike their meanings are
     Embed(EmbedArgs),
     /// List, show, export, retry and delete what a server has transcribed
@@ -252,6 +260,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", env = "HARK_DATA")]
     pub(crate) data: Option<PathBuf>,
 
+    /// Pull the default models that are missing while it serves
+    #[arg(long)]
+    pub(crate) pull: bool,
+
     /// Which part of the service this process is
     #[arg(long, value_enum, default_value_t = ServeRole::All, env = "HARK_ROLE")]
     pub(crate) role: ServeRole,
@@ -322,11 +334,14 @@ pub(crate) enum ModelsCommand {
     /// Fetch models; an interrupted download goes on where it stopped
     Pull {
         /// Names or aliases from `hark models`
-        #[arg(required_unless_present = "default", value_name = "NAME")]
+        #[arg(required_unless_present_any = ["default", "speech"], value_name = "NAME")]
         names: Vec<String>,
         /// The models of a fresh machine
         #[arg(long)]
         default: bool,
+        /// Those of them that transcription needs
+        #[arg(long)]
+        speech: bool,
         /// Fetch again what is installed
         #[arg(long)]
         force: bool,

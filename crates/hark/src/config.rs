@@ -12,8 +12,8 @@ use toml::Value;
 use crate::CliError;
 use crate::cli::Common;
 
-const KEYS: [&str; 9] =
-    ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases", "data_dir", "server"];
+const KEYS: [&str; 10] =
+    ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases", "data_dir", "server", "text"];
 
 /// What the layers below the flags say.
 #[derive(Debug, Clone)]
@@ -79,6 +79,7 @@ impl Config {
     fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let mut config = Self::default();
+        let mut text = hark_server::TextSettings::default();
         for (key, value) in table {
             match key.as_str() {
                 "models_dir" => config.models_dir = Some(folder.join(expand_home(&string(&key, value)?))),
@@ -90,9 +91,11 @@ impl Config {
                 "aliases" => config.aliases = aliases(value)?,
                 "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
                 "server" => config.server = server(value, folder)?,
+                "text" => text = text_settings(value)?,
                 _ => return Err(unknown_key(&key)),
             }
         }
+        config.server.text = text;
         Ok(config)
     }
 
@@ -197,6 +200,12 @@ fn server(value: Value, folder: &Path) -> Result<hark_server::Config, String> {
     Ok(server)
 }
 
+fn text_settings(value: Value) -> Result<hark_server::TextSettings, String> {
+    let text = hark_server::TextSettings::deserialize(value).map_err(|error| format!("[text]: {}", error.message()))?;
+    text.check()?;
+    Ok(text)
+}
+
 fn unknown_key(key: &str) -> String {
     let nearest = KEYS.into_iter().min_by_key(|known| edit_distance(key, known));
     match nearest.filter(|known| edit_distance(key, known) <= 1 + known.len() / 3) {
@@ -252,6 +261,15 @@ mod tests {
         assert_eq!((config.server.workers, config.server.master_key_file), (2, Some("/etc/hark/key".into())));
         assert!(parse("[server]\nwrokers = 2").unwrap_err().contains("wrokers"));
         assert!(parse("[server]\nworkers = 0").unwrap_err().contains("workers"));
+    }
+
+    #[test]
+    fn the_table_of_text_is_read_and_its_mistakes_are_named() {
+        let config = parse("[text]\nmodel = \"mine\"\ntimeout = 9\n[server]\nworkers = 2").unwrap();
+        assert_eq!(config.server.text.model.as_deref(), Some("mine"));
+        assert_eq!((config.server.text.timeout.0, config.server.workers), (9.0, 2));
+        assert!(parse("[text]\nmodle = \"mine\"").unwrap_err().contains("modle"));
+        assert!(parse("[text]\ncontext = 1").unwrap_err().contains("text.context"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod seal;
 mod serve;
 mod speakers;
 mod table;
+mod text;
 mod transcribe;
 mod transcripts;
 
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         cli::Command::Live(args) => live::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
+        cli::Command::Summarize(args) => text::summarize(&args, &cli.common),
+        cli::Command::Analyze(args) => text::analyze(&args, &cli.common),
+        cli::Command::Generate(args) => text::generate(&args, &cli.common),
         cli::Command::Embed(args) => embed::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),

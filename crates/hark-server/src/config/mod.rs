@@ -6,6 +6,7 @@ mod limits;
 mod mail;
 mod origin;
 mod stream;
+mod text;
 mod webhooks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +23,7 @@ pub use mail::{MailConfig, MailSecurity};
 pub(crate) use mail::{sender, transport};
 use origin::is_origin;
 pub use stream::StreamLimits;
+pub use text::TextSettings;
 pub use webhooks::Webhooks;
 
 /// Settings of the service: the `[server]` table of `hark.toml`.
@@ -101,6 +103,9 @@ pub struct Config {
     pub blobs: Option<String>,
     /// How recordings are looked after.
     pub recordings: Recordings,
+    /// Work on text: the `[text]` table, which the commands use, too.
+    #[serde(skip)]
+    pub text: TextSettings,
 }
 
 impl Default for Config {
@@ -141,6 +146,7 @@ impl Default for Config {
             database: None,
             blobs: None,
             recordings: Recordings::default(),
+            text: TextSettings::default(),
         }
     }
 }
@@ -171,6 +177,7 @@ impl Config {
         self.recordings.check()?;
         self.jobs.check()?;
         self.limits.check()?;
+        self.text.check()?;
         if let Some(mail) = &self.mail {
             mail.check()?;
             if self.public_url.is_none() {

@@ -12,6 +12,14 @@ pub enum EngineError {
     /// The model is not on this server.
     #[error("the model {0} is not installed on this server; `hark models pull {0}` installs it")]
     ModelMissing(String),
+    /// The model is not on this server yet: it is being pulled.
+    #[error("the model {name} is being pulled{}; try again soon", percent.map_or_else(String::new, |percent| format!(" ({percent} %)")))]
+    ModelComing {
+        /// The model.
+        name: String,
+        /// How much of it is there.
+        percent: Option<u8>,
+    },
     /// The engine only takes recordings.
     #[error("this server does not transcribe live sound")]
     NotLive,
@@ -21,6 +29,9 @@ pub enum EngineError {
     /// Text embeddings are not available.
     #[error("this server has no model for embeddings")]
     NoEmbeddings,
+    /// There is no language model.
+    #[error("this server has no language model")]
+    NoLanguageModel,
     /// The recording or its options are invalid: a retry fails the same way.
     #[error("{0}")]
     Unusable(String),
@@ -42,6 +53,9 @@ pub enum EngineError {
         reason: String,
     },
 }
+
+/// `Retry-After` while a model is being pulled, in seconds.
+const COMING_RETRY: u64 = 30;
 
 /// A dependency of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,9 +95,11 @@ impl EngineError {
             // Another worker may have the model.
             EngineError::UnknownModel(_)
             | EngineError::ModelMissing(_)
+            | EngineError::ModelComing { .. }
             | EngineError::NotLive
             | EngineError::NoVoices
             | EngineError::NoEmbeddings
+            | EngineError::NoLanguageModel
             | EngineError::Unavailable { .. } => FaultKind::Unavailable,
         }
     }
@@ -124,9 +140,14 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let kind = match &error {
             EngineError::UnknownModel(_) => ErrorKind::UnknownModel,
-            EngineError::ModelMissing(_) | EngineError::NotLive | EngineError::NoVoices | EngineError::NoEmbeddings => {
-                ErrorKind::ModelMissing
+            EngineError::ModelComing { .. } => {
+                return ApiError::new(ErrorKind::ModelMissing, error.to_string()).retry_after(COMING_RETRY);
             }
+            EngineError::ModelMissing(_)
+            | EngineError::NotLive
+            | EngineError::NoVoices
+            | EngineError::NoEmbeddings
+            | EngineError::NoLanguageModel => ErrorKind::ModelMissing,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {

@@ -8,6 +8,8 @@ mod installed;
 mod instant;
 #[cfg(feature = "instant-engine")]
 mod instant_live;
+mod language;
+mod pulls;
 mod registry;
 mod speech;
 mod work;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use hark_media::Source;
 use hark_speech::{CancelToken, Voiceprint};
 use hark_store::Capabilities;
+use hark_text::LanguageModel;
 
 pub use budget::{Bytes, default_memory_budget};
 pub use embed::EmbeddedTexts;
@@ -26,6 +29,8 @@ pub use hark_speech::EngineState;
 pub use instant::{InstantEngine, NoModelsEngine};
 #[cfg(feature = "instant-engine")]
 pub use instant_live::numbered_samples;
+pub use language::LanguageOptions;
+pub use pulls::Pulls;
 pub use speech::{SpeechEngine, SpeechOptions};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
@@ -91,6 +96,15 @@ pub trait Embed: Send + Sync + 'static {
     fn embed(&self, texts: &[String], cancel: &CancelToken) -> Result<EmbeddedTexts, EngineError>;
 }
 
+/// Language models.
+pub trait Language: Send + Sync + 'static {
+    /// Whether the model is installed; reads no files.
+    fn check_language(&self) -> Result<(), EngineError>;
+
+    /// The language model, which stays loaded as long as this is held; blocks while it is loaded.
+    fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError>;
+}
+
 /// The engines of a process by capability; clones share them.
 #[derive(Clone)]
 pub struct Engines {
@@ -99,13 +113,14 @@ pub struct Engines {
     live: Option<Arc<dyn Live>>,
     voices: Option<Arc<dyn Voices>>,
     embed: Option<Arc<dyn Embed>>,
+    language: Option<Arc<dyn Language>>,
 }
 
 impl Engines {
     /// With an engine that only transcribes recordings.
     pub fn new<E: Models + Transcribe>(engine: Arc<E>) -> Self {
         let models = Arc::clone(&engine) as Arc<dyn Models>;
-        Engines { models, transcribe: engine, live: None, voices: None, embed: None }
+        Engines { models, transcribe: engine, live: None, voices: None, embed: None, language: None }
     }
 
     /// Sets the engine for live audio.
@@ -121,6 +136,11 @@ impl Engines {
     /// Sets the engine for text embeddings.
     pub fn with_embed(self, embed: Arc<dyn Embed>) -> Self {
         Engines { embed: Some(embed), ..self }
+    }
+
+    /// Sets the engine for language models.
+    pub fn with_language(self, language: Arc<dyn Language>) -> Self {
+        Engines { language: Some(language), ..self }
     }
 
     /// The engine for recordings.
@@ -144,6 +164,12 @@ impl Engines {
         let embed = self.embed.as_deref().ok_or(EngineError::NoEmbeddings)?;
         embed.check_embed().map(|()| embed)
     }
+
+    /// The engine for language models, if one is installed.
+    pub(crate) fn language(&self) -> Result<&Arc<dyn Language>, EngineError> {
+        let language = self.language.as_ref().ok_or(EngineError::NoLanguageModel)?;
+        language.check_language().map(|()| language)
+    }
 }
 
 impl From<Arc<SpeechEngine>> for Engines {
@@ -151,7 +177,8 @@ impl From<Arc<SpeechEngine>> for Engines {
         Engines::new(Arc::clone(&engine))
             .with_live(Arc::clone(&engine) as Arc<dyn Live>)
             .with_voices(Arc::clone(&engine) as Arc<dyn Voices>)
-            .with_embed(engine)
+            .with_embed(Arc::clone(&engine) as Arc<dyn Embed>)
+            .with_language(engine)
     }
 }
 

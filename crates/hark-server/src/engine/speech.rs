@@ -20,6 +20,8 @@ use hark_store::{Capabilities, Need};
 
 use super::budget::Bytes;
 use super::installed::InstalledModels;
+use super::language::LanguageOptions;
+use super::pulls::Pulls;
 use super::registry::{GetError, InUse, ModelRegistry, ModelSpec, Resident};
 use super::{
     Dependency, EngineError, EngineReport, IDENTIFY, Live, LiveHandle, Models, Transcribe, Transcribed, Voices, Wake,
@@ -45,6 +47,10 @@ pub struct SpeechOptions {
     pub memory_budget: Bytes,
     /// Loads a checkpoint on a device; the CPU when not given.
     pub backend: Option<BackendLoader>,
+    /// The language model and its limits.
+    pub language: LanguageOptions,
+    /// Models that are being pulled.
+    pub pulls: Pulls,
 }
 
 /// A loaded Whisper checkpoint, with the models that it uses, which stay loaded as long as it does.
@@ -96,7 +102,7 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_WORKSPACE: u64 = 3600 << 20;
 /// Whisper checkpoints behind [`Transcribe`], [`Live`] and [`Voices`].
 pub struct SpeechEngine {
-    options: SpeechOptions,
+    pub(super) options: SpeechOptions,
     /// The threads and kernels of all models.
     pub(super) compute: Compute,
     installed: InstalledModels,
@@ -134,7 +140,7 @@ impl SpeechEngine {
     /// The folder of an installed model, whose files are checked, and their size in bytes.
     pub(super) fn folder(&self, name: &str) -> Result<(PathBuf, u64), EngineError> {
         let installed = self.options.models.installed(name);
-        let dir = installed.map(|model| model.dir).ok_or_else(|| EngineError::ModelMissing(name.to_owned()))?;
+        let dir = installed.map(|model| model.dir).ok_or_else(|| self.missing(name))?;
         let checked = self.options.models.check_integrity(name, &self.options.catalogue);
         checked.map_err(|error| EngineError::unavailable(Dependency::Engine, error))?;
         let files = std::fs::read_dir(&dir).into_iter().flatten().flatten();
@@ -148,12 +154,22 @@ impl SpeechEngine {
         model.map(|model| model.name.as_str()).map_err(|error| EngineError::unavailable(Dependency::Engine, error))
     }
 
+    /// Whether a model is installed; reads no files.
+    pub(super) fn check_model(&self, name: &str) -> Result<(), EngineError> {
+        if self.installed.has(name) { Ok(()) } else { Err(self.missing(name)) }
+    }
+
+    /// The error for a model that is not installed.
+    fn missing(&self, name: &str) -> EngineError {
+        match self.options.pulls.percent(name) {
+            Some(percent) => EngineError::ModelComing { name: name.to_owned(), percent },
+            None => EngineError::ModelMissing(name.to_owned()),
+        }
+    }
+
     /// The first role of these whose model is not installed.
     pub(super) fn check_installed(&self, roles: &[ModelRole]) -> Result<(), EngineError> {
-        roles.iter().try_for_each(|&role| {
-            let name = self.name_for(role)?;
-            if self.installed.has(name) { Ok(()) } else { Err(EngineError::ModelMissing(name.to_owned())) }
-        })
+        roles.iter().try_for_each(|&role| self.check_model(self.name_for(role)?))
     }
 
     pub(super) fn get<T: Resident>(
@@ -269,7 +285,7 @@ impl Models for SpeechEngine {
         match self.options.aliases.resolve(model, &self.installed()) {
             Ok(found) => Ok(found.checkpoint),
             Err(_) => Err(match self.options.aliases.meant(model, &self.options.catalogue) {
-                Some(checkpoint) => EngineError::ModelMissing(checkpoint),
+                Some(checkpoint) => self.missing(&checkpoint),
                 None => EngineError::UnknownModel(model.to_owned()),
             }),
         }

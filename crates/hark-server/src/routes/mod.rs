@@ -51,5 +51,6 @@ error_responses! { ErrorBody:
     Limited 429 "a limit was reached; Retry-After says when to try again",
     Unavailable 503 "the model is not on this server, or too much waits; Retry-After says when to try again",
     Late 504 "the wait ended, not the work; X-Transcript-Id names the transcript",
+    TimedOut 504 "the answer takes too long; nothing was charged",
     AnyError "default" "every answer that is no success has the Error body",
 }

@@ -1,18 +1,23 @@
-//! Work on text. Embeddings are real; the language models come later: until then a request that makes sense is answered with 503.
+//! Work on text: summaries, analyses, generated content, embeddings. Translation has no model yet and is answered with 503.
 
 use axum::Json as Answer;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use hark_api::{
-    AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, SummarizeRequest, TranslateRequest,
+    AnalysisType, AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, GenerationType,
+    SummarizeRequest, SummaryStyle, TranslateRequest,
 };
+use hark_text::{Analysis, Generation, Source, Summary};
 
 use crate::app::App;
 use crate::embeddings;
 use crate::error::Failure;
 use crate::extract::Json;
+use crate::idempotent::Canonical;
 use crate::middleware::{Caller, Identity};
-use crate::routes::{AnyError, Invalid, Limited, Payment, Unauthorized, Unavailable};
+use crate::routes::{AnyError, Invalid, Limited, Payment, Reused, TimedOut, Unauthorized, Unavailable};
+use crate::text_work::{Done, TextCall, context};
 
 /// The answer of an endpoint whose model this server does not have yet.
 pub(crate) fn model_missing(what: &str) -> Failure {
@@ -26,14 +31,69 @@ fn check_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The style as the tasks name it.
+pub(crate) fn style(style: SummaryStyle) -> hark_text::SummaryStyle {
+    match style {
+        SummaryStyle::Brief => hark_text::SummaryStyle::Brief,
+        SummaryStyle::Detailed => hark_text::SummaryStyle::Detailed,
+        SummaryStyle::Executive => hark_text::SummaryStyle::Executive,
+        SummaryStyle::ActionItems => hark_text::SummaryStyle::ActionItems,
+        SummaryStyle::BulletPoints => hark_text::SummaryStyle::BulletPoints,
+    }
+}
+
+/// The analysis as the tasks name it.
+pub(crate) fn analysis(kind: AnalysisType) -> hark_text::AnalysisType {
+    match kind {
+        AnalysisType::Sentiment => hark_text::AnalysisType::Sentiment,
+        AnalysisType::Topics => hark_text::AnalysisType::Topics,
+        AnalysisType::Entities => hark_text::AnalysisType::Entities,
+        AnalysisType::ActionItems => hark_text::AnalysisType::ActionItems,
+        AnalysisType::Questions => hark_text::AnalysisType::Questions,
+        AnalysisType::PiiRedact => hark_text::AnalysisType::PiiRedact,
+    }
+}
+
+/// The content as the tasks name it.
+pub(crate) fn generation(kind: GenerationType) -> hark_text::GenerationType {
+    match kind {
+        GenerationType::BlogPost => hark_text::GenerationType::BlogPost,
+        GenerationType::SocialMedia => hark_text::GenerationType::SocialMedia,
+        GenerationType::MeetingNotes => hark_text::GenerationType::MeetingNotes,
+        GenerationType::StudyGuide => hark_text::GenerationType::StudyGuide,
+        GenerationType::Flashcards => hark_text::GenerationType::Flashcards,
+        GenerationType::Quiz => hark_text::GenerationType::Quiz,
+        GenerationType::ChapterMarkers => hark_text::GenerationType::ChapterMarkers,
+        GenerationType::KeyQuotes => hark_text::GenerationType::KeyQuotes,
+        GenerationType::ShowNotes => hark_text::GenerationType::ShowNotes,
+        GenerationType::Newsletter => hark_text::GenerationType::Newsletter,
+    }
+}
+
 /// Summarize a text
 ///
-/// Costs 1 credit.
+/// Costs 1 credit, when it is answered. A long text is summarized in parts, which are then merged.
 #[utoipa::path(post, path = "/v1/summarize", tag = "text", operation_id = "summarize", request_body = SummarizeRequest,
-    responses(Invalid, Unauthorized, Payment, Unavailable, AnyError), security(("bearer" = [])))]
-pub(crate) async fn summarize(_: Identity, Json(request): Json<SummarizeRequest>) -> Result<Response, Failure> {
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
+    responses((status = 200, body = Summary), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    security(("bearer" = [])))]
+pub(crate) async fn summarize(
+    State(app): State<App>,
+    identity: Identity,
+    headers: HeaderMap,
+    Json(request): Json<SummarizeRequest>,
+) -> Result<Response, Failure> {
     check_text(&request.text)?;
-    Err(model_missing("summaries"))
+    let empty = SummarizeRequest { text: String::new(), style: SummaryStyle::default() };
+    let canonical = Canonical::new("POST /v1/summarize").with("request", &request, &empty)?;
+    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "summarize" };
+    let (source, style) = (Source::from_text(&request.text), style(request.style));
+    call.run(None, async |model| {
+        let answer = hark_text::summarize(&context(&*model, &identity), &source, style).await?;
+        Ok(Done { answer, summary: None })
+    })
+    .await
 }
 
 /// Translate a text or several
@@ -48,22 +108,56 @@ pub(crate) async fn translate(_: Identity, Json(request): Json<TranslateRequest>
 
 /// Look for something in a text
 ///
-/// Costs 1 credit.
+/// Costs 1 credit, when it is answered. Offsets of `pii_redact` count Unicode scalar values.
 #[utoipa::path(post, path = "/v1/analyze", tag = "text", operation_id = "analyze", request_body = AnalyzeRequest,
-    responses(Invalid, Unauthorized, Payment, Unavailable, AnyError), security(("bearer" = [])))]
-pub(crate) async fn analyze(_: Identity, Json(request): Json<AnalyzeRequest>) -> Result<Response, Failure> {
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
+    responses((status = 200, body = Analysis), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    security(("bearer" = [])))]
+pub(crate) async fn analyze(
+    State(app): State<App>,
+    identity: Identity,
+    headers: HeaderMap,
+    Json(request): Json<AnalyzeRequest>,
+) -> Result<Response, Failure> {
     check_text(&request.text)?;
-    Err(model_missing("analyses"))
+    let empty = AnalyzeRequest { text: String::new(), r#type: request.r#type };
+    let canonical = Canonical::new("POST /v1/analyze").with("request", &request, &empty)?;
+    let canonical = canonical.with("type", &Some(request.r#type), &None)?;
+    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "analyze" };
+    let (source, kind) = (Source::from_text(&request.text), analysis(request.r#type));
+    call.run(None, async |model| {
+        let answer = hark_text::analyze(&context(&*model, &identity), &source, kind).await?;
+        Ok(Done { answer, summary: None })
+    })
+    .await
 }
 
 /// Write something from a text
 ///
-/// Costs 1 credit.
+/// Costs 1 credit, when it is answered.
 #[utoipa::path(post, path = "/v1/generate", tag = "text", operation_id = "generate", request_body = GenerateRequest,
-    responses(Invalid, Unauthorized, Payment, Unavailable, AnyError), security(("bearer" = [])))]
-pub(crate) async fn generate(_: Identity, Json(request): Json<GenerateRequest>) -> Result<Response, Failure> {
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
+    responses((status = 200, body = Generation), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    security(("bearer" = [])))]
+pub(crate) async fn generate(
+    State(app): State<App>,
+    identity: Identity,
+    headers: HeaderMap,
+    Json(request): Json<GenerateRequest>,
+) -> Result<Response, Failure> {
     check_text(&request.text)?;
-    Err(model_missing("writing from texts"))
+    let empty = GenerateRequest { text: String::new(), r#type: request.r#type };
+    let canonical = Canonical::new("POST /v1/generate").with("request", &request, &empty)?;
+    let canonical = canonical.with("type", &Some(request.r#type), &None)?;
+    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "generate" };
+    let (source, kind) = (Source::from_text(&request.text), generation(request.r#type));
+    call.run(None, async |model| {
+        let answer = hark_text::generate(&context(&*model, &identity), &source, kind).await?;
+        Ok(Done { answer, summary: None })
+    })
+    .await
 }
 
 /// Texts as vectors of 384 numbers

@@ -21,6 +21,8 @@ fn options(models: &Path) -> SpeechOptions {
         loaded: 1,
         memory_budget: Bytes(2 << 30),
         backend: None,
+        language: hark_server::LanguageOptions::default(),
+        pulls: hark_server::Pulls::default(),
     }
 }
 

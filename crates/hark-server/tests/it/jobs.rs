@@ -122,6 +122,8 @@ fn engine_without_models(folder: &Path) -> SpeechEngine {
         loaded: 1,
         memory_budget: hark_server::default_memory_budget(),
         backend: None,
+        language: hark_server::LanguageOptions::default(),
+        pulls: hark_server::Pulls::default(),
     })
 }
 

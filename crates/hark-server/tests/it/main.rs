@@ -23,5 +23,6 @@ mod server;
 mod speakers;
 mod speech;
 mod stream;
+mod text;
 mod transcribe;
 mod uploads;

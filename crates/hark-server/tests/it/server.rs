@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Once};
 use std::time::Duration;
 
 use hark_models::{Aliases, Catalogue, ModelStore};
-use hark_server::{Config, Engines, InstantEngine, Role, Service, SpeechEngine, SpeechOptions};
+use hark_server::{Config, Engines, InstantEngine, LanguageOptions, Role, Service, SpeechEngine, SpeechOptions};
 use hark_store::{AccountId, Clock, KeyKind, NewAccount, NewKey, Plan, Store};
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder, Response};
@@ -234,8 +234,13 @@ pub(crate) fn spoken(text: &str) -> Vec<u8> {
 
 /// The real engine, over the models that users have.
 pub(crate) fn real_engine() -> SpeechEngine {
+    real_engine_with(LanguageOptions::default(), &[])
+}
+
+/// The same with a language model, and further models that must be there.
+pub(crate) fn real_engine_with(language: LanguageOptions, further: &[&str]) -> SpeechEngine {
     let folder: PathBuf = ModelStore::default_dir();
-    for name in ["whisper-base", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"] {
+    for name in [&["whisper-base", "silero-vad", "pyannote-segmentation-3", "campplus-zh-en"], further].concat() {
         let model = folder.join(name);
         assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
     }
@@ -248,6 +253,8 @@ pub(crate) fn real_engine() -> SpeechEngine {
         loaded: 1,
         memory_budget: hark_server::default_memory_budget(),
         backend: None,
+        language,
+        pulls: hark_server::Pulls::default(),
     })
 }
 

@@ -14,6 +14,7 @@ use crate::words;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActionItems {
     /// In the order of the text.
     pub action_items: Vec<ActionItem>,
@@ -21,6 +22,7 @@ pub struct ActionItems {
 
 /// One thing to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActionItem {
     /// What.
     pub task: String,

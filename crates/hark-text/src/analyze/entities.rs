@@ -15,6 +15,7 @@ use crate::words::{self, TextIndex};
 
 /// The names in a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Entities {
     /// The most frequent first.
     pub entities: Vec<Entity>,
@@ -22,6 +23,7 @@ pub struct Entities {
 
 /// A name in a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Entity {
     /// As the text writes it.
     pub text: String,

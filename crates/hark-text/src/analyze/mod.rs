@@ -24,6 +24,7 @@ pub use topics::{Topic, Topics};
 
 /// What an analysis looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum AnalysisType {
     /// How it feels.
@@ -42,6 +43,7 @@ pub enum AnalysisType {
 
 /// What an analysis found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum AnalysisResult {
     /// How it feels.
@@ -60,6 +62,7 @@ pub enum AnalysisResult {
 
 /// An analysis of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Analysis {
     /// What it looked for.
     pub r#type: AnalysisType,

@@ -18,6 +18,7 @@ use crate::summarize::noun;
 
 /// What was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Questions {
     /// In the order of the text.
     pub questions: Vec<Question>,
@@ -25,6 +26,7 @@ pub struct Questions {
 
 /// A question in a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Question {
     /// In the text's own words.
     pub question: String,

@@ -13,6 +13,7 @@ use crate::summarize::noun;
 
 /// How a text feels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Sentiment {
     /// In a word.
     pub label: SentimentLabel,
@@ -25,6 +26,7 @@ pub struct Sentiment {
 
 /// How one speaker feels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct SpeakerSentiment {
     /// Whose.
     pub speaker: String,
@@ -36,6 +38,7 @@ pub struct SpeakerSentiment {
 
 /// A sentiment in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SentimentLabel {
     /// Mostly positive.

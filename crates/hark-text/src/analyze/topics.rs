@@ -14,6 +14,7 @@ use crate::words::{self, TextIndex};
 
 /// What a text is about.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Topics {
     /// The most relevant first.
     pub topics: Vec<Topic>,
@@ -21,6 +22,7 @@ pub struct Topics {
 
 /// A subject of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Topic {
     /// A few words.
     pub name: String,

@@ -15,6 +15,7 @@ use crate::words;
 
 /// A card to learn with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Flashcard {
     /// A question or a term.
     pub front: String,

@@ -18,6 +18,7 @@ use crate::words;
 
 /// Where a subject begins.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Chapter {
     /// Seconds from the start of the recording; null for a text, which has no times.
     pub start: Option<f64>,

@@ -22,6 +22,7 @@ pub use quotes::KeyQuote;
 
 /// What is written from a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationType {
     /// An article.
@@ -48,6 +49,7 @@ pub enum GenerationType {
 
 /// Generated content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Generation {
     /// What was asked for.
     pub r#type: GenerationType,
@@ -61,6 +63,7 @@ pub struct Generation {
 
 /// What was written.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct GenerationResult {
     /// Markdown.
     pub content: String,
@@ -73,6 +76,7 @@ pub struct GenerationResult {
 
 /// The items of content that is a list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Items {
     /// Of `flashcards`.

@@ -15,6 +15,7 @@ use crate::words;
 
 /// A question with four choices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct QuizQuestion {
     /// What is asked.
     pub question: String,

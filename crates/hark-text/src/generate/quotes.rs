@@ -16,6 +16,7 @@ use crate::words;
 
 /// Something that was said, word by word.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct KeyQuote {
     /// As it stands in the text.
     pub quote: String,

@@ -23,6 +23,7 @@ use text::Text;
 
 /// What kind of personal data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PiiType {
     /// A person's name.
@@ -49,6 +50,7 @@ pub enum PiiType {
 
 /// Personal data at a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PiiSpan {
     /// What kind.
     pub r#type: PiiType,
@@ -60,6 +62,7 @@ pub struct PiiSpan {
 
 /// A text without personal data.
 #[derive(Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Redaction {
     /// The text with `[EMAIL]`, `[PHONE]` and so on in place of what was found.
     pub redacted_text: String,

@@ -68,8 +68,10 @@ pub(crate) fn run(args: ModelsArgs, common: &Common) -> Result<(), CliError> {
     match args.command {
         None => list::run(&library, args.json),
         Some(ModelsCommand::List { json }) => list::run(&library, json || args.json),
-        Some(ModelsCommand::Pull { names, default, force, quiet }) => {
-            pull::run(&library, &names, default, force, quiet)
+        Some(ModelsCommand::Pull { names, default, speech, force, quiet }) => {
+            let defaults = library.catalogue.defaults();
+            let defaults = defaults.filter(|model| default || speech && model.role.is_for_speech()).collect();
+            pull::run(&library, defaults, &names, force, quiet)
         }
         Some(ModelsCommand::Verify { names }) => verify(&library, names),
         Some(ModelsCommand::Path { name }) => path(&library, &name),

@@ -9,17 +9,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::ModelLibrary;
 use crate::CliError;
 
-pub(super) fn run(
-    library: &ModelLibrary,
+pub(super) fn run<'a>(
+    library: &'a ModelLibrary,
+    mut wanted: Vec<&'a Model>,
     names: &[String],
-    default: bool,
     force: bool,
     quiet: bool,
 ) -> Result<(), CliError> {
-    let mut wanted: Vec<&Model> = Vec::new();
-    if default {
-        wanted.extend(library.catalogue.defaults());
-    }
     for name in names {
         let model = library.entry(name)?;
         if !wanted.iter().any(|other| other.name == model.name) {

@@ -1,9 +1,11 @@
 //! `hark serve`: the service over HTTP until it is told to stop.
 
+mod pull;
+
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use hark_server::{FirstKey, Role, Service, SpeechEngine, SpeechOptions};
+use hark_server::{FirstKey, Pulls, Role, Service, SpeechEngine, SpeechOptions};
 use hark_store::{Clock, MasterKey, MasterKeys, Store};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -54,7 +56,11 @@ async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
     // Signals are watched before anybody is told the address: who stops us right then is heard.
     let mut interrupted = signal(SignalKind::interrupt()).map_err(|error| failed(&error))?;
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
-    let engine = SpeechEngine::new(speech_options(args, config)?);
+    let pulls = Pulls::default();
+    if args.pull {
+        pull::start(ModelLibrary::open(config)?, pulls.clone())?;
+    }
+    let engine = SpeechEngine::new(speech_options(args, config, pulls)?);
     let service = Service::start(store.clone(), engine, config.server.clone(), role, Clock::system());
     let service = service.await.map_err(|error| failed(&error))?;
     output::print(format!("hark listens on http://{}\n", service.address()))?;
@@ -131,7 +137,7 @@ pub(crate) fn default_data_dir() -> PathBuf {
     data.unwrap_or_else(|| PathBuf::from(".")).join("hark")
 }
 
-fn speech_options(args: &ServeArgs, config: &Config) -> Result<SpeechOptions, CliError> {
+fn speech_options(args: &ServeArgs, config: &Config, pulls: Pulls) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
     Ok(SpeechOptions {
         models: library.store,
@@ -142,5 +148,7 @@ fn speech_options(args: &ServeArgs, config: &Config) -> Result<SpeechOptions, Cl
         loaded: config.server.loaded_models,
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
         backend: None,
+        language: config.server.text.language_options(),
+        pulls,
     })
 }

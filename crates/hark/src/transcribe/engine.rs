@@ -1,7 +1,7 @@
 //! The one place where the command line meets the speech engine: the one on this machine, or a server's.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
@@ -171,8 +171,33 @@ pub(crate) fn installed_for(library: &ModelLibrary, role: Role) -> Result<PathBu
     installed(library, &default_for(library, role)?.name)
 }
 
+/// Transcribes a recording with the configured model, for a command that works on its text.
+pub(crate) fn transcribe_file(
+    path: &Path,
+    config: &Config,
+    compute: &Compute,
+) -> Result<TranscriptionResult, CliError> {
+    let library = ModelLibrary::open(config)?;
+    let mut request = Request::default();
+    request.language.clone_from(&config.language);
+    let mut options = LoadOptions::new(speech_model(&library, None, config)?, installed_for(&library, Role::Vad)?);
+    options.widest_beam = request.beam;
+    request.speakers = default_speakers(&library);
+    if request.speakers != Speakers::Off {
+        options.voices = Some(voices(&library, compute)?);
+    }
+    options.compute = Some(compute.clone());
+    let problem = |error: hark_speech::SpeechError| CliError::Failed(format!("{}: {error}", path.display()));
+    let transcriber = Transcriber::load(&options).map_err(problem)?;
+    let done = transcriber.transcribe(Source::Path(path.to_owned()), &request, &mut |_| {}).map_err(problem)?;
+    for warning in done.warnings {
+        eprintln!("hark: {}: {warning}", path.display());
+    }
+    Ok(done.result)
+}
+
 /// The folder of an installed model whose files are those that were installed.
-fn installed(library: &ModelLibrary, name: &str) -> Result<PathBuf, CliError> {
+pub(crate) fn installed(library: &ModelLibrary, name: &str) -> Result<PathBuf, CliError> {
     match library.store.installed(name) {
         Some(model) => {
             let checked = library.store.check_integrity(name, &library.catalogue);

@@ -21,7 +21,7 @@ use crate::cli::{Common, TranscribeArgs, Words};
 use crate::config::Config;
 use crate::{CliError, output};
 use engine::{Engine, Transcribed};
-pub(crate) use engine::{installed_for, speech_model, voices};
+pub(crate) use engine::{installed, installed_for, speech_model, transcribe_file, voices};
 pub(crate) use interrupt::{noticed, watch};
 pub(crate) use plan::Input;
 use plan::{Job, Target};

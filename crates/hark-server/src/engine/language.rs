@@ -1,0 +1,112 @@
+//! The language model of the engine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hark_lm::Model;
+use hark_lm::engine::EngineLimits;
+use hark_models::Role as ModelRole;
+use hark_text::model::LocalModel;
+use hark_text::{Completion, CompletionRequest, LanguageModel, ModelError};
+
+use super::registry::{InUse, ModelSpec, Resident};
+use super::{Dependency, EngineError, Language, SpeechEngine};
+
+/// The file of a language model in its folder.
+const FILE: &str = "model.gguf";
+
+/// The language model of an engine, and its limits.
+#[derive(Debug, Clone)]
+pub struct LanguageOptions {
+    /// The model, a name of the catalogue; its default when not given.
+    pub model: Option<String>,
+    /// Most tokens of a prompt and its answer.
+    pub context: usize,
+    /// Bytes of the KV cache.
+    pub cache_bytes: u64,
+}
+
+impl Default for LanguageOptions {
+    fn default() -> Self {
+        LanguageOptions { model: None, context: 8192, cache_bytes: 1 << 30 }
+    }
+}
+
+/// The loaded model.
+struct LoadedLanguage {
+    model: LocalModel,
+    bytes: u64,
+}
+
+impl Resident for LoadedLanguage {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_usable(&self) -> bool {
+        self.model.is_alive()
+    }
+}
+
+/// A language model that stays loaded as long as it is used.
+struct UsedLanguage(InUse<LoadedLanguage>);
+
+impl LanguageModel for UsedLanguage {
+    fn name(&self) -> &str {
+        self.0.model.name()
+    }
+
+    fn context_length(&self) -> usize {
+        self.0.model.context_length()
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        self.0.model.count_tokens(text)
+    }
+
+    fn complete(&self, request: CompletionRequest) -> Result<Completion, ModelError> {
+        self.0.model.complete(request)
+    }
+}
+
+impl SpeechEngine {
+    /// The name of the configured language model, or of the catalogue's default.
+    fn language_name(&self) -> Result<&str, EngineError> {
+        match &self.options.language.model {
+            Some(name) => Ok(name),
+            None => self.name_for(ModelRole::Language),
+        }
+    }
+
+    fn load_language(&self, name: &str, folder: &Path, cache_bytes: u64) -> Result<LoadedLanguage, EngineError> {
+        let begun = std::time::Instant::now();
+        let unavailable = |error: hark_lm::LmError| EngineError::unavailable(Dependency::Engine, error);
+        let model = Model::load(&self.compute, &folder.join(FILE)).map_err(unavailable)?;
+        let limits = EngineLimits { context: self.options.language.context, cache_bytes, ..EngineLimits::default() };
+        let model = LocalModel::start(name.to_owned(), model, limits).map_err(unavailable)?;
+        let bytes = model.weight_bytes() + cache_bytes;
+        tracing::info!(
+            checkpoint = name,
+            seconds = begun.elapsed().as_secs_f64(),
+            backend = self.compute.isa().name(),
+            max_bytes = bytes,
+            "model.loaded"
+        );
+        Ok(LoadedLanguage { model, bytes })
+    }
+}
+
+impl Language for SpeechEngine {
+    fn check_language(&self) -> Result<(), EngineError> {
+        self.check_model(self.language_name()?)
+    }
+
+    fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError> {
+        let name = self.language_name()?;
+        let (folder, file_bytes) = self.folder(name)?;
+        let cache_bytes = self.options.language.cache_bytes;
+        let spec = ModelSpec { name, bytes: file_bytes + cache_bytes, is_counted: false };
+        let loaded = self.get(spec, || self.load_language(name, &folder, cache_bytes))?;
+        Ok(Arc::new(UsedLanguage(loaded)))
+    }
+}

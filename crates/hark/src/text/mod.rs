@@ -1,0 +1,158 @@
+//! `hark summarize`, `hark analyze`, `hark generate`: work on a text, a transcript or a recording, on this machine or on a server.
+
+mod input;
+mod render;
+mod subtitles;
+
+use std::path::Path;
+
+use hark_api::{AnalysisType, GenerationType, SummaryStyle};
+use hark_lm::Model;
+use hark_lm::engine::EngineLimits;
+use hark_models::Role;
+use hark_speech::Compute;
+use hark_text::model::LocalModel;
+use hark_text::{Context, Progress, Source, TextError};
+use hark_transcript::Lane;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::{AnalyzeArgs, Common, GenerateArgs, SummarizeArgs, TextArgs};
+use crate::config::Config;
+use crate::models::ModelLibrary;
+use crate::remote::Client;
+use crate::transcribe::installed;
+use crate::{CliError, output};
+
+/// The file of a language model in its folder.
+const MODEL_FILE: &str = "model.gguf";
+
+/// What to do with a text.
+#[derive(Debug, Clone, Copy)]
+enum Task {
+    Summarize(SummaryStyle),
+    Analyze(AnalysisType),
+    Generate(GenerationType),
+}
+
+/// `hark summarize`.
+pub(crate) fn summarize(args: &SummarizeArgs, common: &Common) -> Result<(), CliError> {
+    run(Task::Summarize(args.style), &args.text, common)
+}
+
+/// `hark analyze`.
+pub(crate) fn analyze(args: &AnalyzeArgs, common: &Common) -> Result<(), CliError> {
+    run(Task::Analyze(args.kind), &args.text, common)
+}
+
+/// `hark generate`.
+pub(crate) fn generate(args: &GenerateArgs, common: &Common) -> Result<(), CliError> {
+    run(Task::Generate(args.kind), &args.text, common)
+}
+
+fn run(task: Task, args: &TextArgs, common: &Common) -> Result<(), CliError> {
+    let config = Config::load(common)?;
+    let client = Client::from_args(&args.remote)?;
+    let compute = Compute::from_options(config.threads, None);
+    let source = input::read(&args.file, &config, &compute)?;
+    if source.is_empty() {
+        return Err(CliError::Failed(format!("{} has no text to work on", args.file.display())));
+    }
+    let answer = match client {
+        Some(client) => remotely(&client, task, &source)?,
+        None => locally(task, &source, args, &config, &compute)?,
+    };
+    let text = if args.json {
+        serde_json::to_string_pretty(&answer).map_err(|error| CliError::Failed(error.to_string()))?
+    } else {
+        render::text(&answer)
+    };
+    output::print(format!("{}\n", text.trim_end()).into_bytes())
+}
+
+/// The answer of a server.
+fn remotely(client: &Client, task: Task, source: &Source) -> Result<Value, CliError> {
+    let text = source.text();
+    let (path, body) = match task {
+        Task::Summarize(style) => ("/v1/summarize", json!({"text": text, "style": style})),
+        Task::Analyze(kind) => ("/v1/analyze", json!({"text": text, "type": kind})),
+        Task::Generate(kind) => ("/v1/generate", json!({"text": text, "type": kind})),
+    };
+    Ok(client.post_json(path, &body)?)
+}
+
+/// The answer of the model on this machine.
+fn locally(
+    task: Task,
+    source: &Source,
+    args: &TextArgs,
+    config: &Config,
+    compute: &Compute,
+) -> Result<Value, CliError> {
+    let model = load(args.model.as_deref(), config, compute)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
+    let quiet = args.quiet || !std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let report = move |progress: Progress| {
+        if !quiet {
+            eprint!("\r{} of {} parts ", progress.done, progress.total);
+        }
+    };
+    let context = Context::new(&model, 0, Lane::Interactive).with_progress(&report);
+    let answer = runtime.block_on(async {
+        match task {
+            Task::Summarize(style) => to_json(hark_text::summarize(&context, source, style_of(style)?).await),
+            Task::Analyze(kind) => to_json(hark_text::analyze(&context, source, analysis_of(kind)?).await),
+            Task::Generate(kind) => to_json(hark_text::generate(&context, source, generation_of(kind)?).await),
+        }
+    });
+    if !quiet {
+        eprint!("\r{:30}\r", "");
+    }
+    answer
+}
+
+fn to_json(result: Result<impl Serialize, TextError>) -> Result<Value, CliError> {
+    let result = result.map_err(|error| CliError::Failed(error.to_string()))?;
+    serde_json::to_value(result).map_err(|error| CliError::Failed(error.to_string()))
+}
+
+/// Wire types and those of the tasks have the same names.
+fn same<T: serde::de::DeserializeOwned>(value: impl Serialize) -> Result<T, CliError> {
+    let value = serde_json::to_value(value).map_err(|error| CliError::Failed(error.to_string()))?;
+    serde_json::from_value(value).map_err(|error| CliError::Failed(error.to_string()))
+}
+
+fn style_of(style: SummaryStyle) -> Result<hark_text::SummaryStyle, CliError> {
+    same(style)
+}
+
+fn analysis_of(kind: AnalysisType) -> Result<hark_text::AnalysisType, CliError> {
+    same(kind)
+}
+
+fn generation_of(kind: GenerationType) -> Result<hark_text::GenerationType, CliError> {
+    same(kind)
+}
+
+/// The language model that the arguments or the configuration name, or the catalogue's default: a name, or a GGUF file.
+fn load(asked: Option<&str>, config: &Config, compute: &Compute) -> Result<LocalModel, CliError> {
+    let library = ModelLibrary::open(config)?;
+    let settings = &config.server.text;
+    let name = match asked.or(settings.model.as_deref()) {
+        Some(name) => name.to_owned(),
+        None => {
+            let model = library.catalogue.default_for(Role::Language);
+            model.map_err(|error| CliError::Failed(error.to_string()))?.name.clone()
+        }
+    };
+    let is_file = name.ends_with(".gguf");
+    let file = if is_file { name.clone().into() } else { installed(&library, &name)?.join(MODEL_FILE) };
+    let failed = |error: hark_lm::LmError| CliError::Failed(format!("{}: {error}", file.display()));
+    let model = Model::load(compute, Path::new(&file)).map_err(failed)?;
+    let limits =
+        EngineLimits { context: settings.context, cache_bytes: settings.cache_mb << 20, ..EngineLimits::default() };
+    LocalModel::start(name, model, limits).map_err(failed)
+}
