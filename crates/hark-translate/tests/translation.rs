@@ -118,6 +118,13 @@ fn a_cancelled_translation_is_an_error() {
 }
 
 #[test]
+fn translators_are_shared_between_threads() {
+    fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<Translator>();
+    is_shared::<hark_translate::LanguageDetector>();
+}
+
+#[test]
 fn a_folder_without_a_model_says_what_is_missing() {
     let compute = Compute::from_options(Some(1), None);
     let folder = tempfile::tempdir().unwrap();

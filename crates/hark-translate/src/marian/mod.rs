@@ -83,7 +83,7 @@ impl Marian {
         self.target_embeddings.table.rows()
     }
 
-    /// Bytes of packed weights.
+    /// Bytes of packed weights and of the mapped tables of embeddings.
     pub fn bytes(&self) -> u64 {
         let encoder = self.encoder.iter().flat_map(|layer| {
             let FeedForward { inner, outer } = &layer.feed_forward;
@@ -94,7 +94,9 @@ impl Marian {
             let attention = [&layer.query, &layer.attention_output.linear, inner, &outer.linear];
             layer.recurrent.iter().chain(&layer.key_value).chain(attention)
         });
-        let embeddings = (self.source_words() + self.target_words()) * self.config.width;
+        let is_shared = self.source_embeddings.table.name() == self.target_embeddings.table.name();
+        let words = self.target_words() + if is_shared { 0 } else { self.source_words() };
+        let embeddings = words * self.config.width;
         encoder.chain(decoder).chain(&self.output).map(Linear::bytes).sum::<u64>() + embeddings as u64
     }
 
