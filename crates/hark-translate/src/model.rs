@@ -47,6 +47,11 @@ impl TranslationModel {
         self.source.encode(text).len() + 1
     }
 
+    /// Whether the source vocabulary knows a character; others are unknown tokens to the network.
+    pub fn knows(&self, character: char) -> bool {
+        self.source.knows(character)
+    }
+
     /// Translates sentences, each on its own, in their order.
     ///
     /// A sentence of more than [`MAX_SOURCE_TOKENS`] tokens is cut there: callers split texts before. `is_cancelled` is asked between steps.

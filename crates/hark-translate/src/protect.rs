@@ -1,4 +1,5 @@
-//! What must survive translation: URLs, e-mail addresses, tags, placeholders, marks of songs, numbers.
+//! What must survive translation: URLs, e-mail addresses, tags, placeholders, marks of songs, numbers, and characters that the model does not know (names in
+//! another script, emoji).
 //!
 //! Networks usually copy these. Where one did not, the sentence is translated again with a made-up number in the place of each, which networks copy more
 //! reliably (`mask`); where that fails too, what lies between them is translated on its own (`between`).
@@ -22,9 +23,14 @@ pub(crate) enum Kind {
 
 /// Bytes of a tag or placeholder.
 const MAX_TOKEN: usize = 256;
+/// Bytes of an address.
+const MAX_ADDRESS: usize = 1024;
+
+/// Whether a model has no piece for a character.
+pub(crate) type IsForeign<'a> = &'a dyn Fn(char) -> bool;
 
 /// The tokens of a text, in order.
-pub(crate) fn tokens(text: &str) -> Vec<Token> {
+pub(crate) fn tokens(text: &str, is_foreign: IsForeign) -> Vec<Token> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {
@@ -39,6 +45,7 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
                 0 if c.is_ascii_digit() => (number(&text[at..]), Kind::Number),
                 length => (length, Kind::Verbatim),
             },
+            _ if is_foreign(c) => (foreign(&text[at..], is_foreign), Kind::Verbatim),
             _ => (0, Kind::Verbatim),
         };
         if length > 0 {
@@ -50,8 +57,8 @@ pub(crate) fn tokens(text: &str) -> Vec<Token> {
 }
 
 /// Whether a text has tokens that are copied to the letter.
-pub(crate) fn has_verbatim(text: &str) -> bool {
-    tokens(text).iter().any(|token| token.kind == Kind::Verbatim)
+pub(crate) fn has_verbatim(text: &str, is_foreign: IsForeign) -> bool {
+    tokens(text, is_foreign).iter().any(|token| token.kind == Kind::Verbatim)
 }
 
 /// Numbers may begin behind letters ("R2"), addresses only at a word's beginning.
@@ -63,14 +70,25 @@ fn is_word_start(before: Option<char>, c: char) -> bool {
     }
 }
 
+/// The beginning of a text: what is looked for ends within so many bytes, or costs would grow with the square of the text.
+fn head(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+/// Characters that the model does not know, and spaces between them.
+fn foreign(text: &str, is_foreign: IsForeign) -> usize {
+    let end = text.find(|c: char| !is_foreign(c) && c != ' ').unwrap_or(text.len());
+    text[..end].trim_end().len()
+}
+
 /// `<b>`, `</b>`, `<br/>`, `<a href="…">`
 fn tag(text: &str) -> usize {
     let inner = text[1..].strip_prefix('/').unwrap_or(&text[1..]);
     if !inner.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return 0;
     }
-    match text.find('>') {
-        Some(end) if end < MAX_TOKEN && !text[1..end].contains(['<', '\n']) => end + 1,
+    match head(text, MAX_TOKEN).find('>') {
+        Some(end) if !text[1..end].contains(['<', '\n']) => end + 1,
         _ => 0,
     }
 }
@@ -78,12 +96,12 @@ fn tag(text: &str) -> usize {
 /// `{name}`, `{{name}}`, `{0}`, `${name}`
 fn braces(text: &str) -> usize {
     let dollar = usize::from(text.starts_with('$'));
-    let open = text[dollar..].len() - text[dollar..].trim_start_matches('{').len();
+    let open = text[dollar..].bytes().take(3).take_while(|byte| *byte == b'{').count();
     if !(1..=2).contains(&open) {
         return 0;
     }
     let inner = &text[dollar + open..];
-    let length = inner.find('}').filter(|length| *length < MAX_TOKEN).unwrap_or(0);
+    let length = head(inner, MAX_TOKEN).find('}').unwrap_or(0);
     let is_name = inner[..length].chars().all(|c| c.is_alphanumeric() || "_.:-,# $|".contains(c));
     let close = &inner[length..];
     match length > 0 && is_name && close.starts_with(&"}}"[..open]) {
@@ -95,10 +113,7 @@ fn braces(text: &str) -> usize {
 /// `%s`, `%d`, `%1$s`, `%.2f`, `%(name)s`, `%@`
 fn conversion(text: &str) -> usize {
     let rest = &text[1..];
-    let named = match rest.strip_prefix('(').and_then(|rest| rest.find(')')) {
-        Some(end) if end < MAX_TOKEN => end + 2,
-        _ => 0,
-    };
+    let named = rest.strip_prefix('(').and_then(|rest| head(rest, MAX_TOKEN).find(')')).map_or(0, |end| end + 2);
     let flags = rest[named..].len()
         - rest[named..].trim_start_matches(|c: char| c.is_ascii_digit() || ".$-+".contains(c)).len();
     let after = &rest[named + flags..];
@@ -109,7 +124,7 @@ fn conversion(text: &str) -> usize {
 
 /// `&amp;`, `&#39;`
 fn entity(text: &str) -> usize {
-    match text[1..].find(';') {
+    match head(&text[1..], MAX_TOKEN).find(';') {
         Some(end @ 2..=8) if text[1..=end].chars().all(|c| c.is_ascii_alphanumeric() || c == '#') => end + 2,
         _ => 0,
     }
@@ -117,6 +132,7 @@ fn entity(text: &str) -> usize {
 
 /// A URL or an e-mail address.
 fn address(text: &str) -> usize {
+    let text = head(text, MAX_ADDRESS);
     let word = &text[..text.find(|c: char| c.is_whitespace() || "<>\"«»“”{}|".contains(c)).unwrap_or(text.len())];
     let word = word.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '\'', '…']);
     let is_scheme = |scheme: &str| {
@@ -150,12 +166,12 @@ fn digits(text: &str) -> String {
 }
 
 /// Whether all tokens of the source occur in the target, as often as there, and tags still stand around text.
-pub(crate) fn survived(source: &str, target: &str) -> bool {
-    let expected = tokens(source);
+pub(crate) fn survived(source: &str, target: &str, is_foreign: IsForeign) -> bool {
+    let expected = tokens(source, is_foreign);
     if expected.is_empty() {
         return true;
     }
-    let found = tokens(target);
+    let found = tokens(target, is_foreign);
     let mut numbers: Vec<String> = found.iter().map(|token| digits(&target[token.range.clone()])).collect();
     let mut rest = target.to_owned();
     let all_there = expected.iter().all(|token| {
@@ -203,12 +219,12 @@ struct Mask {
 }
 
 /// Replaces every token of a sentence by a number that does not occur in it.
-pub(crate) fn mask(source: &str) -> Masked {
+pub(crate) fn mask(source: &str, is_foreign: IsForeign) -> Masked {
     let mut masked = Masked { text: String::new(), masks: Vec::new() };
     // Numbers of four digits, far from years and from each other.
     let mut candidates = (0..7000).map(|i| (4817 + i * 1109) % 7000 + 2500).map(|n: u32| n.to_string());
     let mut done = 0;
-    for token in tokens(source) {
+    for token in tokens(source, is_foreign) {
         let Some(number) = candidates.find(|number| !source.contains(number.as_str())) else { break };
         masked.text.push_str(&source[done..token.range.start]);
         let before = masked.text.ends_with(char::is_alphanumeric);
@@ -233,7 +249,7 @@ impl Masked {
     pub(crate) fn restore(&self, translation: &str) -> Option<String> {
         let mut text = translation.to_owned();
         for mask in &self.masks {
-            let found = tokens(&text);
+            let found = tokens(&text, &|_| false);
             let mut places = found.iter().filter(|token| digits(&text[token.range.clone()]) == mask.number);
             let (Some(place), None) = (places.next(), places.next()) else { return None };
             let mut range = place.range.clone();
@@ -250,10 +266,10 @@ impl Masked {
 }
 
 /// A sentence as pieces to translate (`true`) and tokens to copy.
-pub(crate) fn between(source: &str) -> Vec<(&str, bool)> {
+pub(crate) fn between<'a>(source: &'a str, is_foreign: IsForeign) -> Vec<(&'a str, bool)> {
     let mut pieces = Vec::new();
     let mut done = 0;
-    for token in tokens(source) {
+    for token in tokens(source, is_foreign) {
         pieces.push((&source[done..token.range.start], true));
         pieces.push((&source[token.range.clone()], false));
         done = token.range.end;
@@ -265,7 +281,24 @@ pub(crate) fn between(source: &str) -> Vec<(&str, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Masked, Token, head};
+
+    // Models know Latin letters here.
+    fn is_foreign(c: char) -> bool {
+        !c.is_ascii() && !('à'..='ÿ').contains(&c) && !"–“”…".contains(c)
+    }
+    fn tokens(text: &str) -> Vec<Token> {
+        super::tokens(text, &is_foreign)
+    }
+    fn survived(source: &str, target: &str) -> bool {
+        super::survived(source, target, &is_foreign)
+    }
+    fn mask(source: &str) -> Masked {
+        super::mask(source, &is_foreign)
+    }
+    fn between(source: &str) -> Vec<(&str, bool)> {
+        super::between(source, &is_foreign)
+    }
 
     fn found(text: &str) -> Vec<&str> {
         tokens(text).into_iter().map(|token| &text[token.range]).collect()
@@ -326,5 +359,21 @@ mod tests {
     fn pieces_between_tokens_make_up_the_sentence() {
         let pieces = between("{a} is <b>here</b>");
         assert_eq!(pieces, [("{a}", false), (" is ", true), ("<b>", false), ("here", true), ("</b>", false)]);
+    }
+
+    #[test]
+    fn what_the_model_has_no_piece_for_is_copied() {
+        assert_eq!(found("I met 田中 さん and Пётр 🙂!"), ["田中 さん", "Пётр 🙂"]);
+        assert!(!survived("I met 田中.", "Conheci."));
+        assert_eq!(between("田中"), [("田中", false)]);
+    }
+
+    #[test]
+    fn beginnings_of_tokens_that_never_end_are_looked_at_so_far_only() {
+        // Each of these begins a token that never ends.
+        for text in ["<a ", "{", "%(", "&", "a.", "${", "田"] {
+            tokens(&text.repeat(10_000));
+        }
+        assert_eq!(head("äää", 3), "ä");
     }
 }

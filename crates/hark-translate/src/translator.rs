@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::marian::MAX_SOURCE_TOKENS;
-use crate::protect::{self, Masked};
+use crate::protect::{self, IsForeign, Masked};
 use crate::segment::{self, Part};
 use crate::{TranslateError, TranslationModel};
 
@@ -91,7 +91,9 @@ fn translate_sentences(
     sentences: &mut [Sentence],
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), TranslateError> {
-    let lowered: Vec<Option<String>> = sentences.iter().map(|sentence| lower_shouted(sentence.source)).collect();
+    let is_foreign = |c: char| !model.knows(c);
+    let lowered = sentences.iter().map(|sentence| lower_shouted(sentence.source, &is_foreign));
+    let lowered: Vec<Option<String>> = lowered.collect();
     let sources =
         sentences.iter().zip(&lowered).map(|(sentence, lowered)| lowered.as_deref().unwrap_or(sentence.source));
     let targets = model.translate_sentences(&sources.collect::<Vec<_>>(), is_cancelled)?;
@@ -103,17 +105,17 @@ fn translate_sentences(
             None => target,
         };
     }
-    let is_damaged = |sentence: &&mut Sentence| !protect::survived(sentence.source, &sentence.target);
+    let is_damaged = |sentence: &&mut Sentence| !protect::survived(sentence.source, &sentence.target, &is_foreign);
     let damaged: Vec<&mut Sentence> = sentences.iter_mut().filter(is_damaged).collect();
     if damaged.is_empty() {
         return Ok(());
     }
-    let masked: Vec<Masked> = damaged.iter().map(|sentence| protect::mask(sentence.source)).collect();
+    let masked: Vec<Masked> = damaged.iter().map(|sentence| protect::mask(sentence.source, &is_foreign)).collect();
     let texts: Vec<&str> = masked.iter().map(|masked| masked.text.as_str()).collect();
     let targets = model.translate_sentences(&texts, is_cancelled)?;
     let mut lost = Vec::new();
     for ((sentence, masked), target) in damaged.into_iter().zip(&masked).zip(targets) {
-        match masked.restore(&target).filter(|restored| protect::survived(sentence.source, restored)) {
+        match masked.restore(&target).filter(|restored| protect::survived(sentence.source, restored, &is_foreign)) {
             Some(restored) => sentence.target = restored,
             None => lost.push(sentence),
         }
@@ -122,9 +124,10 @@ fn translate_sentences(
 }
 
 /// A sentence of several words in capitals as one in small letters, which networks know better; none for other sentences and those with tokens to copy.
-fn lower_shouted(sentence: &str) -> Option<String> {
+fn lower_shouted(sentence: &str, is_foreign: IsForeign) -> Option<String> {
     let words = sentence.split_whitespace().filter(|word| word.chars().filter(|c| c.is_uppercase()).count() > 1);
-    let is_shouted = words.count() > 1 && !sentence.chars().any(char::is_lowercase) && !protect::has_verbatim(sentence);
+    let is_shouted =
+        words.count() > 1 && !sentence.chars().any(char::is_lowercase) && !protect::has_verbatim(sentence, is_foreign);
     let mut characters = sentence.chars();
     let first = is_shouted.then(|| characters.next()).flatten()?;
     Some(std::iter::once(first).chain(characters.flat_map(char::to_lowercase)).collect())
@@ -136,7 +139,9 @@ fn translate_between_tokens(
     sentences: Vec<&mut Sentence>,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), TranslateError> {
-    let pieces: Vec<Vec<(&str, bool)>> = sentences.iter().map(|sentence| protect::between(sentence.source)).collect();
+    let is_foreign = |c: char| !model.knows(c);
+    let pieces = sentences.iter().map(|sentence| protect::between(sentence.source, &is_foreign));
+    let pieces: Vec<Vec<(&str, bool)>> = pieces.collect();
     let is_translatable = |(text, is_text): &(&str, bool)| *is_text && text.chars().any(char::is_alphabetic);
     let wanted: Vec<&str> =
         pieces.iter().flatten().filter(|piece| is_translatable(piece)).map(|(text, _)| text.trim()).collect();

@@ -89,6 +89,9 @@ fn nothing_is_lost_of_long_sentences_and_texts_without_words_are_copied() {
     }
     let endless = "x".repeat(20_000);
     assert!(!translate(&translator, &endless).is_empty());
+    assert!(translate(&translator, "Yesterday I met 田中さん in Москва. 🙂").contains("田中さん"));
+    let foreign = translate(&translator, "今日は天気がいい。元気ですか？");
+    assert!(foreign.contains("今日は天気がいい") && foreign.contains("元気ですか"), "{foreign}");
     let shouted = translate(&translator, "THE MEETING STARTS TODAY");
     assert!(shouted.contains("REUNIÃO") && !shouted.contains("MEETING"), "{shouted}");
 }

@@ -98,6 +98,15 @@ impl SentencePiece {
         tokens
     }
 
+    /// Whether a character has a piece, or can be cut into bytes.
+    pub fn knows(&self, character: char) -> bool {
+        // Every vocabulary has pieces for most of ASCII; the rest of it is rare and harmless.
+        character.is_ascii() || self.bytes.is_some() || {
+            let normalized = self.normalizer.normalize(character.encode_utf8(&mut [0; 4]));
+            self.best_path(&normalized).iter().all(|(_, token)| *token != self.unknown)
+        }
+    }
+
     /// The text of tokens; unknown tokens, control tokens and numbers beyond the vocabulary have none.
     pub fn decode(&self, tokens: &[u32]) -> String {
         let mut text = Vec::new();
