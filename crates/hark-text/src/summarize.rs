@@ -68,7 +68,8 @@ impl SummaryStyle {
     fn task(self) -> &'static str {
         match self {
             SummaryStyle::Brief => {
-                "Summarize it in 2 to 4 sentences: the main subject, the most important facts and the outcome. Write only the summary, without a heading."
+                "Write a summary of 2 to 4 plain sentences in one paragraph: what it is about, what was decided or found, and what comes next. No list, no heading, \
+                 no introduction."
             }
             SummaryStyle::Detailed => {
                 "Write a detailed summary with a short paragraph for each subject, in the order of the text. Say who said, decided or asked what, and why, \

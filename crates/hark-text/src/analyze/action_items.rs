@@ -8,9 +8,9 @@ use crate::error::TextError;
 use crate::facts::FactChecker;
 use crate::prompt::Prompt;
 use crate::schema;
-use crate::source::Source;
+use crate::source::{Source, Unit};
 use crate::summarize::noun;
-use crate::words;
+use crate::words::{self, TextIndex};
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,8 +38,11 @@ const MOST_OF_PART: usize = 12;
 /// Tokens of an answer.
 const MAX_TOKENS: usize = 600;
 
-/// Tokens of a part: shorter ones are read more carefully.
-const PART_TOKENS: usize = 1400;
+/// Tokens of a part: a small model names two or three tasks of a part, however long that is.
+const PART_TOKENS: usize = 450;
+
+/// Units around the one that a task is about in which its date must stand.
+const NEAR: usize = 2;
 
 pub(super) fn item_schema() -> Value {
     let optional = json!({"type": ["string", "null"]});
@@ -72,7 +75,7 @@ pub(crate) async fn action_items(context: &Context<'_>, source: &Source) -> Resu
     context.expect(parts.len());
     let found = parts.iter().map(|part| async {
         let text = source.render(part.units.clone(), part.span.clone());
-        let task = "List the tasks that somebody promised, was given or has to do after this conversation. For each give the action in a short \
+        let task = "List every task that somebody promised, was given or has to do after this conversation, also small ones. For each give the action in a short \
                     sentence that begins with a verb, by: the name of the person who will do it or null, due: the words of the text that say until when \
                     or null. If there are none, the list is empty. Answer in JSON: {\"items\": [{\"action\": …, \"by\": …, \"due\": …}]}.";
         let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: source.language() };
@@ -112,10 +115,19 @@ fn check(found: Found, source: &Source, checker: &FactChecker) -> Option<ActionI
         return None;
     }
     let assignee = found.by.as_deref().and_then(|name| person(name, source, checker));
-    let due = found.due.map(|due| due.trim().to_owned()).filter(|due| checker.index().has_phrase(due));
+    let due = found.due.map(|due| due.trim().to_owned()).filter(|due| near(source, &task).has_phrase(due));
     // A model that finds no date sometimes repeats the task or the name.
     let due = due.filter(|due| !task.eq_ignore_ascii_case(due) && assignee.as_ref() != Some(due) && !is_nothing(due));
     Some(ActionItem { task, assignee, due })
+}
+
+/// What is said around the unit that shares most words with a task: a date from elsewhere in the text belongs to something else.
+fn near(source: &Source, task: &str) -> TextIndex {
+    let score = |unit: &&Unit| (words::similarity(task, source.content(unit)) * 1000.0) as usize;
+    let about = source.units().iter().max_by_key(score).map_or(0, |unit| unit.index);
+    let units = &source.units()[about.saturating_sub(NEAR)..(about + NEAR + 1).min(source.units().len())];
+    let text: Vec<&str> = units.iter().map(|unit| source.content(unit)).collect();
+    TextIndex::new(&text.join("\n"))
 }
 
 /// The speaker of this name, or the name where it stands in the text.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::context::{self, Context};
 use crate::error::TextError;
 use crate::extract;
+use crate::names;
 use crate::prompt::Prompt;
 use crate::schema;
 use crate::source::Source;
@@ -48,7 +49,7 @@ pub(super) fn item_schema() -> Value {
 
 #[derive(Deserialize)]
 struct Found {
-    name: String,
+    subject: String,
 }
 
 pub(super) async fn topics(context: &Context<'_>, source: &Source) -> Result<(Topics, usize), TextError> {
@@ -56,10 +57,10 @@ pub(super) async fn topics(context: &Context<'_>, source: &Source) -> Result<(To
     context.expect(parts.len());
     let found = parts.iter().map(|part| async {
         let text = source.render(part.units.clone(), part.span.clone());
-        let task = "Name the 3 to 6 main subjects, the most important first. Each name has 1 to 4 words, like the heading of a chapter. Name no person. \
-                    Answer in JSON: {\"items\": [{\"name\": …}]}.";
+        let task = "What is it about? List its 3 to 6 main subjects, the most important first. A subject is a noun phrase of 2 to 4 words, like the heading \
+                    of a chapter. People are not subjects. Answer in JSON: {\"items\": [{\"subject\": …}]}.";
         let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: source.language() };
-        let item = schema::object(&[("name", schema::string(48))]);
+        let item = schema::object(&[("subject", schema::string(48))]);
         context.items::<Found>(&prompt, item, TOPICS_OF_PART, MAX_TOKENS, 0).await
     });
     let found = context::all(found.collect()).await?;
@@ -68,9 +69,9 @@ pub(super) async fn topics(context: &Context<'_>, source: &Source) -> Result<(To
     let mut merged: Vec<(String, f64)> = Vec::new();
     for (part, names) in parts.iter().zip(found) {
         let share = part.span.len() as f64 / total.max(1) as f64;
-        for (rank, name) in names.into_iter().map(|found| found.name.trim().to_owned()).enumerate() {
+        for (rank, name) in names.into_iter().map(|found| found.subject.trim().to_owned()).enumerate() {
             // Half of its words must stand in the text: a subject may be named more generally than it was said.
-            if name.is_empty() || index.coverage(&name) < 0.5 {
+            if name.is_empty() || is_person(source, &name) || index.coverage(&name) < 0.5 {
                 continue;
             }
             let weight = share / (1.0 + rank as f64 * 0.35);
@@ -90,6 +91,12 @@ pub(super) async fn topics(context: &Context<'_>, source: &Source) -> Result<(To
     let most = merged.first().map_or(1.0, |(_, weight)| *weight);
     let topic = |(name, weight): (String, f64)| Topic { name, relevance: (weight / most * 100.0).round() / 100.0 };
     Ok((Topics { topics: merged.into_iter().take(MOST_TOPICS).map(topic).collect() }, parts.len()))
+}
+
+/// Small models list the speakers whatever they are asked for.
+fn is_person(source: &Source, name: &str) -> bool {
+    let key = words::normalize(name);
+    source.speakers().iter().any(|speaker| words::normalize(speaker) == key) || names::is_given_name(&key)
 }
 
 /// The most frequent content words: for a model whose subjects are not in the text.

@@ -28,6 +28,9 @@ pub struct QuizQuestion {
 /// Choices of a question.
 const CHOICES: usize = 4;
 
+/// Characters of an answer; one that reaches them was cut off.
+const MAX_ANSWER: usize = 80;
+
 /// Tokens of a part's answer.
 const MAX_TOKENS: usize = 900;
 
@@ -61,21 +64,27 @@ pub(super) async fn quiz(context: &Context<'_>, source: &Source) -> Result<(Vec<
         let found = parts.iter().map(|part| async move {
             let text = source.render(part.units.clone(), part.span.clone());
             let task = format!(
-                "Make a quiz of {most} questions about its facts. Each has the right answer, of a few words that stand in the text, and 3 wrong answers \
+                "Make a quiz of {most} questions about its facts. Each has the right answer, of 1 to 6 words that stand in the text, and 3 wrong answers \
                  of the same kind that differ from it and from each other. Answer in JSON: {{\"items\": [{{\"question\": …, \"right\": …, \"wrong\": [3 texts]}}]}}."
             );
             let prompt = Prompt { noun: noun(source), text: &text, task, language: source.language() };
-            let wrong = json!({"type": "array", "items": schema::string(80), "minItems": CHOICES - 1, "maxItems": CHOICES - 1});
-            let item = schema::object(&[("question", schema::string(200)), ("right", schema::string(80)), ("wrong", wrong)]);
+            let wrong = json!({"type": "array", "items": schema::string(MAX_ANSWER), "minItems": CHOICES - 1, "maxItems": CHOICES - 1});
+            let item = schema::object(&[("question", schema::string(200)), ("right", schema::string(MAX_ANSWER)), ("wrong", wrong)]);
             context.items::<Found>(&prompt, item, most, MAX_TOKENS, attempt).await
         });
-        for found in context::all(found.collect()).await?.into_iter().flatten() {
+        let found: Vec<Found> = context::all(found.collect()).await?.into_iter().flatten().collect();
+        // Right answers to other questions can be wrong ones here; words of the text only where nothing else is left.
+        let mut fillers: Vec<String> = found.iter().map(|found| found.right.clone()).collect();
+        if attempt > 0 {
+            fillers.extend(words::content_words(source.text()));
+        }
+        for found in found {
             let is_known = questions.iter().any(|other| words::similarity(&other.question, &found.question) >= 0.7);
             if is_known || questions.len() == MOST_ITEMS || !cards::is_usable(&found.question, &found.right, &checker) {
                 continue;
             }
             let seed = questions.len();
-            questions.extend(with_choices(found, source, seed));
+            questions.extend(with_choices(found, &fillers, seed));
         }
         if !questions.is_empty() {
             return Ok((questions, parts.len()));
@@ -86,18 +95,18 @@ pub(super) async fn quiz(context: &Context<'_>, source: &Source) -> Result<(Vec<
 }
 
 /// A question with its choices: the right answer, and wrong ones that differ from it and from each other. Where a model repeats itself,
-/// words of the text fill in; none when even those do not suffice. The right one's place depends on `seed`, so that it is not always the same.
-fn with_choices(found: Found, source: &Source, seed: usize) -> Option<QuizQuestion> {
+/// `fillers` are used; none when even those do not suffice, or when the answer was cut off. The right one's place depends on `seed`, so that
+/// it is not always the same.
+fn with_choices(found: Found, fillers: &[String], seed: usize) -> Option<QuizQuestion> {
     let answer = found.right.trim().to_owned();
     let mut choices = vec![answer.clone()];
-    let fillers = words::content_words(source.text());
-    for choice in found.wrong.iter().map(|wrong| wrong.trim()).chain(fillers.iter().map(String::as_str)) {
+    for choice in found.wrong.iter().chain(fillers).map(|choice| choice.trim()) {
         let key = words::normalize(choice);
         if choices.len() < CHOICES && !key.is_empty() && choices.iter().all(|other| words::normalize(other) != key) {
             choices.push(choice.to_owned());
         }
     }
-    if choices.len() < CHOICES {
+    if choices.len() < CHOICES || answer.chars().count() >= MAX_ANSWER {
         return None;
     }
     // 0, 2, 1, 3 and from the start again.
@@ -128,16 +137,18 @@ mod tests {
 
     #[test]
     fn a_quiz_question_has_four_different_choices_and_its_answer_is_one_of_them() {
-        let source = Source::from_text("The Lisbon office has forty seats and a garden.");
+        let fillers = ["Lisbon", "Berlin", "forty seats"].map(str::to_owned);
         for seed in 0..5 {
             let wrong = vec!["Porto".to_owned(), "lisbon!".into(), "Porto".into()];
             let found = Found { question: "Where is the office?".into(), right: "Lisbon".into(), wrong };
-            let question = with_choices(found, &source, seed).unwrap();
+            let question = with_choices(found, &fillers, seed).unwrap();
             let distinct: std::collections::HashSet<_> =
                 question.choices.iter().map(|choice| words::normalize(choice)).collect();
             assert_eq!(distinct.len(), 4, "{question:?}");
             assert!(question.choices.contains(&question.answer));
             assert!(to_markdown(&[question]).contains("**Answers:** 1: "));
         }
+        let found = Found { question: "Where?".into(), right: "Lisbon".into(), wrong: vec!["Lisbon".into(); 3] };
+        assert_eq!(with_choices(found, &[], 0), None);
     }
 }

@@ -101,15 +101,16 @@ async fn questions_and_answers_are_sentences_of_the_text() {
 
 #[tokio::test]
 async fn topics_of_all_parts_are_merged_and_those_that_the_text_lacks_dropped() {
-    let model =
-        Script::always(r#"{"items":[{"name":"Printer shipping"},{"name":"Quantum gravity"},{"name":"Bank call"}]}"#);
+    let model = Script::always(
+        r#"{"items":[{"subject":"Ann"},{"subject":"Printer shipping"},{"subject":"Quantum gravity"},{"subject":"Bank call"}]}"#,
+    );
     let found = result(&model, TALK, AnalysisType::Topics).await;
     assert_eq!(
         found,
-        json!({"topics": [{"name": "Printer shipping", "relevance": 1.0}, {"name": "Bank call", "relevance": 0.59}]})
+        json!({"topics": [{"name": "Printer shipping", "relevance": 1.0}, {"name": "Bank call", "relevance": 0.66}]})
     );
     check_shape(&found, &AnalysisType::Topics.result_schema());
-    let nonsense = Script::always(r#"{"items":[{"name":"Quantum gravity"}]}"#);
+    let nonsense = Script::always(r#"{"items":[{"subject":"Quantum gravity"}]}"#);
     let found = result(&nonsense, TALK, AnalysisType::Topics).await;
     assert!(found["topics"].as_array().unwrap().iter().any(|topic| topic["name"] == "acme"), "{found}");
 }
