@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use hark_compute::Compute;
-use hark_compute::quantized::{Format, QuantBlock, QuantizedMatrix};
+use hark_compute::quantized::{Format, QuantizedMatrix};
 use hark_weights::gguf::GgufModel;
-use hark_weights::{Dtype, FileError, GgmlBlock, Tensor, Tensors, WeightsFile};
+use hark_weights::{Dtype, FileError, Tensor, Tensors, WeightsFile};
 
 use crate::config::Architecture;
 use crate::rope::Rope;
@@ -169,11 +169,8 @@ impl Loader<'_> {
                 }
             })
         } else {
-            QuantizedMatrix::pack(self.compute, format, rows, columns, |row, granule, block: &mut QuantBlock| {
-                let mut stored = GgmlBlock::default();
-                tensor.ggml_block(row, granule, &mut stored);
-                let GgmlBlock { values, scale, min, scales, mins } = stored;
-                *block = QuantBlock { values, scale, min, scales, mins };
+            QuantizedMatrix::pack(self.compute, format, rows, columns, |row, granule, block| {
+                tensor.quant_block(row, granule, block);
             })
         };
         let bytes = (tensor.len() as u64).saturating_mul(format.bits() as u64) / 8;

@@ -1,6 +1,8 @@
 //! How values are stored, and how stored values become `f32`.
 
-use crate::quants::{self, Q4_K_BYTES, Q5_K_BYTES, Q6_K_BYTES, SUPER_BLOCK};
+use hark_numeric::{SUPER_BLOCK, bf16_to_f32, f16_to_f32};
+
+use crate::quants::{self, Q4_K_BYTES, Q5_K_BYTES, Q6_K_BYTES};
 
 /// The type of a tensor's stored values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,20 @@ impl Dtype {
             Self::Q5_K => super_blocks(Q5_K_BYTES),
             Self::Q6_K => super_blocks(Q6_K_BYTES),
         }
+    }
+
+    /// Values in a block of a quantized type.
+    pub fn block_values(self) -> Option<usize> {
+        match self {
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => Some(BLOCK),
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => Some(SUPER_BLOCK),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a block of a quantized type.
+    pub fn block_bytes(self) -> Option<usize> {
+        self.bytes_for(self.block_values()?)
     }
 
     /// Whether values are whole numbers that need a scale to be weights.
@@ -164,76 +180,9 @@ fn nibbles(out: &mut [f32], quants: &[u8], high: u32, scale: f32, minimum: f32) 
     }
 }
 
-/// An IEEE half as `f32`, without branches so that loops over it vectorize.
-#[inline]
-pub fn f16_to_f32(half: u16) -> f32 {
-    let magnitude = u32::from(half & 0x7fff) << 13;
-    let sign = u32::from(half & 0x8000) << 16;
-    // Shifting the exponent's bias from 15 to 127 is a multiplication by 2^112, exact for subnormals too.
-    let finite = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
-    let infinite_or_nan = 0x7f80_0000 | (magnitude & 0x007f_ffff);
-    let bits = if magnitude >= 0x0f80_0000 { infinite_or_nan } else { finite };
-    f32::from_bits(bits | sign)
-}
-
-/// The `f32` whose upper half these bits are.
-#[inline]
-pub fn bf16_to_f32(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
-/// The nearest bf16, ties to even; a NaN stays one.
-#[inline]
-pub fn f32_to_bf16(value: f32) -> u16 {
-    let bits = value.to_bits();
-    if value.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn halves_become_the_floats_they_stand_for() {
-        for (half, float) in [
-            (0x0000, 0.0),
-            (0x8000, -0.0),
-            (0x3c00, 1.0),
-            (0xc000, -2.0),
-            (0x7bff, 65504.0),
-            (0x0001, 5.960_464_5e-8),
-            (0x03ff, 6.097_555e-5),
-            (0x3555, 0.333_251_95),
-            (0x7c00, f32::INFINITY),
-            (0xfc00, f32::NEG_INFINITY),
-        ] {
-            assert_eq!(f16_to_f32(half).to_bits(), f32::to_bits(float), "{half:#06x}");
-        }
-        assert!(f16_to_f32(0x7e01).is_nan());
-    }
-
-    #[test]
-    fn floats_round_to_the_nearest_bf16_with_ties_to_even() {
-        for (float, bits) in [
-            (1.0, 0x3f80),
-            (f32::from_bits(0x3f80_8000), 0x3f80),
-            (f32::from_bits(0x3f81_8000), 0x3f82),
-            (f32::from_bits(0x3f80_8001), 0x3f81),
-            (f32::MAX, 0x7f80),
-            (f32::NEG_INFINITY, 0xff80),
-            (-0.0, 0x8000),
-        ] {
-            assert_eq!(f32_to_bf16(float), bits, "{float}");
-        }
-        assert!(bf16_to_f32(f32_to_bf16(f32::from_bits(0x7f80_0001))).is_nan());
-        for bits in 0..=u16::MAX {
-            let float = bf16_to_f32(bits);
-            assert!(float.is_nan() || f32_to_bf16(float) == bits, "{bits:#06x}");
-        }
-    }
 
     #[test]
     fn five_bit_blocks_take_their_fifth_bit_from_the_right_place() {

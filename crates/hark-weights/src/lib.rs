@@ -24,10 +24,10 @@ mod tensor;
 mod tensors;
 pub mod torch;
 
-pub use dtype::{Dtype, bf16_to_f32, f16_to_f32, f32_to_bf16};
+pub use dtype::Dtype;
 pub use error::FileError;
 pub use file::WeightsFile;
-pub use quants::{GgmlBlock, SUPER_BLOCK};
+pub use hark_numeric::{QuantBlock, bf16_to_f32, f16_to_f32, f32_to_bf16};
 pub use tensor::{Quantization, Tensor};
 pub use tensors::Tensors;
 

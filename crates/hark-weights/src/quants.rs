@@ -1,9 +1,8 @@
-//! ggml's quantized blocks as integers and scales, for kernels that multiply them without making floats of them.
+//! ggml's quantized blocks: their bytes as integers and scales, for kernels that multiply them without making floats of them.
 
-use crate::{Dtype, f16_to_f32};
+use hark_numeric::{QuantBlock, SUPER_BLOCK, f16_to_f32};
 
-/// Values in a block of ggml's K types.
-pub const SUPER_BLOCK: usize = 256;
+use crate::Dtype;
 
 /// f16 scale and scale of minima, 12 bytes of 6-bit scales and minima, 128 of half bytes.
 pub(crate) const Q4_K_BYTES: usize = 2 + 2 + 12 + 128;
@@ -12,134 +11,92 @@ pub(crate) const Q5_K_BYTES: usize = Q4_K_BYTES + 32;
 /// 128 half bytes, 64 bytes of two upper bits, 16 scales, an f16 scale.
 pub(crate) const Q6_K_BYTES: usize = 128 + 64 + 16 + 2;
 
-/// The integers and scales of one block.
-///
-/// Q4_0, Q5_0, Q8_0: value `i` is `(values[i] - zero) * scale`, zero being 8, 16 and 128. Q4_1, Q5_1: `values[i] * scale + min`.
-/// Q4_K, Q5_K: `values[i] * scales[i / 32] * scale - mins[i / 32] * min`. Q6_K: `(values[i] - 32) * scales[i / 16] * scale`, the
-/// integer scales being signed. `scale` and `min` are f16 bits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GgmlBlock {
-    /// The numbers without sign: 32 of them, or 256 in the K types.
-    pub values: [u8; SUPER_BLOCK],
-    /// f16 bits of the scale.
-    pub scale: u16,
-    /// f16 bits of the minimum, or of the scale of minima.
-    pub min: u16,
-    /// Integer scales of the K types.
-    pub scales: [u8; 16],
-    /// Integer minima of Q4_K and Q5_K.
-    pub mins: [u8; 8],
+/// Reads a block of `dtype` from its bytes, of which there are [`Dtype::block_bytes`].
+pub(crate) fn read_block(dtype: Dtype, bytes: &[u8], out: &mut QuantBlock) {
+    let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    (out.scale, out.min) = match dtype {
+        Dtype::Q6_K => (half(208), 0),
+        Dtype::Q4_0 | Dtype::Q5_0 | Dtype::Q8_0 => (half(0), 0),
+        _ => (half(0), half(2)),
+    };
+    match dtype {
+        Dtype::Q4_0 => nibbles(out, &bytes[2..], 0),
+        Dtype::Q4_1 => nibbles(out, &bytes[4..], 0),
+        Dtype::Q5_0 => nibbles(out, &bytes[6..], u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]])),
+        Dtype::Q5_1 => nibbles(out, &bytes[8..], u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])),
+        Dtype::Q8_0 => {
+            for (value, byte) in out.values.iter_mut().zip(&bytes[2..]) {
+                *value = byte ^ 0x80;
+            }
+        }
+        Dtype::Q4_K => {
+            six_bit_scales(out, &bytes[4..16]);
+            pairs_of_blocks(out, &bytes[16..], None);
+        }
+        Dtype::Q5_K => {
+            six_bit_scales(out, &bytes[4..16]);
+            pairs_of_blocks(out, &bytes[48..], Some(&bytes[16..48]));
+        }
+        Dtype::Q6_K => {
+            six_bits(out, &bytes[..128], &bytes[128..192]);
+            out.scales.copy_from_slice(&bytes[192..208]);
+        }
+        _ => unreachable!("{dtype:?} is not quantized"),
+    }
 }
 
-impl Default for GgmlBlock {
-    fn default() -> Self {
-        Self { values: [0; SUPER_BLOCK], scale: 0, min: 0, scales: [0; 16], mins: [0; 8] }
+/// 32 values: low half bytes are the first 16, bits of `high` their fifth bits.
+fn nibbles(out: &mut QuantBlock, quants: &[u8], high: u32) {
+    for i in 0..16 {
+        out.values[i] = quants[i] & 15 | ((high >> i & 1) as u8) << 4;
+        out.values[i + 16] = quants[i] >> 4 | ((high >> (i + 16) & 1) as u8) << 4;
     }
 }
 
-impl GgmlBlock {
-    /// Bytes of a block of a quantized type.
-    pub fn stored_bytes(dtype: Dtype) -> Option<usize> {
-        let values = Self::values_of(dtype)?;
-        dtype.bytes_for(values)
+/// Eight 6-bit scales and minima in 12 bytes: the first four of each in the low bits of a byte, the others in half bytes
+/// whose upper two bits are the upper bits of the first.
+fn six_bit_scales(out: &mut QuantBlock, packed: &[u8]) {
+    for i in 0..4 {
+        out.scales[i] = packed[i] & 63;
+        out.mins[i] = packed[i + 4] & 63;
+        out.scales[i + 4] = packed[i + 8] & 15 | packed[i] >> 6 << 4;
+        out.mins[i + 4] = packed[i + 8] >> 4 | packed[i + 4] >> 6 << 4;
     }
+}
 
-    /// Values in a block of a quantized type.
-    pub fn values_of(dtype: Dtype) -> Option<usize> {
-        match dtype {
-            Dtype::Q4_0 | Dtype::Q4_1 | Dtype::Q5_0 | Dtype::Q5_1 | Dtype::Q8_0 => Some(32),
-            Dtype::Q4_K | Dtype::Q5_K | Dtype::Q6_K => Some(SUPER_BLOCK),
-            _ => None,
+/// 256 values: each 32 bytes have 32 values in their low half bytes and the next 32 in their high ones; `fifth` has bit
+/// `b` of byte `i` for value `i` of block `b`.
+fn pairs_of_blocks(out: &mut QuantBlock, quants: &[u8], fifth: Option<&[u8]>) {
+    for block in 0..8 {
+        let bytes = &quants[block / 2 * 32..][..32];
+        for (i, byte) in bytes.iter().enumerate() {
+            let nibble = if block % 2 == 0 { byte & 15 } else { byte >> 4 };
+            let bit = fifth.map_or(0, |fifth| fifth[i] >> block & 1);
+            out.values[block * 32 + i] = nibble | bit << 4;
         }
     }
+}
 
-    /// Reads a block from its bytes, of which there are [`GgmlBlock::stored_bytes`].
-    pub(crate) fn read(&mut self, dtype: Dtype, bytes: &[u8]) {
-        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        (self.scale, self.min) = match dtype {
-            Dtype::Q6_K => (half(208), 0),
-            Dtype::Q4_0 | Dtype::Q5_0 | Dtype::Q8_0 => (half(0), 0),
-            _ => (half(0), half(2)),
-        };
-        match dtype {
-            Dtype::Q4_0 => self.nibbles(&bytes[2..], 0),
-            Dtype::Q4_1 => self.nibbles(&bytes[4..], 0),
-            Dtype::Q5_0 => self.nibbles(&bytes[6..], u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]])),
-            Dtype::Q5_1 => self.nibbles(&bytes[8..], u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]])),
-            Dtype::Q8_0 => {
-                for (value, byte) in self.values.iter_mut().zip(&bytes[2..]) {
-                    *value = byte ^ 0x80;
-                }
-            }
-            Dtype::Q4_K => {
-                self.six_bit_scales(&bytes[4..16]);
-                self.pairs_of_blocks(&bytes[16..], None);
-            }
-            Dtype::Q5_K => {
-                self.six_bit_scales(&bytes[4..16]);
-                self.pairs_of_blocks(&bytes[48..], Some(&bytes[16..48]));
-            }
-            Dtype::Q6_K => {
-                self.six_bits(&bytes[..128], &bytes[128..192]);
-                self.scales.copy_from_slice(&bytes[192..208]);
-            }
-            _ => unreachable!("{dtype:?} is not quantized"),
-        }
-    }
-
-    /// 32 values: low half bytes are the first 16, bits of `high` their fifth bits.
-    fn nibbles(&mut self, quants: &[u8], high: u32) {
-        for i in 0..16 {
-            self.values[i] = quants[i] & 15 | ((high >> i & 1) as u8) << 4;
-            self.values[i + 16] = quants[i] >> 4 | ((high >> (i + 16) & 1) as u8) << 4;
-        }
-    }
-
-    /// Eight 6-bit scales and minima in 12 bytes: the first four of each in the low bits of a byte, the others in half bytes
-    /// whose upper two bits are the upper bits of the first.
-    fn six_bit_scales(&mut self, packed: &[u8]) {
-        for i in 0..4 {
-            self.scales[i] = packed[i] & 63;
-            self.mins[i] = packed[i + 4] & 63;
-            self.scales[i + 4] = packed[i + 8] & 15 | packed[i] >> 6 << 4;
-            self.mins[i + 4] = packed[i + 8] >> 4 | packed[i + 4] >> 6 << 4;
-        }
-    }
-
-    /// 256 values: each 32 bytes have 32 values in their low half bytes and the next 32 in their high ones; `fifth` has bit
-    /// `b` of byte `i` for value `i` of block `b`.
-    fn pairs_of_blocks(&mut self, quants: &[u8], fifth: Option<&[u8]>) {
-        for block in 0..8 {
-            let bytes = &quants[block / 2 * 32..][..32];
-            for (i, byte) in bytes.iter().enumerate() {
-                let nibble = if block % 2 == 0 { byte & 15 } else { byte >> 4 };
-                let bit = fifth.map_or(0, |fifth| fifth[i] >> block & 1);
-                self.values[block * 32 + i] = nibble | bit << 4;
-            }
-        }
-    }
-
-    /// 256 values in two halves: 64 bytes have values `i` and `i + 64` in their half bytes; 32 bytes have the upper two bits of
-    /// values `i`, `i + 32`, `i + 64` and `i + 96`.
-    fn six_bits(&mut self, low: &[u8], high: &[u8]) {
-        for half in 0..2 {
-            let (low, high) = (&low[half * 64..][..64], &high[half * 32..][..32]);
-            let values = &mut self.values[half * 128..][..128];
-            for i in 0..64 {
-                let upper = high[i % 32] >> (i / 32 * 2);
-                values[i] = low[i] & 15 | (upper & 3) << 4;
-                values[i + 64] = low[i] >> 4 | (upper >> 4 & 3) << 4;
-            }
+/// 256 values in two halves: 64 bytes have values `i` and `i + 64` in their half bytes; 32 bytes have the upper two bits of
+/// values `i`, `i + 32`, `i + 64` and `i + 96`.
+fn six_bits(out: &mut QuantBlock, low: &[u8], high: &[u8]) {
+    for half in 0..2 {
+        let (low, high) = (&low[half * 64..][..64], &high[half * 32..][..32]);
+        let values = &mut out.values[half * 128..][..128];
+        for i in 0..64 {
+            let upper = high[i % 32] >> (i / 32 * 2);
+            values[i] = low[i] & 15 | (upper & 3) << 4;
+            values[i + 64] = low[i] >> 4 | (upper >> 4 & 3) << 4;
         }
     }
 }
 
 /// Converts blocks of 256 to floats.
 pub(crate) fn decode_super_blocks(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
-    let Some(size) = GgmlBlock::stored_bytes(dtype) else { return };
-    let mut block = GgmlBlock::default();
+    let Some(size) = dtype.block_bytes() else { return };
+    let mut block = QuantBlock::default();
     for (bytes, out) in bytes.chunks_exact(size).zip(out.chunks_exact_mut(SUPER_BLOCK)) {
-        block.read(dtype, bytes);
+        read_block(dtype, bytes, &mut block);
         let (scale, min) = (f16_to_f32(block.scale), f16_to_f32(block.min));
         for (i, value) in out.iter_mut().enumerate() {
             let number = f32::from(block.values[i]);
@@ -199,7 +156,7 @@ mod tests {
         for (dtype, zero) in
             [(Dtype::Q4_0, 8.0), (Dtype::Q4_1, 0.0), (Dtype::Q5_0, 16.0), (Dtype::Q5_1, 0.0), (Dtype::Q8_0, 128.0)]
         {
-            let size = GgmlBlock::stored_bytes(dtype).expect("it is quantized");
+            let size = dtype.block_bytes().expect("it is quantized");
             let mut bytes: Vec<u8> = (0..size).map(|i| (i * 37 + 11) as u8).collect();
             bytes[..2].copy_from_slice(&0x3800u16.to_le_bytes());
             if zero == 0.0 {
@@ -207,8 +164,8 @@ mod tests {
             }
             let mut floats = [0.0; 32];
             dtype.decode(&bytes, &mut floats);
-            let mut block = GgmlBlock::default();
-            block.read(dtype, &bytes);
+            let mut block = QuantBlock::default();
+            read_block(dtype, &bytes, &mut block);
             for (value, float) in block.values.iter().zip(floats) {
                 assert_eq!((f32::from(*value) - zero) * 0.5 + f16_to_f32(block.min), float, "{dtype:?}");
             }

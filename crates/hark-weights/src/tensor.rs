@@ -3,8 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::dtype::f32_to_bf16;
-use crate::{Dtype, FileError, GgmlBlock, WeightsFile};
+use hark_numeric::{QuantBlock, f32_to_bf16};
+
+use crate::quants::read_block;
+use crate::{Dtype, FileError, WeightsFile};
 
 /// How stored integers become values: `(stored - zero_point) * scale`.
 #[derive(Debug, Clone, PartialEq)]
@@ -274,14 +276,14 @@ impl Tensor {
     ///
     /// # Panics
     /// When the type is none of those, or there is no such block.
-    pub fn ggml_block(&self, row: usize, block: usize, out: &mut GgmlBlock) {
-        let bytes = GgmlBlock::stored_bytes(self.dtype).expect("a quantized type");
+    pub fn quant_block(&self, row: usize, block: usize, out: &mut QuantBlock) {
+        let bytes = self.dtype.block_bytes().expect("a quantized type");
         let row_bytes = self.row_bytes();
         assert!(
             !self.is_transposed && row < self.stored.0 && (block + 1) * bytes <= row_bytes,
             "a block of the tensor"
         );
-        out.read(self.dtype, &self.bytes()[row * row_bytes + block * bytes..][..bytes]);
+        read_block(self.dtype, &self.bytes()[row * row_bytes + block * bytes..][..bytes], out);
     }
 
     /// Converts some rows to bf16, rounded to nearest; stored bf16 is copied as it is.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Compute;
-use crate::lanes::to_f16;
+use hark_numeric::{f16_to_f32, f32_to_f16};
 
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
@@ -63,7 +63,7 @@ fn plain(query: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> V
 
 #[test]
 fn attention_over_scattered_pages_is_attention() {
-    let rounded = |x: f32| crate::lanes::from_f16(to_f16(x));
+    let rounded = |x: f32| f16_to_f32(f32_to_f16(x));
     for (heads, kv_heads, head_dim) in [(6, 1, 64), (4, 2, 128), (7, 1, 32), (2, 2, 96)] {
         let layout = KvLayout { layers: 2, kv_heads, head_dim };
         let mut cache = vec![0x7c00u16; 9 * layout.page_elements()];
@@ -81,7 +81,7 @@ fn attention_over_scattered_pages_is_attention() {
             for (position, [keys, values]) in rows.iter().enumerate() {
                 let start = pages[position / PAGE] as usize * layout.page_elements();
                 let page = &mut cache[start..start + layout.page_elements()];
-                let halves = |row: &[f32]| row.iter().map(|x| to_f16(*x)).collect::<Vec<_>>();
+                let halves = |row: &[f32]| row.iter().map(|x| f32_to_f16(*x)).collect::<Vec<_>>();
                 layout.store(page, 1, position % PAGE, &halves(keys), &halves(values));
             }
             past.push(rows);

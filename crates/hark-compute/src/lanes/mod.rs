@@ -4,14 +4,10 @@
 //! lane, so they are written once over [`Lanes`] and compiled once for each implementation. Everything here is
 //! `inline(always)`: the intrinsics take on the target features of the kernel that uses them.
 
-mod f16;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use f16::from_f16;
-#[cfg(test)]
-pub(crate) use f16::to_f16;
 pub(crate) use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{Avx2, Avx512};

@@ -1,6 +1,7 @@
 //! Lanes as plain arrays: the definition of every method, and what machines without vectors of their own run.
 
-use super::f16::{from_f16, to_f16};
+use hark_numeric::{f16_to_f32, f32_to_f16};
+
 use super::{LANES, Lanes};
 
 /// Arrays.
@@ -39,12 +40,12 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> F {
         // SAFETY: see above.
-        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(from_f16)
+        unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(f16_to_f32)
     }
     #[inline(always)]
     unsafe fn store_f16(to: *mut u16, v: F) {
         // SAFETY: see above.
-        unsafe { to.cast::<[u16; LANES]>().write_unaligned(v.map(to_f16)) }
+        unsafe { to.cast::<[u16; LANES]>().write_unaligned(v.map(f32_to_f16)) }
     }
     #[inline(always)]
     unsafe fn store_bf16(to: *mut u16, v: F) {

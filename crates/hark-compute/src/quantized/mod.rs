@@ -14,7 +14,8 @@ mod tests;
 
 pub use activations::{Activations, FEW_ROWS};
 pub use matmul::{Product, matmul};
-pub use pack::{QuantBlock, QuantizedMatrix};
+pub use hark_numeric::{QuantBlock, SUPER_BLOCK};
+pub use pack::QuantizedMatrix;
 
 use crate::Isa;
 use crate::kernels::PANEL;
@@ -22,8 +23,6 @@ use kernel::{DequantizeFn, GemvFn, QuantizeRowFn};
 
 /// Weights of a row that share a scale record: a block.
 pub const QUANT_BLOCK: usize = 32;
-/// Weights of a row that share a scale of scales.
-pub const SUPER_BLOCK: usize = 256;
 
 /// How the weights of a [`QuantizedMatrix`] are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,34 +1,11 @@
 //! A matrix of quantized weights, interleaved by 16 rows.
 
-use super::{Format, QUANT_BLOCK, SUPER_BLOCK, data_bytes};
+use hark_numeric::{QuantBlock, f16_to_f32};
+
+use super::{Format, QUANT_BLOCK, data_bytes};
 use crate::Compute;
 use crate::buffer::Buffer;
 use crate::kernels::{DEPTH, PANEL, TILE};
-use crate::lanes::from_f16;
-
-/// The weights of one row that make a granule of a [`Format`], as integers and scales.
-///
-/// One level: weight `i` is `values[i] * scale + min`, both f16, or `(values[i] - zero) * scale` in formats without minima.
-/// Two levels: `values[i] * scales[i / 32] * scale - mins[i / 32] * min`, or `(values[i] - 32) * scales[i / 16] * scale` with
-/// signed scales. bf16: `values` holds 32 times two bytes.
-pub struct QuantBlock {
-    /// The numbers, without sign.
-    pub values: [u8; SUPER_BLOCK],
-    /// f16 bits of the scale.
-    pub scale: u16,
-    /// f16 bits of the minimum, or of its scale.
-    pub min: u16,
-    /// Integer scales, for two levels.
-    pub scales: [u8; 16],
-    /// Integer minima, for two levels.
-    pub mins: [u8; 8],
-}
-
-impl Default for QuantBlock {
-    fn default() -> Self {
-        QuantBlock { values: [0; SUPER_BLOCK], scale: 0, min: 0, scales: [0; 16], mins: [0; 8] }
-    }
-}
 
 /// A matrix that multiplies activations from the right: `rows` outputs of `columns` inputs.
 pub struct QuantizedMatrix {
@@ -39,7 +16,7 @@ pub struct QuantizedMatrix {
 }
 
 impl QuantizedMatrix {
-    /// Packs a matrix whose granules `read(row, granule, block)` gives, in any order, on several threads. None where the
+    /// Packs a matrix whose granules `read(row, granule, block)` gives as blocks, in any order, on several threads. None where the
     /// system has no memory for it.
     ///
     /// # Panics
@@ -130,7 +107,7 @@ fn write_record(format: Format, blocks: &[QuantBlock; PANEL], record: &mut [u8])
 
 fn write_scales(format: Format, lane: usize, block: &QuantBlock, header: &mut [u8]) {
     if format == Format::Super6 {
-        header[4 * lane..4 * lane + 4].copy_from_slice(&from_f16(block.scale).to_le_bytes());
+        header[4 * lane..4 * lane + 4].copy_from_slice(&f16_to_f32(block.scale).to_le_bytes());
     } else {
         header[2 * lane..2 * lane + 2].copy_from_slice(&block.scale.to_le_bytes());
         if format.has_mins() {

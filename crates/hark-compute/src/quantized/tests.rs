@@ -1,9 +1,10 @@
 //! Kernels against a plain product of dequantized weights.
 
+use hark_numeric::f16_to_f32;
+
 use super::*;
 use crate::Compute;
 use crate::kernels::math::{from_bf16, to_bf16};
-use crate::lanes::from_f16;
 
 /// A generator of numbers that every run repeats.
 struct Random(u64);
@@ -42,7 +43,7 @@ fn weights_of(format: Format, row: usize, columns: usize) -> Vec<f32> {
     for granule in 0..columns / format.granule() {
         let mut block = QuantBlock::default();
         block_of(format, row, granule, &mut block);
-        let (scale, min) = (from_f16(block.scale), from_f16(block.min));
+        let (scale, min) = (f16_to_f32(block.scale), f16_to_f32(block.min));
         for i in 0..format.granule() {
             let value = f32::from(block.values[i]);
             weights.push(match format {
