@@ -97,8 +97,13 @@ pub(crate) fn layout(file: u64) -> Result<(u64, u64)> {
     let damaged = || Error::Damaged("a sealed recording was cut off".into());
     let body = file.checked_sub(HEADER_LENGTH as u64).ok_or_else(damaged)?;
     let chunks = body.div_ceil(SEALED_CHUNK_LENGTH as u64);
-    let size = body.checked_sub(chunks * TAG_LENGTH as u64).filter(|_| chunks > 0).ok_or_else(damaged)?;
-    Ok((chunks, size))
+    let last = body - chunks.checked_sub(1).ok_or_else(damaged)? * SEALED_CHUNK_LENGTH as u64;
+    // The last chunk holds a byte at least, except in an empty recording. With less, no read would reach it and its tag would
+    // not be verified.
+    if last < TAG_LENGTH as u64 + u64::from(chunks > 1) {
+        return Err(damaged());
+    }
+    Ok((chunks, body - chunks * TAG_LENGTH as u64))
 }
 
 /// The length of the sealed file for a plaintext of this length.

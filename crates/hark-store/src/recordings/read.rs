@@ -60,12 +60,14 @@ impl Recordings<'_> {
             let key = sealer.key().ok_or(Error::Sealed("no master key is configured"))?;
             let header = stored.read(0..(HEADER_LENGTH as u64).min(length)).await?;
             let (chunk_count, size) = layout(length)?;
-            OpenRecording {
-                stored,
-                cipher: Some(Arc::new(ChunkCipher::open(key, &blob.key, &header)?)),
-                chunk_count,
-                size,
+            let cipher = Some(Arc::new(ChunkCipher::open(key, &blob.key, &header)?));
+            let recording = OpenRecording { stored, cipher, chunk_count, size };
+            if size == 0 {
+                // An empty recording is sealed as one empty chunk, which no read would reach.
+                let chunk = recording.stored.read(recording.stored_range(&(0..0))).await?;
+                recording.unseal(&(0..0), chunk)?;
             }
+            recording
         } else {
             OpenRecording { stored, cipher: None, chunk_count: 0, size: length }
         };
@@ -211,7 +213,6 @@ impl BlobReader {
 
     /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>> {
-        // An empty recording is sealed as one chunk, which is not verified here.
         if self.range.is_empty() {
             return Ok(None);
         }

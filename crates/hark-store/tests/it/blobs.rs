@@ -181,10 +181,12 @@ async fn a_sealed_recording_that_was_tampered_with_does_not_open() {
     const HEADER: usize = 27;
     const CHUNK: usize = 65_536 + 16;
     type Change = fn(&mut Vec<u8>);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 8] = [
         ("a bit flipped", |b| b[HEADER + 70_000] ^= 1),
         ("cut off at a chunk", |b| b.truncate(HEADER + 2 * CHUNK)),
         ("cut off inside a chunk", |b| b.truncate(HEADER + 2 * CHUNK + 100)),
+        ("cut off inside what would be a tag", |b| b.truncate(HEADER + 2 * CHUNK + 5)),
+        ("cut off after what would be a tag", |b| b.truncate(HEADER + 2 * CHUNK + 16)),
         ("chunks swapped", |b| {
             let (first, second) = b[HEADER..HEADER + 2 * CHUNK].split_at_mut(CHUNK);
             first.swap_with_slice(second);
@@ -200,6 +202,18 @@ async fn a_sealed_recording_that_was_tampered_with_does_not_open() {
         let read = async { store.recordings().read(&blob, None).await?.read_all().await };
         assert!(matches!(read.await, Err(Error::Damaged(_))), "{what} was not noticed");
     }
+}
+
+#[tokio::test]
+async fn an_empty_sealed_recording_is_verified_before_it_is_read() {
+    let place = Place::sqlite();
+    let store = place.open_sealed([7; 32]).await;
+    let blob = upload(&store, account(&store, 0).await, b"").await;
+    assert_eq!(store.recordings().read(&blob, None).await.unwrap().read_all().await.unwrap(), b"");
+    change(&place, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    let read = async { store.recordings().read(&blob, None).await?.read_all().await };
+    assert!(matches!(read.await, Err(Error::Damaged(_))), "its tag was changed");
+    assert!(matches!(store.recordings().source(&blob).await.map(drop), Err(Error::Damaged(_))), "for a decoder");
 }
 
 #[tokio::test]
