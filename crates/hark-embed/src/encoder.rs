@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::path::Path;
 
 use hark_compute::Compute;
-use hark_compute::decoder::{AttentionRow, DecoderOps, KvLayout, PAGE, paged_attention};
-use hark_compute::encoder::{EncoderOps, Norm};
+use hark_compute::attention::paged::{AttentionRow, KvLayout, PAGE, paged_attention};
 use hark_compute::kernels::math::to_bf16;
 use hark_compute::quantized::{Activations, Format, Product, QuantizedMatrix, matmul};
+use hark_compute::row_ops::{Norm, RowOps};
 use hark_weights::{Tensor, Tensors, WeightsFile, safetensors};
 
 use crate::config::Config;
@@ -173,7 +173,7 @@ impl Embedder {
     fn look_up(&self, workspace: &mut Workspace, pass: &Pass) {
         let width = self.config.hidden_size;
         let place: Vec<usize> = pass.texts.iter().flat_map(|rows| 0..rows.len()).collect();
-        let (ops, bias) = (EncoderOps::of(self.compute.isa()), vec![0.0; width]);
+        let (ops, bias) = (RowOps::of(self.compute.isa()), vec![0.0; width]);
         let norm = self.embedding_norm.with(&bias, self.config.layer_norm_eps);
         workspace.states.resize(pass.tokens.len() * width, 0.0);
         self.compute.parallel_chunks(&mut workspace.states, width, |row, out, _| {
@@ -202,7 +202,7 @@ impl Embedder {
         let [queries, keys, values] = &*qkv;
         let layout = KvLayout { layers: 1, kv_heads: heads, head_dim: self.config.head_dim() };
         cache.resize(pass.page_rows.len() * layout.page_elements(), 0);
-        let ops = DecoderOps::of(self.compute.isa());
+        let ops = RowOps::of(self.compute.isa());
         self.compute.parallel_chunks(cache, layout.page_elements(), |page, memory, _| {
             let mut halves = vec![0; 2 * width];
             let (key, value) = halves.split_at_mut(width);
@@ -235,7 +235,7 @@ impl Embedder {
         activations.set(&self.compute, states, rows, width);
         hidden.resize(rows * inner, 0.0);
         matmul(&self.compute, activations, &mut [Product::new(&layer.intermediate.matrix, hidden, inner)]);
-        let ops = EncoderOps::of(self.compute.isa());
+        let ops = RowOps::of(self.compute.isa());
         self.compute.parallel_chunks(hidden, inner, |_, row, _| ops.bias_gelu(row, &layer.intermediate.bias));
         activations.set(&self.compute, hidden, rows, inner);
         self.add_and_norm(activations, &layer.output, &layer.output_norm, product, states);
@@ -253,7 +253,7 @@ impl Embedder {
         let width = self.config.hidden_size;
         product.resize(states.len(), 0.0);
         matmul(&self.compute, activations, &mut [Product::new(&linear.matrix, product, width)]);
-        let ops = EncoderOps::of(self.compute.isa());
+        let ops = RowOps::of(self.compute.isa());
         let (norm, product) = (norm.with(&linear.bias, self.config.layer_norm_eps), &*product);
         self.compute.parallel_chunks(states, width, |row, state, _| {
             ops.add_norm(state, &product[row * width..][..width], &norm);

@@ -1,7 +1,7 @@
 //! The KV cache: pages of 32 positions, shared between sequences that begin alike.
 
+use hark_compute::attention::paged::{KvLayout, PAGE};
 use hark_compute::buffer::Buffer;
-use hark_compute::decoder::{KvLayout, PAGE};
 
 use crate::{Config, LmError};
 

@@ -1,7 +1,8 @@
 //! The forward pass over a batch of rows of several sequences.
 
-use hark_compute::decoder::{AttentionRow, DecoderOps, Gate, paged_attention};
+use hark_compute::attention::paged::{AttentionRow, paged_attention};
 use hark_compute::quantized::{Activations, Product, QuantizedMatrix, matmul};
+use hark_compute::row_ops::{Gate, RowOps};
 
 use crate::load::Layer;
 use crate::{KvCache, LmError, Model, SequenceId};
@@ -115,7 +116,7 @@ impl Model {
     }
 
     fn norm(&self, input: &[f32], gain: &[f32], out: &mut Vec<f32>) {
-        let (width, ops) = (gain.len(), DecoderOps::of(self.compute.isa()));
+        let (width, ops) = (gain.len(), RowOps::of(self.compute.isa()));
         out.resize(input.len(), 0.0);
         let norm = |row: usize, out: &mut [f32]| {
             ops.rms_norm(&input[row * width..(row + 1) * width], gain, self.config.norm_epsilon, out);
@@ -166,7 +167,7 @@ impl Model {
         if let Some(bias) = &layer.qkv_bias[2] {
             self.each_row(values, widths[2], |_, row| add(row, bias));
         }
-        let ops = DecoderOps::of(self.compute.isa());
+        let ops = RowOps::of(self.compute.isa());
         halves.resize(2 * widths[1], 0);
         for (row, position) in positions.iter().enumerate() {
             let (key_halves, value_halves) = halves.split_at_mut(widths[1]);
@@ -197,7 +198,7 @@ impl Model {
         norm: Option<&[f32]>,
         angles: &[[f32; 2]],
     ) {
-        let (ops, pairs) = (DecoderOps::of(self.compute.isa()), self.rope.pairs());
+        let (ops, pairs) = (RowOps::of(self.compute.isa()), self.rope.pairs());
         self.each_row(rows, width, |row, data| {
             if let Some(bias) = bias {
                 add(data, bias);
@@ -223,7 +224,7 @@ impl Model {
         up.resize(count * hidden, 0.0);
         let products = &mut [Product::new(&layer.gate, gate, hidden), Product::new(&layer.up, up, hidden)];
         matmul(&self.compute, activations, products);
-        let (ops, up) = (DecoderOps::of(self.compute.isa()), &*up);
+        let (ops, up) = (RowOps::of(self.compute.isa()), &*up);
         self.each_row(gate, hidden, |row, gate| ops.gate(Gate::Silu, gate, &up[row * hidden..(row + 1) * hidden]));
         activations.set(&self.compute, gate, count, hidden);
         self.add_product(activations, &layer.down, product, residual);

@@ -1,12 +1,14 @@
-//! Attention over the frames of a window: a network's own (self-attention) and a decoder's (cross-attention).
+//! Attention over the frames of a window: a network's own (self-attention) and a decoder's (cross-attention); over the tokens
+//! of sequences and texts: [`paged`].
 //!
-//! Keys and values are kept in panels, ready to be the right-hand side of a product, one [`KeyValues`] for each
+//! Keys and values of a window are kept in panels, ready to be the right-hand side of a product, one [`KeyValues`] for each
 //! layer of each window. Scores are made, exponentiated and used chunk by chunk in the first-level cache; they never
 //! go to memory.
 
 mod cross;
 mod int8_key_values;
 mod key_values;
+pub mod paged;
 mod self_attention;
 
 pub use cross::{ScoreTap, cross_attention};

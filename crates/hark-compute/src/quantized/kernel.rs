@@ -1,4 +1,4 @@
-//! The kernels over a panel of 16 quantized rows, written once over [`Lanes`].
+//! The kernels over a panel of 16 quantized rows, written once over [`Simd16`].
 //!
 //! **A block** is 32 weights of each of 16 rows. Its bytes come in lines of 64, in which lane `n` has four weights of row
 //! `n`, as `vpdpbusd` wants them: line `t < 4` has weights `4t..4t+4` in its low and `16+4t..16+4t+4` in its high half
@@ -14,7 +14,7 @@ use std::array::from_fn;
 
 use super::{QUANT_BLOCK, SUPER_BLOCK, data_bytes, header_bytes};
 use crate::kernels::{DEPTH, PANEL, TILE};
-use crate::lanes::Lanes;
+use crate::simd::Simd16;
 
 /// A row of activations: int8 values, and for every 32 a scale, for every 16 the sum of the scaled values.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ macro_rules! lines {
 }
 
 #[inline(always)]
-pub(super) unsafe fn gemv<L: Lanes, const BITS: usize, const TWO: bool, const MINS: bool, const ROWS: usize>(
+pub(super) unsafe fn gemv<L: Simd16, const BITS: usize, const TWO: bool, const MINS: bool, const ROWS: usize>(
     panel: *const u8,
     blocks: usize,
     rows: &[RowPointers],
@@ -176,7 +176,7 @@ pub(super) unsafe fn gemv<L: Lanes, const BITS: usize, const TWO: bool, const MI
 
 /// The scale and the offset of 16 weights from `half * 16` on: a weight is `number * scale + offset`.
 #[inline(always)]
-unsafe fn scale_and_offset<L: Lanes, const BITS: usize, const TWO: bool, const MINS: bool>(
+unsafe fn scale_and_offset<L: Simd16, const BITS: usize, const TWO: bool, const MINS: bool>(
     place: BlockPlace,
     half: usize,
 ) -> (L::F, L::F) {
@@ -205,7 +205,7 @@ unsafe fn scale_and_offset<L: Lanes, const BITS: usize, const TWO: bool, const M
 }
 
 #[inline(always)]
-pub(super) unsafe fn dequantize<L: Lanes, const BITS: usize, const TWO: bool, const MINS: bool>(
+pub(super) unsafe fn dequantize<L: Simd16, const BITS: usize, const TWO: bool, const MINS: bool>(
     panel: *const u8,
     first: usize,
     count: usize,
@@ -219,7 +219,7 @@ pub(super) unsafe fn dequantize<L: Lanes, const BITS: usize, const TWO: bool, co
             let mut parts = [(L::splat(0.0), L::splat(0.0)); 2];
             for half in 0..2 {
                 let (scale, offset) = scale_and_offset::<L, BITS, TWO, MINS>(place, half);
-                // Numbers come with 128 added, see `Lanes::byte_plus_128`.
+                // Numbers come with 128 added, see `Simd16::byte_plus_128`.
                 parts[half] = if BITS < 8 { (scale, L::fma(scale, L::splat(-128.0), offset)) } else { (scale, offset) };
             }
             lines!(L, BITS, place.data, |T, line| {
@@ -248,7 +248,7 @@ unsafe fn copy_tiles(panel: *const u8, first: usize, count: usize, out: *mut u16
 
 /// Body of [`QuantizeRowFn`].
 #[inline(always)]
-pub(super) unsafe fn quantize_row<L: Lanes>(row: &[f32], values: &mut [i8], scales: &mut [f32], sums: &mut [f32]) {
+pub(super) unsafe fn quantize_row<L: Simd16>(row: &[f32], values: &mut [i8], scales: &mut [f32], sums: &mut [f32]) {
     for (block, numbers) in row.chunks_exact(QUANT_BLOCK).enumerate() {
         // SAFETY: the caller vouches for the CPU and that all parts are as long as the row needs.
         unsafe {
@@ -269,16 +269,16 @@ pub(super) unsafe fn quantize_row<L: Lanes>(row: &[f32], values: &mut [i8], scal
 
 /// Rounds a row, whose length is a multiple of 16, to bf16.
 #[inline(always)]
-pub(super) unsafe fn to_bf16<L: Lanes>(row: &[f32], out: &mut [u16]) {
+pub(super) unsafe fn to_bf16<L: Simd16>(row: &[f32], out: &mut [u16]) {
     for first in (0..row.len()).step_by(16) {
         // SAFETY: the caller vouches for the CPU and the lengths.
         unsafe { L::store_bf16(out.as_mut_ptr().add(first), L::load(row.as_ptr().add(first))) };
     }
 }
 
-/// Compiles the kernels for one implementation of [`Lanes`].
+/// Compiles the kernels for one implementation of [`Simd16`].
 macro_rules! kernel_set {
-    ($module:ident, $lanes:ty $(, $feature:literal)?) => {
+    ($module:ident, $simd:ty $(, $feature:literal)?) => {
         pub(super) mod $module {
             use super::super::{Format, QuantizedKernels};
             use super::{DequantizeFn, GemvFn, RowPointers};
@@ -292,24 +292,24 @@ macro_rules! kernel_set {
                 panel: *const u8, blocks: usize, rows: &[RowPointers], out: *mut f32, stride: usize,
             ) {
                 // SAFETY: see above.
-                unsafe { super::gemv::<$lanes, BITS, TWO, MINS, ROWS>(panel, blocks, rows, out, stride) }
+                unsafe { super::gemv::<$simd, BITS, TWO, MINS, ROWS>(panel, blocks, rows, out, stride) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn dequantize<const BITS: usize, const TWO: bool, const MINS: bool>(
                 panel: *const u8, first: usize, count: usize, out: *mut u16,
             ) {
                 // SAFETY: see above.
-                unsafe { super::dequantize::<$lanes, BITS, TWO, MINS>(panel, first, count, out) }
+                unsafe { super::dequantize::<$simd, BITS, TWO, MINS>(panel, first, count, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantize_row(row: &[f32], values: &mut [i8], scales: &mut [f32], sums: &mut [f32]) {
                 // SAFETY: see above.
-                unsafe { super::quantize_row::<$lanes>(row, values, scales, sums) }
+                unsafe { super::quantize_row::<$simd>(row, values, scales, sums) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn to_bf16(row: &[f32], out: &mut [u16]) {
                 // SAFETY: see above.
-                unsafe { super::to_bf16::<$lanes>(row, out) }
+                unsafe { super::to_bf16::<$simd>(row, out) }
             }
             fn gemv_of(format: Format, rows: usize) -> Option<GemvFn> {
                 macro_rules! by_rows {
@@ -350,8 +350,8 @@ macro_rules! kernel_set {
     };
 }
 
-kernel_set!(portable, crate::lanes::Portable);
+kernel_set!(portable, crate::simd::Portable<16>);
 #[cfg(target_arch = "x86_64")]
-kernel_set!(avx2, crate::lanes::Avx2, "avx2,fma,f16c");
+kernel_set!(avx2, crate::simd::Pair<crate::simd::Avx2>, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
-kernel_set!(vnni, crate::lanes::Avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c");
+kernel_set!(vnni, crate::simd::Avx512, "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c");

@@ -1,6 +1,6 @@
 //! Dot products of one row with several stretches of an input: the inner loop of a resampler.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 
 /// `N` dot products: the row is loaded once for all of them.
 ///

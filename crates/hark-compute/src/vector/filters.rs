@@ -5,7 +5,7 @@
 //! tap and panel. Where a unit multiplies bf16 many times quicker (AMX), three products of bf16 parts are quicker than
 //! one of these.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 use crate::Isa;
 use crate::buffer::Buffer;
 
@@ -138,7 +138,7 @@ unsafe fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(
 #[target_feature(enable = "avx2,fma")]
 unsafe fn multiply_avx2(samples: *const f32, step: usize, rows: usize, panel: *const f32, taps: usize, sums: *mut f32) {
     // SAFETY: same contract.
-    unsafe { multiply::<super::simd::Avx2, 6, 2>(samples, step, rows, panel, taps, sums) }
+    unsafe { multiply::<crate::simd::Avx2, 6, 2>(samples, step, rows, panel, taps, sums) }
 }
 
 /// Twelve rows of one vector, the sound being filled into a vector by the product itself.
@@ -153,7 +153,7 @@ unsafe fn multiply_avx512(
     sums: *mut f32,
 ) {
     // SAFETY: same contract.
-    unsafe { multiply::<super::simd::Avx512, 12, 1>(samples, step, rows, panel, taps, sums) }
+    unsafe { multiply::<crate::simd::Avx512, 12, 1>(samples, step, rows, panel, taps, sums) }
 }
 
 #[cfg(test)]

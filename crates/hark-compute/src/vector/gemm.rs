@@ -3,7 +3,7 @@
 //! SAFETY of every block: the callers are the kernel sets of [`super`], whose safe methods check bounds and CPU.
 
 use super::LINE;
-use super::simd::Simd;
+use crate::simd::Simd;
 use crate::buffer::Buffer;
 
 /// A `rows × depth` matrix cut into panels of `width` rows, each stored depth by depth.

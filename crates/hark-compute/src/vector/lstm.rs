@@ -2,7 +2,7 @@
 //!
 //! SAFETY of every block: the callers are the kernel sets of [`super`], whose safe methods check bounds and CPU.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 
 /// Gates i, f, g, o one after the other, each of as many units as `cell` has.
 #[inline(always)]
@@ -26,7 +26,7 @@ pub(super) unsafe fn step<S: Simd>(sums: &[f32], bias: &[f32], cell: &mut [f32],
 }
 
 #[inline(always)]
-unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
+unsafe fn sigmoid<S: Simd>(x: S::F) -> S::F {
     // SAFETY: arithmetic only; the CPU has the features.
     unsafe {
         let one = S::splat(1.0);
@@ -35,7 +35,7 @@ unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
 }
 
 #[inline(always)]
-unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
+unsafe fn tanh<S: Simd>(x: S::F) -> S::F {
     // SAFETY: arithmetic only; the CPU has the features.
     unsafe {
         let two = S::splat(2.0);
@@ -46,7 +46,7 @@ unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
 /// `e^x` by `2^n · e^r`, |r| ≤ ln 2 / 2, with the Taylor series to r⁶: relative error below 3e-7. Clamped to
 /// ±80, beyond which a sigmoid is 0 or 1 in `f32`.
 #[inline(always)]
-unsafe fn exp<S: Simd>(x: S::V) -> S::V {
+unsafe fn exp<S: Simd>(x: S::F) -> S::F {
     // SAFETY: arithmetic only; the CPU has the features.
     unsafe {
         let x = S::min(S::max(x, S::splat(-80.0)), S::splat(80.0));

@@ -7,7 +7,6 @@ mod dot;
 mod filters;
 mod gemm;
 mod lstm;
-mod simd;
 pub mod stft;
 #[cfg(test)]
 mod tests;
@@ -17,9 +16,9 @@ pub use gemm::{Left, PackedF32};
 pub use stft::Stft;
 
 use crate::Isa;
-use simd::Portable;
+use crate::simd::Portable;
 #[cfg(target_arch = "x86_64")]
-use simd::{Avx2, Avx512};
+use crate::simd::{Avx2, Avx512};
 use stft::{BINS, CHUNK, CONTEXT, FRAMES};
 
 /// Floats in a cache line: the granule of every matrix, and the widest vector.
@@ -154,7 +153,7 @@ impl Vectors {
         // SAFETY: as above; every stretch is as long as the row, a multiple of the widest vector.
         unsafe {
             match self.width {
-                Width::Portable => dot::dots::<Portable, N>(inputs, row),
+                Width::Portable => dot::dots::<Portable<4>, N>(inputs, row),
                 #[cfg(target_arch = "x86_64")]
                 Width::Avx2 => avx2::dots(inputs, row),
                 #[cfg(target_arch = "x86_64")]
@@ -211,7 +210,7 @@ macro_rules! kernel_set {
     };
 }
 
-kernel_set!(portable, Portable, Portable, 4);
+kernel_set!(portable, Portable, Portable<4>, 4);
 #[cfg(target_arch = "x86_64")]
 kernel_set!(avx2, Avx2, Avx2, 4, "avx2,fma");
 #[cfg(target_arch = "x86_64")]

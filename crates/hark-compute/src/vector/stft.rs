@@ -6,7 +6,7 @@
 //! SAFETY of every block: the callers are the kernel sets of [`super`], whose safe methods check bounds and CPU.
 
 use super::LINE;
-use super::simd::Simd;
+use crate::simd::Simd;
 
 /// Samples of a chunk.
 pub const CHUNK: usize = 512;

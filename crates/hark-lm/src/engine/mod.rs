@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hark_compute::decoder::PAGE;
+use hark_compute::attention::paged::PAGE;
 use hark_transcript::Lane;
 
 use crate::grammar::Grammar;

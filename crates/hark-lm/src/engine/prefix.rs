@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use hark_compute::decoder::PAGE;
+use hark_compute::attention::paged::PAGE;
 
 use crate::KvCache;
 

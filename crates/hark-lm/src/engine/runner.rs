@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hark_compute::Compute;
-use hark_compute::decoder::PAGE;
+use hark_compute::attention::paged::PAGE;
 use hark_transcript::Lane;
 
 use super::prefix::PrefixCache;

@@ -1,6 +1,6 @@
 //! A request that is being computed.
 
-use hark_compute::decoder::PAGE;
+use hark_compute::attention::paged::PAGE;
 use hark_transcript::Lane;
 
 use super::{Finish, Output, Request, TokenUsage};

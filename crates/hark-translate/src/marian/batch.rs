@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use hark_compute::decoder::PAGE;
+use hark_compute::attention::paged::PAGE;
 
 /// Sentences that are translated together.
 pub(super) struct Batch {

@@ -1,6 +1,6 @@
 //! The decoder: greedy search over all sentences of a batch at once; a sentence that has ended leaves the batch.
 
-use hark_compute::decoder::{AttentionRow, KvLayout, paged_attention};
+use hark_compute::attention::paged::{AttentionRow, KvLayout, paged_attention};
 
 use super::batch::Batch;
 use super::encoder::Workspace;

@@ -1,7 +1,8 @@
 //! The encoder: transformer layers with norms behind their residuals.
 
-use hark_compute::decoder::{AttentionRow, DecoderOps, KvLayout, paged_attention};
+use hark_compute::attention::paged::{AttentionRow, KvLayout, paged_attention};
 use hark_compute::quantized::Activations;
+use hark_compute::row_ops::RowOps;
 
 use super::batch::Batch;
 use super::linear::{apply, for_rows};
@@ -88,7 +89,7 @@ impl Marian {
     ) {
         let width = self.config.width;
         cache.resize(batch.page_rows.len() * layout.page_elements(), 0);
-        let ops = DecoderOps::of(self.compute.isa());
+        let ops = RowOps::of(self.compute.isa());
         self.compute.parallel_chunks(cache, layout.page_elements(), |page, memory, _| {
             let mut halves = vec![0; 2 * width];
             let (key, value) = halves.split_at_mut(width);
@@ -113,7 +114,7 @@ impl Marian {
     /// `states = norm(states + update)` with a norm that has no product of its own.
     pub(super) fn add_norm(&self, norm: &super::linear::LayerNorm, update: &[f32], states: &mut [f32]) {
         let width = self.config.width;
-        let (ops, bias) = (hark_compute::encoder::EncoderOps::of(self.compute.isa()), vec![0.0; width]);
+        let (ops, bias) = (RowOps::of(self.compute.isa()), vec![0.0; width]);
         let norm = norm.with(&bias);
         for_rows(&self.compute, states, width, |row, state| {
             ops.add_norm(state, &update[row * width..][..width], &norm)

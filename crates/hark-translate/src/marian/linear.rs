@@ -1,9 +1,9 @@
 //! Layers: products with a bias, layer norms behind residuals.
 
 use hark_compute::Compute;
-use hark_compute::encoder::{EncoderOps, Norm};
 use hark_compute::kernels::math::to_bf16;
 use hark_compute::quantized::{Activations, Format, Product, QuantBlock, QuantizedMatrix, matmul};
+use hark_compute::row_ops::{Norm, RowOps};
 use hark_weights::{Dtype, Quantization, Tensor};
 
 /// As Marian has it.
@@ -130,7 +130,7 @@ impl AddNorm {
     ) {
         let (linear, width) = (&self.linear, self.norm.gain.len());
         products(compute, activations, [linear], [&mut *product]);
-        let ops = EncoderOps::of(compute.isa());
+        let ops = RowOps::of(compute.isa());
         let norm = self.norm.with(&linear.bias);
         let scale = linear.scale;
         // The product is scaled where it lies: its row is this piece's own, as that of the states is.

@@ -17,8 +17,15 @@ pub struct KvLayout {
 
 impl KvLayout {
     /// Elements of a page.
+    ///
+    /// # Panics
+    /// When they do not fit the address space.
     pub fn page_elements(&self) -> usize {
-        self.layers * self.kv_heads * 2 * self.head_dim * PAGE
+        let heads = self.layers.checked_mul(self.kv_heads);
+        // Checked, since kernels rely on heads lying within a page.
+        heads
+            .and_then(|heads| heads.checked_mul(self.head_dim)?.checked_mul(2 * PAGE))
+            .expect("a page fits the address space")
     }
 
     /// Where the keys of a head begin in a page.
