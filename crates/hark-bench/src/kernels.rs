@@ -191,8 +191,8 @@ fn peak_products(compute: &Compute, weights: Weights, rounds: usize) -> (f64, f6
                 // SAFETY: the buffers have the stated shapes, and each piece has its own sums.
                 unsafe {
                     match weights {
-                        Weights::Bf16 => (compute.kernels.block)(&bf16(sums)),
-                        Weights::Int8 => (compute.int8.block)(&int8(sums)),
+                        Weights::Bf16 => (compute.kernels().block)(&bf16(sums)),
+                        Weights::Int8 => (compute.int8().block)(&int8(sums)),
                     }
                 }
             }

@@ -137,7 +137,7 @@ impl<T: Plain> Deref for Buffer<T> {
 
 impl<T: Plain> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        // SAFETY: `start` points to `len` initialized values that live as long as `self`, which is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
@@ -169,7 +169,7 @@ impl<T> Copy for SharedMut<T> {}
 
 // SAFETY: a bare address; every use of it is an unsafe block with its own reason. What lies there may be used by any thread.
 unsafe impl<T: Send> Send for SharedMut<T> {}
-// SAFETY: as above.
+// SAFETY: sharing the address reads nothing; `T: Send` since what lies there may be used by any thread.
 unsafe impl<T: Send> Sync for SharedMut<T> {}
 
 impl<T> SharedMut<T> {

@@ -12,16 +12,16 @@ use crate::pool::{Priority, ThreadPool};
 
 /// Threads and kernels; clones share the threads.
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct Compute {
     /// The threads, shared by all models of a process.
-    pub pool: Arc<ThreadPool>,
+    pub(crate) pool: Arc<ThreadPool>,
+    // All three are of one instruction set: a thread that is prepared for one is prepared for all.
     /// bf16 products and attention.
-    pub kernels: &'static Kernels,
+    pub(crate) kernels: &'static Kernels,
     /// int8 products.
-    pub int8: &'static Int8Kernels,
+    pub(crate) int8: &'static Int8Kernels,
     /// What happens between products.
-    pub ops: &'static Ops,
+    pub(crate) ops: &'static Ops,
     priority: Priority,
 }
 
@@ -70,6 +70,26 @@ impl Compute {
     /// Threads that work on a region, its caller included.
     pub fn threads(&self) -> usize {
         self.pool.threads()
+    }
+
+    /// The threads, shared by all models of a process.
+    pub fn pool(&self) -> &Arc<ThreadPool> {
+        &self.pool
+    }
+
+    /// Kernels of bf16 products and attention.
+    pub fn kernels(&self) -> &'static Kernels {
+        self.kernels
+    }
+
+    /// Kernels of int8 products.
+    pub fn int8(&self) -> &'static Int8Kernels {
+        self.int8
+    }
+
+    /// What happens between products.
+    pub fn ops(&self) -> &'static Ops {
+        self.ops
     }
 
     /// The instruction set that was chosen.

@@ -8,6 +8,7 @@ use crate::buffer::Buffer;
 use crate::kernels::math::{from_bf16, to_bf16};
 use crate::kernels::{BLOCK, Block, DEPTH, PANEL, TILE};
 use crate::linear::{Rows, index_in_panel};
+use crate::view::reach;
 
 /// Weights that multiply from the right, packed for the kernels: outputs in blocks of 32, inputs in tiles of 32.
 pub struct PackedBf16 {
@@ -52,8 +53,9 @@ impl PackedBf16 {
     ) {
         rows.check(self.tiles * DEPTH, PANEL);
         let count = rows.count();
-        let last = count.next_multiple_of(PANEL).max(1) - 1;
-        assert!(last * sums_stride + BLOCK <= sums.len() && sums_stride >= BLOCK, "room for the sums");
+        // Kernels write rows up to a multiple of 16; that one fits was checked with the view.
+        let needed = reach(count.next_multiple_of(PANEL), BLOCK, sums_stride);
+        assert!(needed.is_some_and(|needed| needed <= sums.len()) && sums_stride >= BLOCK, "room for the sums");
         assert!(block < self.blocks, "a block of the outputs");
         // Two panels of 16 tiles fill 32 kB: they stay in the first-level cache while the rows pass by.
         for first in (0..self.tiles).step_by(DEPTH_CHUNK) {

@@ -2,7 +2,7 @@
 
 use crate::Compute;
 use crate::buffer::{Buffer, SharedMut};
-use crate::view::{MatMut, MatRef};
+use crate::view::{MatMut, MatRef, reach};
 
 /// Rows that one thread norms at a time.
 const ROWS: usize = 64;
@@ -36,16 +36,14 @@ impl LayerNorm {
     /// Norms `rows` rows of float32 into bf16 rows that begin `stride` elements apart, shared out among the threads.
     pub fn apply(&self, compute: &Compute, input: &[f32], rows: usize, out: &mut [u16], stride: usize) {
         let width = self.width();
-        assert!(
-            width <= stride && input.len() >= rows * width && out.len() >= rows * stride,
-            "both sides hold the rows"
-        );
+        let fits = |stride: usize, len: usize| reach(rows, width, stride).is_some_and(|reach| reach <= len);
+        assert!(width <= stride && fits(width, input.len()) && fits(stride, out.len()), "both sides hold the rows");
         let out = SharedMut::new(out.as_mut_ptr());
         compute.parallel_for(rows.div_ceil(ROWS), |piece, _| {
             let first = piece * ROWS;
             let count = ROWS.min(rows - first);
             let from = MatRef::new(&input[first * width..], count, width, width);
-            // SAFETY: checked above; these rows belong to this piece alone.
+            // SAFETY: the output was checked to hold all rows; these belong to this piece alone.
             let to = unsafe { MatMut::from_raw(out.at(first * stride), count, width, stride) };
             self.apply_rows(compute, from, to);
         });
@@ -56,7 +54,7 @@ impl LayerNorm {
         let width = self.width();
         assert!(from.width() >= width && to.width() >= width && to.rows() >= from.rows(), "both sides hold the rows");
         for row in 0..from.rows() {
-            // SAFETY: checked above; the set of kernels is available.
+            // SAFETY: both views hold this row, which is as wide as gain and bias; the kernels are of this machine.
             unsafe {
                 let (from, to) = (from.as_ptr().add(row * from.stride()), to.as_mut_ptr().add(row * to.stride()));
                 (compute.kernels.layer_norm)(from, self.gain.as_ptr(), self.bias.as_ptr(), width, to);

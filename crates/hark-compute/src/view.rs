@@ -21,12 +21,15 @@ impl<T> Copy for MatRef<'_, T> {}
 
 // SAFETY: a view that is only read through, as a shared slice is.
 unsafe impl<T: Sync> Send for MatRef<'_, T> {}
-// SAFETY: as above.
+// SAFETY: as a shared slice, it may be read by several threads at once.
 unsafe impl<T: Sync> Sync for MatRef<'_, T> {}
 
-/// Elements that a matrix of this shape reaches over.
+/// Elements that a matrix of this shape reaches over; none where they are more than can be counted.
+///
+/// Every check of a shape that a kernel relies on goes through this or another checked product: one that overflowed would
+/// pass for a small one.
 #[inline]
-fn reach(rows: usize, width: usize, stride: usize) -> Option<usize> {
+pub(crate) fn reach(rows: usize, width: usize, stride: usize) -> Option<usize> {
     rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(stride)?.checked_add(width))
 }
 

@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 
-use super::{Int8KeyValues, KeyValues, new_softmax};
+use super::{Int8KeyValues, KeyValues, SCALE, new_softmax};
 use crate::Worker;
 use crate::kernels::math::{from_bf16, to_bf16};
-use crate::kernels::{BLOCK, Block, DEPTH, HEAD, Kernels, PANEL, SoftmaxBlock};
+use crate::kernels::{
+    BLOCK, Block, DEPTH, HEAD, Int8Attention, Kernels, MAX_INT8_FRAMES, MAX_INT8_ROWS, PANEL, RowTap, SoftmaxBlock,
+};
 use crate::linear::Rows;
 use crate::view::MatMut;
 
@@ -70,6 +72,8 @@ pub type ScoreTap<'a> = &'a mut dyn FnMut(usize, usize, &[f32]);
 
 /// Attention of the query rows, up to 32, of one head over a window's int8 keys and values; writes bf16 rows to `out`.
 ///
+/// A few rows are multiplied in whole numbers where the instruction set has a kernel for that: tiles would be mostly empty.
+///
 /// # Panics
 /// When the query does not reach 64 elements of every row, or `out` as many.
 pub fn cross_attention(
@@ -80,9 +84,48 @@ pub fn cross_attention(
     out: MatMut<u16>,
     tap: Option<ScoreTap>,
 ) {
-    SCRATCH.with_borrow_mut(|scratch| attend_with(worker, query, cache, head, out, tap, scratch));
+    let rows = query.count();
+    assert!(rows <= BLOCK && out.rows() >= rows && out.width() >= HEAD, "at most a block of rows");
+    query.check(HEAD, 1);
+    let is_small = (1..=MAX_INT8_ROWS).contains(&rows) && KeyValues::padded_frames(cache.frames) <= MAX_INT8_FRAMES;
+    match worker.kernels().attend_int8.filter(|_| is_small) {
+        Some(kernel) => attend_int8(kernel, query, cache, head, out, tap),
+        None => SCRATCH.with_borrow_mut(|scratch| attend_with(worker, query, cache, head, out, tap, scratch)),
+    }
 }
 
+/// Attention of a few rows, which were checked, in whole numbers.
+fn attend_int8(
+    kernel: unsafe fn(&mut Int8Attention),
+    query: Rows,
+    cache: &Int8KeyValues,
+    head: usize,
+    mut out: MatMut<u16>,
+    mut tap: Option<ScoreTap>,
+) {
+    let (keys, values) = cache.head(head);
+    let mut tap_row = tap.as_mut().map(|tap| move |row: usize, scores: &[f32]| tap(row, 0, scores));
+    // SAFETY: the kernel is of this machine. Query and output were checked to reach `rows` rows of 64 elements; a head has 64
+    // scales of keys and of values, and its keys and values are as long as each other.
+    unsafe {
+        kernel(&mut Int8Attention {
+            query: query.at(0, 0),
+            query_stride: query.stride(),
+            rows: query.count(),
+            keys,
+            values,
+            key_scales: cache.key_scales(head),
+            value_scales: cache.value_scales(head),
+            frames: cache.frames,
+            scale: SCALE,
+            out: out.as_mut_ptr(),
+            out_stride: out.stride(),
+            tap: tap_row.as_mut().map(|tap| tap as RowTap),
+        });
+    }
+}
+
+/// Attention of a block of rows, which were checked, in bf16 tiles.
 fn attend_with(
     worker: &Worker,
     query: Rows,
@@ -94,8 +137,6 @@ fn attend_with(
 ) {
     let kernels = worker.kernels();
     let rows = query.count();
-    assert!(rows <= BLOCK && out.rows() >= rows && out.width() >= HEAD, "at most a block of rows");
-    query.check(HEAD, 1);
     for row in 0..rows {
         for (element, scale) in cache.key_scales(head).iter().enumerate() {
             // SAFETY: the view was checked to reach `rows` rows of 64 elements.

@@ -24,7 +24,7 @@ pub struct Int8KeyValues {
     value_scales: Buffer<f32>,
     padded: usize,
     /// Frames that count.
-    pub frames: usize,
+    pub(super) frames: usize,
 }
 
 impl Int8KeyValues {
@@ -108,7 +108,7 @@ impl Int8KeyValues {
                 let first = group * PANEL * padded + rows.start * PANEL;
                 let source = &from.values_of(head)[first..][..rows.len() * PANEL];
                 for (line, source) in source.chunks_exact(32).enumerate() {
-                    // SAFETY: as for the keys.
+                    // SAFETY: a head's values belong to one piece, and lie in the order of the source.
                     let out = unsafe { std::slice::from_raw_parts_mut(numbers.at(values + first + line * 32), 32) };
                     for place in 0..32 {
                         out[place] = quantize(source[place], inverse[place]);

@@ -18,9 +18,15 @@ pub struct KeyValues {
 
 impl KeyValues {
     /// Workspace for `heads` heads and `frames` frames.
+    ///
+    /// # Panics
+    /// When so many do not fit the address space.
     pub fn new(heads: usize, frames: usize) -> Self {
-        let a_head = frames.next_multiple_of(BLOCK) * HEAD;
-        KeyValues { keys: Buffer::zeroed(heads * a_head), values: Buffer::zeroed(heads * a_head), frames }
+        // Checked, since kernels rely on the panels being as long as the frames say.
+        let len =
+            frames.checked_next_multiple_of(BLOCK).and_then(|padded| padded.checked_mul(HEAD)?.checked_mul(heads));
+        let len = len.expect("keys fit the address space");
+        KeyValues { keys: Buffer::zeroed(len), values: Buffer::zeroed(len), frames }
     }
 
     /// Frames with the padding up to whole blocks.
@@ -125,7 +131,7 @@ impl ValueWriter<'_> {
     pub unsafe fn write(&self, done: &BlockEpilogue, row: usize, column: usize) {
         check_block(done, row, column, self.padded, self.columns);
         let mut block = [[0u16; BLOCK]; BLOCK];
-        // SAFETY: as for the keys.
+        // SAFETY: the block has 32 rows of 32, and its tiles lie inside the values.
         unsafe {
             (self.kernels.epilogue_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
             for half in 0..2 {
@@ -142,5 +148,6 @@ impl ValueWriter<'_> {
 /// Checks that a block lies at a whole block of `padded` frames and `columns` columns.
 fn check_block(done: &BlockEpilogue, row: usize, column: usize, padded: usize, columns: usize) {
     let is_whole = row.is_multiple_of(BLOCK) && column.is_multiple_of(BLOCK);
-    assert!(is_whole && row < padded && column < columns && done.rows <= BLOCK, "a block of the projection");
+    assert!(is_whole && row < padded && column < columns, "a block of the projection");
+    done.check();
 }

@@ -5,12 +5,14 @@
 //! layer of each window. Scores are made, exponentiated and used chunk by chunk in the first-level cache; they never
 //! go to memory.
 
+mod causal;
 mod cross;
 mod int8_key_values;
 mod key_values;
 pub mod paged;
 mod self_attention;
 
+pub use causal::causal_attention;
 pub use cross::{ScoreTap, cross_attention};
 pub use int8_key_values::Int8KeyValues;
 pub use key_values::{IN_ORDER, KeyValues, KeyWriter, ValueWriter};

@@ -65,7 +65,7 @@ unsafe fn attend_interleaved(
             (0..rows).for_each(|row| *scores.add(row * STEP_SCORES_STRIDE + block * BLOCK + beyond) = f32::MIN);
         }
     };
-    // SAFETY: as for the scores; the weights that are read were written by an earlier piece.
+    // SAFETY: the panels hold `padded` frames, the workspace 32 rows of sums; the weights that are read were written by an earlier piece.
     let weigh = |step: usize, block: usize| unsafe {
         let panel = |index: usize| values[index * PANEL * padded + step * STEP * PANEL..].as_ptr();
         (compute.kernels.block)(&Block {

@@ -211,7 +211,7 @@ unsafe fn chunk(chunk: &Int8Chunk) {
             }
         }
     }
-    // SAFETY: as above.
+    // SAFETY: the caller vouches for the chunk; the sums of the last two blocks lie in the tiles and in their place.
     unsafe {
         if let Some(mut done) = in_epilogue {
             run_epilogue(chunk, &mut done, BLOCK);

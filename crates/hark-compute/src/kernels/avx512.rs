@@ -429,19 +429,20 @@ pub(super) unsafe fn int8_to_bf16_native(numbers: *const i8, n: usize, out: *mut
 /// by one those sums would cost more than the products.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(super) unsafe fn causal_attention_native(attention: &mut CausalAttention) {
-    let positions = attention.past.len();
+    let (positions, cache) = (attention.past.len(), attention.cache.as_ptr());
     let scale = _mm512_set1_ps(attention.scale);
     for head in 0..attention.heads {
         let weights = &mut attention.weights[head * positions..(head + 1) * positions];
-        // SAFETY: the caller vouches for the lengths; loads past the last position repeat it.
+        // SAFETY: query and output have `heads * 64` elements, and so have the key and the value of every place; loads past the
+        // last position repeat it; stores of weights are masked to the positions.
         unsafe {
             let query: [__m512bh; 2] = std::array::from_fn(|half| {
-                std::mem::transmute(_mm512_loadu_si512(attention.query.add(head * HEAD + half * 32).cast()))
+                std::mem::transmute(_mm512_loadu_si512(attention.query.as_ptr().add(head * HEAD + half * 32).cast()))
             });
             for first in (0..positions).step_by(16) {
                 let mut sums = [_mm512_setzero_ps(); 16];
                 for (lane, sum) in sums.iter_mut().enumerate() {
-                    let key = attention.past[(first + lane).min(positions - 1)].add(head * HEAD);
+                    let key = cache.add(attention.past[(first + lane).min(positions - 1)] + head * HEAD);
                     let low: __m512bh = std::mem::transmute(_mm512_loadu_si512(key.cast()));
                     let high: __m512bh = std::mem::transmute(_mm512_loadu_si512(key.add(32).cast()));
                     *sum = _mm512_dpbf16_ps(_mm512_dpbf16_ps(_mm512_setzero_ps(), query[0], low), query[1], high);
@@ -465,8 +466,8 @@ pub(super) unsafe fn causal_attention_native(attention: &mut CausalAttention) {
             let high_half = _mm512_set1_epi32(0xffff_0000_u32 as i32);
             let mut even = [_mm512_setzero_ps(); 2];
             let mut odd = [_mm512_setzero_ps(); 2];
-            for (&weight, &key) in weights.iter().zip(attention.past) {
-                let value = key.add(attention.value_offset + head * HEAD);
+            for (&weight, &place) in weights.iter().zip(attention.past) {
+                let value = cache.add(place + attention.value_offset + head * HEAD);
                 let weight = _mm512_set1_ps(weight);
                 for half in 0..2 {
                     let both = _mm512_loadu_si512(value.add(half * 32).cast());
@@ -483,7 +484,7 @@ pub(super) unsafe fn causal_attention_native(attention: &mut CausalAttention) {
                 let low = _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(low));
                 let high = _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(high));
                 let both = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
-                _mm512_storeu_si512(attention.out.add(head * HEAD + half * 32).cast(), both);
+                _mm512_storeu_si512(attention.out.as_mut_ptr().add(head * HEAD + half * 32).cast(), both);
             }
         }
     }

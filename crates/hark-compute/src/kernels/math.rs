@@ -273,19 +273,19 @@ pub unsafe fn int8_to_bf16(numbers: *const i8, n: usize, out: *mut u16) {
 /// Body of [`super::Kernels::causal_attention`].
 ///
 /// # Safety
-/// All pointers must reach `heads * 64` elements; `weights` holds `heads * past.len()`.
+/// The shapes are those that [`crate::attention::causal_attention`] checks.
 #[inline(always)]
 pub unsafe fn causal_attention(attention: &mut CausalAttention) {
-    let positions = attention.past.len();
+    let (positions, cache) = (attention.past.len(), attention.cache.as_ptr());
     for head in 0..attention.heads {
-        // SAFETY: the caller vouches for the lengths.
-        let query = unsafe { &*attention.query.add(head * HEAD).cast::<[u16; HEAD]>() };
+        // SAFETY: the query has `heads * 64` elements.
+        let query = unsafe { &*attention.query.as_ptr().add(head * HEAD).cast::<[u16; HEAD]>() };
         let query: [f32; HEAD] = std::array::from_fn(|index| from_bf16(query[index]));
         let weights = &mut attention.weights[head * positions..(head + 1) * positions];
         let mut top = f32::MIN;
-        for (weight, &key) in weights.iter_mut().zip(attention.past) {
-            // SAFETY: the caller vouches for the lengths.
-            let key = unsafe { &*key.add(head * HEAD).cast::<[u16; HEAD]>() };
+        for (weight, &place) in weights.iter_mut().zip(attention.past) {
+            // SAFETY: a key row of `heads * 64` elements begins at `place`.
+            let key = unsafe { &*cache.add(place + head * HEAD).cast::<[u16; HEAD]>() };
             let mut sums = [0f32; 16];
             for quarter in 0..4 {
                 for lane in 0..16 {
@@ -301,15 +301,15 @@ pub unsafe fn causal_attention(attention: &mut CausalAttention) {
             total += *weight;
         }
         let mut sums = [0f32; HEAD];
-        for (&weight, &key) in weights.iter().zip(attention.past) {
-            // SAFETY: the caller vouches for the lengths.
-            let value = unsafe { &*key.add(attention.value_offset + head * HEAD).cast::<[u16; HEAD]>() };
+        for (&weight, &place) in weights.iter().zip(attention.past) {
+            // SAFETY: a value row of `heads * 64` elements begins `value_offset` behind `place`.
+            let value = unsafe { &*cache.add(place + attention.value_offset + head * HEAD).cast::<[u16; HEAD]>() };
             for index in 0..HEAD {
                 sums[index] += weight * from_bf16(value[index]);
             }
         }
-        // SAFETY: the caller vouches for the lengths.
-        let out = unsafe { &mut *attention.out.add(head * HEAD).cast::<[u16; HEAD]>() };
+        // SAFETY: the output has `heads * 64` elements.
+        let out = unsafe { &mut *attention.out.as_mut_ptr().add(head * HEAD).cast::<[u16; HEAD]>() };
         for index in 0..HEAD {
             out[index] = to_bf16(sums[index] / total);
         }

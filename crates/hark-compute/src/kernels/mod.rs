@@ -88,7 +88,7 @@ pub struct Kernels {
     /// The instruction set.
     pub isa: Isa,
     /// Prepares the calling thread (loads the tile configuration); cheap, called at the start of a region.
-    pub prepare: unsafe fn(),
+    pub(crate) prepare: unsafe fn(),
     /// A product block.
     pub block: unsafe fn(&Block),
     /// Bias, GELU, and bf16 out: `out[r*stride + c]`.
@@ -107,15 +107,15 @@ pub struct Kernels {
     /// `out[i] = in[i] * factor` as bf16, `(in, factor, n, out)`.
     pub scale_to_bf16: unsafe fn(*const f32, f32, usize, *mut u16),
     /// Attention of at most [`MAX_INT8_ROWS`] rows over int8 keys and values, where the set has a way of its own.
-    pub attend_int8: Option<unsafe fn(&mut Int8Attention)>,
+    pub(crate) attend_int8: Option<unsafe fn(&mut Int8Attention)>,
     /// The encoder's attention, where the set has a way of its own.
     pub self_attention: Option<SelfAttentionKernel>,
     /// Whole numbers as bf16, exactly: `(numbers, how many, out)`, a multiple of 32.
     pub int8_to_bf16: unsafe fn(*const i8, usize, *mut u16),
-    /// Attention of one row over its own past: see [`CausalAttention`].
-    pub causal_attention: unsafe fn(&mut CausalAttention),
-    /// `(max, sum of exp(x - max))` of a float32 row.
-    pub log_sum: unsafe fn(*const f32, usize) -> (f32, f32),
+    /// Attention of one row over its own past, whose shapes were checked: see [`CausalAttention`].
+    pub(crate) causal_attention: unsafe fn(&mut CausalAttention),
+    /// See [`Kernels::log_sum`].
+    pub(crate) log_sum: unsafe fn(*const f32, usize) -> (f32, f32),
 }
 
 /// Online softmax of up to 32 rows over one chunk of scores: writes the weights `2^(scale·(score − reference))` and adds
@@ -152,13 +152,16 @@ pub struct SoftmaxBlock {
 /// A weight may grow to 2 to this power before its row's reference is moved.
 pub const MAX_EXPONENT: f32 = 40.0;
 
-/// Attention of one decoder row over the positions before it, all heads, each of 64 elements.
+/// Attention of one decoder row over the positions before it, all heads, each of 64 elements:
+/// [`crate::attention::causal_attention`].
 pub struct CausalAttention<'a> {
     /// The query row, bf16, `heads * 64`.
-    pub query: *const u16,
-    /// For every position its key row; the value row lies `value_offset` elements behind it.
-    pub past: &'a [*const u16],
-    /// Elements from a key row to its value row.
+    pub query: &'a [u16],
+    /// The KV cache.
+    pub cache: &'a [u16],
+    /// For every position where its key row begins in the cache; the value row begins `value_offset` elements behind that.
+    pub past: &'a [usize],
+    /// Elements from the start of a key row to that of its value row.
     pub value_offset: usize,
     /// Number of heads.
     pub heads: usize,
@@ -166,18 +169,20 @@ pub struct CausalAttention<'a> {
     pub scale: f32,
     /// Workspace for `heads * past.len()` weights.
     pub weights: &'a mut [f32],
-    /// Where the bf16 result row goes.
-    pub out: *mut u16,
+    /// Where the bf16 result row goes, `heads * 64`.
+    pub out: &'a mut [u16],
 }
 
 /// Called with the raw scores of a row.
-pub type RowTap<'a> = &'a mut dyn FnMut(usize, &[f32]);
+pub(crate) type RowTap<'a> = &'a mut dyn FnMut(usize, &[f32]);
 
 /// Most rows of a [`Int8Attention`].
-pub const MAX_INT8_ROWS: usize = 8;
+pub(crate) const MAX_INT8_ROWS: usize = 8;
+/// Most frames of a [`Int8Attention`], padding included.
+pub(crate) const MAX_INT8_FRAMES: usize = 1504;
 
 /// Attention of a few rows of one head over int8 keys and values (see [`crate::attention::Int8KeyValues`]).
-pub struct Int8Attention<'a> {
+pub(crate) struct Int8Attention<'a> {
     /// The query rows, bf16, 64 elements each.
     pub query: *const u16,
     /// Elements between query rows.
@@ -261,6 +266,31 @@ impl Kernels {
             Isa::AvxVnni | Isa::Avx2 => &avx2::KERNELS,
             _ => &portable::KERNELS,
         }
+    }
+
+    /// `(max, sum of exp(x - max))` of a float32 row.
+    pub fn log_sum(&self, row: &[f32]) -> (f32, f32) {
+        // SAFETY: the set was given out only where the machine has it; a slice has its length.
+        unsafe { (self.log_sum)(row.as_ptr(), row.len()) }
+    }
+
+    /// Bias and GELU of a block of sums, rounded to bf16; rows beyond those of the block stay as they are.
+    ///
+    /// # Panics
+    /// When the block has more than 32 rows, or fewer sums or biases than its shape says.
+    pub fn finish_block(&self, block: &BlockEpilogue, out: &mut [[u16; BLOCK]; BLOCK]) {
+        block.check();
+        // SAFETY: the set was given out only where the machine has it; the block was checked, and `out` has 32 rows of 32.
+        unsafe { (self.epilogue_bf16)(block, out.as_mut_ptr().cast(), BLOCK) }
+    }
+}
+
+impl BlockEpilogue<'_> {
+    /// Checks that the block is one: at most 32 rows, all of whose sums are there, and 32 biases.
+    #[inline]
+    pub(crate) fn check(&self) {
+        let is_whole = self.sums.len() >= self.rows * BLOCK && self.bias.len() >= BLOCK;
+        assert!(self.rows <= BLOCK && is_whole, "a block of at most 32 rows of 32 sums");
     }
 }
 

@@ -272,19 +272,20 @@ fn causal_attention_agrees() {
         let width = heads * HEAD;
         let query = numbers.bf16_numbers(width, 2.0);
         let cache = numbers.bf16_numbers(positions * 2 * width, 2.0);
-        let past: Vec<*const u16> = (0..positions).map(|position| cache[position * 2 * width..].as_ptr()).collect();
+        let past: Vec<usize> = (0..positions).map(|position| position * 2 * width).collect();
         let run = |set: &Kernels| {
             let (mut out, mut weights) = (Buffer::<u16>::zeroed(width), vec![0.0; heads * positions]);
             // SAFETY: every row of the cache holds a key and a value of `width` elements.
             unsafe {
                 (set.causal_attention)(&mut CausalAttention {
-                    query: query.as_ptr(),
+                    query: &query,
+                    cache: &cache,
                     past: &past,
                     value_offset: width,
                     heads,
                     scale: 0.18,
                     weights: &mut weights,
-                    out: out.as_mut_ptr(),
+                    out: &mut out,
                 });
             }
             out.iter().map(|&half| from_bf16(half)).collect::<Vec<f32>>()

@@ -10,16 +10,18 @@ use std::arch::x86_64::*;
 
 use super::avx512::exp2;
 use super::math::from_bf16;
-use super::{HEAD, Int8Attention, MAX_INT8_ROWS, PANEL};
+use super::{HEAD, Int8Attention, MAX_INT8_FRAMES, MAX_INT8_ROWS, PANEL};
 
-/// Most frames of a window, padded.
-const MAX_FRAMES: usize = 1504;
 /// Frames whose products are summed in whole numbers: 128 · 32767 · 127 stays below 2^31.
 const CHUNK: usize = 128;
 /// The largest 16-bit number.
 const LARGEST: f32 = 32_767.0;
 
 /// See [`super::Kernels::attend_int8`].
+///
+/// # Safety
+/// The CPU has the features. `query` and `out` reach `rows` rows of 64 elements, the output being nobody else's; there are 64 scales
+/// each for keys and values.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub unsafe fn attend_int8(attention: &mut Int8Attention) {
     // SAFETY: the caller vouches for the shapes.
@@ -42,8 +44,8 @@ pub unsafe fn attend_int8(attention: &mut Int8Attention) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 unsafe fn attend<const ROWS: usize>(attention: &mut Int8Attention) {
     let padded = attention.keys.len() / HEAD;
-    assert!(padded <= MAX_FRAMES && attention.values.len() == attention.keys.len());
-    let mut scores = [[0f32; MAX_FRAMES]; ROWS];
+    assert!(padded <= MAX_INT8_FRAMES && attention.values.len() == attention.keys.len());
+    let mut scores = [[0f32; MAX_INT8_FRAMES]; ROWS];
     let (queries, scales) = round_queries::<ROWS>(attention);
     for (panel, keys) in attention.keys.chunks_exact(PANEL * HEAD).enumerate() {
         let mut sums = [_mm512_setzero_si512(); ROWS];
@@ -64,7 +66,7 @@ unsafe fn attend<const ROWS: usize>(attention: &mut Int8Attention) {
             unsafe { _mm512_storeu_ps(scores[row].as_mut_ptr().add(panel * PANEL), exact) };
         }
     }
-    let mut weights = [[0i16; MAX_FRAMES]; ROWS];
+    let mut weights = [[0i16; MAX_INT8_FRAMES]; ROWS];
     let mut totals = [0f32; ROWS];
     for row in 0..ROWS {
         if let Some(tap) = &mut attention.tap {
@@ -140,7 +142,7 @@ fn round_queries<const ROWS: usize>(attention: &Int8Attention) -> ([[i32; HEAD /
 /// Softmax weights as 16-bit numbers, the likeliest frame being the largest; returns the sum of the unrounded ones.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn weigh(scores: &[f32], scale: f32, weights: &mut [i16; MAX_FRAMES]) -> f32 {
+fn weigh(scores: &[f32], scale: f32, weights: &mut [i16; MAX_INT8_FRAMES]) -> f32 {
     let mut top = _mm512_set1_ps(f32::MIN);
     for chunk in scores.chunks_exact(16) {
         // SAFETY: 16 floats.

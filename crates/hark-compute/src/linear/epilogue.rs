@@ -20,8 +20,9 @@ impl<T> Target<T> {
 
     /// The first element of a block, all of which lies inside.
     fn at(&self, block: &BlockEpilogue, row: usize, column: usize) -> *mut T {
-        let is_inside = row + block.rows <= self.rows && column + BLOCK <= self.width;
-        assert!(is_inside && block.sums.len() >= block.rows * BLOCK && block.bias.len() >= BLOCK, "a block inside");
+        block.check();
+        let ends_by = |first: usize, count: usize, end: usize| first.checked_add(count).is_some_and(|last| last <= end);
+        assert!(ends_by(row, block.rows, self.rows) && ends_by(column, BLOCK, self.width), "a block inside");
         self.start.at(row * self.stride + column)
     }
 }
@@ -55,7 +56,7 @@ pub unsafe fn add_residual<'a>(
     let (epilogue, target) = (compute.kernels.epilogue_add, Target::new(out));
     move |block, row, column| {
         let to = target.at(block, row, column);
-        // SAFETY: as above.
+        // SAFETY: the block lies inside the output; the caller vouches that nobody else writes it now.
         unsafe { epilogue(&BlockEpilogue { gelu, ..*block }, to, target.stride) }
     }
 }

@@ -45,8 +45,9 @@ impl Quantized {
     fn reserve(&mut self, count: usize, inputs: usize) -> usize {
         let stride = inputs.next_multiple_of(INT8_DEPTH) + INT8_DEPTH;
         let rows = count.next_multiple_of(BLOCK);
-        if self.numbers.len() < rows * stride {
-            self.numbers = Buffer::zeroed(rows * stride);
+        let numbers = rows.checked_mul(stride).expect("quantized rows fit the address space");
+        if self.numbers.len() < numbers {
+            self.numbers = Buffer::zeroed(numbers);
         }
         if self.scales.len() < rows {
             self.scales = Buffer::zeroed(rows);

@@ -74,7 +74,7 @@ struct Int8Panels {
 impl Linear {
     /// Packs `weights[outputs][inputs]`; inputs are padded to whole tiles with zeros.
     pub fn pack(weights: &[f32], outputs: usize, inputs: usize, bias: Option<&[f32]>, kept: Weights) -> Self {
-        assert_eq!(weights.len(), outputs * inputs, "weights have the stated shape");
+        assert_eq!(Some(weights.len()), outputs.checked_mul(inputs), "weights have the stated shape");
         let columns = outputs.next_multiple_of(BLOCK);
         let mut padded_bias = Buffer::zeroed(columns);
         if let Some(bias) = bias {

@@ -18,7 +18,7 @@ pub struct Rows<'a> {
 
 // SAFETY: a view that is only read through, as a shared slice is.
 unsafe impl Send for Rows<'_> {}
-// SAFETY: as above.
+// SAFETY: as a shared slice, it may be read by several threads at once.
 unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
@@ -66,8 +66,9 @@ impl<'a> Rows<'a> {
     /// Checks that `width` elements of every row can be read, and of rows up to a multiple of `block`.
     #[inline]
     pub fn check(&self, width: usize, block: usize) {
-        let rows = self.count.next_multiple_of(block);
-        let needed = rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));
+        let needed = self.count.checked_next_multiple_of(block).and_then(|rows| {
+            rows.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width))
+        });
         assert!(needed.is_some_and(|needed| needed <= self.reach), "the view reaches all rows and their padding");
     }
 }

@@ -151,7 +151,7 @@ impl Ops {
             out_stride: out.stride(),
             out: out.as_mut_ptr(),
         };
-        // SAFETY: the shapes were checked above; a set is given out only where its instructions are available.
+        // SAFETY: the gates, the state and the place of every row were checked; the set is of this machine.
         unsafe { (self.lstm_step)(&step) }
     }
 
@@ -160,7 +160,7 @@ impl Ops {
     pub fn max_pool(&self, sums: &[f32], mut out: MatMut<f32>, magnitudes: bool) {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= 3 * rows * BLOCK && out.width() >= BLOCK, "three rows for each");
-        // SAFETY: as above.
+        // SAFETY: three rows of sums for each row of the output were checked; the set is of this machine.
         unsafe { (self.max_pool)(sums.as_ptr(), rows, out.as_mut_ptr(), stride, magnitudes) }
     }
 
@@ -182,7 +182,7 @@ impl Ops {
             out_stride: out.stride(),
             out: out.as_mut_ptr(),
         };
-        // SAFETY: as above.
+        // SAFETY: a gain, a shift and a place for every column were checked; the set is of this machine.
         unsafe { (self.instance_norm)(&columns) }
     }
 
@@ -191,7 +191,7 @@ impl Ops {
     pub fn leaky_relu(&self, sums: &[f32], bias: &[f32], mut out: MatMut<u16>) {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= rows * BLOCK && bias.len() >= BLOCK && out.width() >= BLOCK, "a block of sums");
-        // SAFETY: as above.
+        // SAFETY: a block of sums and biases for every row of the output was checked; the set is of this machine.
         unsafe { (self.leaky_relu)(sums.as_ptr(), rows, bias.as_ptr(), out.as_mut_ptr(), stride) }
     }
 
@@ -216,7 +216,7 @@ impl Ops {
             out: out.as_mut_ptr(),
             stride,
         };
-        // SAFETY: as above.
+        // SAFETY: sums, biases and the residual of every row of the output were checked; the set is of this machine.
         unsafe { (self.epilogue)(&block) }
     }
 
@@ -225,7 +225,7 @@ impl Ops {
     pub fn scale_relu(&self, rows: MatRef<u16>, gain: &[f32], shift: &[f32], mut out: MatMut<u16>) {
         assert!(out.rows() >= rows.rows() && out.width() >= rows.width(), "a place for every row");
         let scaled = norm::Scaled::new(rows, gain, shift, out.as_mut_ptr(), out.stride());
-        // SAFETY: as above.
+        // SAFETY: a gain, a shift and a place for every column were checked; the set is of this machine.
         unsafe { (self.scale_relu)(&scaled) }
     }
 
@@ -233,7 +233,7 @@ impl Ops {
     pub fn moments(&self, rows: MatRef<u16>, gain: &[f32], shift: &[f32], sums: &mut [f32], squares: &mut [f32]) {
         assert!(sums.len() >= rows.width() && squares.len() >= rows.width(), "a place for every column");
         let scaled = norm::Scaled::new(rows, gain, shift, std::ptr::null_mut(), 0);
-        // SAFETY: as above; this function does not write through the empty output.
+        // SAFETY: a gain, a shift and both sums of every column were checked, and the output is not used; the set is of this machine.
         unsafe { (self.moments)(&scaled, sums.as_mut_ptr(), squares.as_mut_ptr()) }
     }
 
@@ -243,7 +243,7 @@ impl Ops {
         let (rows, stride) = (out.rows(), out.stride());
         assert!(sums.len() >= rows * BLOCK && out.width() >= BLOCK, "a block of sums");
         assert!(which[..rows].iter().all(|&mask| (mask as usize) < masks.len()), "every row has its mask");
-        // SAFETY: as above.
+        // SAFETY: a block of sums and a mask for every row of the output were checked; the set is of this machine.
         unsafe {
             (self.mask)(sums.as_ptr(), rows, masks.as_ptr().cast(), which.as_ptr(), out.as_mut_ptr(), stride);
         }
@@ -254,7 +254,7 @@ impl Ops {
     pub fn column_sums(&self, rows: MatRef<u16>, sums: &mut [f32]) {
         let width = rows.width();
         assert!(width.is_multiple_of(LSTM_UNITS) && sums.len() >= width, "whole groups of columns");
-        // SAFETY: as above.
+        // SAFETY: a sum for every column was checked; the set is of this machine.
         unsafe { (self.column_sums)(rows.as_ptr(), rows.stride(), rows.rows(), width, sums.as_mut_ptr()) }
     }
 
@@ -267,7 +267,7 @@ impl Ops {
 
     /// The natural logarithm of each number, none of which is below float32's smallest normal one.
     pub fn ln(&self, numbers: &mut [f32]) {
-        // SAFETY: as above.
+        // SAFETY: a set is given out only where its instructions are available.
         unsafe { (self.ln)(numbers) }
     }
 }

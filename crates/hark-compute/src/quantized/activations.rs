@@ -42,7 +42,10 @@ impl Activations {
     /// # Panics
     /// When `data` has another length or `width` is no multiple of 32.
     pub fn set(&mut self, compute: &Compute, data: &[f32], rows: usize, width: usize) {
-        assert!(data.len() == rows * width && width.is_multiple_of(QUANT_BLOCK), "rows of whole blocks");
+        assert!(
+            rows.checked_mul(width) == Some(data.len()) && width.is_multiple_of(QUANT_BLOCK),
+            "rows of whole blocks"
+        );
         (self.rows, self.width, self.stride) = (rows, width, width + BLOCK);
         let kernels = QuantizedKernels::of(compute.isa());
         reserve(&mut self.bf16, rows.next_multiple_of(BLOCK) * self.stride);

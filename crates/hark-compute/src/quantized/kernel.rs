@@ -286,29 +286,28 @@ macro_rules! kernel_set {
             pub(in super::super) const KERNELS: QuantizedKernels =
                 QuantizedKernels { gemv: gemv_of, dequantize: dequantize_of, quantize_row, to_bf16 };
 
-            // SAFETY (all): `QuantizedKernels::of` is asked only for sets that the machine has; shapes are the caller's.
             $(#[target_feature(enable = $feature)])?
             unsafe fn gemv<const BITS: usize, const TWO: bool, const MINS: bool, const ROWS: usize>(
                 panel: *const u8, blocks: usize, rows: &[RowPointers], out: *mut f32, stride: usize,
             ) {
-                // SAFETY: see above.
+                // SAFETY: the caller vouches for the CPU, the panel and the rows.
                 unsafe { super::gemv::<$simd, BITS, TWO, MINS, ROWS>(panel, blocks, rows, out, stride) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn dequantize<const BITS: usize, const TWO: bool, const MINS: bool>(
                 panel: *const u8, first: usize, count: usize, out: *mut u16,
             ) {
-                // SAFETY: see above.
+                // SAFETY: the caller vouches for the CPU, the panel and the room for its tiles.
                 unsafe { super::dequantize::<$simd, BITS, TWO, MINS>(panel, first, count, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn quantize_row(row: &[f32], values: &mut [i8], scales: &mut [f32], sums: &mut [f32]) {
-                // SAFETY: see above.
+                // SAFETY: the caller vouches for the CPU and the lengths.
                 unsafe { super::quantize_row::<$simd>(row, values, scales, sums) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn to_bf16(row: &[f32], out: &mut [u16]) {
-                // SAFETY: see above.
+                // SAFETY: the caller vouches for the CPU and the lengths.
                 unsafe { super::to_bf16::<$simd>(row, out) }
             }
             fn gemv_of(format: Format, rows: usize) -> Option<GemvFn> {

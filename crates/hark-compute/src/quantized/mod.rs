@@ -13,8 +13,8 @@ mod pack;
 mod tests;
 
 pub use activations::{Activations, FEW_ROWS};
-pub use matmul::{Product, matmul};
 pub use hark_numeric::{QuantBlock, SUPER_BLOCK};
+pub use matmul::{Product, matmul};
 pub use pack::QuantizedMatrix;
 
 use crate::Isa;

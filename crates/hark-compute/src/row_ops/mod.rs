@@ -80,7 +80,7 @@ impl RowOps {
             Gate::Silu => self.silu,
             Gate::Gelu => self.gelu,
         };
-        // SAFETY: as above.
+        // SAFETY: the set is the machine's; lengths were checked.
         unsafe { kernel(gate, up) }
     }
 
@@ -102,7 +102,7 @@ impl RowOps {
     /// When lengths differ or are no multiple of 16.
     pub fn bias_gelu(&self, x: &mut [f32], bias: &[f32]) {
         assert!(x.len() == bias.len() && x.len().is_multiple_of(LANES), "rows of whole vectors");
-        // SAFETY: as above.
+        // SAFETY: the set is the machine's; lengths were checked.
         unsafe { (self.bias_gelu)(x, bias) }
     }
 
@@ -112,7 +112,7 @@ impl RowOps {
     /// When lengths differ or are no multiple of 16.
     pub fn to_f16(&self, from: &[f32], out: &mut [u16]) {
         assert!(from.len() == out.len() && out.len().is_multiple_of(LANES), "rows of whole vectors");
-        // SAFETY: as above.
+        // SAFETY: the set is the machine's; lengths were checked.
         unsafe { (self.to_f16)(from, out) }
     }
 }

@@ -5,9 +5,10 @@
 //! tap and panel. Where a unit multiplies bf16 many times quicker (AMX), three products of bf16 parts are quicker than
 //! one of these.
 
-use crate::simd::Simd;
 use crate::Isa;
 use crate::buffer::Buffer;
+use crate::simd::Simd;
+use crate::view::reach;
 
 /// Filters of a panel.
 const PANEL: usize = 16;
@@ -56,9 +57,10 @@ impl Filters {
     /// When windows up to the next multiple of [`FILTER_ROWS`] reach beyond the samples, or 32 sums for each beyond
     /// `sums`.
     pub fn multiply(&self, samples: &[f32], step: usize, rows: usize, block: usize, sums: &mut [f32]) {
-        let whole = rows.next_multiple_of(FILTER_ROWS);
-        assert!(rows > 0 && samples.len() >= (whole - 1) * step + self.taps, "windows lie within the samples");
-        assert!(sums.len() >= whole * BLOCK, "room for the sums");
+        let whole = rows.checked_next_multiple_of(FILTER_ROWS).expect("a count of rows that can be rounded up");
+        let needed = reach(whole, self.taps, step);
+        assert!(rows > 0 && needed.is_some_and(|needed| needed <= samples.len()), "windows lie within the samples");
+        assert!(whole.checked_mul(BLOCK).is_some_and(|needed| needed <= sums.len()), "room for the sums");
         let panels = self.filters.div_ceil(PANEL);
         for panel in 2 * block..panels.min(2 * block + 2) {
             let weights = self.panels[panel * self.taps * PANEL..].as_ptr();
@@ -88,7 +90,7 @@ unsafe fn multiply_plain(
                 unsafe { (*samples.add(row * step + tap), &*panel.add(tap * PANEL).cast::<[f32; PANEL]>()) };
             sum.iter_mut().zip(weights).for_each(|(sum, weight)| *sum += x * weight);
         }
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for 16 sums of this row.
         unsafe { sums.add(row * BLOCK).cast::<[f32; PANEL]>().write_unaligned(sum) };
     }
 }

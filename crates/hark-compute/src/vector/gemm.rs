@@ -3,8 +3,8 @@
 //! SAFETY of every block: the callers are the kernel sets of [`super`], whose safe methods check bounds and CPU.
 
 use super::LINE;
-use crate::simd::Simd;
 use crate::buffer::Buffer;
+use crate::simd::Simd;
 
 /// A `rows × depth` matrix cut into panels of `width` rows, each stored depth by depth.
 pub struct PackedF32 {

@@ -19,6 +19,7 @@ use crate::Isa;
 use crate::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512};
+use crate::view::reach;
 use stft::{BINS, CHUNK, CONTEXT, FRAMES};
 
 /// Floats in a cache line: the granule of every matrix, and the widest vector.
@@ -97,9 +98,14 @@ impl Vectors {
     ) {
         assert!(left.rows.is_multiple_of(LINE) && columns.is_multiple_of(LINE) && columns <= stride);
         assert!(left.rows > 0 && left.depth > 0 && left.step >= LINE && columns > 0);
-        assert!(left.data.len() >= (left.rows / LINE - 1) * left.panel + (left.depth - 1) * left.step + LINE);
-        assert!(right.len() >= (left.depth - 1) * stride + columns);
-        assert!(out.len() >= (left.rows - 1) * stride + columns);
+        let panels = reach(left.rows / LINE, 0, left.panel);
+        let needed = reach(left.depth, LINE, left.step).and_then(|panel| panel.checked_add(panels?));
+        assert!(needed.is_some_and(|needed| needed <= left.data.len()), "the left side has all panels");
+        let fits = |rows: usize, len: usize| reach(rows, columns, stride).is_some_and(|needed| needed <= len);
+        assert!(
+            fits(left.depth, right.len()) && fits(left.rows, out.len()),
+            "the right side and the sums have all rows"
+        );
         assert!(bias.is_none_or(|b| b.len() >= left.rows));
         // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
         unsafe { (self.gemm)(left, right, columns, stride, bias, out) }
@@ -108,8 +114,9 @@ impl Vectors {
     /// `out[row] += Σ_k weights[row][first + k] · x[k]` for all rows, a multiple of 64.
     pub fn gemv(&self, weights: &PackedF32, first: usize, x: &[f32], out: &mut [f32]) {
         assert!(weights.rows.is_multiple_of(4 * LINE) && out.len() >= weights.rows);
-        assert!(first + x.len() <= weights.depth && weights.data.len() >= weights.rows * weights.depth);
-        // SAFETY: as above; `width` divides `rows`, so every panel is whole.
+        assert!(first.checked_add(x.len()).is_some_and(|last| last <= weights.depth), "columns of the matrix");
+        // SAFETY: the set was given out only where the machine has it. A packed matrix has all its rows, in whole panels; rows,
+        // columns and outputs were checked above.
         unsafe { (self.gemv)(weights, first, x, out) }
     }
 
@@ -119,15 +126,16 @@ impl Vectors {
     pub fn spectrum(&self, stft: &Stft, audio: &[f32], gains: &[f32], stride: usize, out: &mut [f32]) {
         let chunks = gains.len();
         assert!(chunks > 0 && chunks <= stride && stride.is_multiple_of(LINE));
-        assert!(audio.len() >= CONTEXT + chunks * CHUNK && out.len() >= FRAMES * BINS * stride);
-        // SAFETY: as above.
+        let needed = stride.checked_mul(FRAMES * BINS);
+        assert!(audio.len() >= CONTEXT + chunks * CHUNK && needed.is_some_and(|needed| needed <= out.len()));
+        // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
         unsafe { (self.spectrum)(stft, audio, gains, stride, out) }
     }
 
     /// Magnitudes `out[bin][frame]` of one chunk after its context, bins 16 apart.
     pub fn spectrum_of_one(&self, stft: &Stft, audio: &[f32], gain: f32, out: &mut [f32]) {
         assert!(audio.len() >= CONTEXT + CHUNK && out.len() >= BINS * LINE);
-        // SAFETY: as above.
+        // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
         unsafe { (self.spectrum_of_one)(stft, audio, gain, out) }
     }
 
@@ -137,7 +145,7 @@ impl Vectors {
         let units = cell.len();
         assert!(units.is_multiple_of(LINE) && hidden.len() >= units, "whole vectors of units");
         assert!(sums.len() >= 4 * units && bias.len() >= 4 * units, "four gates of each unit");
-        // SAFETY: as above.
+        // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
         unsafe { (self.lstm_step)(sums, bias, cell, hidden) }
     }
 
@@ -150,7 +158,8 @@ impl Vectors {
         for (n, stretch) in inputs.iter_mut().enumerate() {
             *stretch = &input[n * stride..][..row.len()];
         }
-        // SAFETY: as above; every stretch is as long as the row, a multiple of the widest vector.
+        // SAFETY: the set was given out only where the machine has it; every stretch is as long as the row, a multiple of the
+        // widest vector.
         unsafe {
             match self.width {
                 Width::Portable => dot::dots::<Portable<4>, N>(inputs, row),
@@ -172,38 +181,37 @@ macro_rules! kernel_set {
             pub(super) const VECTORS: Vectors =
                 Vectors { width: Width::$width, gemm, gemv, spectrum, spectrum_of_one, lstm_step };
 
-            // SAFETY (all): the safe methods of `Vectors` check the bounds, and `Vectors::of` the CPU.
             $(#[target_feature(enable = $feature)])?
             unsafe fn gemm(
                 left: Left, right: &[f32], columns: usize, stride: usize, bias: Option<&[f32]>, out: &mut [f32],
             ) {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::gemm` the bounds.
                 unsafe { super::gemm::gemm::<$simd, $rows>(left, right, columns, stride, bias, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn gemv(weights: &PackedF32, first: usize, x: &[f32], out: &mut [f32]) {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::gemv` the bounds.
                 unsafe { super::gemm::gemv::<$simd>(weights, first, x, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn spectrum(stft: &Stft, audio: &[f32], gains: &[f32], stride: usize, out: &mut [f32]) {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::spectrum` the bounds.
                 unsafe { stft::spectrum::<$simd>(stft, audio, gains, stride, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn spectrum_of_one(stft: &Stft, audio: &[f32], gain: f32, out: &mut [f32]) {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::spectrum_of_one` the bounds.
                 unsafe { stft::spectrum_of_one::<$simd>(stft, audio, gain, out) }
             }
             $(#[target_feature(enable = $feature)])?
             unsafe fn lstm_step(sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::lstm_step` the bounds.
                 unsafe { lstm::step::<$simd>(sums, bias, cell, hidden) }
             }
             $(
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn dots<const N: usize>(inputs: [&[f32]; N], row: &[f32]) -> [f32; N] {
-                // SAFETY: see above.
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::dots` the bounds.
                 unsafe { dot::dots::<$simd, N>(inputs, row) }
             })?
         }

@@ -165,3 +165,28 @@ fn every_dot_kernel_equals_the_plain_sum() {
         }
     }
 }
+
+/// What a call that is refused says.
+fn refusal(call: impl FnOnce()) -> String {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).expect_err("the call is refused");
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+#[test]
+fn shapes_whose_size_overflows_are_refused_and_not_taken_for_small_ones() {
+    let vectors = Vectors::of(Isa::Portable);
+    let (data, mut out) = ([0f32; 64], [0f32; 512]);
+    // The second panel would begin 16 elements before the first.
+    let left = Left { data: &data, panel: usize::MAX - 15, step: LINE, rows: 32, depth: 1 };
+    assert_eq!(refusal(|| vectors.gemm(left, &data, 16, 16, None, &mut out)), "the left side has all panels");
+    let left = Left { data: &data, panel: LINE, step: LINE, rows: 16, depth: 3 };
+    let stride = 1 << 63;
+    let said = refusal(|| vectors.gemm(left, &data, 16, stride, None, &mut out));
+    assert_eq!(said, "the right side and the sums have all rows");
+    let weights = PackedF32::pack(64, 2, 16, |_, _| 0.0);
+    assert_eq!(refusal(|| vectors.gemv(&weights, usize::MAX, &[1.0], &mut out)), "columns of the matrix");
+    let bank = Filters::pack(Isa::Portable, 16, 4, |_, _| 0.0).expect("plain Rust has a bank");
+    let said = refusal(|| bank.multiply(&data, usize::MAX / 11 + 1, 1, 0, &mut out));
+    assert_eq!(said, "windows lie within the samples");
+}

@@ -169,7 +169,7 @@ impl Dense {
     /// Runs `pieces` pieces whose head output is in the workspace; returns embeddings before L2 normalization.
     pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, pieces: usize) -> Vec<[f32; EMBEDDING_WIDTH]> {
         assert!(pieces <= workspace.pieces, "the workspace holds the pieces");
-        let ops = worker.compute().ops;
+        let ops = worker.compute().ops();
         let pass = Pass { worker, ops, rows: pieces * workspace.period() };
         pass.first(self, workspace);
         let mut current = 0;

@@ -270,6 +270,6 @@ impl Pass<'_> {
     ) {
         let data = &mut target.data[bin * target.bin + first * target.step..];
         let out = MatMut::new(data, rows, PLANES, target.step);
-        self.worker.compute().ops.epilogue(&Epilogue { sums, bias, residual, relu: true }, out);
+        self.worker.compute().ops().epilogue(&Epilogue { sums, bias, residual, relu: true }, out);
     }
 }

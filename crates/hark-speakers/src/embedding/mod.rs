@@ -55,7 +55,7 @@ impl Embedder {
     /// Loads the network from its folder, to run on the threads and kernels of `compute`.
     pub fn load(folder: &Path, compute: &Compute) -> Result<Self, SpeakersError> {
         let (head, dense) = weights::load(folder, |tensors| Ok((Head::pack(tensors)?, Dense::pack(tensors)?)))?;
-        let bank = FilterBank::new(compute.ops);
+        let bank = FilterBank::new(compute.ops());
         let workspace = |_| Workspace {
             bank: bank.workspace(),
             head: head::Workspace::new(0),

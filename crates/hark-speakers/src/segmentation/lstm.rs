@@ -124,7 +124,7 @@ impl Pass<'_> {
                 // SAFETY: `Layer::run` has checked the length; this direction of these windows is this call's alone.
                 let to = unsafe { MatMut::from_raw(to, self.count, LSTM_UNITS, OUT) };
                 let cells = &mut cells[group * BLOCK * LSTM_UNITS..];
-                worker.compute().ops.lstm_step(&sums.0, &direction.bias[group * LSTM_GATES..], cells, to);
+                worker.compute().ops().lstm_step(&sums.0, &direction.bias[group * LSTM_GATES..], cells, to);
             }
         }
     }

@@ -138,7 +138,7 @@ impl Segmenter {
                 for block in 0..layer.0.blocks() {
                     layer.0.multiply(worker, input, block, sums, BLOCK, false);
                     let out = MatMut::new(&mut out[block * BLOCK..], input.count(), BLOCK, WIDTH);
-                    worker.compute().ops.leaky_relu(sums, &layer.1[block * BLOCK..], out);
+                    worker.compute().ops().leaky_relu(sums, &layer.1[block * BLOCK..], out);
                 }
             };
             for first in (piece * CHUNK..all.min((piece + 1) * CHUNK)).step_by(BLOCK) {

@@ -117,7 +117,7 @@ impl SincNet {
     pub(super) fn run(&self, worker: &Worker, workspace: &mut Workspace, samples: &[f32], out: MatMut<u16>) {
         self.normalize_samples(workspace, samples);
         let Workspace { wave, parts, sums, pooled, activations } = workspace;
-        let ops = worker.compute().ops;
+        let ops = worker.compute().ops();
         let mut out = Some(out);
         for layer in 0..3 {
             let columns = COLUMNS[layer];

@@ -1,16 +1,16 @@
 //! The decoder: tokens in, scores out, for many rows at once.
 
 use hark_compute::Compute;
-use hark_compute::attention::{IN_ORDER, Int8KeyValues, KeyValues, SCALE, ScoreTap, cross_attention};
+use hark_compute::attention::{IN_ORDER, Int8KeyValues, KeyValues, ScoreTap, cross_attention};
 use hark_compute::buffer::{Buffer, SharedMut};
-use hark_compute::kernels::{BLOCK, HEAD, Int8Attention, MAX_INT8_ROWS};
+use hark_compute::kernels::{BLOCK, HEAD};
 use hark_compute::linear::{Linear, RUN, Rows, add_residual, matmul, matmul_in_runs, store_bf16};
 use hark_compute::norm::LayerNorm;
 use hark_compute::view::MatMut;
 
 use super::CpuOptions;
 use super::encoder::{all_finite, load_linear, load_norm, load_stacked};
-use super::kv_cache::{KvCache, KvWriter, causal_attention};
+use super::kv_cache::{KvCache, KvWriter, attend_past};
 use crate::backend::{AlignmentRequest, AlignmentScores, Answer, BackendError, Entry, TokenMap, TokenQuery};
 use crate::logits::{self, LogSumExp, TopK};
 use crate::weights::{Checkpoint, WeightsError};
@@ -305,10 +305,7 @@ impl Decoder {
         }
         let rows = Rows::new(&self.workspace.asking, self.width, queries.len());
         let scores = self.workspace.scores.shared();
-        let log_sum = |scores: &[f32]| {
-            // SAFETY: a slice has its length.
-            unsafe { (compute.kernels.log_sum)(scores.as_ptr(), scores.len()) }
-        };
+        let log_sum = |scores: &[f32]| compute.kernels().log_sum(scores);
 
         let runs = columns.div_ceil(RUN);
         let mut totals = vec![[LogSumExp::EMPTY; 2]; queries.len() * runs];
@@ -404,15 +401,7 @@ impl Decoder {
                     _ => kv_writer.write(done, row, column - width),
                 });
             }
-            causal_attention(
-                compute,
-                &self.kv_cache,
-                steps,
-                index,
-                &workspace.query,
-                &mut workspace.attended,
-                self.heads,
-            );
+            attend_past(compute, &self.kv_cache, steps, index, &workspace.query, &mut workspace.attended, self.heads);
             // SAFETY: as above.
             unsafe {
                 let attended = Rows::new(&workspace.attended, width, count);
@@ -506,28 +495,6 @@ impl Decoder {
             let cache = windows[window_of[group.slot]].as_ref().expect("entries were checked to have windows");
             let place = layer * heads + head;
             let to = out.at(group.first * width + head * HEAD);
-            if let Some(attend_int8) = compute.kernels.attend_int8.filter(|_| group.count <= MAX_INT8_ROWS) {
-                let (keys, values) = cache.head(place);
-                let mut copy_row = |row: usize, scores: &[f32]| copy(row, 0, scores);
-                // SAFETY: the group's rows and this head's columns belong to this piece alone.
-                unsafe {
-                    attend_int8(&mut Int8Attention {
-                        query: block.at(0, 0),
-                        query_stride: width,
-                        rows: group.count,
-                        keys,
-                        values,
-                        key_scales: cache.key_scales(place),
-                        value_scales: cache.value_scales(place),
-                        frames: cache.frames,
-                        scale: SCALE,
-                        out: to,
-                        out_stride: width,
-                        tap: if tap_of_head.is_some() { Some(&mut copy_row) } else { None },
-                    });
-                }
-                return;
-            }
             let tap: Option<ScoreTap> = if tap_of_head.is_some() { Some(&mut copy) } else { None };
             // SAFETY: the group's rows and this head's columns belong to this piece alone.
             let to = unsafe { MatMut::from_raw(to, group.count, HEAD, width) };

@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use hark_compute::Compute;
-use hark_compute::attention::SCALE;
+use hark_compute::attention::{SCALE, causal_attention};
 use hark_compute::buffer::{Buffer, SharedMut};
-use hark_compute::kernels::{BLOCK, BlockEpilogue, CausalAttention};
+use hark_compute::kernels::{BLOCK, BlockEpilogue, CausalAttention, Kernels};
 
 use super::decoder::{MAX_HEADS, MAX_POSITIONS, Step};
 
@@ -66,43 +66,40 @@ impl KvCache {
 /// Writes new keys and values (columns `0..width` and `width..2*width`) into the rows' cache.
 pub(super) struct KvWriter<'a> {
     places: Vec<usize>,
+    /// Elements of a place: a key and a value.
+    place_width: usize,
     cache: SharedMut<u16>,
-    epilogue_bf16: unsafe fn(&BlockEpilogue, *mut u16, usize),
+    kernels: &'static Kernels,
     owner: PhantomData<&'a mut KvCache>,
 }
 
 impl<'a> KvWriter<'a> {
     pub(super) fn new(compute: &Compute, kv_cache: &'a mut KvCache, steps: &[Step], layer: usize) -> Self {
         let places: Vec<usize> = steps.iter().map(|step| kv_cache.offset(step.position, layer, step.row)).collect();
-        let a_place = 2 * kv_cache.width;
-        assert!(places.iter().all(|place| place + a_place <= kv_cache.cache.len()), "every step has its place");
-        KvWriter {
-            places,
-            cache: kv_cache.cache.shared(),
-            epilogue_bf16: compute.kernels.epilogue_bf16,
-            owner: PhantomData,
-        }
+        let place_width = 2 * kv_cache.width;
+        assert!(places.iter().all(|place| place + place_width <= kv_cache.cache.len()), "every step has its place");
+        let (cache, kernels) = (kv_cache.cache.shared(), compute.kernels());
+        KvWriter { places, place_width, cache, kernels, owner: PhantomData }
     }
 
     /// Writes a finished block: steps `row..`, columns `column..`.
     ///
     /// # Safety
-    /// The block lies within the columns; each step has its own place, and each block is finished once.
+    /// Each step has its own place, and no block is written twice at the same time.
     pub(super) unsafe fn write(&self, done: &BlockEpilogue, row: usize, column: usize) {
+        assert!(column + BLOCK <= self.place_width, "a block within the columns");
         let mut block = [[0u16; BLOCK]; BLOCK];
-        // SAFETY: the block has 32 rows of 32; the caller vouches for the places.
-        unsafe {
-            (self.epilogue_bf16)(done, block.as_mut_ptr().cast(), BLOCK);
-            for line in 0..done.rows {
-                let to = self.cache.at(self.places[row + line] + column);
-                std::ptr::copy_nonoverlapping(block[line].as_ptr(), to, BLOCK);
-            }
+        self.kernels.finish_block(done, &mut block);
+        for (line, place) in block[..done.rows].iter().zip(&self.places[row..row + done.rows]) {
+            // SAFETY: a place lies inside the cache as a whole, and the columns inside the place; nobody else writes them now, as the
+            // caller vouches.
+            unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), self.cache.at(place + column), BLOCK) };
         }
     }
 }
 
 /// Causal self-attention: every row attends to its own tokens so far.
-pub(super) fn causal_attention(
+pub(super) fn attend_past(
     compute: &Compute,
     kv_cache: &KvCache,
     steps: &[Step],
@@ -112,27 +109,27 @@ pub(super) fn causal_attention(
     heads: usize,
 ) {
     let width = kv_cache.width;
-    let out = out.shared();
-    compute.parallel_for(steps.len(), |index, _| {
+    compute.parallel_chunks(&mut out[..steps.len() * width], width, |index, out, _| {
         let step = &steps[index];
-        let mut rows = [std::ptr::null::<u16>(); MAX_POSITIONS];
+        let mut past = [0; MAX_POSITIONS];
         let mut weights = [0f32; MAX_HEADS * MAX_POSITIONS];
         let positions = step.position + 1;
         for (position, &row) in kv_cache.lineage[step.row][..positions].iter().enumerate() {
-            rows[position] = kv_cache.cache[kv_cache.offset(position, layer, usize::from(row))..].as_ptr();
+            past[position] = kv_cache.offset(position, layer, usize::from(row));
         }
-        // SAFETY: the rows of the cache hold a key and a value of `width`; the output row belongs to this piece.
-        unsafe {
-            (compute.kernels.causal_attention)(&mut CausalAttention {
-                query: query[index * width..].as_ptr(),
-                past: &rows[..positions],
+        causal_attention(
+            compute,
+            &mut CausalAttention {
+                query: &query[index * width..][..width],
+                cache: &kv_cache.cache,
+                past: &past[..positions],
                 value_offset: width,
                 heads,
                 scale: SCALE,
                 weights: &mut weights[..heads * positions],
-                out: out.at(index * width),
-            });
-        }
+                out,
+            },
+        );
     });
 }
 

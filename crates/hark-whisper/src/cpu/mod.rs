@@ -109,7 +109,7 @@ impl CpuBackend {
     /// Switches to the kernels of `isa`, for comparisons: the weights are packed alike for all of them. Clears the
     /// encoder caches.
     pub fn use_kernels(&mut self, isa: Isa) {
-        self.compute = Compute::on(Arc::clone(&self.compute.pool), isa);
+        self.compute = Compute::on(Arc::clone(self.compute.pool()), isa);
         // Kernels differ in the layout of the cached values.
         self.encoder_caches.iter_mut().for_each(|cache| *cache = CachedWindow::default());
     }
