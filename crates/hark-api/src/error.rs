@@ -76,7 +76,7 @@ pub enum ErrorKind {
     ModelMissing,
     /// More waits than the queue takes.
     QueueFull,
-    /// Storage, the database or the engine is away for the moment.
+    /// Storage, the database or the engine is unreachable for the moment.
     Unavailable,
     /// The server is going down.
     ShuttingDown,

@@ -14,7 +14,7 @@ pub enum FaultKind {
     Credits,
     /// Ours. The attempt counts; the job is retried with backoff.
     Internal,
-    /// Passing: storage, database, model or decoder are away. Retried with backoff, and the attempt does not count.
+    /// Passing: storage, database, model or decoder are unreachable. Retried with backoff, and the attempt does not count.
     Unavailable,
     /// Somebody called it off.
     Cancelled,

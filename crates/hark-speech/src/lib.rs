@@ -6,6 +6,7 @@
 //! speakers at their time. Out of scope: containers and codecs, the Whisper network, accounts, and file formats of transcripts.
 
 mod coverage;
+mod diarization;
 mod error;
 pub mod live;
 mod load;
@@ -16,9 +17,9 @@ mod speakers;
 mod transcriber;
 pub mod vad;
 mod voiceprint;
-mod voices;
 pub mod windows;
 
+pub use diarization::{Speakers, Voices};
 pub use error::SpeechError;
 pub use hark_media::CancelToken;
 pub use hark_transcript::Lane;
@@ -27,7 +28,6 @@ pub use scheduler::{EngineState, Meter, Reload, Reply, Scheduler, WindowRequest}
 pub use speakers::{assign, label};
 pub use transcriber::{Progress, Request, Transcriber, Transcription};
 pub use voiceprint::Voiceprint;
-pub use voices::{Speakers, Voices};
 
 pub use hark_speakers::EMBEDDING_WIDTH;
 

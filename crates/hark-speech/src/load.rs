@@ -12,7 +12,7 @@ use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
-use crate::voices::Voices;
+use crate::diarization::Voices;
 
 /// The options to load a transcriber.
 #[derive(Clone)]

@@ -12,13 +12,13 @@ use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
+use crate::diarization::DiarizationThread;
 use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::segments::{segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::transcriber::{Progress, Request, Transcriber, Transcription};
 use crate::vad::VadStream;
 use crate::voiceprint;
-use crate::voices::DiarizationThread;
 use crate::windows::{Window, WindowCutter};
 
 /// The logprob threshold of a second look: a text below it is discarded.
@@ -171,7 +171,7 @@ impl<'a> Recording<'a> {
         mut audio: AudioStream,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Transcription, SpeechError> {
-        let mut vad = VadStream::leveled(&self.transcriber.vad);
+        let mut vad = VadStream::with_gain_control(&self.transcriber.vad);
         let mut cutter = WindowCutter::new(&self.request.windows);
         let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
         let mut samples_read = 0u64;

@@ -11,12 +11,12 @@ use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
 
 use crate::SpeechError;
+use crate::diarization::{Speakers, Voices};
 use crate::load::{LoadOptions, load_engine, open};
 use crate::recording::Recording;
 use crate::scheduler::{EngineState, Scheduler};
 use crate::vad::SileroVad;
 use crate::voiceprint::Voiceprint;
-use crate::voices::{Speakers, Voices};
 use crate::windows::WindowOptions;
 
 /// The options of a transcription.

@@ -151,20 +151,20 @@ fn samples_that_are_no_numbers_do_not_poison_what_follows() {
 
 #[test]
 #[ignore = "needs models"]
-fn a_leveled_stream_hears_quiet_speech_and_leaves_loud_speech_alone() {
+fn gain_control_detects_quiet_speech_and_leaves_loud_speech_alone() {
     let model = load();
     let loud: Vec<f32> = babble().iter().map(|x| 8.0 * x).collect();
     let quiet: Vec<f32> = loud.iter().map(|x| x / 1_000.0).collect();
     let run = |mut stream: VadStream, sound: &[f32]| probabilities(&mut stream, sound, 1_000);
     let speech = |probabilities: &[f32]| probabilities.iter().filter(|p| **p >= 0.5).count();
     let plain = run(VadStream::new(&model), &loud);
-    let (quiet_plain, quiet_leveled) =
-        (speech(&run(VadStream::new(&model), &quiet)), speech(&run(VadStream::leveled(&model), &quiet)));
+    let (quiet_plain, quiet_controlled) =
+        (speech(&run(VadStream::new(&model), &quiet)), speech(&run(VadStream::with_gain_control(&model), &quiet)));
     assert!(speech(&plain) >= 5, "{plain:?}");
-    assert!(quiet_leveled > quiet_plain + 2, "{quiet_plain} chunks without, {quiet_leveled} with");
+    assert!(quiet_controlled > quiet_plain + 2, "{quiet_plain} chunks without, {quiet_controlled} with");
     // The first sounds are too faint to tell the level by, and the network remembers them for a while.
-    let leveled = run(VadStream::leveled(&model), &loud);
-    assert!(worst(&leveled[4..], &plain[4..]) < 0.15, "{leveled:?}\n{plain:?}");
+    let controlled = run(VadStream::with_gain_control(&model), &loud);
+    assert!(worst(&controlled[4..], &plain[4..]) < 0.15, "{controlled:?}\n{plain:?}");
     // Silence and noise of any level stay what they are.
     let mut state = 1u64;
     let noise: Vec<f32> = (0..160_000)
@@ -177,7 +177,7 @@ fn a_leveled_stream_hears_quiet_speech_and_leaves_loud_speech_alone() {
         .collect();
     for gain in [0.0, 3e-5, 1e-3, 0.03, 0.5] {
         let noise: Vec<f32> = noise.iter().map(|x| gain * x).collect();
-        let got = run(VadStream::leveled(&model), &noise);
+        let got = run(VadStream::with_gain_control(&model), &noise);
         assert!(got.iter().all(|p| *p < 0.35), "noise at {gain}: {got:?}");
     }
 }

@@ -4,15 +4,15 @@ use serde::Deserialize;
 
 use super::Seconds;
 
-/// When and how much is checked.
+/// Periodic integrity checks of the database and of recordings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Integrity {
-    /// Whether this process checks.
+    /// Whether this process runs the checks.
     pub enabled: bool,
     /// Seconds from one check to the next.
     pub interval: Seconds,
-    /// Recordings that are read each time, chosen at random.
+    /// Recordings read per check, chosen at random.
     pub recordings: u32,
 }
 

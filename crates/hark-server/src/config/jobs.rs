@@ -1,23 +1,23 @@
-//! How jobs are retried, as an operator may set it.
+//! The `[server.jobs]` table: how jobs are retried.
 
 use hark_store::RetryPolicy;
 use serde::Deserialize;
 
 use super::Seconds;
 
-/// The `[server.jobs]` table.
+/// Retry settings of jobs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobSettings {
-    /// Attempts before a job has failed.
+    /// Attempts after which a job fails.
     pub max_attempts: u32,
-    /// Seconds to wait after the first fault; the wait doubles with each.
+    /// Backoff in seconds after the first fault; it doubles with every further one.
     pub backoff_base: Seconds,
-    /// The longest such wait.
+    /// Maximum backoff in seconds.
     pub backoff_max: Seconds,
-    /// How long a job waits for what is unavailable (storage, a model, a decoder) before it has failed.
+    /// Seconds that a job waits for an unavailable dependency (storage, a model, a decoder) before it fails.
     pub unavailable_for: Seconds,
-    /// How long the recording of a job that failed through no fault of its sender is kept to be retried, where `keep_audio` would not keep it.
+    /// Seconds that the recording of a job that failed by no fault of its sender is kept for a retry if `keep_audio` is off.
     pub failed_retention: Seconds,
 }
 
@@ -35,7 +35,7 @@ impl Default for JobSettings {
 }
 
 impl JobSettings {
-    /// What makes no sense, in words for the operator.
+    /// Validates the settings; the error is for the operator.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=100).contains(&self.max_attempts) {
             return Err("`jobs.max_attempts` must be a number from 1 to 100".to_owned());
@@ -46,7 +46,7 @@ impl JobSettings {
         Ok(())
     }
 
-    /// The same as the store takes it.
+    /// The settings as a retry policy of the store.
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy {
             max_attempts: i64::from(self.max_attempts),

@@ -1,28 +1,28 @@
-//! The `[server.limits]` table: what strangers may hold of the server at once.
+//! The `[server.limits]` table: limits on resources that unauthenticated clients can occupy.
 
 use serde::Deserialize;
 
 use super::Seconds;
 
-/// Limits on connections, bodies and anonymous work, in all and by address (IPv6 by /64).
+/// Limits on connections, request bodies and anonymous transcriptions, in total and per address (IPv6: per /64).
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Open connections in all.
+    /// Maximum open connections.
     pub connections: usize,
-    /// Open connections of one address; trusted proxies have no such limit.
+    /// Maximum open connections per address; trusted proxies are exempt.
     pub connections_per_address: usize,
-    /// Bytes of request bodies that are arriving, in all.
+    /// Maximum bytes of request bodies in transfer.
     pub body_bytes: u64,
-    /// Bytes of request bodies that are arriving from one address.
+    /// Maximum bytes of request bodies in transfer per address.
     pub body_bytes_per_address: u64,
-    /// Bytes a second that the sender of a body must reach on average.
+    /// Minimum average rate of a request body in bytes per second.
     pub body_rate: u64,
-    /// Seconds that the server waits for a body before the rate counts.
+    /// Seconds before the minimum rate is enforced.
     pub body_grace: Seconds,
-    /// Transcriptions without an account that arrive, wait or run, in all.
+    /// Maximum anonymous transcriptions that are being uploaded, queued or running.
     pub anonymous_at_once: u32,
-    /// Requests a minute for the status of transcripts, of one address.
+    /// Maximum requests for the status of transcripts per minute and address.
     pub status_rate: u32,
 }
 
@@ -32,7 +32,7 @@ impl Default for Limits {
             connections: 8192,
             connections_per_address: 512,
             body_bytes: 64 << 30,
-            // Five recordings of 2 GB, the most that one paid account may send at once.
+            // Five recordings of 2 GB, the maximum that one paid account may upload at once, and some spare.
             body_bytes_per_address: 12 << 30,
             body_rate: 1000,
             body_grace: Seconds(30.0),
@@ -43,7 +43,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What makes no sense, in words for the operator.
+    /// Validates the settings; the error is for the operator.
     pub(crate) fn check(&self) -> Result<(), String> {
         let counts = [
             ("connections", self.connections as u64),

@@ -1,4 +1,4 @@
-//! The `[server.mail]` table, and what it makes of itself.
+//! The `[server.mail]` table: the SMTP connection and the sender of mails.
 
 use std::time::Duration;
 
@@ -10,49 +10,49 @@ use serde::Deserialize;
 
 use super::Hidden;
 
-/// How long the mail server may be silent.
+/// Timeout of the SMTP connection.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How mails are sent.
+/// SMTP settings.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MailConfig {
     /// The mail server.
     pub host: String,
-    /// Its port; 587 with STARTTLS, 465 with TLS, 25 without, when not given.
+    /// Its port; by default 587 with STARTTLS, 465 with TLS, 25 without.
     pub port: Option<u16>,
-    /// How the connection is protected.
+    /// Encryption of the connection.
     #[serde(default)]
     pub security: MailSecurity,
-    /// Who signs in there; nobody when not given.
+    /// The user name; no authentication if not set.
     pub user: Option<String>,
-    /// With which password.
+    /// The password.
     pub password: Option<Hidden>,
     /// The sender, such as `Hark <hark@example.com>`.
     pub from: String,
 }
 
-/// How a connection to a mail server is protected.
+/// Encryption of a connection to a mail server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MailSecurity {
-    /// TLS after a first word in the open; a server that can't is refused.
+    /// STARTTLS, which is required: the connection is closed if the server does not support it.
     #[default]
     Starttls,
-    /// TLS from the first byte.
+    /// Implicit TLS.
     Tls,
-    /// None: for a mail server on this machine.
+    /// No encryption: for a mail server on this machine.
     None,
 }
 
 impl MailConfig {
-    /// What makes no sense, in words for the operator.
+    /// Validates the settings; the error is for the operator.
     pub(crate) fn check(&self) -> Result<(), String> {
         transport(self).and(sender(self)).map(drop)
     }
 }
 
-/// Who mails come from.
+/// The sender of mails.
 pub(crate) fn sender(config: &MailConfig) -> Result<Mailbox, String> {
     config.from.parse().map_err(|error| format!("`mail.from` is not an address: {error}"))
 }
@@ -73,7 +73,7 @@ pub(crate) fn transport(config: &MailConfig) -> Result<SmtpTransport, String> {
         .tls(tls)
         .timeout(Some(TIMEOUT));
     match (&config.user, &config.password) {
-        (Some(_), Some(_)) if config.security == MailSecurity::None && !is_here(&config.host) => {
+        (Some(_), Some(_)) if config.security == MailSecurity::None && !is_loopback(&config.host) => {
             return Err("`mail.password` would travel unprotected: set `mail.security` to starttls or tls".to_owned());
         }
         (Some(user), Some(password)) => {
@@ -85,7 +85,7 @@ pub(crate) fn transport(config: &MailConfig) -> Result<SmtpTransport, String> {
     Ok(builder.build())
 }
 
-fn is_here(host: &str) -> bool {
+fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 

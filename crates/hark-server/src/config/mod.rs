@@ -1,4 +1,4 @@
-//! What an operator may set, with the defaults of a single machine.
+//! Settings of the service, with defaults for a single machine.
 
 mod integrity;
 mod jobs;
@@ -30,78 +30,78 @@ pub use webhooks::Webhooks;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where requests are taken.
+    /// The address that the service listens on.
     pub listen: SocketAddr,
-    /// Where `/metrics` is served; nowhere when not given.
+    /// The address that serves `/metrics`; not served if not set.
     pub metrics_listen: Option<SocketAddr>,
-    /// Proxies whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Origins that browsers may call from; `*` is every one.
+    /// Origins allowed by CORS; `*` allows any.
     pub cors_origins: Vec<String>,
-    /// Recordings worked on at once; their windows share one engine.
+    /// Recordings transcribed concurrently; their windows share one engine.
     pub workers: usize,
-    /// Uploads whose length is looked up at once; others wait for a moment, then are refused.
+    /// Concurrent media probes of uploads; further uploads wait for a moment, then are refused.
     pub probes: usize,
-    /// Transcriptions that may wait before new ones are refused.
+    /// Maximum queued transcriptions; further ones are refused.
     pub max_queue: u64,
-    /// Speech models kept in memory; more only while more are in use.
+    /// Speech models kept in memory; more only while they are in use.
     pub loaded_models: usize,
-    /// Memory that all models may take together, such as `"6 GB"`; half of the machine's when not given.
+    /// Memory budget of all models together, such as `"6 GB"`; by default half of the machine's memory.
     pub memory_budget: Option<crate::engine::Bytes>,
-    /// Seconds a transcription request waits for its result.
+    /// Seconds that a transcription request waits for its result.
     pub transcribe_timeout: Seconds,
-    /// Seconds without a byte of a body or of an answer read after which a connection is given up.
+    /// Seconds without progress of a request or response body after which the connection is closed.
     pub idle_timeout: Seconds,
-    /// Seconds a client has to send the head of a request.
+    /// Seconds within which a client must send the head of a request.
     pub header_timeout: Seconds,
-    /// Seconds that work may go on after the signal to stop.
+    /// Seconds that running requests and jobs may continue during shutdown.
     pub drain_timeout: Seconds,
-    /// Seconds after which a worker that says nothing counts as dead.
+    /// Seconds after which the lease of a worker that does not renew it expires.
     pub lease: Seconds,
     /// How jobs are retried.
     pub jobs: JobSettings,
-    /// What a paid model does without a paid plan.
+    /// How requests for paid models are served without a paid plan.
     pub paid_models: PaidModels,
-    /// What callers without an account get.
+    /// Limits of anonymous use.
     pub anonymous: Anonymous,
-    /// Requests a minute of a user token.
+    /// Maximum requests per minute of a user token.
     pub user_rate_limit: u32,
-    /// Where people reach this server, such as `https://hark.example.com`: for links in mails, and so that cookies travel
-    /// protected.
+    /// The public URL of this server, such as `https://hark.example.com`: for links in mails, and for the `Secure` attribute of
+    /// cookies.
     pub public_url: Option<String>,
-    /// Whether people may make accounts by themselves; when not given, where only this machine reaches the server or where mail
-    /// is configured.
+    /// Whether sign-up is open; by default only if the server is reachable from this machine alone, or if mail is
+    /// configured.
     pub sign_up: Option<bool>,
-    /// Credits of an account that somebody made by themselves; when not given, those of the plan, or none where others reach the
-    /// server and no mail is configured.
+    /// Credits of a new account after sign-up; by default those of the plan, or none if the server is reachable from other machines
+    /// and no mail is configured.
     pub sign_up_credits: Option<u32>,
-    /// Accounts that may be made from one address a day; when not given, 5, or 100 where only this machine reaches the server.
+    /// Maximum sign-ups per address and day; by default 5, or 100 if the server is reachable from this machine alone.
     pub sign_ups_per_day: Option<u32>,
-    /// How mails are sent; without it addresses count as confirmed.
+    /// SMTP settings; without them email addresses count as confirmed.
     pub mail: Option<MailConfig>,
-    /// Free space in MB that the data folder and the temporary folder need for the server to be ready.
+    /// Minimum free space of the data folder and the temporary folder in MB for the server to be ready.
     pub min_free_disk_mb: u64,
-    /// Checks of what is kept.
+    /// Integrity checks of stored data.
     pub integrity: Integrity,
-    /// Days that entries of the audit log are kept.
+    /// Retention of audit log entries in days.
     pub audit_days: u32,
-    /// Days that the addresses in the audit log are kept.
+    /// Retention of the addresses in the audit log in days.
     pub audit_address_days: u32,
-    /// What strangers may hold of the server at once.
+    /// Limits on resources that unauthenticated clients can occupy.
     pub limits: Limits,
-    /// What live sessions may do.
+    /// Limits of live sessions.
     pub stream: StreamLimits,
-    /// Calls to other servers when a transcript is done.
+    /// Webhooks, called when a transcript is done.
     pub webhooks: Webhooks,
-    /// Whether the recordings of accounts stay after they were transcribed, until their transcript is deleted.
+    /// Whether recordings of accounts are kept after transcription, until their transcript is deleted.
     pub keep_audio: bool,
-    /// Where the master key that seals text and audio is read from.
+    /// The file of the master key that seals text and audio.
     pub master_key_file: Option<std::path::PathBuf>,
-    /// The database, `sqlite:…` or `postgres://…`; `hark.db` in the data folder when not given.
+    /// The database, `sqlite:…` or `postgres://…`; by default `hark.db` in the data folder.
     pub database: Option<String>,
-    /// Where recordings are kept, a folder or `s3://…`; `blobs` in the data folder when not given.
+    /// Where recordings are stored, a folder or `s3://…`; by default `blobs` in the data folder.
     pub blobs: Option<String>,
-    /// How recordings are looked after.
+    /// Maintenance and quota of recordings.
     pub recordings: Recordings,
     /// Work on text: the `[text]` table, which the commands use, too.
     #[serde(skip)]
@@ -152,7 +152,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What makes no sense, in words for the operator.
+    /// Validates the settings; the error is for the operator.
     pub fn check(&self) -> Result<(), String> {
         if !(1..=1024).contains(&self.workers) {
             return Err("`workers` must be a number from 1 to 1024".to_owned());
@@ -189,17 +189,17 @@ impl Config {
 }
 
 impl Config {
-    /// Whether only this machine reaches the service: it listens on loopback, behind no proxy.
+    /// Whether the service is reachable from this machine alone: it listens on loopback, behind no proxy.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty() && self.public_url.is_none()
     }
 
-    /// Whether people may make accounts by themselves. Where strangers reach the server, only with an address that is confirmed.
+    /// Whether sign-up is open. If the server is reachable from other machines, it requires a confirmed email address.
     pub(crate) fn allows_sign_up(&self) -> bool {
         self.sign_up.unwrap_or(self.is_local() || self.mail.is_some())
     }
 
-    /// Credits of an account that somebody made by themselves, given once its address is confirmed.
+    /// Credits of a new account after sign-up, granted when its email address is confirmed.
     pub(crate) fn initial_credits(&self) -> i64 {
         match self.sign_up_credits {
             Some(credits) => i64::from(credits),
@@ -208,18 +208,18 @@ impl Config {
         }
     }
 
-    /// Accounts that may be made from one address a day.
+    /// Maximum sign-ups per address and day.
     pub(crate) fn sign_ups_a_day(&self) -> u32 {
         self.sign_ups_per_day.unwrap_or(if self.is_local() { 100 } else { 5 })
     }
 }
 
-/// A length of time, written as a number of seconds.
+/// A duration, written as a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Seconds(pub f64);
 
 impl Seconds {
-    /// The same as a [`Duration`].
+    /// As a [`Duration`].
     pub fn duration(self) -> Duration {
         Duration::from_secs_f64(self.0)
     }
@@ -228,7 +228,7 @@ impl Seconds {
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
-        // A year: longer than that is a mistake.
+        // At most a year: more is a typing error.
         if !(0.001..=31_536_000.0).contains(&seconds) {
             return Err(de::Error::custom("a time must be a number of seconds above 0"));
         }
@@ -236,7 +236,7 @@ impl<'de> Deserialize<'de> for Seconds {
     }
 }
 
-/// A secret of the configuration, which no log shows.
+/// A secret of the configuration; its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Hidden(pub String);
@@ -247,15 +247,15 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// How recordings are looked after: the `[server.recordings]` table.
+/// Maintenance and quota of recordings: the `[server.recordings]` table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Recordings {
-    /// Seconds between two sweeps over all recordings, whichever process does them.
+    /// Seconds between two sweeps over all recordings, by any process.
     pub sweep_interval: Seconds,
-    /// Days that a file is kept that the database does not know.
+    /// Days that a file without a database row stays in quarantine.
     pub quarantine_days: u32,
-    /// Bytes of recordings that an account of each plan may keep; 0 is as many as it likes.
+    /// Storage quota of an account by plan.
     pub quota: StorageQuota,
 }
 
@@ -274,7 +274,7 @@ impl Recordings {
     }
 }
 
-/// Bytes of recordings that an account may keep, by plan; 0 is as many as it likes.
+/// Maximum bytes of recordings that an account may store, by plan; 0 is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageQuota {
@@ -295,7 +295,7 @@ impl Default for StorageQuota {
 }
 
 impl StorageQuota {
-    /// What an account of this plan may keep; none for as much as it likes. Anonymous recordings don't stay.
+    /// The quota of an account of this plan; `None` is unlimited. Anonymous recordings are not kept.
     pub(crate) fn of(&self, plan: hark_store::Plan) -> Option<u64> {
         use hark_store::Plan;
         let bytes = match plan {
@@ -309,23 +309,23 @@ impl StorageQuota {
     }
 }
 
-/// What happens when a paid model is asked for without an active paid plan (decisions: paid models).
+/// How a request for a paid model is served without an active paid plan (decisions: paid models).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaidModels {
-    /// `large-v3-turbo` serves it.
+    /// By `large-v3-turbo`.
     Serve,
-    /// 402.
+    /// Refused with 402.
     Require,
 }
 
-/// What callers without an account get.
+/// Limits of anonymous use.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Anonymous {
-    /// Whether they get anything.
+    /// Whether anonymous use is allowed.
     pub enabled: bool,
-    /// How much a day and address.
+    /// The limit per day and address.
     pub limit: DailyLimit,
 }
 
@@ -335,19 +335,19 @@ impl Default for Anonymous {
     }
 }
 
-/// How much an address without an account gets in a day.
+/// A daily limit of anonymous use per address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DailyLimit {
-    /// So many.
+    /// The amount.
     pub amount: u64,
-    /// Of these.
+    /// Its unit.
     pub unit: LimitUnit,
 }
 
-/// What anonymous use is counted in.
+/// The unit of a [`DailyLimit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitUnit {
-    /// Requests that were accepted.
+    /// Accepted transcription requests.
     Transcriptions,
     /// Minutes of audio, rounded up.
     Minutes,

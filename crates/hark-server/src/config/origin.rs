@@ -1,4 +1,4 @@
-//! Origins of web pages.
+//! Origins for CORS.
 
 /// An origin as browsers send it, `https://app.example.com`, or `*`.
 pub(crate) fn is_origin(text: &str) -> bool {

@@ -1,27 +1,27 @@
-//! The `[server.stream]` table.
+//! The `[server.stream]` table: limits of live sessions.
 
 use serde::Deserialize;
 
 use super::Seconds;
 
-/// What live sessions may do.
+/// Limits of live sessions.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamLimits {
-    /// Sessions at once, of everybody together.
+    /// Maximum concurrent sessions.
     pub sessions: usize,
-    /// Seconds of sound of one session.
+    /// Maximum seconds of audio per session.
     pub longest: Seconds,
-    /// Seconds without sound after which a session ends.
+    /// Seconds without audio after which a session ends.
     pub idle: Seconds,
-    /// Seconds a client has for its first message.
+    /// Seconds within which a client must send its first message.
     pub first_message: Seconds,
-    /// Seconds for which a session whose connection broke can be gone on with.
+    /// Seconds for which a session can be resumed after its connection was lost.
     pub resume: Seconds,
-    /// Seconds after which the other end is asked whether it is still there; it is gone when it says nothing three times.
+    /// Interval of WebSocket pings in seconds; a client that misses three is disconnected.
     pub ping: Seconds,
-    /// Seconds after which the held credit of a session that heard nothing is free again if its process died; one that lives
-    /// says so in time.
+    /// Seconds after which the held credit of an idle session is released if its process died; a live process extends the hold
+    /// in time.
     pub hold: Seconds,
 }
 

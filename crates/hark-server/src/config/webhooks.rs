@@ -1,15 +1,15 @@
-//! The `[server.webhooks]` table.
+//! The `[server.webhooks]` table: whether webhooks are sent, and to which addresses.
 
 use serde::Deserialize;
 
-/// Whether and whom the service calls.
+/// Settings of webhooks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Webhooks {
-    /// Whether `webhook_url` is taken at all.
+    /// Whether `webhook_url` is accepted.
     pub enabled: bool,
-    /// Whether calls may go without TLS.
+    /// Whether targets without TLS are allowed.
     pub allow_http: bool,
-    /// Whether calls may go to this machine and its network: only where every account is trusted with that.
+    /// Whether targets on this machine and its private network are allowed: only if every account is trusted with that.
     pub allow_private: bool,
 }

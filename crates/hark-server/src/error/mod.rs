@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_away_is_503_and_worth_another_try() {
+    fn a_database_that_is_unreachable_is_503_and_worth_another_try() {
         let failure = Failure::from(hark_store::Error::Blob("/var/lib/hark/blobs is not there".into()));
         assert_eq!((failure.error.status(), failure.error.retry_after.is_some()), (503, true));
         assert!(!failure.error.message.contains("blobs"));

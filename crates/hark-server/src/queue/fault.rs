@@ -30,7 +30,7 @@ impl Fault {
                     .to_owned()
             }
             FaultKind::Unavailable => {
-                "the recording could not be transcribed: what the server needs for it was away for too long; nothing was charged, and the recording is kept: retry the transcript later"
+                "the recording could not be transcribed: what the server needs for it was unreachable for too long; nothing was charged, and the recording is kept: retry the transcript later"
                     .to_owned()
             }
         }

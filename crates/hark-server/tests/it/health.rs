@@ -80,7 +80,7 @@ async fn a_replaced_database_file_is_503_and_nothing_is_written_to_the_old_one()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs PostgreSQL"]
-async fn requests_get_503_soon_while_postgres_is_away_and_work_when_it_is_back() {
+async fn requests_get_503_soon_while_postgres_is_unreachable_and_work_when_it_is_back() {
     let postgres = hark_postgres::new_server().await.unwrap_or_else(|error| panic!("{error}"));
     let folder = tempfile::tempdir().unwrap();
     let server =

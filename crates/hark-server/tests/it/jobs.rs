@@ -73,7 +73,7 @@ fn unusable() -> EngineError {
     EngineError::Unusable("the recording is silent".into())
 }
 
-fn model_away() -> EngineError {
+fn model_unreachable() -> EngineError {
     EngineError::unavailable(Dependency::Engine, "the model can't be loaded")
 }
 
@@ -156,15 +156,15 @@ async fn a_node_without_models_beside_a_healthy_one_fails_no_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn recordings_that_are_away_when_workers_start_are_waited_for() {
+async fn recordings_that_are_unreachable_when_workers_start_are_waited_for() {
     let server = Server::with_role(Role::Account).await;
     let client = server.account(Plan::Enterprise).await;
     let mut ids = Vec::new();
     for _ in 0..5 {
         ids.push(send(&client).await);
     }
-    let (here, away) = (server.folder.path().join("blobs"), server.folder.path().join("away"));
-    std::fs::rename(&here, &away).unwrap();
+    let (here, elsewhere) = (server.folder.path().join("blobs"), server.folder.path().join("elsewhere"));
+    std::fs::rename(&here, &elsewhere).unwrap();
     // An empty folder in its place is what a mount that went away leaves.
     std::fs::create_dir(&here).unwrap();
     let metrics = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config() };
@@ -183,7 +183,7 @@ async fn recordings_that_are_away_when_workers_start_are_waited_for() {
     })
     .await;
     std::fs::remove_dir_all(&here).unwrap();
-    std::fs::rename(&away, &here).unwrap();
+    std::fs::rename(&elsewhere, &here).unwrap();
     for id in ids {
         wait_for(&client, id, "completed").await;
     }
@@ -194,7 +194,11 @@ async fn recordings_that_are_away_when_workers_start_are_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_and_a_passing_fault_are_retried_until_it_works() {
-    let server = Server::with(eager(), Scripted::new(&[panics, model_away, model_away, model_away, broken])).await;
+    let server = Server::with(
+        eager(),
+        Scripted::new(&[panics, model_unreachable, model_unreachable, model_unreachable, broken]),
+    )
+    .await;
     let client = server.account(Plan::Free).await;
     let id = send(&client).await;
     wait_for(&client, id, "completed").await;
@@ -250,7 +254,8 @@ async fn whose_fault_it_was_is_told_by_its_kind_and_not_by_its_words() {
     assert_eq!(client.credits(&server).await, 600);
 
     let short = JobSettings { unavailable_for: Seconds(0.001), ..eager().jobs };
-    let server = Server::with(Config { jobs: short, ..eager() }, Scripted::new(&[model_away, model_away])).await;
+    let server =
+        Server::with(Config { jobs: short, ..eager() }, Scripted::new(&[model_unreachable, model_unreachable])).await;
     let client = server.account(Plan::Free).await;
     let response = client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
     refusal(response, 503).await;

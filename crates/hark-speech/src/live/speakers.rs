@@ -17,8 +17,8 @@ use hark_speakers::{
 use hark_transcript::{Segment, Word};
 
 use crate::SpeechError;
+use crate::diarization::Voices;
 use crate::speakers::label;
-use crate::voices::Voices;
 
 /// Samples of an embedded piece, as in files; a shorter one is repeated up to that.
 const PIECE_SAMPLES: usize = SAMPLE_RATE as usize * 3 / 2;
@@ -42,9 +42,9 @@ pub(super) struct LiveSpeakers {
 }
 
 enum Message {
-    Sound(Vec<f32>),
-    /// A request for the speaker between two samples of the session.
-    Who(u64, u64),
+    Audio(Vec<f32>),
+    /// A request for the speaker of a range of the session's samples.
+    Identify(Range<u64>),
     /// The end of the audio.
     Finish,
 }
@@ -54,9 +54,9 @@ pub(super) enum Answer {
     /// The speaker of a requested text, in order of the requests.
     Speaker(Option<usize>),
     /// The diarization of the whole session.
-    Whole(Diarization),
+    Session(Diarization),
     /// The thread failed: texts continue without speakers.
-    Gone,
+    Failed,
 }
 
 impl LiveSpeakers {
@@ -66,7 +66,7 @@ impl LiveSpeakers {
         let (answer, answers) = channel();
         let voices = voices.clone();
         std::thread::Builder::new()
-            .name("live voices".into())
+            .name("live diarizer".into())
             .spawn(move || {
                 // Wake the session even if the thread panics.
                 let _wake = WakeOnDrop(Arc::clone(&wake));
@@ -80,12 +80,12 @@ impl LiveSpeakers {
     }
 
     pub(super) fn push(&self, samples: &[f32]) {
-        let _ = self.sender.send(Message::Sound(samples.to_vec()));
+        let _ = self.sender.send(Message::Audio(samples.to_vec()));
     }
 
-    /// Requests the speaker between two samples; answers are in the order of the requests.
-    pub(super) fn ask(&self, start: u64, end: u64) {
-        let _ = self.sender.send(Message::Who(start, end));
+    /// Requests the speaker of a range of samples; answers are in the order of the requests.
+    pub(super) fn identify(&self, samples: Range<u64>) {
+        let _ = self.sender.send(Message::Identify(samples));
     }
 
     /// Ends the audio.
@@ -98,7 +98,7 @@ impl LiveSpeakers {
         match self.answers.try_recv() {
             Ok(answer) => Some(answer),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Answer::Gone),
+            Err(TryRecvError::Disconnected) => Some(Answer::Failed),
         }
     }
 }
@@ -112,29 +112,30 @@ impl Drop for WakeOnDrop {
 }
 
 fn run(mut voices: Voices, messages: &Receiver<Message>, send: &dyn Fn(Answer)) {
-    let mut whole = Diarizer::live(voices.clone());
-    let mut known = SpeakerClusters::default();
-    let (mut sound, mut first) = (Vec::new(), 0u64);
+    let mut session = Diarizer::live(voices.clone());
+    let mut clusters = SpeakerClusters::default();
+    // The buffered audio and the number of its first sample.
+    let (mut audio, mut first) = (Vec::new(), 0u64);
     for message in messages {
         match message {
-            Message::Sound(samples) => {
-                whole.push(&samples);
-                sound.extend(samples);
-                let gone = sound.len().saturating_sub(BUFFERED);
+            Message::Audio(samples) => {
+                session.push(&samples);
+                audio.extend(samples);
+                let excess = audio.len().saturating_sub(BUFFERED);
                 // Not for every message, since the rest is moved.
-                if gone > BUFFERED / 4 {
-                    sound.drain(..gone);
-                    first += gone as u64;
+                if excess > BUFFERED / 4 {
+                    audio.drain(..excess);
+                    first += excess as u64;
                 }
             }
-            Message::Who(start, end) => {
-                let place = |sample: u64| (sample.saturating_sub(first) as usize).min(sound.len());
-                let until = place(end + LOOKAHEAD);
+            Message::Identify(Range { start, end }) => {
+                let offset = |sample: u64| (sample.saturating_sub(first) as usize).min(audio.len());
+                let until = offset(end + LOOKAHEAD);
                 let from = until.saturating_sub(WINDOW_SAMPLES);
-                let text = place(start).max(from) - from..place(end).max(from) - from;
-                send(Answer::Speaker(known.speaker(&mut voices, &sound[from..until], text)));
+                let text = offset(start).max(from) - from..offset(end).max(from) - from;
+                send(Answer::Speaker(clusters.speaker(&mut voices, &audio[from..until], text)));
             }
-            Message::Finish => return send(Answer::Whole(whole.finish(None))),
+            Message::Finish => return send(Answer::Session(session.finish(None))),
         }
     }
 }
@@ -142,91 +143,93 @@ fn run(mut voices: Voices, messages: &Receiver<Message>, send: &dyn Fn(Answer)) 
 /// The speaker clusters so far.
 #[derive(Default)]
 struct SpeakerClusters {
-    voices: Vec<Cluster>,
+    clusters: Vec<Cluster>,
+    /// The speaker of the last text.
     last: Option<usize>,
 }
 
 /// A local speaker of a window.
 struct LocalSpeaker {
     /// Frames of the text in which it is active.
-    of_text: usize,
+    text_frames: usize,
     /// Its speech without overlap, at most the last six seconds.
-    sound: Vec<f32>,
+    speech: Vec<f32>,
 }
 
 impl SpeakerClusters {
     /// The speaker of `text` in a window of audio; the last speaker if there is too little speech.
     fn speaker(&mut self, networks: &mut impl Networks, window: &[f32], text: Range<usize>) -> Option<usize> {
-        let locals = locals(networks, window, &text);
-        let wanted =
-            (0..locals.len()).filter(|&local| locals[local].of_text > 0).max_by_key(|&local| locals[local].of_text)?;
-        let heard: Vec<usize> = (0..locals.len()).filter(|&local| locals[local].sound.len() >= MIN_SAMPLES).collect();
-        let mut order = heard.clone();
-        // The longest speech first; two local speakers of one window are two people.
-        order.sort_by_key(|&local| std::cmp::Reverse(locals[local].sound.len()));
-        let mut taken: Vec<(usize, usize)> = Vec::new();
+        let locals = local_speakers(networks, window, &text);
+        let text_speaker = (0..locals.len())
+            .filter(|&local| locals[local].text_frames > 0)
+            .max_by_key(|&local| locals[local].text_frames)?;
+        let mut order: Vec<usize> =
+            (0..locals.len()).filter(|&local| locals[local].speech.len() >= MIN_SAMPLES).collect();
+        // The longest speech first; two local speakers of one window never share a cluster.
+        order.sort_by_key(|&local| std::cmp::Reverse(locals[local].speech.len()));
+        // Local speakers and their clusters.
+        let mut assigned: Vec<(usize, usize)> = Vec::new();
         for local in order {
-            let vector = vector(networks, &locals[local].sound);
-            let free = |voice: &(usize, f32)| taken.iter().all(|&(_, other)| other != voice.0);
-            let cosines = self.voices.iter().map(|voice| dot(&vector, &voice.centroid())).enumerate();
-            let best = cosines.filter(free).max_by(|a, b| a.1.total_cmp(&b.1));
-            let least =
-                if locals[local].sound.len() >= RELIABLE_SAMPLES { JOIN_SIMILARITY.1 } else { JOIN_SIMILARITY.0 };
-            let seconds = locals[local].sound.len() as f32 / SAMPLE_RATE as f32;
-            match best.filter(|best| best.1 >= least) {
-                Some((voice, _)) => {
-                    self.voices[voice].merge(&Cluster::new(&vector, seconds));
-                    taken.push((local, voice));
+            let speech = &locals[local].speech;
+            let embedding = embed(networks, speech);
+            let is_free = |candidate: &(usize, f32)| assigned.iter().all(|&(_, other)| other != candidate.0);
+            let similarities = self.clusters.iter().map(|cluster| dot(&embedding, &cluster.centroid())).enumerate();
+            let best = similarities.filter(is_free).max_by(|a, b| a.1.total_cmp(&b.1));
+            let threshold = if speech.len() >= RELIABLE_SAMPLES { JOIN_SIMILARITY.1 } else { JOIN_SIMILARITY.0 };
+            let seconds = speech.len() as f32 / SAMPLE_RATE as f32;
+            match best.filter(|best| best.1 >= threshold) {
+                Some((cluster, _)) => {
+                    self.clusters[cluster].merge(&Cluster::new(&embedding, seconds));
+                    assigned.push((local, cluster));
                 }
                 // Only the speaker of the text starts a new cluster.
-                None if local == wanted => {
-                    self.voices.push(Cluster::new(&vector, seconds));
-                    taken.push((local, self.voices.len() - 1));
+                None if local == text_speaker => {
+                    self.clusters.push(Cluster::new(&embedding, seconds));
+                    assigned.push((local, self.clusters.len() - 1));
                 }
                 None => {}
             }
         }
-        let speaker = taken.iter().find(|&&(local, _)| local == wanted).map(|&(_, voice)| voice);
+        let speaker = assigned.iter().find(|&&(local, _)| local == text_speaker).map(|&(_, cluster)| cluster);
         self.last = speaker.or(self.last);
         self.last
     }
 }
 
 /// The local speakers of a window.
-fn locals(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> Vec<LocalSpeaker> {
+fn local_speakers(networks: &mut impl Networks, window: &[f32], text: &Range<usize>) -> Vec<LocalSpeaker> {
     let scores = networks.segment(&[window]).pop().unwrap_or_default();
-    let mut locals: Vec<LocalSpeaker> = (0..3).map(|_| LocalSpeaker { of_text: 0, sound: Vec::new() }).collect();
+    let mut locals: Vec<LocalSpeaker> = (0..3).map(|_| LocalSpeaker { text_frames: 0, speech: Vec::new() }).collect();
     for (frame, scores) in scores.iter().enumerate().rev() {
         let first = frame_middle(frame).saturating_sub(FRAME_STEP / 2);
-        let Some(sound) = window.get(first..(first + FRAME_STEP).min(window.len())).filter(|sound| !sound.is_empty())
-        else {
-            continue;
-        };
+        let samples = window.get(first..(first + FRAME_STEP).min(window.len()));
+        let Some(samples) = samples.filter(|samples| !samples.is_empty()) else { continue };
         let class = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0);
-        for &voice in POWERSET[class] {
-            locals[voice].of_text += usize::from(text.contains(&first));
+        for &local in POWERSET[class] {
+            locals[local].text_frames += usize::from(text.contains(&first));
         }
-        if let &[voice] = POWERSET[class] {
+        if let &[local] = POWERSET[class] {
             // Collected backwards, and reversed below.
-            locals[voice].sound.extend(sound.iter().rev());
+            locals[local].speech.extend(samples.iter().rev());
         }
     }
     for local in &mut locals {
-        local.sound.truncate(MAX_PIECES * PIECE_SAMPLES);
-        local.sound.reverse();
+        local.speech.truncate(MAX_PIECES * PIECE_SAMPLES);
+        local.speech.reverse();
     }
     locals
 }
 
-/// The embedding of a speaker's audio: the weighted mean of its pieces.
-fn vector(networks: &mut impl Networks, sound: &[f32]) -> Embedding {
+/// The embedding of a speaker's speech: the mean over its pieces, weighted by their length.
+fn embed(networks: &mut impl Networks, speech: &[f32]) -> Embedding {
+    let pieces = speech.rchunks(PIECE_SAMPLES);
+    let weights = pieces.clone().map(|piece| piece.len() as f32);
     let pieces: Vec<Vec<f32>> =
-        sound.rchunks(PIECE_SAMPLES).map(|piece| piece.iter().copied().cycle().take(PIECE_SAMPLES).collect()).collect();
-    let weights = sound.rchunks(PIECE_SAMPLES).map(|piece| piece.len() as f32);
+        pieces.map(|piece| piece.iter().copied().cycle().take(PIECE_SAMPLES).collect()).collect();
     let pieces: Vec<&[f32]> = pieces.iter().map(Vec::as_slice).collect();
     let mut sum: Embedding = [0.0; EMBEDDING_WIDTH];
-    for (vector, weight) in networks.embed(&pieces).iter().map(centred).zip(weights) {
-        sum.iter_mut().zip(vector).for_each(|(sum, number)| *sum += number * weight);
+    for (embedding, weight) in networks.embed(&pieces).iter().map(centred).zip(weights) {
+        sum.iter_mut().zip(embedding).for_each(|(sum, number)| *sum += number * weight);
     }
     l2_normalized(&sum)
 }
@@ -264,20 +267,24 @@ pub(super) fn relabel(segments: &mut [Segment], live_labels: &[Option<usize>]) {
 mod tests {
     use super::*;
 
-    fn said(speaker: &str, words: usize) -> Segment {
+    fn segment(speaker: &str, words: usize) -> Segment {
         Segment { speaker: Some(speaker.into()), words: vec![Word::default(); words], ..Segment::default() }
     }
 
     #[test]
     fn speakers_keep_their_live_labels() {
         // Live, the second speaker was first labelled as the first, and a third label was wrong.
-        let mut segments =
-            vec![said("SPEAKER_00", 2), said("SPEAKER_01", 5), said("SPEAKER_00", 1), said("SPEAKER_02", 1)];
+        let mut segments = vec![
+            segment("SPEAKER_00", 2),
+            segment("SPEAKER_01", 5),
+            segment("SPEAKER_00", 1),
+            segment("SPEAKER_02", 1),
+        ];
         relabel(&mut segments, &[Some(0), Some(0), Some(0), Some(1), Some(1), Some(1), Some(1), Some(2), Some(1)]);
         let labels: Vec<&str> = segments.iter().filter_map(|segment| segment.speaker.as_deref()).collect();
         assert_eq!(labels, ["SPEAKER_00", "SPEAKER_01", "SPEAKER_00", "SPEAKER_02"]);
 
-        let mut segments = vec![said("SPEAKER_00", 3), said("SPEAKER_01", 4)];
+        let mut segments = vec![segment("SPEAKER_00", 3), segment("SPEAKER_01", 4)];
         relabel(&mut segments, &[Some(1), Some(1), Some(1), Some(0), Some(0), Some(0), Some(0)]);
         let labels: Vec<&str> = segments.iter().filter_map(|segment| segment.speaker.as_deref()).collect();
         assert_eq!(labels, ["SPEAKER_01", "SPEAKER_00"]);

@@ -1,4 +1,4 @@
-//! The tensors of a Silero VAD file under the names of its safetensors, whichever format it has.
+//! The tensors of a Silero VAD file, ONNX or safetensors, by their names in the safetensors file.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ impl Tensors {
     /// Reads safetensors or ONNX.
     pub(super) fn open(path: &Path) -> Result<Self, FileError> {
         let file = WeightsFile::open(path)?;
-        // Safetensors starts with a length of eight bytes and then JSON; an ONNX file can't have `{` there.
+        // Safetensors starts with a length of eight bytes and then JSON; ONNX has no `{` at that offset.
         if file.bytes().get(8) != Some(&b'{') {
             return Ok(Tensors { by_name: from_onnx(&OnnxModel::read(&file)?)? });
         }
@@ -27,7 +27,7 @@ impl Tensors {
         Ok(Tensors { by_name: floats.collect::<Result<_, FileError>>()? })
     }
 
-    /// The tensor of that name, which must have that many values.
+    /// The tensor of that name; an error unless it has `count` values.
     pub(super) fn floats(&self, name: &str, count: usize) -> Result<Vec<f32>, String> {
         let tensor = self.by_name.get(name).ok_or_else(|| format!("it has no tensor {name}"))?;
         if tensor.len() != count {
@@ -54,7 +54,7 @@ fn from_onnx(model: &OnnxModel) -> Result<HashMap<String, Vec<f32>>, FileError> 
     ] {
         tensors.insert(name.to_owned(), take(from)?);
     }
-    // The LSTM's inputs: sound, input weights, recurrent weights, both biases one after the other.
+    // The LSTM's inputs: activations, input weights, recurrent weights, both biases concatenated.
     let lstm = model.nodes.iter().find(|node| node.op_type == "LSTM");
     let Some([_, input, hidden, bias, ..]) = lstm.map(|node| &node.inputs[..]) else {
         return Err(damaged("it has no recurrent layer"));
@@ -69,7 +69,7 @@ fn from_onnx(model: &OnnxModel) -> Result<HashMap<String, Vec<f32>>, FileError> 
     Ok(tensors)
 }
 
-/// ONNX stacks the gates input, output, forget, new; the kernels take them input, forget, new, output.
+/// ONNX orders the gates input, output, forget, cell; the kernels expect input, forget, cell, output.
 fn reorder_gates(stacked: &[f32]) -> Vec<f32> {
     let quarter = stacked.len() / 4;
     [0, 2, 3, 1].iter().flat_map(|&gate| stacked[gate * quarter..(gate + 1) * quarter].iter().copied()).collect()

@@ -1,8 +1,8 @@
-//! The weights of Silero VAD: checked and packed for the kernels.
+//! The weights of Silero VAD, validated and packed for the kernels.
 //!
-//! The package carries the same network twice: `silero_vad_16k_sequence.onnx` has the weights of the current
-//! version, `silero_vad_16k.safetensors` those of an earlier training, which hears less of very quiet speech.
-//! Both are read here.
+//! The package contains the network twice: `silero_vad_16k_sequence.onnx` has the weights of the current
+//! version, `silero_vad_16k.safetensors` those of an earlier training run, which detects less very quiet speech.
+//! Both formats are supported.
 
 use std::path::Path;
 
@@ -13,24 +13,24 @@ use hark_weights::FileError;
 use super::VadError;
 use super::tensors::Tensors;
 
-/// Units of the recurrent cell; it has four gates of as many.
+/// Units of the LSTM, each with four gates.
 pub(super) const UNITS: usize = 128;
 
-/// A convolution of three taps over frames, its depth ordered `(tap, channel)` so that neighbouring frames
-/// of the input are one run of rows.
+/// A convolution of three taps over frames, its depth ordered `(tap, channel)` so that neighbouring input frames
+/// are contiguous rows.
 pub(super) struct Convolution {
     pub(super) channels: usize,
     pub(super) weights: PackedF32,
     pub(super) bias: Vec<f32>,
 }
 
-/// Every part of the network, in the layout the kernels read.
+/// All layers, in the layout of the kernels.
 pub(super) struct Weights {
     pub(super) stft: Stft,
     pub(super) convolutions: [Convolution; 4],
-    /// 512 gate rows in one panel: as `[depth][row]` it is also the right side of a product.
+    /// 512 gate rows in one panel: as `[depth][row]` it is also the right operand of a GEMM.
     pub(super) input: PackedF32,
-    /// PackedF32 of 128 rows: eight vectors side by side, one stream of reads per step.
+    /// Panels of 128 rows: eight vectors side by side, one stream of reads per step.
     pub(super) recurrent: PackedF32,
     pub(super) gate_bias: Vec<f32>,
     pub(super) output: Vec<f32>,
@@ -80,8 +80,8 @@ impl Weights {
     }
 }
 
-/// The file holds its Fourier transform as a 258 × 256 matrix; we run a fast transform instead, so the
-/// matrix must be a windowed transform: row 0 (frequency 0) is the window, all others must follow from it.
+/// The window of the STFT. The file has the transform as a 258 × 256 matrix, which is replaced by an FFT; so the
+/// matrix must be a windowed Fourier transform: row 0 (frequency 0) is the window, which determines all other rows.
 fn window_of(basis: &[f32]) -> Result<[f32; 256], String> {
     let window: [f32; 256] = std::array::from_fn(|i| basis[i]);
     for k in 0..BINS {

@@ -68,7 +68,7 @@ impl Folder {
         fs::metadata(&marker).map(drop).map_err(|e| {
             let root = self.root.display();
             Error::Blob(format!(
-                "the folder of recordings {root} is away: {MARKER} can't be read ({e}); is its volume mounted?"
+                "the folder of recordings {root} is unreachable: {MARKER} can't be read ({e}); is its volume mounted?"
             ))
         })
     }

@@ -87,7 +87,8 @@ impl Bucket {
             Err(object_store::Error::NotFound { .. }) => match self.read_marker().await? {
                 Some(_) => Ok(()),
                 None => {
-                    Err(Error::Blob(format!("the bucket of recordings {} is away: it has no {MARKER}", self.location)))
+                    let location = &self.location;
+                    Err(Error::Blob(format!("{location} is no bucket of recordings: it is missing or has no {MARKER}")))
                 }
             },
             Err(e) => Err(failed(e)),

@@ -71,11 +71,11 @@ on_both! {
         let store = place.open().await;
         completed(&store, account(&store, 0).await).await;
         store.close().await;
-        std::fs::rename(place.folder.path().join("blobs"), place.folder.path().join("away")).unwrap();
+        std::fs::rename(place.folder.path().join("blobs"), place.folder.path().join("elsewhere")).unwrap();
         let why = refused(Store::open(place.options()).await);
         assert!(why.contains("1 recordings") && why.contains("holds none"), "{why}");
         std::fs::remove_dir_all(place.folder.path().join("blobs")).unwrap();
-        std::fs::rename(place.folder.path().join("away"), place.folder.path().join("blobs")).unwrap();
+        std::fs::rename(place.folder.path().join("elsewhere"), place.folder.path().join("blobs")).unwrap();
         place.open().await;
     }
 

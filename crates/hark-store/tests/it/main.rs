@@ -2,7 +2,6 @@
 
 mod accounts;
 mod audit;
-mod away;
 mod backup;
 mod blobs;
 mod calls;
@@ -24,6 +23,7 @@ mod share;
 mod support;
 mod transcripts;
 mod unavailable;
+mod unreachable;
 mod unsealed;
 mod upgrade;
 mod voiceprints;

@@ -276,7 +276,7 @@ on_both! {
         let id = account(&store, 0).await;
         accept(&store, id, 0).await;
         let job = claim(&store).await;
-        // A statement that can't be run is what a worker sees of a database that is away.
+        // A statement that can't be run is what a worker sees of a database that is unreachable.
         crate::accounts::run_sql(&place.database, "ALTER TABLE jobs RENAME TO jobs_away").await;
         assert!(matches!(store.jobs().renew(&job.lease, LEASE).await, Err(Error::Database(_))));
         place.clock.advance(LEASE * 2);

@@ -1,4 +1,4 @@
-//! What callers get while the database is away, full or gone, and that everything works again once it is back, without a restart.
+//! What callers get while the database is unreachable, full or gone, and that everything works again once it is back, without a restart.
 
 use std::io::Write;
 use std::path::Path;

@@ -225,7 +225,7 @@ async fn a_server_that_goes_down_tells_and_stores_what_was_heard() {
     let last = messages.last().unwrap();
     assert!(is_sentence(last["text"].as_str().unwrap()) && last["transcript_id"].is_i64(), "{last}");
     let page = store.transcripts().list(account, &Default::default()).await.unwrap();
-    assert_eq!(page.total, 2, "also the one whose client was away");
+    assert_eq!(page.total, 2, "also the one whose client was disconnected");
     assert_eq!(store.accounts().get(account).await.unwrap().credits, 598);
 }
 

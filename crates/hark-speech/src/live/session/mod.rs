@@ -131,7 +131,7 @@ impl LiveSession {
             replies,
             reply,
             cancelled: Arc::new(AtomicBool::new(false)),
-            vad: VadStream::leveled(&transcriber.vad),
+            vad: VadStream::with_gain_control(&transcriber.vad),
             endpointer: Endpointer::default(),
             audio: Vec::new(),
             audio_start: 0,
@@ -232,11 +232,11 @@ impl LiveSession {
     fn on_speaker_answer(&mut self, answer: Answer) {
         match answer {
             Answer::Speaker(speaker) => self.release_text(speaker),
-            Answer::Whole(diarization) => {
+            Answer::Session(diarization) => {
                 self.speakers = None;
                 self.end(Some(&diarization));
             }
-            Answer::Gone => {
+            Answer::Failed => {
                 self.speakers = None;
                 while !self.awaiting_speaker.is_empty() {
                     self.release_text(None);
@@ -265,7 +265,7 @@ impl LiveSession {
     fn emit(&mut self, event: LiveEvent) {
         match (&self.speakers, &event) {
             (Some(speakers), LiveEvent::Text(text)) => {
-                speakers.ask(samples(text.start), samples(text.end));
+                speakers.identify(samples(text.start)..samples(text.end));
                 self.awaiting_speaker.push_back(event);
             }
             _ if self.awaiting_speaker.is_empty() => self.events.push_back(event),

@@ -1,4 +1,4 @@
-//! A folder of recordings that is away for a while, as when its volume is not mounted: what was to be removed meanwhile is removed once it is back.
+//! A folder of recordings that is unreachable for a while, as when its volume is not mounted: what was to be removed meanwhile is removed once it is back.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use bytes::Bytes;
 use crate::accounts::count;
 use crate::support::{Place, account, completed, on_both};
 
-/// Takes the folder of the recordings away; an empty one may be in its place.
-fn take_away(place: &Place, is_empty_there: bool) {
+/// Moves the folder of the recordings elsewhere; an empty one may be in its place.
+fn make_unreachable(place: &Place, is_empty_there: bool) {
     let blobs = place.folder.path().join("blobs");
-    std::fs::rename(&blobs, place.folder.path().join("away")).unwrap();
+    std::fs::rename(&blobs, place.folder.path().join("elsewhere")).unwrap();
     if is_empty_there {
         std::fs::create_dir(&blobs).unwrap();
     }
@@ -21,16 +21,16 @@ fn bring_back(place: &Place) {
     if blobs.exists() {
         std::fs::remove_dir(&blobs).expect("nothing was written where the volume is missing");
     }
-    std::fs::rename(place.folder.path().join("away"), blobs).unwrap();
+    std::fs::rename(place.folder.path().join("elsewhere"), blobs).unwrap();
 }
 
 on_both! {
-    async fn a_recording_deleted_while_its_folder_is_away_is_removed_by_the_sweep(place: Place) {
+    async fn a_recording_deleted_while_its_folder_is_unreachable_is_removed_by_the_sweep(place: Place) {
         let store = place.open().await;
         let id = account(&store, 10).await;
         for is_empty_there in [false, true] {
             let transcript = completed(&store, id).await;
-            take_away(&place, is_empty_there);
+            make_unreachable(&place, is_empty_there);
             let removed = store.transcripts().delete(id, transcript).await.expect("the deletion stands");
             assert_eq!(removed, [], "it could not be removed yet");
             bring_back(&place);
@@ -41,13 +41,13 @@ on_both! {
         }
     }
 
-    async fn an_upload_cut_off_by_its_folder_going_away_is_removed_by_the_sweep(place: Place) {
+    async fn an_upload_cut_off_by_its_folder_becoming_unreachable_is_removed_by_the_sweep(place: Place) {
         let store = place.open().await;
         let id = account(&store, 10).await;
         for is_empty_there in [false, true] {
             let mut upload = store.recordings().upload(id).await.unwrap();
             upload.write(Bytes::from_static(b"half a recording")).await.unwrap();
-            take_away(&place, is_empty_there);
+            make_unreachable(&place, is_empty_there);
             upload.finish().await.expect_err("there is no place for it");
             // The dropped upload is discarded in the background.
             let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Diarization beside transcription: the same samples go to a thread of its own.
+//! Diarization in parallel with transcription: a thread receives the same samples.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +40,7 @@ impl Voices {
     }
 }
 
-/// Recordings share the networks batch by batch.
+/// Recordings share the networks; the lock is held for one batch at a time.
 impl Networks for Voices {
     fn segment(&mut self, windows: &[&[f32]]) -> Vec<Vec<[f32; CLASSES]>> {
         self.with(|networks| networks.segment(windows))
@@ -74,7 +74,7 @@ impl DiarizationThread {
         let cancelled = Arc::new(AtomicBool::new(false));
         let is_cancelled = Arc::clone(&cancelled);
         let thread = std::thread::Builder::new()
-            .name("voices".into())
+            .name("diarization".into())
             .spawn(move || run(voices, receiver, &is_cancelled, wanted))
             .map_err(|_| SpeechError::EngineStopped)?;
         Ok(Some(DiarizationThread { sender, cancelled, thread }))
