@@ -158,7 +158,7 @@ fn middle(text: &str) -> Option<usize> {
 }
 
 /// How much the subject changes before a unit: 1 minus the cosine of the words before and after it, 0 to 1.
-fn cohesion_drop(source: &Source, unit: usize) -> f64 {
+pub(crate) fn cohesion_drop(source: &Source, unit: usize) -> f64 {
     let units = source.units();
     let before = block_words(source, unit.saturating_sub(BLOCK)..unit);
     let after = block_words(source, unit..(unit + BLOCK).min(units.len()));

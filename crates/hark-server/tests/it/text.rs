@@ -47,8 +47,13 @@ async fn transcript(server: &Server, client: &Client) -> TranscriptId {
         })
         .collect();
     let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
-    let result =
-        TranscriptionResult { text, language: "en".to_owned(), duration: 40.0, segments, ..TranscriptionResult::default() };
+    let result = TranscriptionResult {
+        text,
+        language: "en".to_owned(),
+        duration: 40.0,
+        segments,
+        ..TranscriptionResult::default()
+    };
     let new = NewTranscript {
         title: "meeting".to_owned(),
         source_type: "api".to_owned(),
@@ -160,9 +165,11 @@ async fn what_is_written_from_a_transcript_is_kept_until_it_is_forced() {
     for item in quotes["result"]["items"].as_array().unwrap() {
         let quote = item["quote"].as_str().unwrap();
         assert!(spoken["text"].as_str().unwrap().contains(quote), "{quote} is not verbatim");
-        let said = spoken["segments"].as_array().unwrap().iter().find(|segment| {
-            segment["start"] == item["start"] && segment["speaker"] == item["speaker"]
-        });
+        let said = spoken["segments"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|segment| segment["start"] == item["start"] && segment["speaker"] == item["speaker"]);
         assert!(said.is_some(), "{item} is nobody's");
     }
     let again = json(client.post(&path("generate"), value!({"type": "key_quotes"})).await, 200).await;

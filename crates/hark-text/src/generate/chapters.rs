@@ -1,4 +1,5 @@
-//! Chapter markers: the model says with which block a chapter begins, the transcript when that is.
+//! Chapter markers: a chapter begins where the words change most, the transcript says when that is, the model what it is about.
+//! (Asked for the numbers of blocks, a small model counts 1, 2, 3.)
 
 use std::ops::Range;
 
@@ -10,6 +11,7 @@ use crate::error::TextError;
 use crate::extract;
 use crate::facts::FactChecker;
 use crate::generate::clock;
+use crate::parts;
 use crate::prompt::Prompt;
 use crate::schema;
 use crate::source::Source;
@@ -29,18 +31,17 @@ pub struct Chapter {
 /// Characters of a block: some sentences, so that chapters do not begin with every one.
 const BLOCK: usize = 280;
 
-/// Tokens of a part's answer.
-const MAX_TOKENS: usize = 260;
+/// Tokens of a title as JSON.
+const MAX_TOKENS: usize = 64;
 
-/// Tokens of a part. Numbers and labels of blocks take some more.
-const PART_TOKENS: usize = 1800;
+/// Bytes of a chapter: about a minute of speech. Long sources have longer ones.
+const CHAPTER: usize = 900;
 
-/// Chapters of one part.
-const MOST_OF_PART: usize = 6;
+/// Chapters of the longest source.
+const MOST_CHAPTERS: usize = 20;
 
 #[derive(Debug, Deserialize)]
 struct Found {
-    first: usize,
     title: String,
 }
 
@@ -51,31 +52,49 @@ pub(super) fn item_schema() -> Value {
     ])
 }
 
-/// The chapters, of which the first begins with the source, and over how many parts they were found.
+/// The chapters, of which the first begins with the source, and how many texts were read for them.
 pub(super) async fn chapters(context: &Context<'_>, source: &Source) -> Result<(Vec<Chapter>, usize), TextError> {
-    let parts = context.parts(source, MAX_TOKENS, PART_TOKENS)?;
-    context.expect(parts.len());
-    let found = parts.iter().map(|part| async {
-        let blocks = blocks(source, part.units.clone());
-        let mut text = String::new();
-        for (at, block) in blocks.iter().enumerate() {
-            let span = source.units()[block.start].span.start.max(part.span.start)
-                ..source.units()[block.end - 1].span.end.min(part.span.end);
-            text.push_str(&format!("[{}] {}\n", at + 1, source.render(block.clone(), span)));
+    let starts = starts(source);
+    let budget = context.part_budget(MAX_TOKENS)?;
+    context.expect(starts.len());
+    let ends = starts.iter().skip(1).copied().chain([source.units().len()]);
+    let found = starts.iter().copied().zip(ends).map(|(start, end)| async move {
+        let span = source.units()[start].span.start..source.units()[end - 1].span.end;
+        let mut text = source.render(start..end, span);
+        // The beginning of a very long chapter says what it is about.
+        while context.count_tokens(&text) > budget {
+            text.truncate(text.floor_char_boundary(text.len() / 2));
         }
-        let task = format!(
-            "Divide it into {} chapters by subject. For each give the number of the block that begins it (a number in square brackets) and a title of \
-             2 to 6 words that says what it is about. The first chapter begins with 1. Answer in JSON: {{\"items\": [{{\"first\": …, \"title\": …}}]}}.",
-            if blocks.len() < 8 { "1 to 3" } else { "3 to 6" }
-        );
-        let prompt = Prompt { noun: noun(source), text: &text, task, language: source.language() };
-        let item = schema::object(&[("first", schema::integer(1, blocks.len())), ("title", schema::string(72))]);
-        let found = context.items::<Found>(&prompt, item, MOST_OF_PART, MAX_TOKENS, 0).await?;
-        let begin = |found: Found| Some((blocks.get(found.first.checked_sub(1)?)?.start, found.title));
-        Ok(found.into_iter().filter_map(begin).collect::<Vec<_>>())
+        let task = "Give it a title of 2 to 6 words that says what is talked about, like the heading of a chapter. Answer in JSON: {\"items\": [{\"title\": …}]}.";
+        let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: source.language() };
+        let item = schema::object(&[("title", schema::string(72))]);
+        let titles = context.items::<Found>(&prompt, item, 1, MAX_TOKENS, 0).await?;
+        Ok(titles.into_iter().next().map(|found| (start, found.title)))
     });
-    let found = context::all(found.collect()).await?.concat();
-    Ok((merge(source, found), parts.len()))
+    let found = context::all(found.collect()).await?;
+    Ok((merge(source, found.into_iter().flatten().collect()), starts.len()))
+}
+
+/// The units with which chapters begin: the blocks before which the words change most, not too near to each other.
+fn starts(source: &Source) -> Vec<usize> {
+    let total = source.text().len();
+    let count = (total / CHAPTER).clamp(1, MOST_CHAPTERS);
+    let place = |unit: usize| source.units()[unit].span.start;
+    let blocks = blocks(source, 0..source.units().len());
+    let mut ranked: Vec<(f64, usize)> =
+        blocks.iter().skip(1).map(|block| (parts::cohesion_drop(source, block.start), block.start)).collect();
+    ranked.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    let least = total / (count * 2);
+    let mut starts = vec![0];
+    for (_, unit) in ranked {
+        let is_apart =
+            starts.iter().all(|other| place(unit).abs_diff(place(*other)) >= least) && total - place(unit) >= least;
+        if starts.len() < count && is_apart {
+            starts.push(unit);
+        }
+    }
+    starts.sort_unstable();
+    starts
 }
 
 /// Units joined to blocks of a few sentences; a block ends at a turn where it is long enough.
@@ -147,6 +166,15 @@ mod tests {
         let blocks = blocks(&source(), 3..40);
         assert_eq!((blocks[0].start, blocks[blocks.len() - 1].end), (3, 40));
         assert!(blocks.windows(2).all(|pair| pair[0].end == pair[1].start));
+    }
+
+    #[test]
+    fn chapters_begin_where_the_subject_changes() {
+        let garden = "A garden with flowers needs water and good garden soil every day. ".repeat(14);
+        let money = "The budget has costs and revenue for the whole budget year. ".repeat(14);
+        let source = Source::from_text(&(garden.clone() + &garden + &money + &money));
+        let contents: Vec<_> = starts(&source).into_iter().map(|unit| source.content(&source.units()[unit])).collect();
+        assert!(contents.iter().any(|content| content.starts_with("The budget")), "{contents:?}");
     }
 
     #[test]

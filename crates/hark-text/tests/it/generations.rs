@@ -4,7 +4,7 @@ use hark_text::{GenerationType, OutputFormat, Source, generate};
 use hark_transcript::Segment;
 use serde_json::Value;
 
-use crate::script::{Script, answer, prompt};
+use crate::script::{Script, answer, data, prompt};
 
 const LINES: [&str; 6] = [
     "Welcome everybody to our talk about gardens and soil.",
@@ -47,15 +47,26 @@ async fn key_quotes_are_verbatim_with_speaker_and_time() {
 
 #[tokio::test]
 async fn chapters_begin_at_times_of_the_transcript() {
-    let model = Script::always(
-        r#"{"items":[{"first":2,"title":"Garden tools"},{"first":1,"title":"Good soil"},{"first":77,"title":"Water"}]}"#,
-    );
-    let found = result(&model, &transcript(), GenerationType::ChapterMarkers).await;
-    let starts: Vec<f64> =
-        found["items"].as_array().unwrap().iter().map(|item| item["start"].as_f64().unwrap()).collect();
-    assert_eq!(starts.len(), 2);
-    assert_eq!(starts[0], 0.0);
-    assert!((0..6).any(|at| starts[1] == f64::from(at) * 20.0), "{starts:?}");
+    let segments: Vec<Segment> = (0..60)
+        .map(|at| Segment {
+            start: f64::from(at) * 20.0,
+            end: f64::from(at) * 20.0 + 19.0,
+            text: LINES[if at < 30 { at as usize % 3 } else { 3 + at as usize % 3 }].into(),
+            ..Segment::default()
+        })
+        .collect();
+    let transcript = Source::from_segments(&segments, "en");
+    let model = Script::new(|request| {
+        answer(format!(
+            r#"{{"items":[{{"title":"{}"}}]}}"#,
+            if data(request).contains("spade") { "Tools" } else { "Good soil" }
+        ))
+    });
+    let found = result(&model, &transcript, GenerationType::ChapterMarkers).await;
+    let items = found["items"].as_array().unwrap();
+    assert_eq!((items[0]["start"].as_f64(), items[0]["title"].as_str()), (Some(0.0), Some("Good soil")));
+    assert!(items.len() >= 2 && items[1]["title"] == "Tools");
+    assert!(items.iter().all(|item| item["start"].as_f64().unwrap() % 20.0 == 0.0));
     let text = Source::from_text(&LINES.join(" "));
     let found = result(&model, &text, GenerationType::ChapterMarkers).await;
     assert_eq!(found["items"][0]["start"], Value::Null);
