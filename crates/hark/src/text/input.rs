@@ -3,9 +3,10 @@
 use std::io::Read as _;
 use std::path::Path;
 
-use hark_api::TranscriptionResult;
+use hark_api::Segment;
 use hark_speech::Compute;
 use hark_text::Source;
+use serde::Deserialize;
 
 use super::subtitles;
 use crate::CliError;
@@ -14,6 +15,31 @@ use crate::transcribe::transcribe_file;
 
 /// The longest text that is read.
 const MAX_TEXT: u64 = 64 << 20;
+
+/// A transcript as Hark writes it, or any other JSON with segments.
+#[derive(Deserialize)]
+struct Transcript {
+    #[serde(default)]
+    language: String,
+    segments: Vec<TranscriptSegment>,
+}
+
+#[derive(Deserialize)]
+struct TranscriptSegment {
+    #[serde(default)]
+    start: f64,
+    #[serde(default)]
+    end: f64,
+    text: String,
+    speaker: Option<String>,
+}
+
+impl From<TranscriptSegment> for Segment {
+    fn from(segment: TranscriptSegment) -> Self {
+        let TranscriptSegment { start, end, text, speaker } = segment;
+        Segment { start, end, text, speaker, ..Segment::default() }
+    }
+}
 
 /// The text of a file; `-` is stdin, which holds a text.
 pub(super) fn read(path: &Path, config: &Config, compute: &Compute) -> Result<Source, CliError> {
@@ -48,11 +74,12 @@ fn is_text(bytes: &[u8]) -> bool {
 
 fn parse(path: &Path, text: &str) -> Result<Source, CliError> {
     if text.trim_start().starts_with('{') {
-        if let Ok(transcript) = serde_json::from_str::<TranscriptionResult>(text) {
-            return Ok(Source::from_transcript(&transcript));
+        if let Ok(transcript) = serde_json::from_str::<Transcript>(text) {
+            let segments: Vec<Segment> = transcript.segments.into_iter().map(Segment::from).collect();
+            return Ok(Source::from_segments(&segments, &transcript.language));
         }
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
-            let problem = "is JSON but not a transcript of `hark transcribe -f json`";
+            let problem = "is JSON without the segments of a transcript";
             return Err(CliError::Failed(format!("{} {problem}", path.display())));
         }
     }
@@ -68,8 +95,8 @@ mod tests {
 
     #[test]
     fn a_transcript_subtitles_and_a_plain_text_are_told_apart() {
-        let json = r#"{"text": "Hello there.", "language": "en", "duration": 2.0,
-            "segments": [{"start": 0.5, "end": 1.5, "text": "Hello there.", "speaker": "Ann"}]}"#;
+        let json =
+            r#"{"language": "en", "segments": [{"start": 0.5, "end": 1.5, "text": "Hello there.", "speaker": "Ann"}]}"#;
         let transcript = parse(Path::new("a.json"), json).unwrap();
         assert_eq!(transcript.speakers(), ["Ann"]);
         let cues = parse(Path::new("a.srt"), "1\n00:00:01,000 --> 00:00:02,500\nHello there.\n").unwrap();
