@@ -38,7 +38,7 @@ pub use openai::{
     OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm,
     OpenAiUsage, OpenAiVector, OpenAiVerbose, OpenAiWord,
 };
-pub use reference::{Language, LanguageList, Model, ModelList, ModelTier};
+pub use reference::{Language, LanguageList, LanguagePair, Model, ModelList, ModelTier};
 pub use session::{
     AwaitsConfirmation, Password, PasswordChange, PasswordReset, ResetRequest, ResetSent, ResetToken, Session,
     SessionInfo, SessionKind, SessionList, SignIn, SignUp, SignedIn,
@@ -47,7 +47,8 @@ pub use speakers::{Speaker, SpeakerList};
 pub use text::{
     AnalysisType, AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings,
     GenerateRequest, GenerationType, SummarizeRequest, SummarizeTranscriptRequest, SummaryStyle,
-    TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateRequest, Translation,
+    TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateAnswer, TranslateRequest, TranslatedText,
+    Translation,
 };
 pub use transcription::Accepted;
 pub use transcripts::{

@@ -63,4 +63,19 @@ pub struct Language {
 pub struct LanguageList {
     /// By English name.
     pub languages: Vec<Language>,
+    /// What is translated by which model, where languages for translation are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub pairs: Option<Vec<LanguagePair>>,
+}
+
+/// Two languages that can be translated between.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LanguagePair {
+    /// The language of the text.
+    pub from: String,
+    /// The language of its translation.
+    pub to: String,
+    /// The model, or two with a plus between them where English stands between.
+    pub model: String,
 }

@@ -99,6 +99,41 @@ impl TranslateRequest {
     }
 }
 
+/// The answer of `POST /v1/translate`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum TranslateAnswer {
+    /// Of one text.
+    One {
+        /// The translation.
+        translated_text: String,
+        /// The language that the text was in.
+        source_language: String,
+        /// The language that was asked for.
+        target_language: String,
+        /// The models that ran.
+        model: String,
+    },
+    /// Of several texts, in their order.
+    Several {
+        /// The translations.
+        translations: Vec<TranslatedText>,
+        /// The language that was asked for.
+        target_language: String,
+        /// The models that ran.
+        model: String,
+    },
+}
+
+/// A translated text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TranslatedText {
+    /// The translation.
+    pub translated_text: String,
+    /// The language that the text was in.
+    pub source_language: String,
+}
+
 /// The body of `POST /v1/analyze`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AnalyzeRequest {

@@ -460,9 +460,11 @@ mod tests {
                 "silero-vad",
                 "all-minilm-l6-v2",
                 "lid-176",
+                "firefox-en-pt",
+                "firefox-pt-en",
                 "qwen2.5-coder-1.5b-instruct",
                 "pyannote-segmentation-3",
-                "campplus-zh-en"
+                "campplus-zh-en",
             ]
         );
         for (role, name) in [

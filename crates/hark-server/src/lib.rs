@@ -47,6 +47,7 @@ mod sign;
 mod storage;
 mod streams;
 mod text_work;
+mod translation;
 mod visit;
 mod webhooks;
 mod wire;
@@ -58,8 +59,8 @@ pub use config::{
 };
 pub use engine::{
     Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Language,
-    LanguageOptions, Live, LiveHandle, Models, Pulls, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Voices,
-    Wake, Work, default_memory_budget,
+    LanguageOptions, Live, LiveHandle, Models, Pulls, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Translate,
+    TranslatedTexts, TranslationPair, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

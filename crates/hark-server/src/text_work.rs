@@ -105,7 +105,7 @@ async fn load(app: &App) -> Result<Arc<dyn LanguageModel>, Failure> {
     }
 }
 
-async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) async fn within<T>(timeout: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
         let message = format!(
             "the text takes longer than the {} s that a request may wait; nothing was charged: send less text",

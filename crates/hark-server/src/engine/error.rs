@@ -32,6 +32,22 @@ pub enum EngineError {
     /// There is no language model.
     #[error("this server has no language model")]
     NoLanguageModel,
+    /// There is no translation model.
+    #[error("this server has no translation model")]
+    NoTranslationModel,
+    /// No installed model translates between these languages.
+    #[error("this server does not translate from {from} to {to}; it translates {}", there.join(", "))]
+    NoTranslation {
+        /// The language of the text.
+        from: String,
+        /// The language to translate into.
+        to: String,
+        /// What it translates.
+        there: Vec<String>,
+    },
+    /// The language of a text could not be found out.
+    #[error("the language of a text could not be found out: give `source_language`")]
+    NoLanguage,
     /// The recording or its options are invalid: a retry fails the same way.
     #[error("{0}")]
     Unusable(String),
@@ -88,7 +104,7 @@ impl EngineError {
     /// The fault kind of a job that fails with this error.
     pub fn fault(&self) -> FaultKind {
         match self {
-            EngineError::Unusable(_) => FaultKind::Input,
+            EngineError::Unusable(_) | EngineError::NoLanguage => FaultKind::Input,
             EngineError::NotCovered(_) => FaultKind::Credits,
             EngineError::Cancelled => FaultKind::Cancelled,
             EngineError::Failed(_) => FaultKind::Internal,
@@ -100,6 +116,8 @@ impl EngineError {
             | EngineError::NoVoices
             | EngineError::NoEmbeddings
             | EngineError::NoLanguageModel
+            | EngineError::NoTranslationModel
+            | EngineError::NoTranslation { .. }
             | EngineError::Unavailable { .. } => FaultKind::Unavailable,
         }
     }
@@ -147,7 +165,10 @@ impl From<EngineError> for ApiError {
             | EngineError::NotLive
             | EngineError::NoVoices
             | EngineError::NoEmbeddings
-            | EngineError::NoLanguageModel => ErrorKind::ModelMissing,
+            | EngineError::NoLanguageModel
+            | EngineError::NoTranslationModel
+            | EngineError::NoTranslation { .. } => ErrorKind::ModelMissing,
+            EngineError::NoLanguage => ErrorKind::InvalidInput,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {

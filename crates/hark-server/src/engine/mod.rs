@@ -12,6 +12,7 @@ mod language;
 mod pulls;
 mod registry;
 mod speech;
+mod translate;
 mod work;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub use instant_live::numbered_samples;
 pub use language::LanguageOptions;
 pub use pulls::Pulls;
 pub use speech::{SpeechEngine, SpeechOptions};
+pub use translate::{TranslatedTexts, TranslationPair};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
 /// The capability that naming known speakers needs in addition to a model.
@@ -105,6 +107,21 @@ pub trait Language: Send + Sync + 'static {
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError>;
 }
 
+/// Translates texts.
+pub trait Translate: Send + Sync + 'static {
+    /// What the installed models translate between; reads no files.
+    fn translation_pairs(&self) -> Vec<TranslationPair>;
+
+    /// Translates texts into `target`, from `source` or the language that each is in; blocks, until cancelled by `cancel`.
+    fn translate(
+        &self,
+        texts: &[String],
+        source: Option<&str>,
+        target: &str,
+        cancel: &CancelToken,
+    ) -> Result<TranslatedTexts, EngineError>;
+}
+
 /// The engines of a process by capability; clones share them.
 #[derive(Clone)]
 pub struct Engines {
@@ -114,13 +131,14 @@ pub struct Engines {
     voices: Option<Arc<dyn Voices>>,
     embed: Option<Arc<dyn Embed>>,
     language: Option<Arc<dyn Language>>,
+    translate: Option<Arc<dyn Translate>>,
 }
 
 impl Engines {
     /// With an engine that only transcribes recordings.
     pub fn new<E: Models + Transcribe>(engine: Arc<E>) -> Self {
         let models = Arc::clone(&engine) as Arc<dyn Models>;
-        Engines { models, transcribe: engine, live: None, voices: None, embed: None, language: None }
+        Engines { models, transcribe: engine, live: None, voices: None, embed: None, language: None, translate: None }
     }
 
     /// Sets the engine for live audio.
@@ -141,6 +159,11 @@ impl Engines {
     /// Sets the engine for language models.
     pub fn with_language(self, language: Arc<dyn Language>) -> Self {
         Engines { language: Some(language), ..self }
+    }
+
+    /// Sets the engine for translations.
+    pub fn with_translate(self, translate: Arc<dyn Translate>) -> Self {
+        Engines { translate: Some(translate), ..self }
     }
 
     /// The engine for recordings.
@@ -165,6 +188,12 @@ impl Engines {
         embed.check_embed().map(|()| embed)
     }
 
+    /// The engine for translations, if a model is installed.
+    pub(crate) fn translate(&self) -> Result<&dyn Translate, EngineError> {
+        let translate = self.translate.as_deref().ok_or(EngineError::NoTranslationModel)?;
+        if translate.translation_pairs().is_empty() { Err(EngineError::NoTranslationModel) } else { Ok(translate) }
+    }
+
     /// The engine for language models, if one is installed.
     pub(crate) fn language(&self) -> Result<&Arc<dyn Language>, EngineError> {
         let language = self.language.as_ref().ok_or(EngineError::NoLanguageModel)?;
@@ -178,7 +207,8 @@ impl From<Arc<SpeechEngine>> for Engines {
             .with_live(Arc::clone(&engine) as Arc<dyn Live>)
             .with_voices(Arc::clone(&engine) as Arc<dyn Voices>)
             .with_embed(Arc::clone(&engine) as Arc<dyn Embed>)
-            .with_language(engine)
+            .with_language(Arc::clone(&engine) as Arc<dyn Language>)
+            .with_translate(engine)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use hark_api::{ErrorKind, Language, LanguageList, ModelList};
+use hark_api::{Language, LanguageList, LanguagePair, ModelList};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::engine::TranslationPair;
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::routes::{AnyError, openai};
@@ -40,12 +41,18 @@ pub(crate) enum LanguageUse {
 /// The languages that can be spoken, or translated into
 #[utoipa::path(get, path = "/v1/languages", tag = "reference", operation_id = "listLanguages", params(LanguagesQuery),
     responses((status = 200, body = LanguageList), AnyError))]
-pub(crate) async fn languages(Query(query): Query<LanguagesQuery>) -> Result<Json<LanguageList>, Failure> {
-    if query.r#for == LanguageUse::Translation {
-        return Err(Failure::new(ErrorKind::ModelMissing, "this server has no translation model yet"));
-    }
+pub(crate) async fn languages(
+    State(app): State<App>,
+    Query(query): Query<LanguagesQuery>,
+) -> Result<Json<LanguageList>, Failure> {
+    let pairs = match query.r#for {
+        LanguageUse::Transcription => None,
+        LanguageUse::Translation => Some(app.engines.translate()?.translation_pairs()),
+    };
+    let is_listed = |code: &str| pairs.as_ref().is_none_or(|pairs| pairs.iter().any(|pair| pair.to == code));
     let mut languages: Vec<Language> = hark_whisper::languages::LANGUAGES
         .iter()
+        .filter(|language| is_listed(language.code))
         .map(|language| Language {
             code: language.code.to_owned(),
             name: title_case(language.name),
@@ -53,7 +60,11 @@ pub(crate) async fn languages(Query(query): Query<LanguagesQuery>) -> Result<Jso
         })
         .collect();
     languages.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(Json(LanguageList { languages }))
+    let pairs = pairs.map(|pairs| {
+        let wire = |pair: TranslationPair| LanguagePair { from: pair.from, to: pair.to, model: pair.models.join("+") };
+        pairs.into_iter().map(wire).collect()
+    });
+    Ok(Json(LanguageList { languages, pairs }))
 }
 
 /// "haitian creole" as "Haitian Creole".

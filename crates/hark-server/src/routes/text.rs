@@ -1,4 +1,4 @@
-//! Work on text: summaries, analyses, generated content, embeddings. Translation has no model yet and is answered with 503.
+//! Work on text: summaries, translations, analyses, generated content, embeddings.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use hark_api::{
     AnalysisType, AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, GenerationType,
-    SummarizeRequest, SummaryStyle, TranslateRequest,
+    SummarizeRequest, SummaryStyle, TranslateAnswer, TranslateRequest,
 };
 use hark_text::{Analysis, Generation, Source, Summary};
 
@@ -18,6 +18,7 @@ use crate::idempotent::Canonical;
 use crate::middleware::{Caller, Identity};
 use crate::routes::{AnyError, Invalid, Limited, Payment, Reused, TimedOut, Unauthorized, Unavailable};
 use crate::text_work::{Done, TextCall, context};
+use crate::translation;
 
 /// The answer of an endpoint whose model this server does not have yet.
 pub(crate) fn model_missing(what: &str) -> Failure {
@@ -98,12 +99,21 @@ pub(crate) async fn summarize(
 
 /// Translate a text or several
 ///
-/// Costs 1 credit.
+/// Costs 1 credit, when it is answered. `GET /v1/languages?for=translation` lists what can be translated.
 #[utoipa::path(post, path = "/v1/translate", tag = "text", operation_id = "translate", request_body = TranslateRequest,
-    responses(Invalid, Unauthorized, Payment, Unavailable, AnyError), security(("bearer" = [])))]
-pub(crate) async fn translate(_: Identity, Json(request): Json<TranslateRequest>) -> Result<Response, Failure> {
-    request.check().map_err(Failure::invalid)?;
-    Err(model_missing("translations"))
+    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
+            description = "makes a repeat safe: the same answer, charged once")),
+    responses((status = 200, body = TranslateAnswer), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    security(("bearer" = [])))]
+pub(crate) async fn translate(
+    State(app): State<App>,
+    identity: Identity,
+    headers: HeaderMap,
+    Json(request): Json<TranslateRequest>,
+) -> Result<Response, Failure> {
+    let canonical = Canonical::new("POST /v1/translate").with("request", &request, &TranslateRequest::default())?;
+    let wanted = request.check().map_err(Failure::invalid)?;
+    translation::translate(&app, &identity, &headers, canonical, wanted).await
 }
 
 /// Look for something in a text

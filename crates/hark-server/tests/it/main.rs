@@ -25,4 +25,5 @@ mod speech;
 mod stream;
 mod text;
 mod transcribe;
+mod translate;
 mod uploads;

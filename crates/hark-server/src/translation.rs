@@ -1,0 +1,78 @@
+//! Translates the texts of a request, for a credit.
+
+use axum::http::HeaderMap;
+use axum::response::Response;
+use hark_api::{ApiError, ErrorKind, TranslateAnswer, TranslatedText, Translation};
+use hark_media::CancelToken;
+use hark_store::Owner;
+
+use crate::app::App;
+use crate::error::Failure;
+use crate::idempotent::Canonical;
+use crate::middleware::Identity;
+use crate::paid_call::{Opened, PaidCall};
+use crate::probe::CancelOnDrop;
+use crate::text_work::within;
+
+/// Texts of a call.
+const MAX_TEXTS: usize = 2048;
+/// `Retry-After` of an account with too many calls at once, in seconds.
+const RETRY_AFTER: u64 = 10;
+
+/// Translates on a blocking thread. It is cancelled, and costs nothing, when the caller disconnects.
+pub(crate) async fn translate(
+    app: &App,
+    identity: &Identity,
+    headers: &HeaderMap,
+    canonical: Canonical,
+    wanted: Translation,
+) -> Result<Response, Failure> {
+    if wanted.texts.len() > MAX_TEXTS {
+        return Err(Failure::invalid(format!("{} texts in one call: send at most {MAX_TEXTS}", wanted.texts.len())));
+    }
+    app.engines.translate()?;
+    let place = app.text_calls.acquire(Owner::Account(identity.account()));
+    let limit = identity.plan().concurrency();
+    if i64::try_from(place.before).unwrap_or(i64::MAX) >= limit {
+        let message = format!("{limit} texts are being worked on for you at once: wait for one to end");
+        return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
+    }
+    let call = match PaidCall::begin(app, identity, headers, canonical).await? {
+        Opened::New(call) => call,
+        Opened::Repeated(response) => return Ok(response),
+    };
+    let engines = app.engines.clone();
+    let cancel = CancelOnDrop(CancelToken::default());
+    let (token, span) = (cancel.0.clone(), tracing::Span::current());
+    let Translation { texts, is_batch, target, source } = wanted;
+    let target_language = target.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| engines.translate()?.translate(&texts, source.as_deref(), &target, &token))
+    });
+    let timeout = app.config.text.timeout.duration();
+    let done = within(timeout, async {
+        work.await
+            .map_err(|error| {
+                tracing::error!(%error, "translate.panicked");
+                Failure::from(ErrorKind::Internal)
+            })?
+            .map_err(Failure::from)
+    })
+    .await?;
+    let model = done.model;
+    let mut translations: Vec<TranslatedText> = done
+        .texts
+        .into_iter()
+        .map(|(translated_text, source_language)| TranslatedText { translated_text, source_language })
+        .collect();
+    let answer = match translations.pop() {
+        Some(TranslatedText { translated_text, source_language }) if !is_batch => {
+            TranslateAnswer::One { translated_text, source_language, target_language, model }
+        }
+        last => {
+            translations.extend(last);
+            TranslateAnswer::Several { translations, target_language, model }
+        }
+    };
+    call.complete(headers, "translate", &answer, None).await
+}
