@@ -270,7 +270,7 @@ pub unsafe fn int8_to_bf16(numbers: *const i8, n: usize, out: *mut u16) {
     }
 }
 
-/// Body of [`super::Kernels::causal_attention`].
+/// Body of `Kernels::causal_attention`.
 ///
 /// # Safety
 /// The shapes are those that [`crate::attention::causal_attention`] checks.

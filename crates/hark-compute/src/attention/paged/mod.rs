@@ -1,6 +1,6 @@
 //! Attention of rows of a batch over the pages of a KV cache, for decoders of many sequences and for encoders of many texts.
 //!
-//! A task is one KV head and up to [`TOKENS`] neighbouring rows of one sequence; the query heads that share the KV head are
+//! A task is one KV head and up to `TOKENS` neighbouring rows of one sequence; the query heads that share the KV head are
 //! rows of the same task, so that a page is read once for all of them. Softmax is online, page by page (`kernel`).
 
 mod kernel;
