@@ -16,7 +16,7 @@ pub(crate) use service::{
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
-pub(crate) use text::{AnalyzeArgs, GenerateArgs, SummarizeArgs, TextArgs};
+pub(crate) use text::{AnalyzeArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Speakers(SpeakersArgs),
     /// Summarize a text, a transcript or a recording
     Summarize(SummarizeArgs),
+    /// Translate a text, subtitles, a transcript or a recording
+    Translate(TranslateArgs),
     /// Find sentiment, topics, entities, action items, questions or personal data
     Analyze(AnalyzeArgs),
     /// Write a blog post, meeting notes, flashcards, chapters and more from a text, a transcript or a recording

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
         cli::Command::Summarize(args) => text::summarize(&args, &cli.common),
+        cli::Command::Translate(args) => text::translate(&args, &cli.common),
         cli::Command::Analyze(args) => text::analyze(&args, &cli.common),
         cli::Command::Generate(args) => text::generate(&args, &cli.common),
         cli::Command::Embed(args) => embed::run(&args, &cli.common),

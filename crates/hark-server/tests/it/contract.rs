@@ -118,7 +118,8 @@ async fn what_needs_a_model_that_is_not_there_checks_the_request_and_then_says_s
         ("/v1/embed", value!({"texts": ["a"]})),
     ];
     for (path, body) in good {
-        assert!(refusal(client.post(path, body).await, 503).await.contains("no model"), "{path}");
+        let message = refusal(client.post(path, body).await, 503).await;
+        assert!(message.contains("this server has no") && message.contains("model"), "{path}: {message}");
     }
     let bad = [
         ("/v1/summarize", value!({"text": " "})),

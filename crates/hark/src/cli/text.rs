@@ -78,6 +78,24 @@ pub(crate) struct GenerateArgs {
     pub(crate) kind: GenerationType,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct TranslateArgs {
+    /// A text, subtitles, a transcript (`hark transcribe -f json`), or a recording, which is transcribed first; `-` reads from stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Language to translate into, as a code such as `pt`
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) to: String,
+
+    /// Language of the text [default: found out]
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) from: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+}
+
 /// A parser of the names that the API uses.
 fn named<T: DeserializeOwned + Clone + Send + Sync + 'static>(
     names: &'static [&'static str],

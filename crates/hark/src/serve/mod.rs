@@ -138,17 +138,23 @@ pub(crate) fn default_data_dir() -> PathBuf {
 }
 
 fn speech_options(args: &ServeArgs, config: &Config, pulls: Pulls) -> Result<SpeechOptions, CliError> {
+    let options = engine_options(config)?;
+    Ok(SpeechOptions { threads: args.threads.map(usize::from).or(options.threads), pulls, ..options })
+}
+
+/// The engine as the configuration has it.
+pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
     Ok(SpeechOptions {
         models: library.store,
         catalogue: library.catalogue,
         aliases: library.aliases,
-        threads: args.threads.map(usize::from).or(config.threads),
+        threads: config.threads,
         isa: None,
         loaded: config.server.loaded_models,
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
         backend: None,
         language: config.server.text.language_options(),
-        pulls,
+        pulls: Pulls::default(),
     })
 }

@@ -7,6 +7,7 @@ use hark_api::Segment;
 use hark_speech::Compute;
 use hark_text::Source;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::subtitles;
 use crate::CliError;
@@ -41,8 +42,24 @@ impl From<TranscriptSegment> for Segment {
     }
 }
 
+/// What a file holds.
+#[derive(Debug)]
+pub(super) enum File {
+    /// A plain text.
+    Text(String),
+    /// SubRip or WebVTT.
+    Subtitles(String),
+    /// A transcript, read from JSON or made of a recording.
+    Transcript(Value),
+}
+
 /// The text of a file; `-` is stdin, which holds a text.
 pub(super) fn read(path: &Path, config: &Config, compute: &Compute) -> Result<Source, CliError> {
+    source(open(path, config, compute)?, path)
+}
+
+/// What a file holds; a recording is transcribed.
+pub(super) fn open(path: &Path, config: &Config, compute: &Compute) -> Result<File, CliError> {
     let problem = |error: std::io::Error| CliError::Failed(format!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
     if path == Path::new("-") {
@@ -55,7 +72,8 @@ pub(super) fn read(path: &Path, config: &Config, compute: &Compute) -> Result<So
     if is_recording && path != Path::new("-") {
         drop(bytes);
         let result = transcribe_file(path, config, compute)?;
-        return Ok(Source::from_transcript(&result));
+        let value = serde_json::to_value(result).map_err(|error| CliError::Failed(error.to_string()))?;
+        return Ok(File::Transcript(value));
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| CliError::Failed("stdin is not UTF-8 text; give a recording as a file".to_owned()))?;
@@ -72,20 +90,32 @@ fn is_text(bytes: &[u8]) -> bool {
     valid && !bytes.contains(&0)
 }
 
-fn parse(path: &Path, text: &str) -> Result<Source, CliError> {
+fn parse(path: &Path, text: &str) -> Result<File, CliError> {
     if text.trim_start().starts_with('{') {
-        if let Ok(transcript) = serde_json::from_str::<Transcript>(text) {
-            let segments: Vec<Segment> = transcript.segments.into_iter().map(Segment::from).collect();
-            return Ok(Source::from_segments(&segments, &transcript.language));
+        if let Ok(value) = serde_json::from_str::<Value>(text)
+            && Transcript::deserialize(&value).is_ok()
+        {
+            return Ok(File::Transcript(value));
         }
         if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")) {
             let problem = "is JSON without the segments of a transcript";
             return Err(CliError::Failed(format!("{} {problem}", path.display())));
         }
     }
-    match subtitles::segments(text) {
-        Some(segments) => Ok(Source::from_segments(&segments, "")),
-        None => Ok(Source::from_text(text)),
+    let text = text.to_owned();
+    Ok(if subtitles::segments(&text).is_some() { File::Subtitles(text) } else { File::Text(text) })
+}
+
+fn source(file: File, path: &Path) -> Result<Source, CliError> {
+    match file {
+        File::Text(text) => Ok(Source::from_text(&text)),
+        File::Subtitles(text) => Ok(Source::from_segments(&subtitles::segments(&text).unwrap_or_default(), "")),
+        File::Transcript(value) => {
+            let problem = |error: serde_json::Error| CliError::Failed(format!("{}: {error}", path.display()));
+            let transcript = Transcript::deserialize(value).map_err(problem)?;
+            let segments: Vec<Segment> = transcript.segments.into_iter().map(Segment::from).collect();
+            Ok(Source::from_segments(&segments, &transcript.language))
+        }
     }
 }
 
@@ -95,15 +125,22 @@ mod tests {
 
     #[test]
     fn a_transcript_subtitles_and_a_plain_text_are_told_apart() {
+        let read = |name: &str, text: &str| source(parse(Path::new(name), text)?, Path::new(name));
         let json =
             r#"{"language": "en", "segments": [{"start": 0.5, "end": 1.5, "text": "Hello there.", "speaker": "Ann"}]}"#;
-        let transcript = parse(Path::new("a.json"), json).unwrap();
-        assert_eq!(transcript.speakers(), ["Ann"]);
-        let cues = parse(Path::new("a.srt"), "1\n00:00:01,000 --> 00:00:02,500\nHello there.\n").unwrap();
+        assert_eq!(read("a.json", json).unwrap().speakers(), ["Ann"]);
+        let cues = read(
+            "a.srt",
+            "1
+00:00:01,000 --> 00:00:02,500
+Hello there.
+",
+        )
+        .unwrap();
         assert_eq!(cues.units()[0].start, Some(1.0));
-        let plain = parse(Path::new("a.txt"), "Hello there. {not json}").unwrap();
+        let plain = read("a.txt", "Hello there. {not json}").unwrap();
         assert!(plain.units()[0].start.is_none());
-        assert!(parse(Path::new("a.json"), "{\"a\": 1}").is_err());
+        assert!(read("a.json", "{\"a\": 1}").is_err());
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! `hark summarize`, `hark analyze`, `hark generate`: work on a text, a transcript or a recording, on this machine or on a server.
+//! `hark summarize`, `hark translate`, `hark analyze`, `hark generate`: work on a text, a transcript or a recording, on this machine or on a server.
 
 mod input;
 mod render;
 mod subtitles;
+mod translate;
 
 use std::path::Path;
 
@@ -23,6 +24,8 @@ use crate::models::ModelLibrary;
 use crate::remote::Client;
 use crate::transcribe::installed;
 use crate::{CliError, output};
+
+pub(crate) use translate::run as translate;
 
 /// The file of a language model in its folder.
 const MODEL_FILE: &str = "model.gguf";

@@ -1,6 +1,9 @@
-//! Reads SubRip and WebVTT: cues as segments.
+//! SubRip and WebVTT: cues as segments, and translated in place.
 
 use hark_api::Segment;
+
+/// Characters of a line before a cue is split.
+const LINE: usize = 42;
 
 /// The cues of subtitles; `None` for a text that is none.
 pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
@@ -18,6 +21,53 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
         }
     }
     (!segments.is_empty()).then_some(segments)
+}
+
+/// The same subtitles with the texts of their cues translated; numbers, times and everything else stay as they are.
+pub(super) fn translated<E>(text: &str, translate: impl Fn(&[&str]) -> Result<Vec<String>, E>) -> Result<String, E> {
+    // Lines that stay, and cues by their index.
+    let mut pieces: Vec<Result<&str, usize>> = Vec::new();
+    let mut cues: Vec<String> = Vec::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        pieces.push(Ok(line));
+        if times(line.trim()).is_none() {
+            continue;
+        }
+        let mut words = Vec::new();
+        while let Some(line) = lines.next_if(|line| !line.trim().is_empty() && times(line.trim()).is_none()) {
+            words.push(line.trim());
+        }
+        if !words.is_empty() {
+            pieces.push(Err(cues.len()));
+            cues.push(words.join(" "));
+        }
+    }
+    let texts: Vec<&str> = cues.iter().map(String::as_str).collect();
+    let translated = translate(&texts)?;
+    let mut out = String::with_capacity(text.len());
+    for piece in pieces {
+        match piece {
+            Ok(line) => out.push_str(line),
+            Err(cue) => out.push_str(&in_lines(&translated[cue])),
+        }
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// A cue on one line, or on two of about the same length.
+fn in_lines(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= LINE {
+        return text.to_owned();
+    }
+    let middle = length / 2;
+    let spaces = text.char_indices().enumerate().filter(|(_, (_, c))| *c == ' ').map(|(place, (at, _))| (place, at));
+    match spaces.min_by_key(|(place, _)| place.abs_diff(middle)) {
+        Some((_, at)) => format!("{}\n{}", &text[..at], &text[at + 1..]),
+        None => text.to_owned(),
+    }
 }
 
 /// The times of a line such as `00:01:02,500 --> 00:01:04,000`.
@@ -75,6 +125,16 @@ mod tests {
         let vtt = "WEBVTT\n\nNOTE x\n\n00:01.500 --> 00:02.000 align:start\n<v Ann>Hi &amp; bye</v>\n";
         let cues = segments(vtt).unwrap();
         assert_eq!((cues[0].speaker.as_deref(), cues[0].text.as_str()), (Some("Ann"), "Hi &amp; bye"));
+    }
+
+    #[test]
+    fn translated_cues_keep_their_numbers_and_times() {
+        let srt = "1\n00:00:01,000 --> 00:00:02,500\nHello\nthere.\n\n2\n00:00:03,000 --> 00:00:04,000\nBye.\n";
+        let upper = |cues: &[&str]| Ok::<_, ()>(cues.iter().map(|cue| cue.to_uppercase()).collect());
+        let expected = "1\n00:00:01,000 --> 00:00:02,500\nHELLO THERE.\n\n2\n00:00:03,000 --> 00:00:04,000\nBYE.\n";
+        assert_eq!(translated(srt, upper).unwrap(), expected);
+        let long = "a line of thirty characters no and another of thirty letters so";
+        assert_eq!(in_lines(long), "a line of thirty characters no\nand another of thirty letters so");
     }
 
     #[test]
