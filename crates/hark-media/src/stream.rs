@@ -173,6 +173,8 @@ impl AudioStream {
         {
             return Err(MediaError::TooLong { limit });
         }
+        // A damaged file may decode to numbers whose sums overflow.
+        out[from..].iter_mut().filter(|sample| !sample.is_finite()).for_each(|sample| *sample = 0.0);
         Ok(out.len() - from)
     }
 
