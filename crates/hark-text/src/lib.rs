@@ -15,6 +15,7 @@ mod names;
 mod parts;
 pub mod pii;
 mod prompt;
+pub mod retrieve;
 mod schema;
 mod sentences;
 mod source;
