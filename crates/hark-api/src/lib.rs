@@ -29,7 +29,9 @@ pub use audit::{AuditEvent, AuditLog};
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
-pub use hark_transcript::{DateTime, Lane, Segment, TranscriptionResult, Word};
+pub use hark_transcript::{
+    AnalysisType, DateTime, GenerationType, Lane, Segment, SummaryStyle, TranscriptionResult, Word,
+};
 pub use health::{GpuHealth, Health, Liveness, Readiness};
 pub use keys::{CreatedKey, Key, KeyList, KeyRoll, KeyScope, KeyUpdate, NewKey};
 pub use openai::{
@@ -45,10 +47,9 @@ pub use session::{
 };
 pub use speakers::{Speaker, SpeakerList};
 pub use text::{
-    AnalysisType, AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings,
-    GenerateRequest, GenerationType, SummarizeRequest, SummarizeTranscriptRequest, SummaryStyle,
-    TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateAnswer, TranslateRequest, TranslatedText,
-    Translation,
+    AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings, GenerateRequest,
+    SummarizeRequest, SummarizeTranscriptRequest, TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateAnswer,
+    TranslateRequest, TranslatedText, Translation,
 };
 pub use transcription::Accepted;
 pub use transcripts::{

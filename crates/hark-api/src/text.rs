@@ -1,5 +1,6 @@
 //! Work on text: summaries, translations, analyses, generated texts, embeddings and questions.
 
+use hark_transcript::{AnalysisType, GenerationType, SummaryStyle};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,23 +13,6 @@ pub struct SummarizeRequest {
     /// How.
     #[serde(default)]
     pub style: SummaryStyle,
-}
-
-/// How a summary is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SummaryStyle {
-    /// A few sentences.
-    #[default]
-    Brief,
-    /// A page.
-    Detailed,
-    /// For somebody who decides.
-    Executive,
-    /// What is to be done, by whom.
-    ActionItems,
-    /// A list.
-    BulletPoints,
 }
 
 /// The body of `POST /v1/transcripts/{id}/summarize`; may be left out.
@@ -144,24 +128,6 @@ pub struct AnalyzeRequest {
     pub r#type: AnalysisType,
 }
 
-/// What an analysis looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AnalysisType {
-    /// How it feels.
-    Sentiment,
-    /// What it is about.
-    Topics,
-    /// People, places, things.
-    Entities,
-    /// What is to be done.
-    ActionItems,
-    /// What was asked.
-    Questions,
-    /// The text without personal data.
-    PiiRedact,
-}
-
 /// The body of `POST /v1/transcripts/{id}/analyze`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscriptAnalyzeRequest {
@@ -180,23 +146,6 @@ pub struct GenerateRequest {
     pub text: String,
     /// What to write.
     pub r#type: GenerationType,
-}
-
-/// What is written from a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the names of the contract say what they are")]
-pub enum GenerationType {
-    BlogPost,
-    SocialMedia,
-    MeetingNotes,
-    StudyGuide,
-    Flashcards,
-    Quiz,
-    ChapterMarkers,
-    KeyQuotes,
-    ShowNotes,
-    Newsletter,
 }
 
 /// The body of `POST /v1/transcripts/{id}/generate`.

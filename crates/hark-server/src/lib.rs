@@ -44,6 +44,7 @@ mod router;
 mod routes;
 mod service;
 mod sign;
+mod sse;
 mod storage;
 mod streams;
 mod text_work;

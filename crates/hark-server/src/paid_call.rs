@@ -45,7 +45,7 @@ impl PaidCall {
     ) -> Result<Opened, Failure> {
         let idempotency = idempotent::key(headers)?.map(|key| canonical.fingerprint().named(key));
         let is_named = idempotency.is_some();
-        let ttl = app.config.text.timeout.duration() + HOLD_MARGIN;
+        let ttl = app.config.text.longest().duration() + HOLD_MARGIN;
         let new = NewCall { account: identity.account(), key: identity.key(), credits: CREDITS, ttl, idempotency };
         // In a task of its own: if the client disconnects meanwhile, the hold is made completely and then returned.
         let task_app = app.clone();
@@ -69,12 +69,24 @@ impl PaidCall {
 
     /// Charges the call and answers it.
     pub(crate) async fn complete<T: Serialize>(
-        mut self,
+        self,
         headers: &HeaderMap,
         note: &str,
         answer: &T,
         derived: Option<Derived<'_>>,
     ) -> Result<Response, Failure> {
+        self.charge(headers, note, answer, derived).await?;
+        Ok(Json(answer).into_response())
+    }
+
+    /// Charges the call and stores its answer, in one transaction.
+    pub(crate) async fn charge<T: Serialize>(
+        mut self,
+        headers: &HeaderMap,
+        note: &str,
+        answer: &T,
+        derived: Option<Derived<'_>>,
+    ) -> Result<(), Failure> {
         let Some(call) = self.call.take() else { return Err(ErrorKind::Internal.into()) };
         let kept = if self.is_named { idempotent::keep(headers, StatusCode::OK, answer) } else { None };
         let result = CallResult { note, answer: kept.as_ref(), derived };
@@ -83,7 +95,7 @@ impl PaidCall {
             self.call = Some(call);
             return Err(error.into());
         }
-        Ok(Json(answer).into_response())
+        Ok(())
     }
 }
 

@@ -3,88 +3,175 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{Derived, Owner, TranscriptId};
-use hark_text::{Context, LanguageModel, ModelError, TextError};
+use hark_text::{Context, LanguageModel, ModelError, Progress, Source, Task, TaskResult, TextError};
 use hark_transcript::Lane;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent::Canonical;
+use crate::limits::Place;
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
+use crate::sse::{self, Events};
 
 /// `Retry-After` of a language model with too much to do, in seconds.
 const RETRY_AFTER: u64 = 15;
 
 /// A task on a text, which is charged when it is answered.
-pub(crate) struct TextCall<'a> {
-    pub(crate) app: &'a App,
-    pub(crate) identity: &'a Identity,
-    pub(crate) headers: &'a HeaderMap,
+pub(crate) struct TextCall {
+    pub(crate) app: App,
+    pub(crate) identity: Identity,
+    pub(crate) headers: HeaderMap,
     /// The request, for its idempotency key.
     pub(crate) canonical: Canonical,
-    /// What the ledger calls it.
-    pub(crate) note: &'static str,
+    pub(crate) task: Task,
+    pub(crate) source: Source,
+    /// The transcript that the text belongs to: the result is stored with it.
+    pub(crate) transcript: Option<TranscriptId>,
 }
 
-/// Where the result of a task about a transcript is stored.
-pub(crate) struct StoreAs<'a> {
-    pub(crate) transcript: TranscriptId,
-    pub(crate) kind: &'a str,
-    /// The transcript shows it as its summary.
-    pub(crate) is_summary: bool,
+/// A result about a transcript.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub(crate) struct Cached<T> {
+    #[serde(flatten)]
+    pub(crate) result: T,
+    /// Whether it was made before; then it cost nothing.
+    pub(crate) cached: bool,
 }
 
-/// A result that may be stored with its transcript.
-pub(crate) struct Done<T> {
-    /// The answer.
-    pub(crate) answer: T,
-    /// The summary, where it is one.
-    pub(crate) summary: Option<String>,
+/// How far the work is: an event of a request that accepts `text/event-stream`.
+#[derive(Debug, Serialize)]
+struct ProgressEvent {
+    /// Steps that have ended.
+    done: usize,
+    /// Steps that are known to be needed; may grow.
+    total: usize,
 }
 
-impl TextCall<'_> {
-    /// Runs `task` and answers with its result, or with that of the same request before.
-    pub(crate) async fn run<T, F>(
-        self,
-        store_as: Option<StoreAs<'_>>,
-        task: impl FnOnce(Arc<dyn LanguageModel>) -> F,
-    ) -> Result<Response, Failure>
-    where
-        T: Serialize,
-        F: Future<Output = Result<Done<T>, TextError>>,
-    {
-        let TextCall { app, identity, headers, canonical, note } = self;
-        app.engines.language()?;
-        let place = app.text_calls.acquire(Owner::Account(identity.account()));
-        let limit = identity.plan().concurrency();
-        if i64::try_from(place.before).unwrap_or(i64::MAX) >= limit {
-            let message = format!("{limit} texts are being worked on for you at once: wait for one to end");
-            return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
-        }
-        let call = match PaidCall::begin(app, identity, headers, canonical).await? {
+impl TextCall {
+    /// Runs the task and answers with its result, or with that of the same request before. A request that accepts
+    /// `text/event-stream` gets events: `progress`, then `result` or `error`.
+    pub(crate) async fn run(self) -> Result<Response, Failure> {
+        let characters = self.source.text().chars().count();
+        check_length(&self.app, characters)?;
+        self.app.engines.language()?;
+        let place = take_place(&self.app, &self.identity)?;
+        let TextCall { app, identity, headers, canonical, task, source, transcript } = self;
+        let call = match PaidCall::begin(&app, &identity, &headers, canonical).await? {
             Opened::New(call) => call,
             Opened::Repeated(response) => return Ok(response),
         };
-        let timeout = app.config.text.timeout.duration();
-        let work = async {
-            let model = load(app).await?;
-            task(model).await.map_err(failure)
-        };
-        let done = within(timeout, work).await?;
-        let body = serde_json::to_vec(&done.answer).map_err(|_| Failure::from(ErrorKind::Internal))?;
-        let derived = store_as.as_ref().map(|to| Derived {
-            transcript: to.transcript,
-            kind: to.kind,
-            body: &body,
-            summary: done.summary.as_deref().filter(|_| to.is_summary),
-        });
-        call.complete(headers, note, &done.answer, derived).await
+        let work = Work { app, identity, headers, task, source, transcript, call, _place: place };
+        if !sse::is_wanted(&work.headers) {
+            let timeout = work.app.config.text.timeout.duration();
+            return work.perform(timeout, None).await;
+        }
+        Ok(sse::respond(|events| async move {
+            let timeout = work.app.config.text.stream_timeout.duration();
+            if let Err(failure) = work.perform(timeout, Some(events.clone())).await {
+                events.send_named("error", &failure.error.body());
+            }
+        }))
     }
+}
+
+/// A task whose credit is held.
+struct Work {
+    app: App,
+    identity: Identity,
+    headers: HeaderMap,
+    task: Task,
+    source: Source,
+    transcript: Option<TranscriptId>,
+    call: PaidCall,
+    _place: Place<Owner>,
+}
+
+impl Work {
+    /// Runs the task, charges it and stores its result. Dropped before it ends it costs nothing.
+    async fn perform(self, timeout: Duration, events: Option<Events>) -> Result<Response, Failure> {
+        let Work { app, identity, headers, task, source, transcript, call, _place } = self;
+        let report = |progress: Progress| {
+            if let Some(events) = &events {
+                events.send_named("progress", &ProgressEvent { done: progress.done, total: progress.total });
+            }
+        };
+        let result = within(timeout, async {
+            let model = load(&app).await?;
+            let context = context(&*model, &identity).with_progress(&report);
+            task.run(&context, &source).await.map_err(failure)
+        })
+        .await?;
+        let summary = match &result {
+            TaskResult::Summary(summary) => Some(summary.summary.clone()),
+            _ => None,
+        };
+        let answer = match transcript {
+            Some(_) => to_json(&Cached { result, cached: false })?,
+            None => to_json(&result)?,
+        };
+        let (kind, body) = (kind(task), answer.to_string().into_bytes());
+        let derived =
+            transcript.map(|transcript| Derived { transcript, kind: &kind, body: &body, summary: summary.as_deref() });
+        call.charge(&headers, note(task), &answer, derived).await?;
+        if let Some(events) = &events {
+            events.send_named("result", &answer);
+        }
+        Ok(Json(answer).into_response())
+    }
+}
+
+fn to_json(answer: &impl Serialize) -> Result<serde_json::Value, Failure> {
+    serde_json::to_value(answer).map_err(|error| {
+        tracing::error!(%error, "answer.encode_failed");
+        ErrorKind::Internal.into()
+    })
+}
+
+/// What the ledger calls a task.
+fn note(task: Task) -> &'static str {
+    match task {
+        Task::Summarize(_) => "summarize",
+        Task::Analyze(_) => "analyze",
+        Task::Generate(_) => "generate",
+    }
+}
+
+/// Under which name the result of a task is stored with its transcript.
+pub(crate) fn kind(task: Task) -> String {
+    let (what, name) = match task {
+        Task::Summarize(style) => ("summary", serde_json::to_value(style)),
+        Task::Analyze(kind) => ("analysis", serde_json::to_value(kind)),
+        Task::Generate(kind) => ("generation", serde_json::to_value(kind)),
+    };
+    let name = name.unwrap_or_default();
+    format!("{what}:{}", name.as_str().unwrap_or_default())
+}
+
+/// A place among the text calls of an account that run at once.
+pub(crate) fn take_place(app: &App, identity: &Identity) -> Result<Place<Owner>, Failure> {
+    let place = app.text_calls.acquire(Owner::Account(identity.account()));
+    let limit = identity.plan().concurrency();
+    if i64::try_from(place.before).unwrap_or(i64::MAX) >= limit {
+        let message = format!("{limit} texts are being worked on for you at once: wait for one to end");
+        return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
+    }
+    Ok(place)
+}
+
+/// Refuses a text that is longer than this server works on.
+pub(crate) fn check_length(app: &App, characters: usize) -> Result<(), Failure> {
+    let limit = app.config.text.max_characters;
+    if characters <= limit {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!("the text has {characters} characters, and this server works on {limit} at most")))
 }
 
 /// The context of a task for an account.
@@ -93,7 +180,7 @@ pub(crate) fn context<'a>(model: &'a dyn LanguageModel, identity: &Identity) -> 
 }
 
 /// The language model; it is loaded on a blocking thread.
-async fn load(app: &App) -> Result<Arc<dyn LanguageModel>, Failure> {
+pub(crate) async fn load(app: &App) -> Result<Arc<dyn LanguageModel>, Failure> {
     let engine = Arc::clone(app.engines.language()?);
     let span = tracing::Span::current();
     match tokio::task::spawn_blocking(move || span.in_scope(|| engine.language())).await {
@@ -115,7 +202,7 @@ pub(crate) async fn within<T>(timeout: Duration, work: impl Future<Output = Resu
     })
 }
 
-fn failure(error: TextError) -> Failure {
+pub(crate) fn failure(error: TextError) -> Failure {
     match error {
         TextError::Empty => Failure::invalid("the text is empty: there is nothing to work on"),
         TextError::Model(ModelError::Busy) => {

@@ -2,9 +2,8 @@
 
 use axum::http::HeaderMap;
 use axum::response::Response;
-use hark_api::{ApiError, ErrorKind, TranslateAnswer, TranslatedText, Translation};
+use hark_api::{ErrorKind, TranslateAnswer, TranslatedText, Translation};
 use hark_media::CancelToken;
-use hark_store::Owner;
 
 use crate::app::App;
 use crate::error::Failure;
@@ -12,12 +11,10 @@ use crate::idempotent::Canonical;
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
 use crate::probe::CancelOnDrop;
-use crate::text_work::within;
+use crate::text_work::{check_length, take_place, within};
 
 /// Texts of a call.
 const MAX_TEXTS: usize = 2048;
-/// `Retry-After` of an account with too many calls at once, in seconds.
-const RETRY_AFTER: u64 = 10;
 
 /// Translates on a blocking thread. It is cancelled, and costs nothing, when the caller disconnects.
 pub(crate) async fn translate(
@@ -31,12 +28,9 @@ pub(crate) async fn translate(
         return Err(Failure::invalid(format!("{} texts in one call: send at most {MAX_TEXTS}", wanted.texts.len())));
     }
     app.engines.translate()?;
-    let place = app.text_calls.acquire(Owner::Account(identity.account()));
-    let limit = identity.plan().concurrency();
-    if i64::try_from(place.before).unwrap_or(i64::MAX) >= limit {
-        let message = format!("{limit} texts are being worked on for you at once: wait for one to end");
-        return Err(ApiError::new(ErrorKind::TooManyAtOnce, message).retry_after(RETRY_AFTER).into());
-    }
+    let characters = wanted.texts.iter().map(|text| text.chars().count()).sum();
+    check_length(app, characters)?;
+    let _place = take_place(app, identity)?;
     let call = match PaidCall::begin(app, identity, headers, canonical).await? {
         Opened::New(call) => call,
         Opened::Repeated(response) => return Ok(response),

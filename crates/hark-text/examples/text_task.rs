@@ -13,9 +13,7 @@ use std::time::Instant;
 use hark_compute::Compute;
 use hark_lm::Model;
 use hark_lm::engine::EngineLimits;
-use hark_text::{
-    AnalysisType, Context, GenerationType, LocalModel, Source, SummaryStyle, analyze, generate, summarize,
-};
+use hark_text::{AnalysisType, Context, LocalModel, Source, Task, analyze};
 use hark_transcript::{Lane, Segment, TranscriptionResult};
 use serde_json::Value;
 
@@ -68,18 +66,13 @@ async fn run(model: &LocalModel, source: &Source, task: &str) -> Result<Value> {
     let context = Context::new(model, 1, Lane::Interactive);
     let (kind, name) = task.split_once(':').ok_or("a task is summarize:STYLE, analyze:TYPE or generate:TYPE")?;
     let name = Value::from(name);
-    Ok(match kind {
-        "summarize" => {
-            serde_json::to_value(summarize(&context, source, serde_json::from_value::<SummaryStyle>(name)?).await?)?
-        }
-        "analyze" => {
-            serde_json::to_value(analyze(&context, source, serde_json::from_value::<AnalysisType>(name)?).await?)?
-        }
-        "generate" => {
-            serde_json::to_value(generate(&context, source, serde_json::from_value::<GenerationType>(name)?).await?)?
-        }
+    let task = match kind {
+        "summarize" => Task::Summarize(serde_json::from_value(name)?),
+        "analyze" => Task::Analyze(serde_json::from_value(name)?),
+        "generate" => Task::Generate(serde_json::from_value(name)?),
         _ => return Err(format!("unknown task {kind}").into()),
-    })
+    };
+    Ok(serde_json::to_value(task.run(&context, source).await?)?)
 }
 
 /// Lines of a label, a tab and a sentence. Each sentence is a speaker of its own, so that one analysis rates all.

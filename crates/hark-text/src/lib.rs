@@ -20,6 +20,7 @@ mod schema;
 mod sentences;
 mod source;
 mod summarize;
+mod task;
 mod words;
 
 pub use analyze::{Analysis, AnalysisResult, AnalysisType, analyze};
@@ -35,3 +36,4 @@ pub use prompt::Prompt;
 pub use sentences::count_words;
 pub use source::{Source, Unit};
 pub use summarize::{Summary, SummaryStyle, summarize};
+pub use task::{Task, TaskResult};

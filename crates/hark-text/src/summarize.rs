@@ -1,6 +1,6 @@
 //! Summaries: of a short text in one completion, of a long one from notes on its parts.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::analyze;
@@ -13,23 +13,7 @@ use crate::schema;
 use crate::sentences;
 use crate::source::Source;
 
-/// How a summary is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum SummaryStyle {
-    /// A few sentences.
-    #[default]
-    Brief,
-    /// A paragraph for each subject.
-    Detailed,
-    /// For somebody who decides.
-    Executive,
-    /// What is to be done, by whom.
-    ActionItems,
-    /// A list.
-    BulletPoints,
-}
+pub use hark_transcript::SummaryStyle;
 
 /// A summary of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -53,56 +37,54 @@ const NOTES_TOKENS: usize = 320;
 /// Tokens of notes that were merged.
 const CONDENSED_TOKENS: usize = 480;
 
-impl SummaryStyle {
-    /// The JSON schema of a [`Summary`].
-    pub fn result_schema() -> Value {
-        schema::object(&[
-            ("summary", json!({"type": "string", "minLength": 1})),
-            ("word_count", json!({"type": "integer", "minimum": 0})),
-            ("style", schema::one_of(&["brief", "detailed", "executive", "action_items", "bullet_points"])),
-            ("parts", json!({"type": "integer", "minimum": 1})),
-            ("model", json!({"type": "string"})),
-        ])
-    }
+/// The JSON schema of a [`Summary`].
+pub(crate) fn result_schema() -> Value {
+    schema::object(&[
+        ("summary", json!({"type": "string", "minLength": 1})),
+        ("word_count", json!({"type": "integer", "minimum": 0})),
+        ("style", schema::one_of(&["brief", "detailed", "executive", "action_items", "bullet_points"])),
+        ("parts", json!({"type": "integer", "minimum": 1})),
+        ("model", json!({"type": "string"})),
+    ])
+}
 
-    fn task(self) -> &'static str {
-        match self {
-            SummaryStyle::Brief => {
-                "Write a summary of 2 to 4 plain sentences in one paragraph: what it is about, what was decided or found, and what comes next. No list, no heading, \
-                 no introduction."
-            }
-            SummaryStyle::Detailed => {
-                "Write a detailed summary with a short paragraph for each subject, in the order of the text. Say who said, decided or asked what, and why, \
-                 with the names, numbers and dates of the text. Write only the summary."
-            }
-            SummaryStyle::Executive => {
-                "Write an executive summary for somebody who has to decide: first one sentence with the outcome, then one short paragraph with the decisions \
-                 and their reasons, then one with risks and next steps. Write only the summary."
-            }
-            SummaryStyle::ActionItems => "List what has to be done, by whom and until when.",
-            SummaryStyle::BulletPoints => {
-                "Summarize it as 4 to 8 bullet points, each one short sentence on a line that begins with \"- \", the most important first. Write only the list."
-            }
+fn task(style: SummaryStyle) -> &'static str {
+    match style {
+        SummaryStyle::Brief => {
+            "Write a summary of 2 to 4 plain sentences in one paragraph: what it is about, what was decided or found, and what comes next. No list, no heading, \
+             no introduction."
+        }
+        SummaryStyle::Detailed => {
+            "Write a detailed summary with a short paragraph for each subject, in the order of the text. Say who said, decided or asked what, and why, \
+             with the names, numbers and dates of the text. Write only the summary."
+        }
+        SummaryStyle::Executive => {
+            "Write an executive summary for somebody who has to decide: first one sentence with the outcome, then one short paragraph with the decisions \
+             and their reasons, then one with risks and next steps. Write only the summary."
+        }
+        SummaryStyle::ActionItems => "List what has to be done, by whom and until when.",
+        SummaryStyle::BulletPoints => {
+            "Summarize it as 4 to 8 bullet points, each one short sentence on a line that begins with \"- \", the most important first. Write only the list."
         }
     }
+}
 
-    fn max_tokens(self) -> usize {
-        match self {
-            SummaryStyle::Brief => 220,
-            SummaryStyle::Detailed => 800,
-            SummaryStyle::Executive => 420,
-            SummaryStyle::ActionItems | SummaryStyle::BulletPoints => 400,
-        }
+fn max_tokens(style: SummaryStyle) -> usize {
+    match style {
+        SummaryStyle::Brief => 220,
+        SummaryStyle::Detailed => 800,
+        SummaryStyle::Executive => 420,
+        SummaryStyle::ActionItems | SummaryStyle::BulletPoints => 400,
     }
+}
 
-    /// Sentences of the text when the model's own words can't be used.
-    fn fallback(self, source: &Source) -> String {
-        match self {
-            SummaryStyle::Brief => extract::extract(source, 3, 300).join(" "),
-            SummaryStyle::Executive => extract::extract(source, 5, 300).join(" "),
-            SummaryStyle::Detailed => extract::extract(source, 10, 400).join(" "),
-            SummaryStyle::ActionItems | SummaryStyle::BulletPoints => bullets(&extract::extract(source, 6, 200)),
-        }
+/// Sentences of the text when the model's own words can't be used.
+fn fallback(style: SummaryStyle, source: &Source) -> String {
+    match style {
+        SummaryStyle::Brief => extract::extract(source, 3, 300).join(" "),
+        SummaryStyle::Executive => extract::extract(source, 5, 300).join(" "),
+        SummaryStyle::Detailed => extract::extract(source, 10, 400).join(" "),
+        SummaryStyle::ActionItems | SummaryStyle::BulletPoints => bullets(&extract::extract(source, 6, 200)),
     }
 }
 
@@ -119,11 +101,10 @@ pub async fn summarize(context: &Context<'_>, source: &Source, style: SummarySty
             (if lines.is_empty() { no_action_items(source).into() } else { bullets(&lines) }, parts)
         }
         _ => {
-            let condensed = condense(context, source, style.max_tokens()).await?;
+            let condensed = condense(context, source, max_tokens(style)).await?;
             let checker = FactChecker::new(source);
-            let summary =
-                write_checked(context, source, &condensed, &checker, style.task(), style.max_tokens()).await?;
-            (summary.unwrap_or_else(|| style.fallback(source)), condensed.parts)
+            let summary = write_checked(context, source, &condensed, &checker, task(style), max_tokens(style)).await?;
+            (summary.unwrap_or_else(|| fallback(style, source)), condensed.parts)
         }
     };
     let word_count = sentences::count_words(&summary);

@@ -6,9 +6,11 @@
 mod datetime;
 mod lane;
 mod script;
+mod task;
 mod transcript;
 
 pub use datetime::DateTime;
 pub use lane::Lane;
 pub use script::is_unspaced;
+pub use task::{AnalysisType, GenerationType, SummaryStyle};
 pub use transcript::{Segment, TranscriptionResult, Word};

@@ -23,7 +23,17 @@ pub(crate) mod transcripts;
 pub(crate) mod webhooks;
 
 use hark_api::ErrorBody;
-use utoipa::IntoResponses;
+use utoipa::{IntoParams, IntoResponses};
+
+/// The header that makes a repeat safe, as the OpenAPI document lists it.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code, reason = "it exists for its documentation")]
+pub(crate) struct IdempotencyHeader {
+    /// makes a repeat safe: the same answer, charged once
+    #[param(rename = "Idempotency-Key", min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    idempotency_key: Option<String>,
+}
 
 macro_rules! error_responses {
     ($body:ident: $($name:ident $status:literal $description:literal),* $(,)?) => {

@@ -5,10 +5,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hark_api::{
-    AnalysisType, AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, GenerationType,
-    SummarizeRequest, SummaryStyle, TranslateAnswer, TranslateRequest,
+    AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, SummarizeRequest, SummaryStyle,
+    TranslateAnswer, TranslateRequest,
 };
-use hark_text::{Analysis, Generation, Source, Summary};
+use hark_text::{Analysis, Generation, Source, Summary, Task};
 
 use crate::app::App;
 use crate::embeddings;
@@ -16,8 +16,10 @@ use crate::error::Failure;
 use crate::extract::Json;
 use crate::idempotent::Canonical;
 use crate::middleware::{Caller, Identity};
-use crate::routes::{AnyError, Invalid, Limited, Payment, Reused, TimedOut, Unauthorized, Unavailable};
-use crate::text_work::{Done, TextCall, context};
+use crate::routes::{
+    AnyError, IdempotencyHeader, Invalid, Limited, Payment, Reused, TimedOut, Unauthorized, Unavailable,
+};
+use crate::text_work::TextCall;
 use crate::translation;
 
 /// The answer of an endpoint whose model this server does not have yet.
@@ -32,52 +34,13 @@ fn check_text(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The style as the tasks name it.
-pub(crate) fn style(style: SummaryStyle) -> hark_text::SummaryStyle {
-    match style {
-        SummaryStyle::Brief => hark_text::SummaryStyle::Brief,
-        SummaryStyle::Detailed => hark_text::SummaryStyle::Detailed,
-        SummaryStyle::Executive => hark_text::SummaryStyle::Executive,
-        SummaryStyle::ActionItems => hark_text::SummaryStyle::ActionItems,
-        SummaryStyle::BulletPoints => hark_text::SummaryStyle::BulletPoints,
-    }
-}
-
-/// The analysis as the tasks name it.
-pub(crate) fn analysis(kind: AnalysisType) -> hark_text::AnalysisType {
-    match kind {
-        AnalysisType::Sentiment => hark_text::AnalysisType::Sentiment,
-        AnalysisType::Topics => hark_text::AnalysisType::Topics,
-        AnalysisType::Entities => hark_text::AnalysisType::Entities,
-        AnalysisType::ActionItems => hark_text::AnalysisType::ActionItems,
-        AnalysisType::Questions => hark_text::AnalysisType::Questions,
-        AnalysisType::PiiRedact => hark_text::AnalysisType::PiiRedact,
-    }
-}
-
-/// The content as the tasks name it.
-pub(crate) fn generation(kind: GenerationType) -> hark_text::GenerationType {
-    match kind {
-        GenerationType::BlogPost => hark_text::GenerationType::BlogPost,
-        GenerationType::SocialMedia => hark_text::GenerationType::SocialMedia,
-        GenerationType::MeetingNotes => hark_text::GenerationType::MeetingNotes,
-        GenerationType::StudyGuide => hark_text::GenerationType::StudyGuide,
-        GenerationType::Flashcards => hark_text::GenerationType::Flashcards,
-        GenerationType::Quiz => hark_text::GenerationType::Quiz,
-        GenerationType::ChapterMarkers => hark_text::GenerationType::ChapterMarkers,
-        GenerationType::KeyQuotes => hark_text::GenerationType::KeyQuotes,
-        GenerationType::ShowNotes => hark_text::GenerationType::ShowNotes,
-        GenerationType::Newsletter => hark_text::GenerationType::Newsletter,
-    }
-}
-
 /// Summarize a text
 ///
-/// Costs 1 credit, when it is answered. A long text is summarized in parts, which are then merged.
+/// Costs 1 credit, when it is answered. A long text is summarized in parts, which are then merged. A request that accepts
+/// `text/event-stream` gets the events `progress` (`done`, `total`), then `result` or `error`.
 #[utoipa::path(post, path = "/v1/summarize", tag = "text", operation_id = "summarize", request_body = SummarizeRequest,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
-    responses((status = 200, body = Summary), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    params(IdempotencyHeader),
+    responses((status = 200, content((Summary = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn summarize(
     State(app): State<App>,
@@ -88,21 +51,15 @@ pub(crate) async fn summarize(
     check_text(&request.text)?;
     let empty = SummarizeRequest { text: String::new(), style: SummaryStyle::default() };
     let canonical = Canonical::new("POST /v1/summarize").with("request", &request, &empty)?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "summarize" };
-    let (source, style) = (Source::from_text(&request.text), style(request.style));
-    call.run(None, async |model| {
-        let answer = hark_text::summarize(&context(&*model, &identity), &source, style).await?;
-        Ok(Done { answer, summary: None })
-    })
-    .await
+    let (task, source) = (Task::Summarize(request.style), Source::from_text(&request.text));
+    TextCall { app, identity, headers, canonical, task, source, transcript: None }.run().await
 }
 
 /// Translate a text or several
 ///
 /// Costs 1 credit, when it is answered. `GET /v1/languages?for=translation` lists what can be translated.
 #[utoipa::path(post, path = "/v1/translate", tag = "text", operation_id = "translate", request_body = TranslateRequest,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+    params(IdempotencyHeader),
     responses((status = 200, body = TranslateAnswer), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn translate(
@@ -120,9 +77,8 @@ pub(crate) async fn translate(
 ///
 /// Costs 1 credit, when it is answered. Offsets of `pii_redact` count Unicode scalar values.
 #[utoipa::path(post, path = "/v1/analyze", tag = "text", operation_id = "analyze", request_body = AnalyzeRequest,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
-    responses((status = 200, body = Analysis), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    params(IdempotencyHeader),
+    responses((status = 200, content((Analysis = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn analyze(
     State(app): State<App>,
@@ -134,22 +90,16 @@ pub(crate) async fn analyze(
     let empty = AnalyzeRequest { text: String::new(), r#type: request.r#type };
     let canonical = Canonical::new("POST /v1/analyze").with("request", &request, &empty)?;
     let canonical = canonical.with("type", &Some(request.r#type), &None)?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "analyze" };
-    let (source, kind) = (Source::from_text(&request.text), analysis(request.r#type));
-    call.run(None, async |model| {
-        let answer = hark_text::analyze(&context(&*model, &identity), &source, kind).await?;
-        Ok(Done { answer, summary: None })
-    })
-    .await
+    let (task, source) = (Task::Analyze(request.r#type), Source::from_text(&request.text));
+    TextCall { app, identity, headers, canonical, task, source, transcript: None }.run().await
 }
 
 /// Write something from a text
 ///
 /// Costs 1 credit, when it is answered.
 #[utoipa::path(post, path = "/v1/generate", tag = "text", operation_id = "generate", request_body = GenerateRequest,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
-    responses((status = 200, body = Generation), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
+    params(IdempotencyHeader),
+    responses((status = 200, content((Generation = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Reused, Limited, Unavailable, TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn generate(
     State(app): State<App>,
@@ -161,13 +111,8 @@ pub(crate) async fn generate(
     let empty = GenerateRequest { text: String::new(), r#type: request.r#type };
     let canonical = Canonical::new("POST /v1/generate").with("request", &request, &empty)?;
     let canonical = canonical.with("type", &Some(request.r#type), &None)?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "generate" };
-    let (source, kind) = (Source::from_text(&request.text), generation(request.r#type));
-    call.run(None, async |model| {
-        let answer = hark_text::generate(&context(&*model, &identity), &source, kind).await?;
-        Ok(Done { answer, summary: None })
-    })
-    .await
+    let (task, source) = (Task::Generate(request.r#type), Source::from_text(&request.text));
+    TextCall { app, identity, headers, canonical, task, source, transcript: None }.run().await
 }
 
 /// Texts as vectors of 384 numbers

@@ -86,6 +86,72 @@ async fn a_text_is_summarized_for_a_credit_and_a_repeat_is_free() {
     refusal(other.json(&value!({"text": "Another text."})).send().await.unwrap(), 422).await;
 }
 
+/// Events as (name, data).
+fn events(text: &str) -> Vec<(String, Value)> {
+    let parse = |event: &str| {
+        let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
+        Some((field("event: ")?.to_owned(), serde_json::from_str(field("data: ")?).unwrap()))
+    };
+    text.split("\n\n").filter_map(parse).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn progress_comes_as_events_and_then_the_result() {
+    let server = server().await;
+    let client = server.account(Plan::Pro).await;
+    let before = client.credits(&server).await;
+    let ask = async |path: &str, body: Value| {
+        let request = client.request(reqwest::Method::POST, path).header("Accept", "text/event-stream");
+        let answer = request.json(&body).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.headers()["content-type"], "text/event-stream; charset=utf-8");
+        events(&answer.text().await.unwrap())
+    };
+    // Longer than the context of 2048 tokens.
+    let text = MEETING.replace(". ", ".\n") + "\n";
+    let found = ask("/v1/summarize", value!({"text": text.repeat(20), "style": "brief"})).await;
+    let (last, steps) = found.split_last().unwrap();
+    assert_eq!(last.0, "result");
+    assert!(last.1["parts"].as_u64().unwrap() > 1 && !last.1["summary"].as_str().unwrap().is_empty(), "{}", last.1);
+    assert!(steps.len() >= last.1["parts"].as_u64().unwrap() as usize, "a step for each part: {steps:?}");
+    let mut done = 0;
+    for (name, progress) in steps {
+        assert_eq!(name, "progress");
+        done += 1;
+        assert!(progress["done"] == done && progress["total"].as_u64().unwrap() >= done, "{steps:?}");
+    }
+    assert_eq!(client.credits(&server).await, before - 1);
+
+    let id = transcript(&server, &client).await;
+    let path = format!("/v1/transcripts/{}/summarize", id.0);
+    let made = ask(&path, value!({})).await;
+    assert_eq!((made.last().unwrap().0.as_str(), &made.last().unwrap().1["cached"]), ("result", &value!(false)));
+    let stored = ask(&path, value!({})).await;
+    assert_eq!(stored.len(), 1, "nothing is made again");
+    assert_eq!((&stored[0].1["cached"], &stored[0].1["summary"]), (&value!(true), &made.last().unwrap().1["summary"]));
+    assert_eq!(client.credits(&server).await, before - 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn a_text_that_is_too_long_is_refused_at_once_and_costs_nothing() {
+    let text = TextSettings { max_characters: 1000, ..TextSettings::default() };
+    let server = Server::with(Config { text, ..config() }, engine()).await;
+    let client = server.account(Plan::Pro).await;
+    let before = client.credits(&server).await;
+    let long = "\u{e9} ".repeat(501);
+    for (path, body) in [
+        ("/v1/summarize", value!({"text": long})),
+        ("/v1/analyze", value!({"text": long, "type": "topics"})),
+        ("/v1/generate", value!({"text": long, "type": "quiz"})),
+    ] {
+        let error = refusal(client.post(path, body).await, 400).await;
+        assert!(error.contains("1002 characters") && error.contains("1000"), "{error}");
+    }
+    assert_eq!(client.credits(&server).await, before);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn every_analysis_has_its_published_shape_and_names_nothing_that_is_not_in_the_text() {

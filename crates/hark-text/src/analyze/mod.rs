@@ -6,7 +6,7 @@ mod questions;
 mod sentiment;
 mod topics;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -15,31 +15,14 @@ use crate::pii::{self, Redaction};
 use crate::schema;
 use crate::source::Source;
 
+pub use hark_transcript::AnalysisType;
+
 pub(crate) use action_items::action_items;
 pub use action_items::{ActionItem, ActionItems};
 pub use entities::{ENTITY_TYPES, Entities, Entity};
 pub use questions::{Question, Questions};
 pub use sentiment::{Sentiment, SentimentLabel, SpeakerSentiment};
 pub use topics::{Topic, Topics};
-
-/// What an analysis looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum AnalysisType {
-    /// How it feels.
-    Sentiment,
-    /// What it is about.
-    Topics,
-    /// People, places, things.
-    Entities,
-    /// What is to be done.
-    ActionItems,
-    /// What was asked.
-    Questions,
-    /// The text without personal data.
-    PiiRedact,
-}
 
 /// What an analysis found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -74,17 +57,15 @@ pub struct Analysis {
     pub model: String,
 }
 
-impl AnalysisType {
-    /// The JSON schema of the result.
-    pub fn result_schema(self) -> Value {
-        match self {
-            AnalysisType::Sentiment => sentiment::schema(),
-            AnalysisType::Topics => schema::list("topics", topics::item_schema(), topics::MOST_TOPICS),
-            AnalysisType::Entities => array("entities", entities::item_schema()),
-            AnalysisType::ActionItems => array("action_items", action_items::item_schema()),
-            AnalysisType::Questions => array("questions", questions::item_schema()),
-            AnalysisType::PiiRedact => pii::result_schema(),
-        }
+/// The JSON schema of the result.
+pub(crate) fn result_schema(kind: AnalysisType) -> Value {
+    match kind {
+        AnalysisType::Sentiment => sentiment::schema(),
+        AnalysisType::Topics => schema::list("topics", topics::item_schema(), topics::MOST_TOPICS),
+        AnalysisType::Entities => array("entities", entities::item_schema()),
+        AnalysisType::ActionItems => array("action_items", action_items::item_schema()),
+        AnalysisType::Questions => array("questions", questions::item_schema()),
+        AnalysisType::PiiRedact => pii::result_schema(),
     }
 }
 

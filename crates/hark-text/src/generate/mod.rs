@@ -6,7 +6,7 @@ mod prose;
 mod quiz;
 mod quotes;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -15,37 +15,12 @@ use crate::schema;
 use crate::sentences;
 use crate::source::Source;
 
+pub use hark_transcript::GenerationType;
+
 pub use cards::Flashcard;
 pub use chapters::Chapter;
 pub use quiz::QuizQuestion;
 pub use quotes::KeyQuote;
-
-/// What is written from a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum GenerationType {
-    /// An article.
-    BlogPost,
-    /// Short posts.
-    SocialMedia,
-    /// Decisions, discussion and tasks.
-    MeetingNotes,
-    /// What to learn from it.
-    StudyGuide,
-    /// Questions on the front, answers on the back.
-    Flashcards,
-    /// Questions with four choices.
-    Quiz,
-    /// Where each subject begins.
-    ChapterMarkers,
-    /// What was said, word by word.
-    KeyQuotes,
-    /// What an episode is about.
-    ShowNotes,
-    /// A letter to subscribers.
-    Newsletter,
-}
 
 /// Generated content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -89,26 +64,24 @@ pub enum Items {
     Quotes(Vec<KeyQuote>),
 }
 
-impl GenerationType {
-    /// The JSON schema of the result.
-    pub fn result_schema(self) -> Value {
-        let item = match self {
-            GenerationType::Flashcards => Some(cards::item_schema()),
-            GenerationType::Quiz => Some(quiz::item_schema()),
-            GenerationType::ChapterMarkers => Some(chapters::item_schema()),
-            GenerationType::KeyQuotes => Some(quotes::item_schema()),
-            _ => None,
-        };
-        let content = json!({"type": "string", "minLength": 1});
-        let word_count = json!({"type": "integer", "minimum": 0});
-        match item {
-            Some(item) => schema::object(&[
-                ("content", content),
-                ("word_count", word_count),
-                ("items", json!({"type": "array", "items": item, "minItems": 1})),
-            ]),
-            None => schema::object(&[("content", content), ("word_count", word_count)]),
-        }
+/// The JSON schema of the result.
+pub(crate) fn result_schema(kind: GenerationType) -> Value {
+    let item = match kind {
+        GenerationType::Flashcards => Some(cards::item_schema()),
+        GenerationType::Quiz => Some(quiz::item_schema()),
+        GenerationType::ChapterMarkers => Some(chapters::item_schema()),
+        GenerationType::KeyQuotes => Some(quotes::item_schema()),
+        _ => None,
+    };
+    let content = json!({"type": "string", "minLength": 1});
+    let word_count = json!({"type": "integer", "minimum": 0});
+    match item {
+        Some(item) => schema::object(&[
+            ("content", content),
+            ("word_count", word_count),
+            ("items", json!({"type": "array", "items": item, "minItems": 1})),
+        ]),
+        None => schema::object(&[("content", content), ("word_count", word_count)]),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Analyses: merging over parts, and checks against the text.
 
-use hark_text::{AnalysisType, OutputFormat, Source, analyze};
+use hark_text::{AnalysisType, OutputFormat, Source, Task, analyze};
 use serde_json::{Value, json};
 
 use crate::script::{Script, answer, data};
@@ -45,7 +45,7 @@ async fn entities_that_the_text_lacks_are_dropped_and_the_others_counted_in_it()
             {"text": "Maria", "type": "person", "count": 1},
         ]})
     );
-    check_shape(&found, &AnalysisType::Entities.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::Entities).result_schema());
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn action_items_lose_what_the_text_does_not_say() {
             {"task": "Call the bank", "assignee": null, "due": null},
         ]})
     );
-    check_shape(&found, &AnalysisType::ActionItems.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::ActionItems).result_schema());
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn questions_and_answers_are_sentences_of_the_text() {
             {"question": "Who calls the bank?", "asked_by": "Ann", "answered": false, "answer": null},
         ]})
     );
-    check_shape(&found, &AnalysisType::Questions.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::Questions).result_schema());
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn topics_of_all_parts_are_merged_and_those_that_the_text_lacks_dropped() 
         found,
         json!({"topics": [{"name": "Printer shipping", "relevance": 1.0}, {"name": "Bank call", "relevance": 0.66}]})
     );
-    check_shape(&found, &AnalysisType::Topics.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::Topics).result_schema());
     let nonsense = Script::always(r#"{"items":[{"subject":"Quantum gravity"}]}"#);
     let found = result(&nonsense, TALK, AnalysisType::Topics).await;
     assert!(found["topics"].as_array().unwrap().iter().any(|topic| topic["name"] == "acme"), "{found}");
@@ -139,7 +139,7 @@ async fn sentiment_is_a_mean_by_length_for_all_and_for_each_speaker() {
         answer(Value::Object(labels).to_string())
     });
     let found = result(&model, TALK, AnalysisType::Sentiment).await;
-    check_shape(&found, &AnalysisType::Sentiment.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::Sentiment).result_schema());
     let speakers = found["by_speaker"].as_array().unwrap();
     assert_eq!((speakers[0]["speaker"].as_str(), speakers[0]["label"].as_str()), (Some("Ann"), Some("positive")));
     assert_eq!((speakers[1]["speaker"].as_str(), speakers[1]["label"].as_str()), (Some("Bob"), Some("negative")));
@@ -160,7 +160,7 @@ async fn personal_data_is_redacted_with_the_names_that_the_model_found() {
         json!({"redacted_text": "Yesterday [PERSON] wrote from [EMAIL].",
                "entities": [{"type": "person", "start": 10, "end": 23}, {"type": "email", "start": 35, "end": 48}]})
     );
-    check_shape(&found, &AnalysisType::PiiRedact.result_schema());
+    check_shape(&found, &Task::Analyze(AnalysisType::PiiRedact).result_schema());
 }
 
 #[tokio::test]

@@ -7,15 +7,13 @@ mod translate;
 
 use std::path::Path;
 
-use hark_api::{AnalysisType, GenerationType, SummaryStyle};
 use hark_lm::Model;
 use hark_lm::engine::EngineLimits;
 use hark_models::Role;
 use hark_speech::Compute;
 use hark_text::model::LocalModel;
-use hark_text::{Context, Progress, Source, TextError};
+use hark_text::{Context, Progress, Source, Task};
 use hark_transcript::Lane;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{AnalyzeArgs, Common, GenerateArgs, SummarizeArgs, TextArgs};
@@ -29,14 +27,6 @@ pub(crate) use translate::run as translate;
 
 /// The file of a language model in its folder.
 const MODEL_FILE: &str = "model.gguf";
-
-/// What to do with a text.
-#[derive(Debug, Clone, Copy)]
-enum Task {
-    Summarize(SummaryStyle),
-    Analyze(AnalysisType),
-    Generate(GenerationType),
-}
 
 /// `hark summarize`.
 pub(crate) fn summarize(args: &SummarizeArgs, common: &Common) -> Result<(), CliError> {
@@ -104,40 +94,12 @@ fn locally(
         }
     };
     let context = Context::new(&model, 0, Lane::Interactive).with_progress(&report);
-    let answer = runtime.block_on(async {
-        match task {
-            Task::Summarize(style) => to_json(hark_text::summarize(&context, source, style_of(style)?).await),
-            Task::Analyze(kind) => to_json(hark_text::analyze(&context, source, analysis_of(kind)?).await),
-            Task::Generate(kind) => to_json(hark_text::generate(&context, source, generation_of(kind)?).await),
-        }
-    });
+    let answer = runtime.block_on(task.run(&context, source));
     if !quiet {
         eprint!("\r{:30}\r", "");
     }
-    answer
-}
-
-fn to_json(result: Result<impl Serialize, TextError>) -> Result<Value, CliError> {
-    let result = result.map_err(|error| CliError::Failed(error.to_string()))?;
-    serde_json::to_value(result).map_err(|error| CliError::Failed(error.to_string()))
-}
-
-/// Wire types and those of the tasks have the same names.
-fn same<T: serde::de::DeserializeOwned>(value: impl Serialize) -> Result<T, CliError> {
-    let value = serde_json::to_value(value).map_err(|error| CliError::Failed(error.to_string()))?;
-    serde_json::from_value(value).map_err(|error| CliError::Failed(error.to_string()))
-}
-
-fn style_of(style: SummaryStyle) -> Result<hark_text::SummaryStyle, CliError> {
-    same(style)
-}
-
-fn analysis_of(kind: AnalysisType) -> Result<hark_text::AnalysisType, CliError> {
-    same(kind)
-}
-
-fn generation_of(kind: GenerationType) -> Result<hark_text::GenerationType, CliError> {
-    same(kind)
+    let answer = answer.map_err(|error| CliError::Failed(error.to_string()))?;
+    serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))
 }
 
 /// The language model that the arguments or the configuration name, or the catalogue's default: a name, or a GGUF file.

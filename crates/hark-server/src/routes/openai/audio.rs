@@ -12,14 +12,14 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
 use crate::middleware::Caller;
+use crate::routes::IdempotencyHeader;
 use crate::routes::transcribe::{Form, Wait, enqueue};
 
 /// Transcribe a recording, as OpenAI's clients ask for it
 ///
 /// The same as `POST /v1/transcribe` with OpenAI's form, layouts and errors.
 #[utoipa::path(post, path = "/v1/audio/transcriptions", tag = "openai", operation_id = "createTranscription", params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+        IdempotencyHeader),
     request_body(content = OpenAiTranscriptionForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
@@ -41,8 +41,7 @@ pub(crate) async fn transcriptions(
 ///
 /// The same as `POST /v1/transcribe` with `translate=true` and OpenAI's form, layouts and errors.
 #[utoipa::path(post, path = "/v1/audio/translations", tag = "openai", operation_id = "createTranslation", params(
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+        IdempotencyHeader),
     request_body(content = OpenAiTranslationForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript in English", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),

@@ -24,7 +24,9 @@ use crate::limits::Place;
 use crate::middleware::Caller;
 use crate::options::too_many_at_once;
 use crate::probe;
-use crate::routes::{AnyError, Deleted, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable};
+use crate::routes::{
+    AnyError, Deleted, IdempotencyHeader, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable,
+};
 use receive::Received;
 
 pub(crate) use answer::{Wait, accepted, export};
@@ -48,8 +50,7 @@ pub(crate) struct TranscribeQuery {
 /// 1 credit a minute, rounded up; a failure costs nothing. Without a credential a few a day are free.
 #[utoipa::path(post, path = "/v1/transcribe", tag = "speech", operation_id = "transcribe", params(TranscribeQuery,
         ("Prefer" = Option<String>, Header, description = "respond-async: answer at once"),
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+        IdempotencyHeader),
     request_body(content = TranscribeForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),

@@ -9,44 +9,55 @@ use hark_api::{
     ChatAnswer, ChatRequest, ErrorKind, SummarizeTranscriptRequest, TranscriptAnalyzeRequest, TranscriptGenerateRequest,
 };
 use hark_store::{Status, TranscriptId};
-use hark_text::{Analysis, Generation, Source, Summary, TextError};
-use serde::Serialize;
-use serde_json::Value;
+use hark_text::{Analysis, Generation, Source, Summary, Task};
+use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Json, OptionalJson, Path};
 use crate::idempotent::Canonical;
 use crate::middleware::Identity;
-use crate::routes::text::{analysis, generation, model_missing, style};
-use crate::routes::{AnyError, Invalid, Limited, Missing, Payment, Reused, TimedOut, Unauthorized, Unavailable};
-use crate::text_work::{Done, StoreAs, TextCall, context};
+use crate::routes::text::model_missing;
+use crate::routes::{
+    AnyError, IdempotencyHeader, Invalid, Limited, Missing, Payment, Reused, TimedOut, Unauthorized, Unavailable,
+};
+use crate::sse;
+use crate::text_work::{Cached, TextCall, kind};
 
-/// The summary of a transcript.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(crate) struct TranscriptSummaryAnswer {
-    #[serde(flatten)]
-    summary: Summary,
-    /// Whether it was written before; then it cost nothing.
-    cached: bool,
+/// A result that is wanted about a transcript.
+struct Wanted {
+    id: i64,
+    task: Task,
+    /// Make it again even if there is one.
+    force: bool,
 }
 
-/// An analysis of a transcript.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(crate) struct TranscriptAnalysis {
-    #[serde(flatten)]
-    analysis: Analysis,
-    /// Whether it was made before; then it cost nothing.
-    cached: bool,
+impl Wanted {
+    /// The stored result, or a new one.
+    async fn run(
+        self,
+        app: App,
+        identity: Identity,
+        headers: HeaderMap,
+        canonical: Canonical,
+    ) -> Result<Response, Failure> {
+        let Wanted { id, task, force } = self;
+        check(&app, &identity, id).await?;
+        if !force && let Some(answer) = stored(&app, &identity, id, &kind(task)).await? {
+            return Ok(respond(&headers, answer));
+        }
+        let source = source(&app, &identity, id).await?;
+        let transcript = Some(TranscriptId(id));
+        TextCall { app, identity, headers, canonical, task, source, transcript }.run().await
+    }
 }
 
-/// Something written from a transcript.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub(crate) struct TranscriptGeneration {
-    #[serde(flatten)]
-    generation: Generation,
-    /// Whether it was written before; then it cost nothing.
-    cached: bool,
+/// A stored result, as the request accepts it.
+fn respond(headers: &HeaderMap, answer: Map<String, Value>) -> Response {
+    if sse::is_wanted(headers) {
+        return sse::respond(|events| async move { events.send_named("result", &answer) });
+    }
+    Answer(answer).into_response()
 }
 
 /// Refuses transcripts that are not there, not completed or empty.
@@ -62,12 +73,12 @@ async fn check(app: &App, identity: &Identity, id: i64) -> Result<(), Failure> {
 }
 
 /// The stored result of this kind; one that can't be read any more is made again.
-async fn stored(app: &App, identity: &Identity, id: i64, kind: &str) -> Result<Option<Response>, Failure> {
+async fn stored(app: &App, identity: &Identity, id: i64, kind: &str) -> Result<Option<Map<String, Value>>, Failure> {
     let body = app.store.transcripts().derived(identity.account(), TranscriptId(id), kind).await?;
-    let answer = body.and_then(|body| serde_json::from_slice::<serde_json::Map<String, Value>>(&body).ok());
+    let answer = body.and_then(|body| serde_json::from_slice::<Map<String, Value>>(&body).ok());
     Ok(answer.map(|mut answer| {
         answer.insert("cached".to_owned(), Value::Bool(true));
-        Answer(answer).into_response()
+        answer
     }))
 }
 
@@ -77,20 +88,13 @@ async fn source(app: &App, identity: &Identity, id: i64) -> Result<Source, Failu
     Ok(Source::from_transcript(&text))
 }
 
-/// The name of a style or type on the wire.
-fn name_of(value: &impl Serialize) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
 /// Summarize a transcript
 ///
 /// Costs 1 credit, when it is written; one of the same style that was written before costs nothing.
 #[utoipa::path(post, path = "/v1/transcripts/{id}/summarize", tag = "transcripts", operation_id = "summarizeTranscript",
-    params(("id" = i64, Path, description = "the transcript's number"),
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+    params(("id" = i64, Path, description = "the transcript's number"), IdempotencyHeader),
     request_body = Option<SummarizeTranscriptRequest>,
-    responses((status = 200, body = TranscriptSummaryAnswer), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
+    responses((status = 200, content((Cached<Summary> = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
         TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn summarize(
@@ -100,38 +104,23 @@ pub(crate) async fn summarize(
     headers: HeaderMap,
     OptionalJson(request): OptionalJson<SummarizeTranscriptRequest>,
 ) -> Result<Response, Failure> {
-    check(&app, &identity, id).await?;
-    let kind = format!("summary:{}", name_of(&request.style));
-    if !request.force
-        && let Some(answer) = stored(&app, &identity, id, &kind).await?
-    {
-        return Ok(answer);
-    }
-    let source = source(&app, &identity, id).await?;
     let canonical = Canonical::new("POST /v1/transcripts/{id}/summarize").with("id", &id, &0)?.with(
         "request",
         &request,
         &SummarizeTranscriptRequest::default(),
     )?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "summarize" };
-    let store_as = StoreAs { transcript: TranscriptId(id), kind: &kind, is_summary: true };
-    call.run(Some(store_as), async |model| {
-        let summary = hark_text::summarize(&context(&*model, &identity), &source, style(request.style)).await?;
-        let text = summary.summary.clone();
-        Ok::<_, TextError>(Done { answer: TranscriptSummaryAnswer { summary, cached: false }, summary: Some(text) })
-    })
-    .await
+    Wanted { id, task: Task::Summarize(request.style), force: request.force }
+        .run(app, identity, headers, canonical)
+        .await
 }
 
 /// Look for something in a transcript
 ///
 /// Costs 1 credit, when it is made; one of the same type that was made before costs nothing.
 #[utoipa::path(post, path = "/v1/transcripts/{id}/analyze", tag = "transcripts", operation_id = "analyzeTranscript",
-    params(("id" = i64, Path, description = "the transcript's number"),
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+    params(("id" = i64, Path, description = "the transcript's number"), IdempotencyHeader),
     request_body = TranscriptAnalyzeRequest,
-    responses((status = 200, body = TranscriptAnalysis), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
+    responses((status = 200, content((Cached<Analysis> = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
         TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn analyze(
@@ -141,36 +130,22 @@ pub(crate) async fn analyze(
     headers: HeaderMap,
     Json(request): Json<TranscriptAnalyzeRequest>,
 ) -> Result<Response, Failure> {
-    check(&app, &identity, id).await?;
-    let kind = format!("analysis:{}", name_of(&request.r#type));
-    if !request.force
-        && let Some(answer) = stored(&app, &identity, id, &kind).await?
-    {
-        return Ok(answer);
-    }
-    let source = source(&app, &identity, id).await?;
     let canonical = Canonical::new("POST /v1/transcripts/{id}/analyze")
         .with("id", &id, &0)?
         .with("type", &Some(request.r#type), &None)?
         .with("force", &request.force, &false)?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "analyze" };
-    let store_as = StoreAs { transcript: TranscriptId(id), kind: &kind, is_summary: false };
-    call.run(Some(store_as), async |model| {
-        let made = hark_text::analyze(&context(&*model, &identity), &source, analysis(request.r#type)).await?;
-        Ok::<_, TextError>(Done { answer: TranscriptAnalysis { analysis: made, cached: false }, summary: None })
-    })
-    .await
+    Wanted { id, task: Task::Analyze(request.r#type), force: request.force }
+        .run(app, identity, headers, canonical)
+        .await
 }
 
 /// Write something from a transcript
 ///
 /// Costs 1 credit, when it is written; one of the same type that was written before costs nothing.
 #[utoipa::path(post, path = "/v1/transcripts/{id}/generate", tag = "transcripts", operation_id = "generateFromTranscript",
-    params(("id" = i64, Path, description = "the transcript's number"),
-        ("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
-            description = "makes a repeat safe: the same answer, charged once")),
+    params(("id" = i64, Path, description = "the transcript's number"), IdempotencyHeader),
     request_body = TranscriptGenerateRequest,
-    responses((status = 200, body = TranscriptGeneration), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
+    responses((status = 200, content((Cached<Generation> = "application/json"), (String = "text/event-stream; charset=utf-8"))), Invalid, Unauthorized, Payment, Missing, Reused, Limited, Unavailable,
         TimedOut, AnyError),
     security(("bearer" = [])))]
 pub(crate) async fn generate(
@@ -180,25 +155,13 @@ pub(crate) async fn generate(
     headers: HeaderMap,
     Json(request): Json<TranscriptGenerateRequest>,
 ) -> Result<Response, Failure> {
-    check(&app, &identity, id).await?;
-    let kind = format!("generation:{}", name_of(&request.r#type));
-    if !request.force
-        && let Some(answer) = stored(&app, &identity, id, &kind).await?
-    {
-        return Ok(answer);
-    }
-    let source = source(&app, &identity, id).await?;
     let canonical = Canonical::new("POST /v1/transcripts/{id}/generate")
         .with("id", &id, &0)?
         .with("type", &Some(request.r#type), &None)?
         .with("force", &request.force, &false)?;
-    let call = TextCall { app: &app, identity: &identity, headers: &headers, canonical, note: "generate" };
-    let store_as = StoreAs { transcript: TranscriptId(id), kind: &kind, is_summary: false };
-    call.run(Some(store_as), async |model| {
-        let made = hark_text::generate(&context(&*model, &identity), &source, generation(request.r#type)).await?;
-        Ok::<_, TextError>(Done { answer: TranscriptGeneration { generation: made, cached: false }, summary: None })
-    })
-    .await
+    Wanted { id, task: Task::Generate(request.r#type), force: request.force }
+        .run(app, identity, headers, canonical)
+        .await
 }
 
 /// Ask a transcript
