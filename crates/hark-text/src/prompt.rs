@@ -60,8 +60,8 @@ fn mark(text: &str) -> String {
 /// Notes on a part of a long text, from which the result is made.
 pub fn notes_task(part: usize, parts: usize) -> String {
     format!(
-        "This is part {part} of {parts}. List what is said in this part as 5 to 10 short points, each on a line that begins with \"- \". \
-         Keep names, numbers, dates, decisions, reasons, open questions and tasks. Write only the list."
+        "This is part {part} of {parts}. Summarize this part in 4 to 7 sentences of plain prose, in its order. Say who reported, asked, objected or decided what and \
+         why, with every amount, number and date that matters. Write only these sentences: no heading, no list, no introduction."
     )
 }
 

@@ -8,6 +8,7 @@ use crate::context::{self, Context};
 use crate::error::TextError;
 use crate::extract;
 use crate::facts::FactChecker;
+use crate::parts::Part;
 use crate::prompt::{self, Prompt};
 use crate::schema;
 use crate::sentences;
@@ -32,7 +33,13 @@ pub struct Summary {
 }
 
 /// Tokens of the notes on one part.
-const NOTES_TOKENS: usize = 320;
+const NOTES_TOKENS: usize = 240;
+
+/// Tokens of the shortest part on which notes are taken: a small model overlooks less in a short one.
+const NOTES_PART_TOKENS: usize = 1200;
+
+/// Parts of the shortest length; a longer source has longer parts.
+const MOST_NOTES: usize = 12;
 
 /// Tokens of notes that were merged.
 const CONDENSED_TOKENS: usize = 480;
@@ -100,15 +107,45 @@ pub async fn summarize(context: &Context<'_>, source: &Source, style: SummarySty
             let lines: Vec<String> = items.action_items.iter().map(analyze::ActionItem::to_line).collect();
             (if lines.is_empty() { no_action_items(source).into() } else { bullets(&lines) }, parts)
         }
+        SummaryStyle::Detailed => detailed(context, source).await?,
         _ => {
             let condensed = condense(context, source, max_tokens(style)).await?;
-            let checker = FactChecker::new(source);
-            let summary = write_checked(context, source, &condensed, &checker, task(style), max_tokens(style)).await?;
-            (summary.unwrap_or_else(|| fallback(style, source)), condensed.parts)
+            (write(context, source, &condensed, style).await?, condensed.parts)
         }
     };
     let word_count = sentences::count_words(&summary);
     Ok(Summary { summary, word_count, style, parts, model: context.model_name().to_owned() })
+}
+
+/// A short text in one completion; of a long one a paragraph for each part, since writing those once more would lose facts.
+async fn detailed(context: &Context<'_>, source: &Source) -> Result<(String, usize), TextError> {
+    let style = SummaryStyle::Detailed;
+    let parts = note_parts(context, source, max_tokens(style))?;
+    if parts.len() == 1 {
+        let condensed = condense(context, source, max_tokens(style)).await?;
+        return Ok((write(context, source, &condensed, style).await?, 1));
+    }
+    context.expect(parts.len());
+    let notes = notes_on(context, source, &parts).await?;
+    let paragraphs: Vec<String> = notes.iter().map(|notes| paragraph(notes)).collect();
+    Ok((paragraphs.join("\n\n"), parts.len()))
+}
+
+async fn write(
+    context: &Context<'_>,
+    source: &Source,
+    condensed: &Condensed,
+    style: SummaryStyle,
+) -> Result<String, TextError> {
+    let checker = FactChecker::new(source);
+    let summary = write_checked(context, source, condensed, &checker, task(style), max_tokens(style)).await?;
+    Ok(summary.unwrap_or_else(|| fallback(style, source)))
+}
+
+/// Lines, or points of a list, as one paragraph.
+fn paragraph(lines: &str) -> String {
+    let points = lines.lines().map(|line| line.trim().trim_start_matches(['-', '*', '•']).trim());
+    points.filter(|point| !point.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A source that fits one prompt: its own text, or notes on its parts.
@@ -133,7 +170,7 @@ pub(crate) async fn condense(
     source: &Source,
     answer_tokens: usize,
 ) -> Result<Condensed, TextError> {
-    let parts = context.parts(source, answer_tokens.max(NOTES_TOKENS), usize::MAX)?;
+    let parts = note_parts(context, source, answer_tokens)?;
     if let [part] = parts.as_slice() {
         context.expect(1);
         let text = source.render(part.units.clone(), part.span.clone());
@@ -141,12 +178,7 @@ pub(crate) async fn condense(
     }
     context.expect(parts.len() + 1);
     let checker = FactChecker::new(source);
-    let notes = parts.iter().enumerate().map(|(at, part)| {
-        let text = source.render(part.units.clone(), part.span.clone());
-        let task = prompt::notes_task(at + 1, parts.len());
-        take_notes(context, source, &checker, noun(source), text, task, NOTES_TOKENS)
-    });
-    let mut notes = context::all(notes.collect()).await?;
+    let mut notes = notes_on(context, source, &parts).await?;
     let budget = context.part_budget(answer_tokens.max(CONDENSED_TOKENS))?;
     loop {
         let groups = group(&notes, budget, &|text| context.count_tokens(text));
@@ -174,7 +206,29 @@ pub(crate) async fn condense(
         }
         notes = merged;
     }
-    Ok(Condensed { noun: "notes", text: notes.join("\n"), parts: parts.len() })
+    Ok(Condensed { noun: "notes", text: notes.join("\n\n"), parts: parts.len() })
+}
+
+/// One part where the source fits one prompt with an answer of `answer_tokens`, else the parts on which notes are taken.
+fn note_parts(context: &Context<'_>, source: &Source, answer_tokens: usize) -> Result<Vec<Part>, TextError> {
+    let answer_tokens = answer_tokens.max(NOTES_TOKENS);
+    let parts = context.parts(source, answer_tokens, usize::MAX)?;
+    if parts.len() == 1 {
+        return Ok(parts);
+    }
+    let total: usize = parts.iter().map(|part| part.tokens).sum();
+    context.parts(source, answer_tokens, (total / MOST_NOTES).max(NOTES_PART_TOKENS))
+}
+
+/// Notes on each part, with nothing that the source does not have.
+async fn notes_on(context: &Context<'_>, source: &Source, parts: &[Part]) -> Result<Vec<String>, TextError> {
+    let checker = FactChecker::new(source);
+    let notes = parts.iter().enumerate().map(|(at, part)| {
+        let text = source.render(part.units.clone(), part.span.clone());
+        let task = prompt::notes_task(at + 1, parts.len());
+        take_notes(context, source, &checker, noun(source), text, task, NOTES_TOKENS)
+    });
+    context::all(notes.collect()).await
 }
 
 async fn take_notes(

@@ -42,7 +42,8 @@ async fn a_long_text_is_read_in_parts_and_nothing_is_left_out() {
     }
     let last = progress.lock().unwrap().last().copied().unwrap();
     assert_eq!((last.done, last.total), (requests.len(), requests.len()));
-    assert_eq!(summary.summary, "It was about the budget.");
+    let paragraphs = vec!["The budget was a point."; summary.parts].join("\n\n");
+    assert_eq!(summary.summary, paragraphs, "a detailed summary has a paragraph for each part");
 }
 
 #[tokio::test]
