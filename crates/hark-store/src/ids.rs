@@ -38,7 +38,7 @@ id! {
     KeyId,
     /// A transcript; drawn at random, because a status can be asked for without a credential.
     TranscriptId,
-/// A job.
+    /// A job.
     JobId,
     /// A webhook to deliver.
     WebhookId,
@@ -46,6 +46,8 @@ id! {
     InstanceId,
     /// A voice that an account knows.
     VoiceprintId,
+    /// A passage of a transcript in the search index; it changes when the transcript is indexed again.
+    PassageId,
 }
 
 /// The owner of a job: limits and turns in the queue are per owner.

@@ -35,11 +35,13 @@ mod jobs;
 mod keys;
 mod ledger;
 mod live;
+mod mac;
 mod migrate;
 mod notify;
 mod random;
 mod recordings;
 mod sealing;
+mod search;
 mod secret;
 mod transcripts;
 mod voiceprints;
@@ -64,7 +66,7 @@ pub use error::{Error, Limit, Result};
 pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, StoredAnswer};
 pub use identity::IdentityCheck;
-pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, TranscriptId, VoiceprintId, WebhookId};
+pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, VoiceprintId, WebhookId};
 pub use instances::{CloudInstance, Instances, NewInstance};
 pub use integrity::probe::free_space;
 pub use integrity::{Integrity, RecordingProblem, RecordingsReport};
@@ -83,6 +85,10 @@ pub use recordings::sweep_lease::MaintenanceLease;
 pub use recordings::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Recordings, Upload};
 pub use sealing::seal_all::{SealReport, UnsealedAmount};
 pub use sealing::{MasterKey, MasterKeys, Sealing};
+pub use search::{
+    Candidates, FoundPassage, IndexTask, Nearest, NewIndex, NewPassage, PassageSegment, Search, SearchCounts,
+    SearchFilter, SearchedTranscript,
+};
 pub use transcripts::edit::{SegmentEdit, TranscriptEdit};
 pub use transcripts::{
     NewTranscript, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage, TranscriptSummary, Transcripts,
@@ -385,6 +391,11 @@ impl Store {
     /// Recordings.
     pub fn recordings(&self) -> Recordings<'_> {
         Recordings { store: self }
+    }
+
+    /// The search index.
+    pub fn search(&self) -> Search<'_> {
+        Search { store: self }
     }
 
     /// Encryption at rest.

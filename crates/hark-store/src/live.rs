@@ -21,7 +21,7 @@ use crate::sealing::Sealer;
 use crate::transcripts;
 use crate::transcripts::segment;
 use crate::webhooks;
-use crate::{Change, NewTranscript, Store, random};
+use crate::{Change, NewTranscript, Store, random, search};
 
 /// Live sessions and their transcripts.
 #[derive(Debug, Clone, Copy)]
@@ -372,5 +372,6 @@ async fn end(
     )
     .await?;
     usage::count(tx, account, seconds, words, now).await?;
+    search::mark_due(tx, id, now).await?;
     webhooks::mark_due(tx, id, now).await
 }

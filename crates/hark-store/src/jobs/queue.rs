@@ -29,7 +29,7 @@ use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts;
 use crate::transcripts::segment;
 use crate::webhooks;
-use crate::{Blob, Change, Store, random};
+use crate::{Blob, Change, Store, random, search};
 
 /// The kind of job that makes a transcript of a recording.
 pub const TRANSCRIBE: &str = "transcribe";
@@ -262,6 +262,7 @@ impl Jobs<'_> {
         }
         usage::count(&mut tx, lease.account, result.duration, words, now).await?;
         webhooks::mark_due(&mut tx, id, now).await?;
+        search::mark_due(&mut tx, id, now).await?;
         if !keep_audio {
             tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
         }

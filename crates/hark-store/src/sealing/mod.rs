@@ -21,6 +21,7 @@ use crate::Store;
 use crate::db::{Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
+use crate::mac::mac;
 use crate::random;
 use columns::{AssociatedData, RowOwner};
 
@@ -137,6 +138,11 @@ impl fmt::Debug for DataKey {
 impl DataKey {
     pub(crate) fn cipher(&self) -> XChaCha20Poly1305 {
         XChaCha20Poly1305::new(&self.key.into())
+    }
+
+    /// A key for another purpose, from which the data key can't be computed.
+    pub(crate) fn derive(&self, purpose: &[u8]) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(mac(&self.key, &[purpose]))
     }
 }
 

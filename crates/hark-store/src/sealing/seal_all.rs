@@ -18,6 +18,7 @@ use crate::sealing::Sealing;
 use crate::sealing::columns::{self, Column, KeyColumn, KeyValue, RowOwner};
 use crate::sealing::keyless::KeylessExcluded;
 use crate::sealing::{PLAIN, Sealer};
+use crate::search;
 
 /// Rows of one query.
 const PAGE: usize = 200;
@@ -90,7 +91,9 @@ impl Sealing<'_> {
         let sql = "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND is_sealed = $1";
         self.store.db().execute(sql, args![false]).await?;
         self.store.recordings().remove_deleted(None, None).await?;
-        let mut sealed = UnsealedAmount::default();
+        // An index is made again rather than sealed: its terms are keyed by the data key, too.
+        let mut sealed =
+            UnsealedAmount { values: search::discard_unkeyed(self.store).await?, ..UnsealedAmount::default() };
         let mut missing = Vec::new();
         for round in 0..ROUNDS {
             if round > 0 {
@@ -136,6 +139,7 @@ impl Sealing<'_> {
     pub async fn rewrite_tables(self) -> Result<()> {
         let mut tables: Vec<&str> = columns::ALL.iter().map(|column| column.table).collect();
         tables.dedup();
+        tables.push("search_passages");
         self.store.db().vacuum(&tables).await
     }
 

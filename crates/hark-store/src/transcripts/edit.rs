@@ -6,6 +6,7 @@ use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::live;
+use crate::search;
 use crate::transcripts::Transcripts;
 use crate::transcripts::segment;
 use crate::transcripts::share;
@@ -91,6 +92,7 @@ impl Transcripts<'_> {
             // Data derived from the old text is out of date.
             tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
             tx.execute("UPDATE transcripts SET summary = NULL WHERE id = $1", args![id]).await?;
+            search::discard(&mut tx, id, self.store.now()).await?;
         }
         let edited = transcripts::find(&mut tx, &sealer, account, id).await?;
         tx.commit().await?;

@@ -22,7 +22,7 @@ use crate::jobs::queue::{self, remove_jobs};
 use crate::ledger::{self, Settlement};
 use crate::sealing::Sealer;
 use crate::sealing::columns::{self, AssociatedData};
-use crate::{BlobKey, Change, Store, idempotency, random};
+use crate::{BlobKey, Change, Store, idempotency, random, search};
 
 /// Transcripts: their text, names, summaries and public pages.
 #[derive(Debug, Clone, Copy)]
@@ -431,7 +431,9 @@ impl Transcripts<'_> {
             None => None,
         };
         usage::count(&mut tx, account, result.duration, words, now).await?;
+        search::mark_due(&mut tx, id, now).await?;
         tx.commit().await?;
+        self.store.notify(Change::Finished(id));
         Ok((id, settled))
     }
 

@@ -133,6 +133,19 @@ fn segment(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<Segment> {
     })
 }
 
+/// The text of a segment alone, from a row with its `position` and `body`.
+pub(crate) fn open_text(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<String> {
+    /// The other fields are skipped.
+    #[derive(Deserialize)]
+    struct Text {
+        text: String,
+    }
+    let aad = aad(id, row.get("position")?);
+    let body = sealer.open(&aad, &row.get::<Vec<u8>>("body")?)?;
+    let body: Text = serde_json::from_slice(&body).map_err(|_| Error::Damaged(format!("{aad} is not a segment")))?;
+    Ok(body.text)
+}
+
 const COLUMNS: &str = "position, start_seconds, end_seconds, speaker, confidence, body";
 
 /// All segments of a transcript, in order, with speaker labels as they were detected.

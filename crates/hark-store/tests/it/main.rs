@@ -18,6 +18,7 @@ mod model;
 mod quarantine;
 mod retries;
 mod sealing;
+mod search;
 mod secrets;
 mod share;
 mod support;
