@@ -19,6 +19,7 @@ mod speakers;
 mod text;
 mod transcription;
 mod transcripts;
+mod translation;
 mod webhook;
 
 pub use account::{
@@ -56,4 +57,5 @@ pub use transcripts::{
     Done, SegmentChange, SharedTranscript, TranscriptChange, TranscriptDetail, TranscriptPage, TranscriptState,
     TranscriptStatus, TranscriptSummary,
 };
+pub use translation::{TranscriptTranslation, TranslateTranscriptRequest, TranslatedSegment};
 pub use webhook::{WebhookEvent, WebhookRotation, WebhookSecret};

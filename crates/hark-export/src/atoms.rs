@@ -68,6 +68,13 @@ fn speaks_alone(transcript: &TranscriptionResult) -> bool {
         && labels.all(|label| label == first)
 }
 
+/// The atoms of a text without times.
+pub(crate) fn of_text(text: &str) -> Vec<Atom> {
+    let mut atoms = Vec::new();
+    push_parts(&mut atoms, text, false, 0.0, 0.0);
+    atoms
+}
+
 fn finite(seconds: f64) -> f64 {
     if seconds.is_finite() { seconds } else { 0.0 }
 }

@@ -111,6 +111,11 @@ pub enum ExportError {
     },
 }
 
+/// Breaks the text of one cue into lines as subtitles have them: balanced, none wider than the rules allow. A text that does not fit gets more lines.
+pub fn break_cue(text: &str, rules: &SubtitleRules) -> Vec<String> {
+    lines::break_lines(&atoms::of_text(text), rules)
+}
+
 /// Writes `transcript` in `format`: the content of the whole file.
 ///
 /// `fonts` are only looked for when a format needs them, once for each [`Fonts`].

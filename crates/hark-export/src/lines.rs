@@ -118,6 +118,15 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_does_not_fit_a_cue_gets_more_lines_and_loses_nothing() {
+        let text = "word after word ".repeat(20);
+        let lines = crate::break_cue(&text, &SubtitleRules::default());
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= 42), "{lines:?}");
+        assert_eq!(lines.join(" "), text.trim());
+        assert_eq!(crate::break_cue("", &SubtitleRules::default()), [""]);
+    }
+
+    #[test]
     fn wide_characters_count_twice() {
         for line in broken("今日は天気がとても良いので散歩に出かけましょう", 24) {
             assert!(crate::script::width(&line) <= 24, "{line}");

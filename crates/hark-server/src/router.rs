@@ -136,6 +136,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::text::analyze))
         .routes(routes!(transcripts::text::generate))
         .routes(routes!(transcripts::text::chat))
+        .routes(routes!(transcripts::translate::translate))
 }
 
 /// The service as one router.

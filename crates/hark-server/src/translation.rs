@@ -1,4 +1,4 @@
-//! Translates the texts of a request, for a credit.
+//! Translations, for a credit.
 
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -6,6 +6,7 @@ use hark_api::{ErrorKind, TranslateAnswer, TranslatedText, Translation};
 use hark_media::CancelToken;
 
 use crate::app::App;
+use crate::engine::{EngineError, Translate};
 use crate::error::Failure;
 use crate::idempotent::Canonical;
 use crate::middleware::Identity;
@@ -16,7 +17,7 @@ use crate::text_work::{check_length, take_place, within};
 /// Texts of a call.
 const MAX_TEXTS: usize = 2048;
 
-/// Translates on a blocking thread. It is cancelled, and costs nothing, when the caller disconnects.
+/// Translates texts and answers with their translations.
 pub(crate) async fn translate(
     app: &App,
     identity: &Identity,
@@ -27,32 +28,16 @@ pub(crate) async fn translate(
     if wanted.texts.len() > MAX_TEXTS {
         return Err(Failure::invalid(format!("{} texts in one call: send at most {MAX_TEXTS}", wanted.texts.len())));
     }
-    app.engines.translate()?;
     let characters = wanted.texts.iter().map(|text| text.chars().count()).sum();
-    check_length(app, characters)?;
-    let _place = take_place(app, identity)?;
-    let call = match PaidCall::begin(app, identity, headers, canonical).await? {
-        Opened::New(call) => call,
-        Opened::Repeated(response) => return Ok(response),
-    };
-    let engines = app.engines.clone();
-    let cancel = CancelOnDrop(CancelToken::default());
-    let (token, span) = (cancel.0.clone(), tracing::Span::current());
     let Translation { texts, is_batch, target, source } = wanted;
     let target_language = target.clone();
-    let work = tokio::task::spawn_blocking(move || {
-        span.in_scope(|| engines.translate()?.translate(&texts, source.as_deref(), &target, &token))
-    });
-    let timeout = app.config.text.timeout.duration();
-    let done = within(timeout, async {
-        work.await
-            .map_err(|error| {
-                tracing::error!(%error, "translate.panicked");
-                Failure::from(ErrorKind::Internal)
-            })?
-            .map_err(Failure::from)
-    })
-    .await?;
+    let work = move |engine: &dyn Translate, cancel: &CancelToken| {
+        engine.translate(&texts, source.as_deref(), &target, cancel)
+    };
+    let (call, done) = match run(app, identity, headers, canonical, characters, work).await? {
+        Finished::New(call, done) => (call, done),
+        Finished::Repeated(response) => return Ok(response),
+    };
     let model = done.model;
     let mut translations: Vec<TranslatedText> = done
         .texts
@@ -69,4 +54,44 @@ pub(crate) async fn translate(
         }
     };
     call.complete(headers, "translate", &answer, None).await
+}
+
+/// What became of a translation.
+pub(crate) enum Finished<T> {
+    /// It was made, and is to be charged with its answer.
+    New(PaidCall, T),
+    /// The same request was answered before.
+    Repeated(Response),
+}
+
+/// Runs `work`, on so many characters, on a blocking thread within the limits of a call. It is cancelled, and costs nothing, when the caller disconnects.
+pub(crate) async fn run<T: Send + 'static>(
+    app: &App,
+    identity: &Identity,
+    headers: &HeaderMap,
+    canonical: Canonical,
+    characters: usize,
+    work: impl FnOnce(&dyn Translate, &CancelToken) -> Result<T, EngineError> + Send + 'static,
+) -> Result<Finished<T>, Failure> {
+    app.engines.translate()?;
+    check_length(app, characters)?;
+    let _place = take_place(app, identity)?;
+    let call = match PaidCall::begin(app, identity, headers, canonical).await? {
+        Opened::New(call) => call,
+        Opened::Repeated(response) => return Ok(Finished::Repeated(response)),
+    };
+    let engines = app.engines.clone();
+    let cancel = CancelOnDrop(CancelToken::default());
+    let (token, span) = (cancel.0.clone(), tracing::Span::current());
+    let task = tokio::task::spawn_blocking(move || span.in_scope(|| work(engines.translate()?, &token)));
+    let done = within(app.config.text.timeout.duration(), async {
+        task.await
+            .map_err(|error| {
+                tracing::error!(%error, "translate.panicked");
+                Failure::from(ErrorKind::Internal)
+            })?
+            .map_err(Failure::from)
+    })
+    .await?;
+    Ok(Finished::New(call, done))
 }

@@ -1,11 +1,12 @@
 //! Language identification and machine translation.
 //!
 //! In: the file of a fastText language identification model, folders with Marian models of one pair of languages (Firefox's), and texts. Out: the language of a text
-//! with a confidence, and texts translated with their line breaks, numbers and markup. Out of scope: where models come from, which model serves which request,
-//! subtitles and their times.
+//! with a confidence, texts translated with their line breaks, numbers and markup, and cues whose sentences are translated whole ([`translate_cues`]). Out of scope:
+//! where models come from, which model serves which request, formats of subtitles.
 //!
 //! Model files may be hostile: every size is checked against the file before it is used, and a bad file is a [`TranslateError`], never a panic.
 
+mod cues;
 mod error;
 pub mod lid;
 pub mod marian;
@@ -15,6 +16,7 @@ mod segment;
 pub mod sentencepiece;
 mod translator;
 
+pub use cues::{Cue, translate_cues};
 pub use error::TranslateError;
 pub use lid::{DetectedLanguage, LanguageDetector};
 pub use model::TranslationModel;

@@ -82,6 +82,16 @@ fn split_line<'a>(line: &'a str, parts: &mut Vec<Part<'a>>) {
     push(parts, Part::Sentence(&line[start..]));
 }
 
+/// Whether a text ends with its sentence.
+pub(crate) fn ends_sentence(text: &str) -> bool {
+    let text = text.trim_end().trim_end_matches(is_closer);
+    match text.chars().next_back() {
+        Some('.') => !is_abbreviation(&text[..text.len() - 1]),
+        Some(last) => is_terminator(last),
+        None => false,
+    }
+}
+
 fn is_terminator(c: char) -> bool {
     matches!(c, '.' | '!' | '?' | '…' | '؟' | '۔' | '।' | '॥' | '።' | '։') || is_wide(c)
 }
@@ -168,6 +178,16 @@ mod tests {
             "A Sra. Maria (cf. Lopes) saiu.",
         ] {
             assert_eq!(sentences(whole), [whole]);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_sentence_is_told_from_that_of_an_abbreviation() {
+        for whole in ["It ended.", "Really?\"", "今日は。", "And so on…", "(He left.) "] {
+            assert!(ends_sentence(whole), "{whole}");
+        }
+        for open in ["", "It goes", "with Dr.", "then,", "by J.", "\""] {
+            assert!(!ends_sentence(open), "{open}");
         }
     }
 

@@ -33,6 +33,7 @@ pub use instant_live::numbered_samples;
 pub use language::LanguageOptions;
 pub use pulls::Pulls;
 pub use speech::{SpeechEngine, SpeechOptions};
+pub(crate) use translate::base_language;
 pub use translate::{TranslatedTexts, TranslationPair};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
@@ -111,6 +112,9 @@ pub trait Language: Send + Sync + 'static {
 pub trait Translate: Send + Sync + 'static {
     /// What the installed models translate between; reads no files.
     fn translation_pairs(&self) -> Vec<TranslationPair>;
+
+    /// The most likely language of a text; blocks while the model is loaded.
+    fn detect_language(&self, text: &str) -> Result<String, EngineError>;
 
     /// Translates texts into `target`, from `source` or the language that each is in; blocks, until cancelled by `cancel`.
     fn translate(

@@ -57,7 +57,7 @@ impl Resident for LoadedDetector {
 }
 
 /// The language of a code such as `pt-BR`: `pt`.
-fn base(code: &str) -> String {
+pub(crate) fn base_language(code: &str) -> String {
     let code = code.trim().to_lowercase();
     code.split(['-', '_']).next().unwrap_or_default().to_owned()
 }
@@ -104,13 +104,21 @@ impl SpeechEngine {
         })
     }
 
-    /// The language of a text: `given`, or the most likely one.
-    fn language_of(&self, text: &str, given: Option<&str>) -> Result<String, EngineError> {
+    /// The language of each text: `given`, or the most likely one. A text that is too short to tell has the language of all of them together.
+    fn languages_of(&self, texts: &[String], given: Option<&str>) -> Result<Vec<String>, EngineError> {
         if let Some(given) = given {
-            return Ok(base(given));
+            return Ok(vec![base_language(given); texts.len()]);
         }
-        let found = self.detector()?.detector.detect(text);
-        found.map(|found| base(&found.language)).ok_or(EngineError::NoLanguage)
+        let detector = self.detector()?;
+        let detector = &detector.detector;
+        let together = detector.detect(&texts.join("\n"));
+        let language = |text: &String| {
+            let own = detector.detect(text);
+            let reliable = own.as_ref().filter(|own| own.is_reliable());
+            let found = reliable.or(together.as_ref()).or(own.as_ref());
+            found.map(|found| base_language(&found.language)).ok_or(EngineError::NoLanguage)
+        };
+        texts.iter().map(language).collect()
     }
 }
 
@@ -136,6 +144,11 @@ impl Translate for SpeechEngine {
         pairs
     }
 
+    fn detect_language(&self, text: &str) -> Result<String, EngineError> {
+        let found = self.detector()?.detector.detect(text);
+        found.map(|found| base_language(&found.language)).ok_or(EngineError::NoLanguage)
+    }
+
     fn translate(
         &self,
         texts: &[String],
@@ -144,10 +157,10 @@ impl Translate for SpeechEngine {
         cancel: &CancelToken,
     ) -> Result<TranslatedTexts, EngineError> {
         let pairs = self.translation_pairs();
-        let target = base(target);
+        let target = base_language(target);
         let mut by_language: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-        for (index, text) in texts.iter().enumerate() {
-            by_language.entry(self.language_of(text, source)?).or_default().push(index);
+        for (index, language) in self.languages_of(texts, source)?.into_iter().enumerate() {
+            by_language.entry(language).or_default().push(index);
         }
         let mut translated: Vec<(String, String)> = vec![Default::default(); texts.len()];
         let mut models: Vec<String> = Vec::new();

@@ -34,6 +34,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("POST", "/v1/transcripts/{id}/analyze", TRANSCRIBE_AND_READ),
     ("POST", "/v1/transcripts/{id}/generate", TRANSCRIBE_AND_READ),
     ("POST", "/v1/transcripts/{id}/chat", TRANSCRIBE_AND_READ),
+    ("POST", "/v1/transcripts/{id}/translate", TRANSCRIBE_AND_READ),
     ("GET", "/v1/credits", ANY),
     ("GET", "/v1/account", READ),
     ("GET", "/v1/usage", READ),

@@ -1,9 +1,10 @@
-//! `POST /v1/translate` with real models.
+//! `POST /v1/translate` and translations of transcripts with real models.
 
-use hark_store::Plan;
+use hark_store::{NewTranscript, Plan, TranscriptId};
+use hark_transcript::{Segment, TranscriptionResult};
 use serde_json::{Value, json as value};
 
-use crate::server::{Server, config, json, real_engine_with, refusal};
+use crate::server::{Client, Server, config, json, real_engine_with, refusal};
 
 async fn server() -> Server {
     let models = ["lid-176", "firefox-en-pt", "firefox-pt-en"];
@@ -55,4 +56,119 @@ async fn what_can_not_be_translated_is_refused_with_what_can_and_costs_nothing()
         (client.credits(&server).await == before).then_some(())
     })
     .await;
+}
+
+async fn patch(client: &Client, path: &str, body: Value) -> reqwest::Response {
+    client.request(reqwest::Method::PATCH, path).json(&body).send().await.unwrap()
+}
+
+/// A transcript of two speakers, of which one says a sentence over three segments.
+async fn transcript(server: &Server, client: &Client) -> TranscriptId {
+    let spoken = [
+        ("Ann", "When the meeting was over,"),
+        ("Ann", "everybody went to the library"),
+        ("Ann", "and read 12 books. The end."),
+        ("Bob", "Good morning, everybody."),
+    ];
+    let segment = |(index, (speaker, text)): (usize, &(&str, &str))| Segment {
+        start: index as f64 * 3.0,
+        end: index as f64 * 3.0 + 3.0,
+        text: (*text).to_owned(),
+        speaker: Some((*speaker).to_owned()),
+        ..Segment::default()
+    };
+    let segments: Vec<Segment> = spoken.iter().enumerate().map(segment).collect();
+    let text = segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join(" ");
+    let language = "en".to_owned();
+    let result = TranscriptionResult { text, language, duration: 12.0, segments, ..TranscriptionResult::default() };
+    let new = NewTranscript {
+        title: "talk.mp3".to_owned(),
+        source_type: "api".to_owned(),
+        language: "en".to_owned(),
+        model: "whisper-base".to_owned(),
+    };
+    server.store.transcripts().save(client.account.unwrap(), &new, &result, None).await.unwrap().0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn a_transcript_is_translated_once_and_exported_in_its_new_language_until_its_text_changes() {
+    let server = server().await;
+    let client = server.account(Plan::Pro).await;
+    let id = transcript(&server, &client).await.0;
+    let before = client.credits(&server).await;
+    let path = format!("/v1/transcripts/{id}/translate");
+    let export = format!("/v1/transcripts/{id}/export");
+    let message = refusal(client.get(&format!("{export}/srt?language=pt")).await, 409).await;
+    assert!(message.contains(&format!("POST {path}")), "{message}");
+
+    let body = value!({"target_language": "pt-BR"});
+    let first = json(client.post(&path, body.clone()).await, 200).await;
+    assert_eq!((&first["language"], &first["source_language"]), (&value!("pt"), &value!("en")));
+    assert_eq!((&first["model"], &first["cached"]), (&value!("firefox-en-pt"), &value!(false)));
+    let segments = first["segments"].as_array().unwrap();
+    let times: Vec<f64> = segments.iter().map(|segment| segment["start"].as_f64().unwrap()).collect();
+    assert_eq!(times, [0.0, 3.0, 6.0, 9.0]);
+    let speakers: Vec<&str> = segments.iter().map(|segment| segment["speaker"].as_str().unwrap()).collect();
+    assert_eq!(speakers, ["Ann", "Ann", "Ann", "Bob"]);
+    let texts: Vec<String> = segments.iter().map(|segment| segment["text"].as_str().unwrap().to_lowercase()).collect();
+    assert!(texts.iter().all(|text| !text.is_empty()), "{texts:?}");
+    assert!(texts[0].contains("reunião") && texts[..3].concat().contains("biblioteca"), "{texts:?}");
+    assert!(texts[2].contains("12") && texts[3].contains("bom dia"), "{texts:?}");
+    assert_eq!(client.credits(&server).await, before - 1);
+
+    let again = json(client.post(&path, body.clone()).await, 200).await;
+    assert_eq!((&again["cached"], &again["segments"]), (&value!(true), &first["segments"]));
+    assert_eq!(client.credits(&server).await, before - 1, "what was made before costs nothing");
+    json(client.post(&path, value!({"target_language": "pt", "force": true})).await, 200).await;
+    assert_eq!(client.credits(&server).await, before - 2);
+
+    let response = client.get(&format!("{export}/srt?language=pt")).await;
+    let name = response.headers()["content-disposition"].to_str().unwrap().to_owned();
+    assert!(name.contains("filename=\"talk.pt.srt\""), "{name}");
+    let srt = response.text().await.unwrap();
+    assert!(srt.contains("00:00:00,000 --> ") && srt.to_lowercase().contains("biblioteca"), "{srt}");
+    assert!(srt.lines().all(|line| line.chars().count() <= 42), "{srt}");
+    for format in ["txt", "vtt", "json", "csv", "docx", "pdf"] {
+        assert_eq!(client.get(&format!("{export}/{format}?language=pt")).await.status(), 200, "{format}");
+    }
+    let exported = json(client.get(&format!("{export}/json?language=pt")).await, 200).await;
+    assert_eq!((&exported["language"], &exported["text"]), (&value!("pt"), &first["text"]));
+    assert!(exported["segments"].as_array().unwrap().iter().all(|segment| segment["words"] == value!([])));
+    let original = json(client.get(&format!("{export}/json?language=en")).await, 200).await;
+    assert!(original["text"].as_str().unwrap().contains("library"));
+    refusal(client.get(&format!("{export}/srt?language=p%2F")).await, 400).await;
+
+    let renamed = value!({"speaker_names": {"Bob": "Robert"}});
+    json(patch(&client, &format!("/v1/transcripts/{id}"), renamed).await, 200).await;
+    let again = json(client.post(&path, body.clone()).await, 200).await;
+    assert_eq!((&again["cached"], &again["segments"][3]["speaker"]), (&value!(true), &value!("Robert")));
+    let edited = value!({"segments": [{"index": 3, "text": "Where is the library?"}]});
+    json(patch(&client, &format!("/v1/transcripts/{id}"), edited).await, 200).await;
+    refusal(client.get(&format!("{export}/srt?language=pt")).await, 409).await;
+    let again = json(client.post(&path, body).await, 200).await;
+    assert_eq!(again["cached"], false);
+    assert!(again["segments"][3]["text"].as_str().unwrap().to_lowercase().contains("biblioteca"));
+    let stranger = server.account(Plan::Pro).await;
+    refusal(stranger.post(&path, value!({"target_language": "pt"})).await, 404).await;
+    refusal(client.post(&path, value!({"target_language": " "})).await, 400).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn a_translation_of_a_text_that_was_edited_meanwhile_is_not_shown() {
+    let server = server().await;
+    let client = server.account(Plan::Pro).await;
+    let id = transcript(&server, &client).await;
+    let path = format!("/v1/transcripts/{}/translate", id.0);
+    json(client.post(&path, value!({"target_language": "pt"})).await, 200).await;
+    let account = client.account.unwrap();
+    let stale = server.store.transcripts().derived(account, id, "translation:pt").await.unwrap().unwrap();
+    let edited = value!({"segments": [{"index": 3, "text": "Where is the library?"}]});
+    json(patch(&client, &format!("/v1/transcripts/{}", id.0), edited).await, 200).await;
+    // As a translation leaves it that began before the edit and ends behind it.
+    server.store.transcripts().store_derived(account, id, "translation:pt", &stale).await.unwrap();
+    refusal(client.get(&format!("/v1/transcripts/{}/export/srt?language=pt", id.0)).await, 409).await;
+    let answer = json(client.post(&path, value!({"target_language": "pt"})).await, 200).await;
+    assert_eq!(answer["cached"], false);
 }

@@ -1,9 +1,8 @@
 //! SubRip and WebVTT: cues as segments, and translated in place.
 
 use hark_api::Segment;
-
-/// Characters of a line before a cue is split.
-const LINE: usize = 42;
+use hark_export::{SubtitleRules, break_cue};
+use hark_translate::{Cue, translate_cues};
 
 /// The cues of subtitles; `None` for a text that is none.
 pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
@@ -23,51 +22,78 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
     (!segments.is_empty()).then_some(segments)
 }
 
+/// A cue in a file.
+struct FileCue {
+    times: (f64, f64),
+    /// A voice tag or a speaker label, which is copied.
+    label: String,
+    text: String,
+}
+
 /// The same subtitles with the texts of their cues translated; numbers, times and everything else stay as they are.
-pub(super) fn translated<E>(text: &str, translate: impl Fn(&[&str]) -> Result<Vec<String>, E>) -> Result<String, E> {
+///
+/// Sentences that span cues are translated as one. Lines are broken as in our own subtitles; a translation that does not fit gets more lines.
+pub(super) fn translated<E>(
+    text: &str,
+    translate: impl FnOnce(&[&str]) -> Result<Vec<String>, E>,
+) -> Result<String, E> {
     // Lines that stay, and cues by their index.
     let mut pieces: Vec<Result<&str, usize>> = Vec::new();
-    let mut cues: Vec<String> = Vec::new();
+    let mut cues: Vec<FileCue> = Vec::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         pieces.push(Ok(line));
-        if times(line.trim()).is_none() {
-            continue;
-        }
+        let Some(times) = times(line.trim()) else { continue };
         let mut words = Vec::new();
-        while let Some(line) = lines.next_if(|line| !line.trim().is_empty() && times(line.trim()).is_none()) {
+        while let Some(line) = lines.next_if(|line| !line.trim().is_empty() && self::times(line.trim()).is_none()) {
             words.push(line.trim());
         }
         if !words.is_empty() {
             pieces.push(Err(cues.len()));
-            cues.push(words.join(" "));
+            // Lines of a dialogue stay lines.
+            let is_dialogue = words.len() > 1 && words.iter().skip(1).all(|line| line.starts_with(['-', '–', '—']));
+            let whole = words.join(if is_dialogue { "\n" } else { " " });
+            let text = after_label(&whole);
+            cues.push(FileCue { times, label: whole[..whole.len() - text.len()].to_owned(), text: text.to_owned() });
         }
     }
-    let texts: Vec<&str> = cues.iter().map(String::as_str).collect();
-    let translated = translate(&texts)?;
+    let wanted: Vec<Cue<'_>> = cues
+        .iter()
+        .map(|cue| Cue {
+            text: &cue.text,
+            speaker: Some(cue.label.as_str()).filter(|label| !label.is_empty()),
+            start: cue.times.0,
+            end: cue.times.1,
+        })
+        .collect();
+    let translated = translate_cues(&wanted, translate)?;
+    let rules = SubtitleRules::default();
     let mut out = String::with_capacity(text.len());
     for piece in pieces {
         match piece {
             Ok(line) => out.push_str(line),
-            Err(cue) => out.push_str(&in_lines(&translated[cue])),
+            Err(cue) => {
+                let lines = translated[cue].lines().flat_map(|line| break_cue(line, &rules));
+                out.push_str(&cues[cue].label);
+                out.push_str(&lines.collect::<Vec<_>>().join("\n"));
+            }
         }
         out.push('\n');
     }
     Ok(out)
 }
 
-/// A cue on one line, or on two of about the same length.
-fn in_lines(text: &str) -> String {
-    let length = text.chars().count();
-    if length <= LINE {
-        return text.to_owned();
-    }
-    let middle = length / 2;
-    let spaces = text.char_indices().enumerate().filter(|(_, (_, c))| *c == ' ').map(|(place, (at, _))| (place, at));
-    match spaces.min_by_key(|(place, _)| place.abs_diff(middle)) {
-        Some((_, at)) => format!("{}\n{}", &text[..at], &text[at + 1..]),
-        None => text.to_owned(),
-    }
+/// What follows the voice tag (`<v Ann>`) or our own speaker label (`SPEAKER_00: `) that a cue begins with.
+fn after_label(cue: &str) -> &str {
+    let voice = || {
+        let tag = cue.strip_prefix("<v").filter(|rest| rest.starts_with([' ', '.']))?;
+        tag.split_once('>').map(|(_, text)| text)
+    };
+    let label = || {
+        let (number, text) = cue.strip_prefix("SPEAKER_")?.split_once(": ")?;
+        number.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
+    };
+    voice().or_else(label).filter(|text| !text.contains("</v>")).unwrap_or(cue)
 }
 
 /// The times of a line such as `00:01:02,500 --> 00:01:04,000`.
@@ -133,8 +159,28 @@ mod tests {
         let upper = |cues: &[&str]| Ok::<_, ()>(cues.iter().map(|cue| cue.to_uppercase()).collect());
         let expected = "1\n00:00:01,000 --> 00:00:02,500\nHELLO THERE.\n\n2\n00:00:03,000 --> 00:00:04,000\nBYE.\n";
         assert_eq!(translated(srt, upper).unwrap(), expected);
-        let long = "a line of thirty characters no and another of thirty letters so";
-        assert_eq!(in_lines(long), "a line of thirty characters no\nand another of thirty letters so");
+    }
+
+    #[test]
+    fn long_translations_get_more_lines_and_labels_and_dialogues_stay() {
+        let twice = |cues: &[&str]| Ok::<_, ()>(cues.iter().map(|cue| format!("{cue} {cue}")).collect());
+        let srt = "1\n00:00:01,000 --> 00:00:02,500\nSPEAKER_00: a line of thirty characters no and another of thirty letters\n";
+        let out = translated(srt, twice).unwrap();
+        let lines: Vec<&str> = out.lines().skip(2).collect();
+        assert!(lines.len() > 2 && lines[0].starts_with("SPEAKER_00: a line"), "{out}");
+        assert!(lines.iter().skip(1).all(|line| line.len() <= 42), "{out}");
+        assert_eq!(lines.join(" ").matches("thirty letters").count(), 2);
+        let vtt = "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>It goes\n\n00:02.000 --> 00:03.000\n<v Ann>on and on.\n";
+        let upper = |cues: &[&str]| {
+            assert_eq!(cues, ["It goes on and on."]);
+            Ok::<_, ()>(vec!["CONTINUA E CONTINUA.".to_owned()])
+        };
+        let expected =
+            "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Ann>CONTINUA\n\n00:02.000 --> 00:03.000\n<v Ann>E CONTINUA.\n";
+        assert_eq!(translated(vtt, upper).unwrap(), expected);
+        let dialogue = "00:01.000 --> 00:02.000\n- Yes.\n- No.\n";
+        let same = |cues: &[&str]| Ok::<_, ()>(cues.iter().map(|cue| (*cue).to_owned()).collect());
+        assert_eq!(translated(dialogue, same).unwrap(), dialogue);
     }
 
     #[test]

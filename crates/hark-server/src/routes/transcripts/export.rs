@@ -9,12 +9,16 @@ use axum::response::{IntoResponse, Response};
 use hark_api::{DateTime, ErrorKind};
 use hark_export::{ExportError, Format, Metadata, Options};
 use hark_store::{Status, TranscriptId};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
+use super::translate::translated;
 use crate::app::App;
+use crate::engine::base_language;
 use crate::error::Failure;
-use crate::extract::Path;
+use crate::extract::{Path, Query};
 use crate::middleware::Identity;
-use crate::routes::{AnyError, Invalid, Missing, Unauthorized};
+use crate::routes::{AnyError, Contradicted, Invalid, Missing, Unauthorized};
 
 /// The names of the formats as the document lists them; the handler reads them with [`Format`].
 #[derive(utoipa::ToSchema)]
@@ -30,31 +34,53 @@ enum FormatName {
     Pdf,
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExportQuery {
+    /// The language of the file: that of the recording when not given, or one that the transcript was translated into.
+    #[param(pattern = "^[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*$")]
+    language: Option<String>,
+}
+
 /// A transcript as a file
+///
+/// `language` takes a translation, which `POST /v1/transcripts/{id}/translate` makes first; 409 where there is none.
 #[utoipa::path(get, path = "/v1/transcripts/{id}/export/{format}", tag = "transcripts", operation_id = "exportTranscript",
     params(("id" = i64, Path, description = "the transcript's number"),
-        ("format" = inline(FormatName), Path, description = "which kind of file")),
+        ("format" = inline(FormatName), Path, description = "which kind of file"), ExportQuery),
     responses((status = 200, description = "the file", content(
             (String = "text/plain; charset=utf-8"), (String = "application/x-subrip; charset=utf-8"),
             (String = "text/vtt; charset=utf-8"), (hark_api::TranscriptionResult = "application/json"),
             (String = "text/csv; charset=utf-8"), (Vec<u8> = "application/pdf"),
             (Vec<u8> = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"))),
-        Invalid, Unauthorized, Missing, AnyError), security(("bearer" = [])))]
+        Invalid, Unauthorized, Missing, Contradicted, AnyError), security(("bearer" = [])))]
 pub(crate) async fn export(
     State(app): State<App>,
     identity: Identity,
     Path((id, format)): Path<(i64, String)>,
+    Query(query): Query<ExportQuery>,
 ) -> Result<Response, Failure> {
-    let (transcript, result) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
+    let (transcript, mut result) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
     let format: Format = format.parse().map_err(|error: ExportError| Failure::invalid(error.to_string()))?;
     if transcript.status != Status::Completed {
         return Err(ErrorKind::NotReady.into());
     }
-    let name = file_name(&transcript.title, format.extension());
+    let mut name = file_name(&transcript.title, format.extension());
+    let mut language = transcript.language;
+    if query.language.as_deref().is_some_and(|code| !is_language_code(code)) {
+        return Err(Failure::invalid("`language` is no language code: give one such as es"));
+    }
+    if let Some(wanted) = query.language.as_deref().map(base_language)
+        && wanted != base_language(&language)
+    {
+        result = translated(&app, &identity, TranscriptId(id), &wanted, result).await?;
+        name = file_name(&transcript.title, &format!("{wanted}.{}", format.extension()));
+        language = wanted;
+    }
     let metadata = Metadata {
         title: transcript.title,
         created_at: Some(DateTime(transcript.created_at)),
-        language_name: hark_whisper::languages::find(&transcript.language).map(|known| known.native_name.to_owned()),
+        language_name: hark_whisper::languages::find(&language).map(|known| known.native_name.to_owned()),
         ..Metadata::default()
     };
     let fonts = Arc::clone(&app.fonts);
@@ -80,6 +106,14 @@ pub(crate) async fn export(
         headers.insert(header::CONTENT_DISPOSITION, value);
     }
     Ok(response)
+}
+
+/// Whether this may be a language code: a language, and subtags of its script or region.
+fn is_language_code(code: &str) -> bool {
+    let mut parts = code.split(['-', '_']);
+    let is_language = |part: &str| (2..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let is_subtag = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    parts.next().is_some_and(is_language) && parts.all(is_subtag)
 }
 
 /// A file name that every system accepts, from any title.
@@ -125,6 +159,12 @@ mod tests {
         assert_eq!(file_name("", "pdf"), "transcript.pdf");
         assert_eq!(file_name("...", "pdf"), "transcript.pdf");
         assert_eq!(file_name("v1.5 of the plan", "txt"), "v1.5 of the plan.txt");
+    }
+
+    #[test]
+    fn language_codes_are_told_from_other_texts() {
+        assert!(["pt", "pt-BR", "sr_Latn", "zh-Hant-TW", "haw"].iter().all(|code| is_language_code(code)));
+        assert!(["", "p", "p/", "pt-", "-pt", "../x", "português", "pt BR"].iter().all(|code| !is_language_code(code)));
     }
 
     #[test]

@@ -7,3 +7,4 @@ pub(crate) mod recording;
 pub(crate) mod retry;
 pub(crate) mod status;
 pub(crate) mod text;
+pub(crate) mod translate;

@@ -61,7 +61,7 @@ fn respond(headers: &HeaderMap, answer: Map<String, Value>) -> Response {
 }
 
 /// Refuses transcripts that are not there, not completed or empty.
-async fn check(app: &App, identity: &Identity, id: i64) -> Result<(), Failure> {
+pub(super) async fn check(app: &App, identity: &Identity, id: i64) -> Result<(), Failure> {
     let transcript = app.store.transcripts().get(identity.account(), TranscriptId(id)).await?;
     if transcript.status != Status::Completed {
         return Err(ErrorKind::NotReady.into());
