@@ -1,8 +1,9 @@
 //! The forward pass over a batch of rows of several sequences.
 
-use hark_compute::attention::paged::{AttentionRow, paged_attention};
+use hark_compute::attention::paged::{AttentionRow, Scoring, attend_rows};
 use hark_compute::quantized::{Activations, Product, QuantizedMatrix, matmul};
-use hark_compute::row_ops::{Gate, RowOps};
+use hark_compute::row_ops::RowOps;
+use hark_compute::view::MatRef;
 
 use crate::load::Layer;
 use crate::{KvCache, LmError, Model, SequenceId};
@@ -34,6 +35,8 @@ pub struct Workspace {
     product: Vec<f32>,
     halves: Vec<u16>,
     angles: Vec<[f32; 2]>,
+    /// Those of local layers.
+    local_angles: Vec<[f32; 2]>,
     logits: Vec<f32>,
 }
 
@@ -62,6 +65,10 @@ impl Model {
         self.embed(workspace, rows)?;
         workspace.angles.clear();
         positions.iter().for_each(|position| self.rope.angles(*position, &mut workspace.angles));
+        workspace.local_angles.clear();
+        if let Some(rope) = &self.local_rope {
+            positions.iter().for_each(|position| rope.angles(*position, &mut workspace.local_angles));
+        }
         for (index, layer) in self.layers.iter().enumerate() {
             if is_cancelled() {
                 return Err(LmError::Cancelled);
@@ -101,6 +108,9 @@ impl Model {
         let embed = |row: usize, out: &mut [f32]| {
             let token = rows[row].token as usize;
             self.embeddings.rows_f32(token..token + 1, out);
+            if self.config.embedding_scale != 1.0 {
+                out.iter_mut().for_each(|x| *x *= self.config.embedding_scale);
+            }
         };
         self.each_row(&mut workspace.residual, width, embed);
         Ok(())
@@ -124,12 +134,25 @@ impl Model {
         self.each_row(out, width, norm);
     }
 
-    /// `residual += product of the activations with the matrix`.
-    fn add_product(&self, activations: &Activations, matrix: &QuantizedMatrix, product: &mut Vec<f32>, to: &mut [f32]) {
+    /// `residual += product of the activations with the matrix`, normed first where `norm` has a gain.
+    fn add_product(
+        &self,
+        activations: &Activations,
+        matrix: &QuantizedMatrix,
+        norm: Option<&[f32]>,
+        [product, normed]: [&mut Vec<f32>; 2],
+        to: &mut [f32],
+    ) {
         let width = matrix.rows();
         product.resize(to.len(), 0.0);
         matmul(&self.compute, activations, &mut [Product::new(matrix, product, width)]);
-        let product = &*product;
+        let product = match norm {
+            Some(gain) => {
+                self.norm(product, gain, normed);
+                &*normed
+            }
+            None => &*product,
+        };
         self.each_row(to, width, |row, to| {
             to.iter_mut().zip(&product[row * width..]).for_each(|(to, from)| *to += from);
         });
@@ -145,8 +168,20 @@ impl Model {
         layer: &Layer,
     ) -> Result<(), LmError> {
         let Workspace {
-            activations, residual, normed, queries, keys, values, attended, product, halves, angles, ..
+            activations,
+            residual,
+            normed,
+            queries,
+            keys,
+            values,
+            attended,
+            product,
+            halves,
+            angles,
+            local_angles,
+            ..
         } = workspace;
+        let angles = if layer.is_local { local_angles } else { angles };
         let (config, count) = (&self.config, rows.len());
         self.norm(residual, &layer.attention_norm, normed);
         activations.set(&self.compute, normed, count, config.width);
@@ -180,12 +215,17 @@ impl Model {
             attention_rows.push(AttentionRow { pages: cache.pages(row.sequence)?, length: position + 1 });
         }
         attended.resize(count * widths[0], 0.0);
-        let scale = 1.0 / (config.head_dim as f32).sqrt();
+        let scoring = Scoring {
+            scale: config.attention_scale,
+            softcap: config.attention_softcap,
+            window: config.window.filter(|_| layer.is_local),
+        };
         let (layout, memory) = (cache.layout(), cache.memory());
-        let heads = config.heads;
-        paged_attention(&self.compute, layout, index, memory, &attention_rows, heads, scale, queries, attended);
+        let queries = MatRef::new(queries, count, widths[0], widths[0]);
+        attend_rows(&self.compute, layout, index, memory, &attention_rows, config.heads, scoring, queries, attended);
         activations.set(&self.compute, attended, count, widths[0]);
-        self.add_product(activations, &layer.attention_output, product, residual);
+        let norm = layer.post_attention_norm.as_deref();
+        self.add_product(activations, &layer.attention_output, norm, [product, normed], residual);
         Ok(())
     }
 
@@ -225,9 +265,11 @@ impl Model {
         let products = &mut [Product::new(&layer.gate, gate, hidden), Product::new(&layer.up, up, hidden)];
         matmul(&self.compute, activations, products);
         let (ops, up) = (RowOps::of(self.compute.isa()), &*up);
-        self.each_row(gate, hidden, |row, gate| ops.gate(Gate::Silu, gate, &up[row * hidden..(row + 1) * hidden]));
+        let activation = self.config.activation;
+        self.each_row(gate, hidden, |row, gate| ops.gate(activation, gate, &up[row * hidden..(row + 1) * hidden]));
         activations.set(&self.compute, gate, count, hidden);
-        self.add_product(activations, &layer.down, product, residual);
+        let norm = layer.post_feed_forward_norm.as_deref();
+        self.add_product(activations, &layer.down, norm, [product, normed], residual);
     }
 
     fn logits(&self, workspace: &mut Workspace, rows: &[BatchRow]) -> Result<(), LmError> {
@@ -243,6 +285,9 @@ impl Model {
         logits.clear();
         logits.resize(count * vocabulary, 0.0);
         matmul(&self.compute, activations, &mut [Product::new(&self.output, logits, vocabulary)]);
+        if let Some(cap) = self.config.logit_softcap {
+            self.each_row(logits, vocabulary, |_, row| row.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh()));
+        }
         // A sum over all is finite if each is, unless it overflows, which logits do not.
         let is_finite =
             logits.chunks(vocabulary.max(1)).all(|row| row.iter().map(|x| x * 1e-6).sum::<f32>().is_finite());

@@ -26,6 +26,6 @@ pub use cache::{KvCache, SequenceId};
 pub use config::{Architecture, Config, RopeStyle};
 pub use error::LmError;
 pub use forward::{BatchRow, Workspace};
-pub use load::Model;
+pub use load::{Model, memory_needed};
 pub use sample::{Sampler, Sampling, TokenMask, log_softmax_at};
 pub use tokenizer::{TokenDecoder, Tokenizer};

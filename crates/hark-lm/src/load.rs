@@ -9,7 +9,7 @@ use hark_weights::{Dtype, FileError, Tensor, Tensors, WeightsFile};
 
 use crate::config::Architecture;
 use crate::rope::Rope;
-use crate::{Config, LmError, Tokenizer};
+use crate::{Config, KvCache, LmError, Tokenizer};
 
 /// A language model in memory.
 pub struct Model {
@@ -17,6 +17,10 @@ pub struct Model {
     pub(crate) config: Config,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) rope: Rope,
+    /// For contexts up to [`Config::original_context`], where that is another one.
+    short_rope: Option<Rope>,
+    /// In local layers.
+    pub(crate) local_rope: Option<Rope>,
     /// Rows of embeddings, read from the mapped file as they are needed.
     pub(crate) embeddings: Tensor,
     pub(crate) layers: Vec<Layer>,
@@ -33,10 +37,16 @@ pub(crate) struct Layer {
     /// Norms of each query head and of each key head.
     pub(crate) qk_norm: Option<[Vec<f32>; 2]>,
     pub(crate) attention_output: QuantizedMatrix,
+    /// Norms what attention adds to the residual stream.
+    pub(crate) post_attention_norm: Option<Vec<f32>>,
     pub(crate) feed_forward_norm: Vec<f32>,
     pub(crate) gate: QuantizedMatrix,
     pub(crate) up: QuantizedMatrix,
     pub(crate) down: QuantizedMatrix,
+    /// Norms what the feed-forward part adds to the residual stream.
+    pub(crate) post_feed_forward_norm: Option<Vec<f32>>,
+    /// Whether its rows see only the positions of the window.
+    pub(crate) is_local: bool,
 }
 
 impl Model {
@@ -59,16 +69,47 @@ impl Model {
         };
         let output_norm = loader.floats("output_norm.weight", width)?;
         let layers = (0..config.layers).map(|index| loader.layer(&config, index)).collect::<Result<Vec<_>, _>>()?;
-        let divisors = match loader.tensors.contains("rope_freqs.weight") {
-            true => Some(loader.floats("rope_freqs.weight", config.rope_dims / 2)?),
-            false => None,
+        let rope = |name: &str| -> Result<Option<Rope>, LmError> {
+            if !loader.tensors.contains(name) {
+                return Ok(None);
+            }
+            let divisors = loader.floats(name, config.rope_dims / 2)?;
+            if divisors.iter().any(|divisor| !divisor.is_finite() || *divisor <= 0.0) {
+                return Err(FileError::damaged(file.path(), "its rotary frequencies are impossible").into());
+            }
+            Ok(Some(global_rope(&config, Some(&divisors))))
         };
-        if divisors.iter().flatten().any(|divisor| !divisor.is_finite() || *divisor <= 0.0) {
-            return Err(FileError::damaged(file.path(), "its rotary frequencies are impossible").into());
+        let long_rope = match rope("rope_freqs.weight")? {
+            Some(rope) => Some(rope),
+            None => rope("rope_factors_long.weight")?,
+        };
+        let short_rope = rope("rope_factors_short.weight")?;
+        let local_rope =
+            config.window.map(|_| Rope::new(config.rope_style, config.rope_dims, config.local_rope_base, 1.0, None));
+        let mut model = Model {
+            compute: compute.clone(),
+            rope: long_rope.unwrap_or_else(|| global_rope(&config, None)),
+            short_rope,
+            local_rope,
+            tokenizer,
+            embeddings,
+            layers,
+            output_norm,
+            output,
+            config,
+        };
+        model.limit_context(usize::MAX);
+        Ok(model)
+    }
+
+    /// Lowers the most tokens of a sequence; a context that the model was first trained for takes the rotary factors of that.
+    pub(crate) fn limit_context(&mut self, context: usize) {
+        self.config.context = self.config.context.min(context);
+        if self.config.context <= self.config.original_context
+            && let Some(short) = self.short_rope.take()
+        {
+            self.rope = short;
         }
-        let Config { rope_style, rope_dims, rope_base, rope_factor, .. } = config;
-        let rope = Rope::new(rope_style, rope_dims, rope_base, rope_factor, divisors.as_deref());
-        Ok(Model { compute: compute.clone(), config, tokenizer, rope, embeddings, layers, output_norm, output })
     }
 
     /// The shape of the model.
@@ -91,6 +132,25 @@ impl Model {
     }
 }
 
+/// Bytes of memory that a model takes with a KV cache for `context` positions, as the metadata of its file says; the weights are not read.
+pub fn memory_needed(path: &Path, context: usize) -> Result<u64, LmError> {
+    /// Activations, logits, vocabulary and grammar.
+    const WORKSPACE: u64 = 300_000_000;
+    let file = WeightsFile::open(path)?;
+    let gguf = GgufModel::read(&file)?;
+    let config = Config::read(path, &gguf)?;
+    let weights: u64 = gguf.tensors.iter().map(|tensor| tensor.bytes().len() as u64).sum();
+    // K types are packed with scales of eight instead of six bits.
+    let packed = weights.saturating_add(weights / 32);
+    Ok(packed.saturating_add(KvCache::bytes_for(&config, context.min(config.context))).saturating_add(WORKSPACE))
+}
+
+/// The rotary embedding of layers that see all positions.
+fn global_rope(config: &Config, divisors: Option<&[f32]>) -> Rope {
+    let Config { rope_style, rope_dims, rope_base, rope_factor, rope_magnitude, .. } = *config;
+    Rope::new(rope_style, rope_dims, rope_base, rope_factor, divisors).with_magnitude(rope_magnitude)
+}
+
 struct Loader<'a> {
     compute: &'a Compute,
     tensors: &'a Tensors,
@@ -105,27 +165,38 @@ impl Loader<'_> {
             let name = name(part);
             self.tensors.contains(&name).then(|| self.floats(&name, length)).transpose()
         };
-        let qk_norm = match config.architecture {
-            Architecture::Qwen3 => {
-                let norm = |part: &str| self.floats(&name(part), config.head_dim);
-                Some([norm("attn_q_norm.weight")?, norm("attn_k_norm.weight")?])
-            }
-            Architecture::Llama | Architecture::Qwen2 => None,
-        };
-        Ok(Layer {
-            attention_norm: self.floats(&name("attn_norm.weight"), width)?,
-            qkv: [
+        let norm =
+            |is_there: bool, part: &str, length: usize| is_there.then(|| self.floats(&name(part), length)).transpose();
+        let heads_are_normed = config.architecture.has_qk_norm();
+        let query_norm = norm(heads_are_normed, "attn_q_norm.weight", config.head_dim)?;
+        let key_norm = norm(heads_are_normed, "attn_k_norm.weight", config.head_dim)?;
+        let has_post_norms = config.architecture.has_post_norms();
+        let (fused, gate) = (name("attn_qkv.weight"), name("ffn_gate.weight"));
+        let qkv = match self.tensors.contains(&fused) {
+            true => self.parts(&fused, [queries, keys, keys], width)?,
+            false => [
                 self.matrix(&name("attn_q.weight"), queries, width)?,
                 self.matrix(&name("attn_k.weight"), keys, width)?,
                 self.matrix(&name("attn_v.weight"), keys, width)?,
             ],
+        };
+        let [gate, up] = match config.architecture == Architecture::Phi3 && !self.tensors.contains(&gate) {
+            true => self.parts(&name("ffn_up.weight"), [hidden, hidden], width)?,
+            false => [self.matrix(&gate, hidden, width)?, self.matrix(&name("ffn_up.weight"), hidden, width)?],
+        };
+        Ok(Layer {
+            attention_norm: self.floats(&name("attn_norm.weight"), width)?,
+            qkv,
             qkv_bias: [bias("attn_q.bias", queries)?, bias("attn_k.bias", keys)?, bias("attn_v.bias", keys)?],
-            qk_norm,
+            qk_norm: query_norm.zip(key_norm).map(|(query, key)| [query, key]),
             attention_output: self.matrix(&name("attn_output.weight"), width, queries)?,
+            post_attention_norm: norm(has_post_norms, "post_attention_norm.weight", width)?,
             feed_forward_norm: self.floats(&name("ffn_norm.weight"), width)?,
-            gate: self.matrix(&name("ffn_gate.weight"), hidden, width)?,
-            up: self.matrix(&name("ffn_up.weight"), hidden, width)?,
+            gate,
+            up,
             down: self.matrix(&name("ffn_down.weight"), width, hidden)?,
+            post_feed_forward_norm: norm(has_post_norms, "post_ffw_norm.weight", width)?,
+            is_local: config.is_local(index),
         })
     }
 
@@ -142,9 +213,29 @@ impl Loader<'_> {
         Ok(tensor)
     }
 
-    /// Packs a matrix. Quantized types keep their integers; floats become bf16.
+    /// The matrices that one tensor has one behind the other, given by their rows.
+    fn parts<const N: usize>(
+        &self,
+        name: &str,
+        rows: [usize; N],
+        columns: usize,
+    ) -> Result<[QuantizedMatrix; N], LmError> {
+        let tensor = self.matrix_tensor(name, rows.iter().sum(), columns)?;
+        let mut first = 0;
+        let parts = rows.iter().map(|rows| {
+            first += rows;
+            self.pack(tensor, first - rows, *rows, columns)
+        });
+        let parts = parts.collect::<Result<Vec<_>, _>>()?;
+        parts.try_into().map_err(|_| LmError::Invalid("a matrix for each part".to_owned()))
+    }
+
     fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<QuantizedMatrix, LmError> {
-        let tensor = self.matrix_tensor(name, rows, columns)?;
+        self.pack(self.matrix_tensor(name, rows, columns)?, 0, rows, columns)
+    }
+
+    /// Packs some rows of a tensor. Quantized types keep their integers; floats become bf16.
+    fn pack(&self, tensor: &Tensor, first: usize, rows: usize, columns: usize) -> Result<QuantizedMatrix, LmError> {
         let format = match tensor.dtype() {
             Dtype::Q4_0 => Format::Int4 { mins: false },
             Dtype::Q4_1 => Format::Int4 { mins: true },
@@ -156,24 +247,24 @@ impl Loader<'_> {
             Dtype::Q6_K => Format::Super6,
             Dtype::F32 | Dtype::F16 | Dtype::Bf16 => Format::Bf16,
             other => {
-                let what = format!("{name} is stored as {other:?}, which is not supported for matrices");
+                let what = format!("{} is stored as {other:?}, which is not supported for matrices", tensor.name());
                 return Err(FileError::unsupported(self.tensors.path(), what).into());
             }
         };
         let packed = if format == Format::Bf16 {
             QuantizedMatrix::pack(self.compute, format, rows, columns, |row, granule, block| {
                 let mut whole = [0u16; 32];
-                tensor.columns_bf16(row, granule * 32, &mut whole);
+                tensor.columns_bf16(first + row, granule * 32, &mut whole);
                 for (pair, number) in block.values.chunks_exact_mut(2).zip(whole) {
                     pair.copy_from_slice(&number.to_le_bytes());
                 }
             })
         } else {
             QuantizedMatrix::pack(self.compute, format, rows, columns, |row, granule, block| {
-                tensor.quant_block(row, granule, block);
+                tensor.quant_block(first + row, granule, block);
             })
         };
-        let bytes = (tensor.len() as u64).saturating_mul(format.bits() as u64) / 8;
+        let bytes = (rows as u64).saturating_mul(columns as u64).saturating_mul(format.bits() as u64) / 8;
         packed.ok_or(LmError::OutOfMemory { what: "the weights", bytes })
     }
 }

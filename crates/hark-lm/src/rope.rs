@@ -7,6 +7,8 @@ pub(crate) struct Rope {
     style: RopeStyle,
     /// Radians per position for each pair of elements.
     frequencies: Vec<f64>,
+    /// What sines and cosines are multiplied by.
+    magnitude: f64,
 }
 
 impl Rope {
@@ -16,14 +18,19 @@ impl Rope {
             let divisor = divisors.map_or(1.0, |divisors| f64::from(divisors[i]));
             base.powf(-2.0 * i as f64 / dims as f64) / factor / divisor
         };
-        Rope { style, frequencies: (0..dims / 2).map(frequency).collect() }
+        Rope { style, frequencies: (0..dims / 2).map(frequency).collect(), magnitude: 1.0 }
+    }
+
+    /// The same with sines and cosines multiplied by `magnitude`.
+    pub(crate) fn with_magnitude(self, magnitude: f32) -> Self {
+        Rope { magnitude: f64::from(magnitude), ..self }
     }
 
     /// Cosine and sine of every pair's angle at a position.
     pub(crate) fn angles(&self, position: usize, out: &mut Vec<[f32; 2]>) {
         out.extend(self.frequencies.iter().map(|frequency| {
             let (sin, cos) = (frequency * position as f64).sin_cos();
-            [cos as f32, sin as f32]
+            [(cos * self.magnitude) as f32, (sin * self.magnitude) as f32]
         }));
     }
 

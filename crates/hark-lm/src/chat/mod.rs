@@ -216,7 +216,7 @@ impl PromptBuilder<'_> {
                 Some((token, length)) => {
                     self.flush();
                     self.tokens.push(token);
-                    text = &text[length..];
+                    text = self.tokenizer.behind_control(token, &text[length..]);
                 }
                 None => {
                     self.plain.push(c);

@@ -168,7 +168,8 @@ impl Engine {
     /// Starts the engine's thread. Its work gives way to other models on the same threads.
     pub fn start(mut model: Model, limits: EngineLimits) -> Result<Self, LmError> {
         model.compute = model.compute.background();
-        let context = limits.context.min(model.config.context).max(1);
+        model.limit_context(limits.context.max(1));
+        let context = model.config.context;
         // One page more than one request needs, since its pages may be shared when it begins.
         let page_bytes = KvCache::bytes_for(&model.config, PAGE).max(1);
         let positions = usize::try_from(limits.cache_bytes / page_bytes).unwrap_or(usize::MAX / PAGE) * PAGE;

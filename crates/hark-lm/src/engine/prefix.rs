@@ -102,6 +102,7 @@ impl PrefixCache {
 mod tests {
     use super::*;
     use crate::{Architecture, Config, RopeStyle};
+    use hark_compute::row_ops::Gate;
 
     fn cache(pages: usize) -> KvCache {
         let config = Config {
@@ -119,6 +120,16 @@ mod tests {
             rope_factor: 1.0,
             rope_dims: 32,
             rope_style: RopeStyle::Halves,
+            local_rope_base: 1e4,
+            rope_magnitude: 1.0,
+            original_context: 10_000,
+            activation: Gate::Silu,
+            embedding_scale: 1.0,
+            attention_scale: 1.0,
+            attention_softcap: None,
+            logit_softcap: None,
+            window: None,
+            window_pattern: 1,
         };
         KvCache::new(&config, pages * PAGE).expect("there is memory")
     }

@@ -183,7 +183,7 @@ impl Running {
             Ok(text) => text,
             Err(error) => std::str::from_utf8(&forced.bytes[..error.valid_up_to()]).unwrap_or_default(),
         };
-        let mut tokens = tokenizer.encode(text);
+        let mut tokens = tokenizer.encode_continuation(text);
         if !forced.is_end {
             // The model may prefer a longer token to the last.
             tokens.pop();

@@ -1,21 +1,25 @@
-//! Text to tokens and back: byte-level BPE from the vocabulary of a GGUF file.
+//! Text to tokens and back: byte-level BPE or SentencePiece's BPE from the vocabulary of a GGUF file.
 
 mod bpe;
 mod split;
+mod spm;
 #[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use hark_weights::FileError;
 use hark_weights::gguf::{GgufModel, Value};
+use hark_weights::{FileError, WeightsFile};
 
 use crate::config::Metadata;
 use bpe::Merges;
 use split::PreTokenizer;
+use spm::Spm;
 
+/// ggml's number for the token of unknown characters.
+const UNKNOWN: u64 = 2;
 /// ggml's number for tokens that steer the model and stand for no text.
 const CONTROL: u64 = 3;
 /// ggml's number for tokens that someone added to the vocabulary.
@@ -23,6 +27,10 @@ const USER_DEFINED: u64 = 4;
 
 /// ggml's number for numbers of the vocabulary that mean nothing.
 const UNUSED: u64 = 5;
+/// ggml's number for SentencePiece's tokens of single bytes.
+const BYTE: u64 = 6;
+/// What SentencePiece writes for a space.
+const SPM_SPACE: &str = "\u{2581}";
 
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +47,7 @@ pub struct Tokenizer {
     by_bytes: HashMap<Vec<u8>, u32>,
     /// Control and added tokens by their first byte, longest first.
     special: HashMap<u8, Vec<u32>>,
-    merges: Merges,
-    pre_tokenizer: PreTokenizer,
+    encoding: Encoding,
     bos: Option<u32>,
     eos: Option<u32>,
     adds_bos: bool,
@@ -48,22 +55,36 @@ pub struct Tokenizer {
     chat_template: Option<String>,
 }
 
+/// How texts become tokens.
+enum Encoding {
+    /// Words of bytes that merge by rank.
+    Bpe { merges: Merges, pre_tokenizer: PreTokenizer },
+    /// Characters that merge by score.
+    Spm(Box<Spm>),
+}
+
 /// Names of tokens that end an answer, whatever the file calls its end of sequence.
 const END_NAMES: [&str; 6] =
     ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>"];
 
 impl Tokenizer {
+    /// Reads the vocabulary of the GGUF file at `path`, which may have no weights.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let file = WeightsFile::open(path)?;
+        Self::from_gguf(path, &GgufModel::read(&file)?)
+    }
+
     /// Reads the vocabulary of a file.
     pub(crate) fn from_gguf(file: &Path, gguf: &GgufModel) -> Result<Self, FileError> {
         let metadata = Metadata { file, values: &gguf.metadata };
         let model = metadata.text("tokenizer.ggml.model")?;
-        if model != "gpt2" {
-            let what = format!("tokenizer {model:?} is not supported (byte-level BPE, \"gpt2\", is)");
-            return Err(FileError::unsupported(file, what));
-        }
-        let pre = metadata.text_or("tokenizer.ggml.pre", "default")?;
-        let Some(pre_tokenizer) = PreTokenizer::by_name(pre) else {
-            return Err(FileError::unsupported(file, format!("pre-tokenizer {pre:?} is not supported")));
+        let is_spm = match model {
+            "gpt2" => false,
+            "llama" => true,
+            other => {
+                let what = format!("tokenizer {other:?} is not supported (\"gpt2\" and \"llama\" are)");
+                return Err(FileError::unsupported(file, what));
+            }
         };
         let damaged = |what: &str| FileError::damaged(file, what);
         let array = |key: &str| match gguf.metadata.get(key) {
@@ -74,24 +95,34 @@ impl Tokenizer {
         let kinds = array("tokenizer.ggml.token_type");
         let bytes_of = bpe::bytes_of_characters();
         let mut tokens = Vec::with_capacity(names.len());
+        let mut byte_tokens = HashSet::new();
         for (index, name) in names.iter().enumerate() {
             let name = name.as_str().ok_or_else(|| damaged("its vocabulary is no text"))?;
-            let kind = match kinds.and_then(|kinds| kinds.get(index)).and_then(Value::as_u64) {
+            let number = kinds.and_then(|kinds| kinds.get(index)).and_then(Value::as_u64);
+            let kind = match number {
                 Some(CONTROL | UNUSED) => Kind::Control,
+                Some(UNKNOWN) if is_spm => Kind::Control,
                 Some(USER_DEFINED) => Kind::Added,
                 _ => Kind::Text,
             };
-            // Characters outside of the byte alphabet stand for themselves, as in added tokens.
-            let bytes = match kind {
-                Kind::Text => name.chars().map(|c| bytes_of.get(&c).copied()).collect::<Option<Vec<u8>>>(),
-                Kind::Control | Kind::Added => None,
+            let bytes = match (kind, is_spm) {
+                (Kind::Text, true) if number == Some(BYTE) => spm::byte_of(name).map(|byte| vec![byte]),
+                (Kind::Text | Kind::Added, true) => Some(name.replace(SPM_SPACE, " ").into_bytes()),
+                // Characters outside of the byte alphabet stand for themselves, as in added tokens.
+                (Kind::Text, false) => name.chars().map(|c| bytes_of.get(&c).copied()).collect::<Option<Vec<u8>>>(),
+                (Kind::Control, _) | (Kind::Added, false) => None,
             };
             tokens.push((bytes.unwrap_or_else(|| name.as_bytes().to_vec()), kind));
+            if is_spm && number == Some(BYTE) {
+                byte_tokens.insert(index as u32);
+            }
         }
         let mut by_bytes = HashMap::with_capacity(tokens.len());
         let mut special: HashMap<u8, Vec<u32>> = HashMap::new();
         for (index, (bytes, kind)) in tokens.iter().enumerate() {
             match (kind, bytes.first()) {
+                // SentencePiece falls back to bytes; they never merge.
+                (Kind::Text, _) if byte_tokens.contains(&(index as u32)) => {}
                 (Kind::Text, _) => _ = by_bytes.entry(bytes.clone()).or_insert(index as u32),
                 (_, Some(first)) => special.entry(*first).or_default().push(index as u32),
                 _ => {}
@@ -100,11 +131,34 @@ impl Tokenizer {
         special
             .values_mut()
             .for_each(|all| all.sort_by_key(|token| std::cmp::Reverse(tokens[*token as usize].0.len())));
-        let merges = array("tokenizer.ggml.merges").ok_or_else(|| damaged("its vocabulary has no merges"))?;
-        let merges = Merges::read(merges.iter().filter_map(Value::as_str), &by_bytes, &bytes_of);
         let token = |key: &str| {
             let token = gguf.metadata.get(key)?.as_u64().filter(|token| *token < tokens.len() as u64)?;
             Some(token as u32)
+        };
+        let flag = |key: &str| match gguf.metadata.get(key) {
+            Some(Value::Bool(flag)) => Some(*flag),
+            _ => None,
+        };
+        let encoding = if is_spm {
+            let scores = array("tokenizer.ggml.scores").ok_or_else(|| damaged("its vocabulary has no scores"))?;
+            let score = |value: &Value| if let Value::Float(score) = value { *score as f32 } else { 0.0 };
+            let byte =
+                |byte: usize| byte_tokens.iter().copied().find(|token| tokens[*token as usize].0 == [byte as u8]);
+            Encoding::Spm(Box::new(Spm {
+                scores: scores.iter().map(score).collect(),
+                bytes: std::array::from_fn(byte),
+                unknown: token("tokenizer.ggml.unknown_token_id"),
+                adds_space: flag("tokenizer.ggml.add_space_prefix").unwrap_or(true),
+                strips_after_control: metadata.text_or("general.architecture", "")? == "phi3",
+            }))
+        } else {
+            let pre = metadata.text_or("tokenizer.ggml.pre", "default")?;
+            let Some(pre_tokenizer) = PreTokenizer::by_name(pre) else {
+                return Err(FileError::unsupported(file, format!("pre-tokenizer {pre:?} is not supported")));
+            };
+            let merges = array("tokenizer.ggml.merges").ok_or_else(|| damaged("its vocabulary has no merges"))?;
+            let merges = Merges::read(merges.iter().filter_map(Value::as_str), &by_bytes, &bytes_of);
+            Encoding::Bpe { merges, pre_tokenizer }
         };
         let mut ends: Vec<u32> = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
             .into_iter()
@@ -119,14 +173,14 @@ impl Tokenizer {
             .collect();
         ends.sort_unstable();
         ends.dedup();
-        let adds_bos = match gguf.metadata.get("tokenizer.ggml.add_bos_token") {
-            Some(Value::Bool(adds)) => *adds,
-            _ => pre_tokenizer == PreTokenizer::Llama3,
-        };
+        let adds_bos = flag("tokenizer.ggml.add_bos_token").unwrap_or(match &encoding {
+            Encoding::Bpe { pre_tokenizer, .. } => pre_tokenizer.adds_bos(),
+            Encoding::Spm(_) => true,
+        });
         let bos = token("tokenizer.ggml.bos_token_id");
         let eos = token("tokenizer.ggml.eos_token_id");
         let chat_template = gguf.metadata.get("tokenizer.chat_template").and_then(Value::as_str).map(str::to_owned);
-        Ok(Tokenizer { tokens, by_bytes, special, merges, pre_tokenizer, bos, eos, adds_bos, ends, chat_template })
+        Ok(Tokenizer { tokens, by_bytes, special, encoding, bos, eos, adds_bos, ends, chat_template })
     }
 
     /// Tokens of the vocabulary.
@@ -198,36 +252,95 @@ impl Tokenizer {
     /// The tokens of a text. Nothing in it becomes a control token: use this for everything that users wrote.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut out = Vec::new();
-        self.encode_plain(text, &mut out);
+        self.encode_plain(text, true, &mut out);
+        out
+    }
+
+    /// The tokens of a text that goes on behind others: no space is put in front of it.
+    pub(crate) fn encode_continuation(&self, text: &str) -> Vec<u32> {
+        let mut out = Vec::new();
+        self.encode_plain(text, false, &mut out);
         out
     }
 
     /// The tokens of a text in which names of control tokens (`<|im_start|>`) stand for those tokens: for templates only.
     pub fn encode_with_control(&self, text: &str) -> Vec<u32> {
-        let (mut out, mut plain, mut at) = (Vec::new(), 0, 0);
-        while let Some(c) = text[at..].chars().next() {
-            match self.control_at(&text[at..]) {
+        let (mut out, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(c) = rest.chars().next() {
+            match self.control_at(rest) {
                 Some((token, length)) => {
-                    self.encode_plain(&text[plain..at], &mut out);
+                    self.encode_plain(&plain, true, &mut out);
+                    plain.clear();
+                    out.push(token);
+                    rest = self.behind_control(token, &rest[length..]);
+                }
+                None => {
+                    plain.push(c);
+                    rest = &rest[c.len_utf8()..];
+                }
+            }
+        }
+        self.encode_plain(&plain, true, &mut out);
+        out
+    }
+
+    /// What counts of the text that a template has behind a control token.
+    pub(crate) fn behind_control<'t>(&self, token: u32, text: &'t str) -> &'t str {
+        const KEEP: [&[u8]; 3] = [b"<unk>", b"<s>", b"<|endoftext|>"];
+        let strips = matches!(&self.encoding, Encoding::Spm(spm) if spm.strips_after_control);
+        let is_kept = self.tokens.get(token as usize).is_some_and(|(name, _)| KEEP.contains(&name.as_slice()));
+        if strips && !is_kept { text.trim_start() } else { text }
+    }
+
+    fn encode_plain(&self, text: &str, is_start: bool, out: &mut Vec<u32>) {
+        match &self.encoding {
+            Encoding::Bpe { merges, pre_tokenizer } => pre_tokenizer.split(text, &mut |word| {
+                let whole = pre_tokenizer.prefers_whole_words().then(|| self.by_bytes.get(word.as_bytes())).flatten();
+                match whole {
+                    Some(token) => out.push(*token),
+                    None => merges.encode(word.as_bytes(), &self.by_bytes, out),
+                }
+            }),
+            Encoding::Spm(spm) => self.encode_spm(spm, text, is_start, out),
+        }
+    }
+
+    /// Added tokens that are plain text (runs of spaces and line breaks) are found first, then what is between them is merged.
+    fn encode_spm(&self, spm: &Spm, text: &str, mut is_start: bool, out: &mut Vec<u32>) {
+        let flush = |plain: &str, is_start: bool, out: &mut Vec<u32>| {
+            if plain.is_empty() {
+                return;
+            }
+            match is_start && spm.adds_space {
+                true => spm.encode(&format!(" {plain}"), &self.by_bytes, out),
+                false => spm.encode(plain, &self.by_bytes, out),
+            }
+        };
+        let (mut first, mut at) = (0, 0);
+        while let Some(c) = text[at..].chars().next() {
+            match self.added_text_at(&text[at..]) {
+                Some((token, length)) => {
+                    flush(&text[first..at], is_start, out);
                     out.push(token);
                     at += length;
-                    plain = at;
+                    (first, is_start) = (at, true);
                 }
                 None => at += c.len_utf8(),
             }
         }
-        self.encode_plain(&text[plain..], &mut out);
-        out
+        flush(&text[first..], is_start, out);
     }
 
-    fn encode_plain(&self, text: &str, out: &mut Vec<u32>) {
-        self.pre_tokenizer.split(text, &mut |word| {
-            let whole = self.pre_tokenizer.prefers_whole_words().then(|| self.by_bytes.get(word.as_bytes())).flatten();
-            match whole {
-                Some(token) => out.push(*token),
-                None => self.merges.encode(word.as_bytes(), &self.by_bytes, out),
-            }
-        });
+    /// The added token that a text begins with, unless its name looks like one that steers the model.
+    fn added_text_at(&self, text: &str) -> Option<(u32, usize)> {
+        let bytes = text.as_bytes();
+        let mut candidates = self.special.get(bytes.first()?)?.iter().copied();
+        let token = candidates.find(|token| {
+            let (name, kind) = &self.tokens[*token as usize];
+            let steers = name.starts_with(b"<|") || name.starts_with(b"[");
+            *kind == Kind::Added && !steers && bytes.starts_with(name)
+        })?;
+        Some((token, self.tokens[token as usize].0.len()))
     }
 
     /// The bytes that a token stands for; none for control tokens and numbers outside of the vocabulary. They may end in the
@@ -268,8 +381,9 @@ pub(crate) fn byte_vocabulary_with(texts: &[&[u8]], names: &[&str]) -> Tokenizer
     let token = |name: &str| names.iter().position(|other| *other == name).map(|index| first + index as u32);
     let (bos, ends) = (token("<bos>"), token("<|im_end|>").into_iter().collect::<Vec<u32>>());
     let merges = Merges::read([].into_iter(), &by_bytes, &bpe::bytes_of_characters());
-    let (pre_tokenizer, eos) = (PreTokenizer::Qwen2, ends.first().copied());
-    Tokenizer { tokens, by_bytes, special, merges, pre_tokenizer, bos, eos, adds_bos: false, ends, chat_template: None }
+    let encoding = Encoding::Bpe { merges, pre_tokenizer: PreTokenizer::Qwen2 };
+    let eos = ends.first().copied();
+    Tokenizer { tokens, by_bytes, special, encoding, bos, eos, adds_bos: false, ends, chat_template: None }
 }
 
 /// Text of tokens as they come: bytes of an unfinished character wait for the next token.

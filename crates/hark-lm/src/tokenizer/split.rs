@@ -13,6 +13,12 @@ pub(super) enum PreTokenizer {
     Llama3,
     /// As Llama 3 with single digits.
     Qwen2,
+    /// As Llama 3, merged by rank even where a whole word is in the vocabulary (Phi 4).
+    Dbrx,
+    /// A word begins at a capital behind small letters and takes its contraction (Phi 4 mini).
+    Gpt4o,
+    /// As GPT-4o with single digits and without contractions (Mistral Nemo).
+    Tekken,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,13 +58,21 @@ impl PreTokenizer {
             "smollm" => Some(Self::SmolLm),
             "llama-bpe" | "llama3" | "llama-v3" => Some(Self::Llama3),
             "qwen2" | "deepseek-r1-qwen" => Some(Self::Qwen2),
+            "dbrx" => Some(Self::Dbrx),
+            "gpt-4o" => Some(Self::Gpt4o),
+            "tekken" => Some(Self::Tekken),
             _ => None,
         }
     }
 
+    /// Whether sequences begin with the token for that where the file does not say.
+    pub(super) fn adds_bos(self) -> bool {
+        matches!(self, Self::Llama3 | Self::Tekken)
+    }
+
     /// Whether a word that is in the vocabulary as a whole is taken as it is, whatever the merges would make of it.
     pub(super) fn prefers_whole_words(self) -> bool {
-        self == Self::Llama3
+        matches!(self, Self::Llama3 | Self::Tekken)
     }
 
     /// Calls `word` for each word; together they are the text.
@@ -81,7 +95,9 @@ impl PreTokenizer {
         while !text.is_empty() {
             let length = match self {
                 Self::Gpt2 | Self::SmolLm => gpt2_word(text),
-                Self::Llama3 => llama3_word(text, 3),
+                Self::Llama3 | Self::Dbrx => llama3_word(text, 3),
+                Self::Gpt4o => cased_word(text, 3, true),
+                Self::Tekken => cased_word(text, 1, false),
                 Self::Qwen2 => llama3_word(text, 1),
             };
             let (first, rest) = text.split_at(length);
@@ -149,15 +165,63 @@ fn llama3_word(text: &str, digits: usize) -> usize {
         }
         _ => {}
     }
-    let space = usize::from(first == ' ');
+    other_word(text, is_break)
+}
+
+/// ` ?[^\s\p{L}\p{N}]+[…]*|\s*[\r\n]+|\s+(?!\S)|\s+` where `ends` says what `[…]` is.
+fn other_word(text: &str, ends: impl Fn(char) -> bool) -> usize {
+    let space = usize::from(text.starts_with(' '));
     let others = run(&text[space..], |c| class(c) == Class::Other);
     if others > 0 {
         let end = space + others;
-        return end + run(&text[end..], is_break);
+        return end + run(&text[end..], ends);
     }
     let white = run(text, |c| class(c) == Class::Space);
     match text[..white].rfind(is_break) {
         Some(last) => last + 1,
         None => space_run(text),
     }
+}
+
+/// Whether a character of a cased word may stand among capitals, and among small letters.
+fn cases(c: char) -> (bool, bool) {
+    use unicode_properties::GeneralCategory as Category;
+    match c.general_category() {
+        Category::UppercaseLetter | Category::TitlecaseLetter => (true, false),
+        Category::LowercaseLetter => (false, true),
+        Category::ModifierLetter | Category::OtherLetter => (true, true),
+        Category::NonspacingMark | Category::SpacingMark | Category::EnclosingMark => (true, true),
+        _ => (false, false),
+    }
+}
+
+/// Bytes of `U*L+` at the start of a text, else of `U+L*`: capitals and small letters, each with letters that have no case and marks.
+fn cased_letters(text: &str) -> usize {
+    let capitals = run(text, |c| cases(c).0);
+    let small = run(&text[capitals..], |c| cases(c).1);
+    if small > 0 {
+        return capitals + small;
+    }
+    // The capitals give back as much as the small letters need: up to the last that is both.
+    let both = text[..capitals].char_indices().rev().find(|(_, c)| cases(*c).1);
+    both.map_or(capitals, |(at, c)| at + c.len_utf8())
+}
+
+/// `[^\r\n\p{L}\p{N}]?U*L+(?i:'s|…)?|[^\r\n\p{L}\p{N}]?U+L*(?i:'s|…)?|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+fn cased_word(text: &str, digits: usize, contracts: bool) -> usize {
+    let Some(first) = text.chars().next() else { return 0 };
+    if class(first) == Class::Number {
+        let count = text.chars().take(digits).take_while(|c| class(*c) == Class::Number);
+        return count.map(char::len_utf8).sum();
+    }
+    let before = if is_break(first) || class(first) == Class::Letter { 0 } else { first.len_utf8() };
+    for before in [before, 0] {
+        let letters = cased_letters(&text[before..]);
+        if letters > 0 {
+            let end = before + letters;
+            let ending = if contracts { contraction(&text[end..], true).unwrap_or(0) } else { 0 };
+            return end + ending;
+        }
+    }
+    other_word(text, |c| is_break(c) || c == '/')
 }

@@ -47,8 +47,7 @@ fn small() -> Tokenizer {
         special: HashMap::from([(b'<', vec![260, 261])]),
         tokens,
         by_bytes,
-        merges,
-        pre_tokenizer: PreTokenizer::Qwen2,
+        encoding: Encoding::Bpe { merges, pre_tokenizer: PreTokenizer::Qwen2 },
         bos: None,
         eos: None,
         adds_bos: false,
@@ -95,4 +94,61 @@ fn a_megabyte_of_one_letter_is_encoded_in_linear_time() {
     // Quadratic merging would take hours.
     let text = "ab".repeat(1 << 19);
     assert_eq!(small().encode(&text).len(), 1 << 18);
+}
+
+#[test]
+fn words_with_capitals_are_cut_as_the_regular_expressions_of_gpt_4o_and_tekken_say() {
+    let text = "HELLO World'S helloWorld 12345 ÉCOLE中文A x/\n y\u{301}Z";
+    assert_eq!(
+        words(PreTokenizer::Gpt4o, text),
+        ["HELLO", " World'S", " hello", "World", " ", "123", "45", " ÉCOLE中文", "A", " x", "/\n", " y\u{301}", "Z"]
+    );
+    assert_eq!(words(PreTokenizer::Tekken, "HELLO World's 12"), ["HELLO", " World", "'s", " ", "1", "2"]);
+}
+
+/// A vocabulary of SentencePiece: control tokens, bytes, an added token, letters and some merges with their scores.
+fn small_spm(adds_space: bool) -> Tokenizer {
+    let mut tokens: Vec<(Vec<u8>, Kind)> =
+        [b"<unk>".to_vec(), b"<s>".to_vec(), b"</s>".to_vec()].map(|name| (name, Kind::Control)).into();
+    tokens.extend((0..=255).map(|byte| (vec![byte], Kind::Text)));
+    let (mut scores, mut by_bytes) = (vec![0.0; tokens.len()], HashMap::new());
+    for (text, score) in
+        [(" ", -5.0), ("a", -6.0), ("b", -7.0), ("ab", -1.0), ("ba", -2.0), (" a", -3.0), (" ab", -4.0), ("é", -8.0)]
+    {
+        by_bytes.insert(text.as_bytes().to_vec(), tokens.len() as u32);
+        tokens.push((text.as_bytes().to_vec(), Kind::Text));
+        scores.push(score);
+    }
+    let newlines = tokens.len() as u32;
+    tokens.push((b"\n\n".to_vec(), Kind::Added));
+    tokens.push((b"<|user|>".to_vec(), Kind::Added));
+    let special = HashMap::from([(b'<', vec![newlines + 1, 0, 1, 2]), (b'\n', vec![newlines])]);
+    let bytes = std::array::from_fn(|byte| Some(3 + byte as u32));
+    let spm = Spm { scores, bytes, unknown: Some(0), adds_space, strips_after_control: false };
+    let (bos, eos, encoding) = (Some(1), Some(2), Encoding::Spm(Box::new(spm)));
+    Tokenizer { tokens, by_bytes, special, encoding, bos, eos, adds_bos: true, ends: vec![2], chat_template: None }
+}
+
+#[test]
+fn sentencepiece_merges_by_score_puts_a_space_in_front_and_falls_back_to_bytes() {
+    let texts = |tokenizer: &Tokenizer, tokens: Vec<u32>| -> Vec<String> {
+        tokens.iter().map(|token| String::from_utf8_lossy(tokenizer.bytes(*token)).into_owned()).collect()
+    };
+    let tokenizer = small_spm(true);
+    assert_eq!(texts(&tokenizer, tokenizer.encode("abab")), [" ab", "ab"]);
+    assert_eq!(texts(&tokenizer, tokenizer.encode_continuation("abab")), ["ab", "ab"]);
+    assert_eq!(
+        texts(&tokenizer, tokenizer.encode("baa")),
+        [" ", "ba", "a"],
+        "the best score first, then from the left"
+    );
+    assert_eq!(tokenizer.encode_continuation("é漢"), [266, 3 + 0xe6, 3 + 0xbc, 3 + 0xa2]);
+    assert_eq!(tokenizer.decode(&tokenizer.encode("ab é漢a")), " ab é漢a");
+    let plain = small_spm(false);
+    assert_eq!(texts(&plain, plain.encode("ab ab")), ["ab", " ab"]);
+    assert_eq!(texts(&plain, plain.encode("a\n\nb")), ["a", "\n\n", "b"], "an added token of plain text");
+    let text = "</s><|user|>";
+    assert!(plain.encode(text).iter().all(|token| (3..259).contains(token)), "a user's text steers nothing");
+    assert_eq!(plain.encode_with_control(text), [2, 268]);
+    assert_eq!(plain.encode(&"ab".repeat(1 << 18)).len(), 1 << 18, "in linear time");
 }

@@ -15,7 +15,8 @@ const QUERIES: usize = 6;
 pub(super) struct Query {
     /// `head_dim` elements.
     pub values: *const f32,
-    /// Positions that it sees.
+    /// The first position that it sees, and the one behind the last.
+    pub start: usize,
     pub length: usize,
     /// Where its `head_dim` outputs go.
     pub out: *mut f32,
@@ -34,6 +35,8 @@ pub(super) struct Attend<'a> {
     pub head_dim: usize,
     /// Scores are multiplied by this, times log2 e, so that they are exponents of 2.
     pub scale: f32,
+    /// Scores go through `cap * tanh(score / cap)`, in the unit of the scaled scores; 0 leaves them.
+    pub softcap: f32,
     /// For each query row its scaled query, its unnormalized output, its largest score and the sum of its weights.
     pub state: &'a mut Vec<f32>,
 }
@@ -84,6 +87,7 @@ unsafe fn attend<S: Simd16>(task: &mut Attend) {
     task.state.clear();
     task.state.resize(task.queries.len().next_multiple_of(QUERIES) * stride, 0.0);
     let longest = task.queries.iter().map(|query| query.length).max().unwrap_or(0);
+    let earliest = task.queries.iter().map(|query| query.start).min().unwrap_or(0);
     // SAFETY: the caller vouches for the CPU, pages that hold every position, and rows of `head_dim`.
     unsafe {
         for (query, state) in task.queries.iter().zip(task.state.chunks_exact_mut(stride)) {
@@ -92,7 +96,7 @@ unsafe fn attend<S: Simd16>(task: &mut Attend) {
             }
             state[2 * head_dim] = f32::NEG_INFINITY;
         }
-        for first in (0..longest).step_by(PAGE) {
+        for first in (earliest / PAGE * PAGE..longest).step_by(PAGE) {
             let page = task.cache.add(task.pages[first / PAGE] as usize * task.page_elements);
             let (keys, values) = (page.add(task.keys), page.add(task.values));
             let mut row = 0;
@@ -100,9 +104,9 @@ unsafe fn attend<S: Simd16>(task: &mut Attend) {
                 let state = task.state.as_mut_ptr().add(row * stride);
                 let rest = &task.queries[row..];
                 row += match rest.len() {
-                    1 => attend_page::<S, 1>(state, head_dim, rest, first, keys, values),
-                    2..=3 => attend_page::<S, 3>(state, head_dim, rest, first, keys, values),
-                    _ => attend_page::<S, QUERIES>(state, head_dim, rest, first, keys, values),
+                    1 => attend_page::<S, 1>(state, head_dim, task.softcap, rest, first, keys, values),
+                    2..=3 => attend_page::<S, 3>(state, head_dim, task.softcap, rest, first, keys, values),
+                    _ => attend_page::<S, QUERIES>(state, head_dim, task.softcap, rest, first, keys, values),
                 };
             }
         }
@@ -115,11 +119,26 @@ unsafe fn attend<S: Simd16>(task: &mut Attend) {
     }
 }
 
+/// `cap * tanh(x / cap)`
+#[inline(always)]
+unsafe fn capped<S: Simd16>(x: S::F, cap: f32) -> S::F {
+    // SAFETY: the caller vouches for the CPU.
+    unsafe {
+        let (one, two) = (S::splat(1.0), S::splat(2.0));
+        // tanh z = 2 / (1 + e^(-2z)) - 1; the exponent of 2 is limited so that it does not overflow.
+        let exponent = S::mul(x, S::splat(-2.0 * std::f32::consts::LOG2_E / cap));
+        let exponent = S::min(S::max(exponent, S::splat(-120.0)), S::splat(120.0));
+        let tanh = S::sub(S::div(two, S::add(one, exp2::<S>(exponent))), one);
+        S::mul(tanh, S::splat(cap))
+    }
+}
+
 /// Adds a page to the state of up to `N` query rows; returns how many it was.
 #[inline(always)]
 unsafe fn attend_page<S: Simd16, const N: usize>(
     state: *mut f32,
     head_dim: usize,
+    softcap: f32,
     queries: &[Query],
     first: usize,
     keys: *const u16,
@@ -141,13 +160,18 @@ unsafe fn attend_page<S: Simd16, const N: usize>(
         }
         for n in 0..count {
             let seen = queries[n].length.saturating_sub(first).min(PAGE);
-            if seen == 0 {
+            let unseen = queries[n].start.saturating_sub(first).min(PAGE);
+            if seen <= unseen {
                 continue;
             }
             positions = positions.max(seen);
             let weights = &mut weights[n];
+            if softcap > 0.0 {
+                scores[n] = [capped::<S>(scores[n][0], softcap), capped::<S>(scores[n][1], softcap)];
+            }
             S::store(weights.as_mut_ptr(), scores[n][0]);
             S::store(weights.as_mut_ptr().add(LANES), scores[n][1]);
+            weights[..unseen].fill(f32::NEG_INFINITY);
             weights[seen..].fill(f32::NEG_INFINITY);
             let [low, high] = [S::load(weights.as_ptr()), S::load(weights.as_ptr().add(LANES))];
             let (largest, sum) = (state.add(n * stride + 2 * head_dim), state.add(n * stride + 2 * head_dim + 1));
@@ -157,6 +181,7 @@ unsafe fn attend_page<S: Simd16, const N: usize>(
             let [low, high] = [exp2::<S>(S::sub(low, reference)), exp2::<S>(S::sub(high, reference))];
             S::store(weights.as_mut_ptr(), low);
             S::store(weights.as_mut_ptr().add(LANES), high);
+            weights[..unseen].fill(0.0);
             weights[seen..].fill(0.0);
             let added = S::sum(S::add(S::load(weights.as_ptr()), S::load(weights.as_ptr().add(LANES))));
             let factor = if now > before { (before - now).exp2() } else { 1.0 };

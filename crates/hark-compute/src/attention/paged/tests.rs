@@ -18,9 +18,15 @@ fn available() -> impl Iterator<Item = Isa> {
 }
 
 /// Attention of one head by its definition, over keys and values as the cache rounds them.
-fn plain(query: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scale: f32) -> Vec<f64> {
+fn plain(query: &[f32], keys: &[Vec<f32>], values: &[Vec<f32>], scoring: Scoring) -> Vec<f64> {
+    let start = scoring.window.map_or(0, |window| keys.len().saturating_sub(window));
+    let (keys, values) = (&keys[start..], &values[start..]);
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-    let scores: Vec<f64> = keys.iter().map(|key| dot(query, key) * f64::from(scale)).collect();
+    let scored = |product: f64| {
+        let score = product * f64::from(scoring.scale);
+        scoring.softcap.map(f64::from).map_or(score, |cap| cap * (score / cap).tanh())
+    };
+    let scores: Vec<f64> = keys.iter().map(|key| scored(dot(query, key))).collect();
     let largest = scores.iter().copied().fold(f64::MIN, f64::max);
     let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
     let sum: f64 = weights.iter().sum();
@@ -60,10 +66,19 @@ fn attention_over_scattered_pages_is_attention() {
         let width = heads * head_dim;
         let query = numbers(77, rows.len() * width);
         let scale = 1.0 / (head_dim as f32).sqrt();
-        for isa in available() {
+        let plainly = Scoring::scaled(scale);
+        let scorings = [
+            plainly,
+            Scoring { window: Some(5), ..plainly },
+            Scoring { window: Some(33), ..plainly },
+            Scoring { softcap: Some(1.5), window: Some(40), ..plainly },
+            Scoring { softcap: Some(50.0), ..plainly },
+        ];
+        for (isa, scoring) in available().flat_map(|isa| scorings.map(|scoring| (isa, scoring))) {
             let compute = Compute::new(2, isa);
             let mut out = vec![0.0; query.len()];
-            paged_attention(&compute, &layout, 1, &cache, &rows, heads, scale, &query, &mut out);
+            let view = MatRef::new(&query, rows.len(), width, width);
+            attend_rows(&compute, &layout, 1, &cache, &rows, heads, scoring, view, &mut out);
             for (row, AttentionRow { length, .. }) in rows.iter().enumerate() {
                 let past = &past[usize::from(row == rows.len() - 1)][..*length];
                 for head in 0..heads {
@@ -72,10 +87,10 @@ fn attention_over_scattered_pages_is_attention() {
                         past.iter().map(|both| both[which][kv..kv + head_dim].to_vec()).collect()
                     };
                     let at = row * width + head * head_dim;
-                    let expected = plain(&query[at..at + head_dim], &part(0), &part(1), scale);
+                    let expected = plain(&query[at..at + head_dim], &part(0), &part(1), scoring);
                     for (found, expected) in out[at..at + head_dim].iter().zip(expected) {
                         let close = (f64::from(*found) - expected).abs() < 1e-5;
-                        assert!(close, "{} row {row} head {head}: {found} {expected}", isa.name());
+                        assert!(close, "{} {scoring:?} row {row} head {head}: {found} {expected}", isa.name());
                     }
                 }
             }
