@@ -5,6 +5,7 @@
 //! and answer can be had, and computes one token of every running answer and a piece of the prompts in each step. Pages of earlier
 //! texts stay for prompts that begin alike (`prefix.rs`).
 
+mod pacing;
 mod prefix;
 mod queue;
 mod runner;
@@ -35,9 +36,9 @@ pub struct EngineLimits {
     pub max_sequences: usize,
     /// Requests that may wait; more are refused.
     pub max_waiting: usize,
-    /// Rows of prompts in a step while no answer waits for its next token.
+    /// Most rows of prompts in a step while no answer waits for its next token; fewer where they would take long.
     pub prompt_rows: usize,
-    /// Rows of prompts in a step beside answers: fewer, so that they do not stall.
+    /// Most rows of prompts in a step beside answers: fewer, so that they do not stall.
     pub mixed_prompt_rows: usize,
 }
 
@@ -126,6 +127,8 @@ pub struct EngineStats {
     pub steps: u64,
     /// Microseconds of forward passes, pauses for other models included.
     pub forward_micros: u64,
+    /// Microseconds of those in which it paused for other models.
+    pub paused_micros: u64,
     /// Microseconds of grammars and samplers.
     pub choice_micros: u64,
 }

@@ -1,16 +1,17 @@
 //! The engine's thread: admits requests, computes steps, hands out tokens.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hark_compute::Compute;
 use hark_compute::attention::paged::PAGE;
 use hark_transcript::Lane;
 
+use super::pacing::{ChunkSize, MIXED_STEP, PROMPT_STEP, Pacer, share_rows};
 use super::prefix::PrefixCache;
 use super::queue::{Queue, Waiting};
 use super::sequence::{Choice, Running, pages_of};
@@ -36,6 +37,8 @@ pub(super) struct Runner {
     /// Made for the first request with a grammar.
     trie: Option<TokenTrie>,
     mask: TokenMask,
+    pacer: Pacer,
+    chunk: ChunkSize,
     stats: EngineStats,
 }
 
@@ -54,6 +57,8 @@ impl Runner {
             running: Vec::new(),
             trie: None,
             mask,
+            pacer: Pacer::default(),
+            chunk: ChunkSize::default(),
             stats,
         };
         runner.shared.inbox().stats = EngineStats { free_pages: stats.total_pages, ..stats };
@@ -215,15 +220,17 @@ impl Runner {
             (!running.is_answering(), Reverse(running.lane), self.queue.served(running.owner), *index)
         });
         let is_mixed = order.first().is_some_and(|index| self.running[*index].is_answering());
-        let rows = if is_mixed { self.limits.mixed_prompt_rows } else { self.limits.prompt_rows };
-        let (mut budget, mut batch, mut out) = (rows.max(1), Vec::new(), Vec::new());
+        let rows = match is_mixed {
+            true => self.chunk.rows(MIXED_STEP, self.limits.mixed_prompt_rows),
+            false => self.chunk.rows(PROMPT_STEP, self.limits.prompt_rows),
+        };
+        let prompts = order.iter().map(|index| &self.running[*index]).filter(|running| !running.is_answering());
+        let prompts: Vec<(Lane, usize)> = prompts.map(|running| (running.lane, running.pending())).collect();
+        let mut shares = share_rows(&prompts, rows).into_iter();
+        let (mut batch, mut out) = (Vec::new(), Vec::new());
         for index in order {
             let running = &self.running[index];
-            let mut count = running.pending();
-            if !running.is_answering() {
-                count = count.min(budget);
-                budget -= count;
-            }
+            let count = if running.is_answering() { running.pending() } else { shares.next().unwrap_or(0) };
             if count == 0 {
                 continue;
             }
@@ -255,20 +262,23 @@ impl Runner {
         self.prefixes.evict(&mut self.cache, wanted);
         let lane = batch.iter().map(|(index, _)| self.running[*index].lane).max().unwrap_or_default();
         let model = Arc::clone(&self.model);
-        let pacer = Pacer::new(&model.compute, lane);
-        let Runner { workspace, cache, running, shared, .. } = &mut *self;
+        let Runner { workspace, cache, running, shared, pacer, .. } = &mut *self;
+        let give_way = GiveWay::new(&model.compute, pacer, lane);
         let is_cancelled = || {
-            if !shared.is_closing.load(Ordering::SeqCst) {
-                pacer.give_way();
-            }
+            give_way.between_layers(&shared.is_closing);
             shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|(index, _)| running[*index].is_closed())
         };
         let began = Instant::now();
         let outcome =
             catch_unwind(AssertUnwindSafe(|| model.forward(workspace, cache, &rows, &is_cancelled).map(|_| ())));
-        self.stats.forward_micros += began.elapsed().as_micros() as u64;
+        let (elapsed, paused) = (began.elapsed(), give_way.paused.get());
+        self.stats.forward_micros += elapsed.as_micros() as u64;
+        self.stats.paused_micros += paused.as_micros() as u64;
         match outcome {
-            Ok(Ok(())) => self.advance(&batch),
+            Ok(Ok(())) => {
+                self.chunk.observe(rows.len(), elapsed.saturating_sub(paused));
+                self.advance(&batch);
+            }
             Ok(Err(LmError::Cancelled)) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, requests = batch.len(), "lm.step_failed");
@@ -315,32 +325,36 @@ impl Runner {
     }
 }
 
-/// Lets other models go first: while they compute, the language model pauses between layers for some times as long as it worked.
-struct Pacer<'a> {
+/// Lets other models go first between layers: pauses while they compute and the pacer is in debt.
+struct GiveWay<'a> {
     compute: &'a Compute,
-    /// Time of a pause for each time of work.
-    factor: u32,
+    pacer: RefCell<&'a mut Pacer>,
+    lane: Lane,
     resumed: Cell<Instant>,
+    paused: Cell<Duration>,
 }
 
-/// The longest pause between two layers.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How often it is asked whether others still compute.
 const PAUSE_STEP: Duration = Duration::from_micros(500);
 
-impl<'a> Pacer<'a> {
-    /// Somebody who waits for an answer has half of the machine beside speech, bulk work a quarter.
-    fn new(compute: &'a Compute, lane: Lane) -> Self {
-        Pacer { compute, factor: if lane > Lane::Bulk { 1 } else { 3 }, resumed: Cell::new(Instant::now()) }
+impl<'a> GiveWay<'a> {
+    fn new(compute: &'a Compute, pacer: &'a mut Pacer, lane: Lane) -> Self {
+        let (resumed, paused) = (Cell::new(Instant::now()), Cell::new(Duration::ZERO));
+        GiveWay { compute, pacer: RefCell::new(pacer), lane, resumed, paused }
     }
 
-    fn give_way(&self) {
-        let now = Instant::now();
-        let until = now + (now.saturating_duration_since(self.resumed.get()) * self.factor).min(LONGEST_PAUSE);
-        while self.compute.is_foreground_active() && Instant::now() < until {
+    fn between_layers(&self, is_closing: &AtomicBool) {
+        let mut pacer = self.pacer.borrow_mut();
+        let mut before = Instant::now();
+        pacer.worked(before.saturating_duration_since(self.resumed.get()), self.lane);
+        while pacer.is_in_debt() && self.compute.is_foreground_active() && !is_closing.load(Ordering::SeqCst) {
             std::thread::sleep(PAUSE_STEP);
+            let now = Instant::now();
+            pacer.paused(now - before);
+            self.paused.set(self.paused.get() + (now - before));
+            before = now;
         }
-        self.resumed.set(Instant::now());
+        self.resumed.set(before);
     }
 }
 
