@@ -143,6 +143,33 @@ impl Compute {
     }
 }
 
+impl Compute {
+    /// Calls `work` for every chunk of one array with the chunk of the other that has the same number; each has its own length.
+    ///
+    /// # Panics
+    /// When the two have different numbers of chunks.
+    pub fn parallel_chunk_pairs<A: Send, B: Send>(
+        &self,
+        (first, first_length): (&mut [A], usize),
+        (second, second_length): (&mut [B], usize),
+        work: impl Fn(&mut [A], &mut [B]) + Sync,
+    ) {
+        let pieces = first.len().div_ceil(first_length);
+        assert_eq!(second.len().div_ceil(second_length), pieces, "as many chunks of each");
+        let (first_end, second_end) = (first.len(), second.len());
+        let (first, second) = (SharedMut::new(first.as_mut_ptr()), SharedMut::new(second.as_mut_ptr()));
+        self.parallel_for(pieces, |index, _| {
+            let (a, b) = (index * first_length, index * second_length);
+            // SAFETY: chunks of different indices do not overlap, and every index is one piece.
+            let (a, b) = unsafe {
+                let a = std::slice::from_raw_parts_mut(first.at(a), first_length.min(first_end - a));
+                (a, std::slice::from_raw_parts_mut(second.at(b), second_length.min(second_end - b)))
+            };
+            work(a, b);
+        });
+    }
+}
+
 /// A thread that runs a piece: it has been prepared for the kernels of its [`Compute`].
 ///
 /// Kernels that need that (tiles have shapes, which belong to a thread) ask for a worker, which only

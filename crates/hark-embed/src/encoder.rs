@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use hark_compute::Compute;
-use hark_compute::attention::paged::{AttentionRow, KvLayout, PAGE, paged_attention};
-use hark_compute::kernels::math::to_bf16;
-use hark_compute::quantized::{Activations, Format, Product, QuantizedMatrix, matmul};
+use hark_compute::attention::paged::{AttentionRow, KvLayout, PAGE, Scoring, attend_rows};
+use hark_compute::buffer::Buffer;
+use hark_compute::kernels::BLOCK;
+use hark_compute::linear::{Linear, Rows, Weights, matmul_add, matmul_bf16, matmul_f32};
 use hark_compute::row_ops::{Norm, RowOps};
+use hark_compute::view::{MatMut, MatRef};
 use hark_weights::{Tensor, Tensors, WeightsFile, safetensors};
 
 use crate::config::Config;
@@ -15,6 +17,9 @@ use crate::{EmbedError, Tokenizer};
 
 /// Tokens of a pass: enough rows for the products, few enough for the caches.
 const PASS_TOKENS: usize = 2048;
+
+/// Rows that a thread norms or rounds at a time.
+const NORM_ROWS: usize = 16;
 
 /// The embedding of a text.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,18 +46,13 @@ pub struct Embedder {
 }
 
 struct Layer {
-    /// Queries, keys, values.
-    qkv: [Linear; 3],
+    /// Queries, keys and values side by side.
+    qkv: Linear,
     attention_output: Linear,
     attention_norm: LayerNorm,
     intermediate: Linear,
     output: Linear,
     output_norm: LayerNorm,
-}
-
-struct Linear {
-    matrix: QuantizedMatrix,
-    bias: Vec<f32>,
 }
 
 struct LayerNorm {
@@ -76,13 +76,56 @@ struct Pass {
 /// Memory of a pass, used again for the next.
 #[derive(Default)]
 struct Workspace {
-    activations: Activations,
+    /// The residual stream.
     states: Vec<f32>,
-    qkv: [Vec<f32>; 3],
+    /// The same rounded: the left side of the next product.
+    rounded: Bf16Rows,
+    /// Queries, keys and values of a row side by side.
+    qkv: Vec<f32>,
     attended: Vec<f32>,
-    product: Vec<f32>,
-    hidden: Vec<f32>,
+    rounded_attended: Bf16Rows,
+    hidden: Bf16Rows,
     cache: Vec<u16>,
+}
+
+/// Rows of bf16, as products read and write them.
+struct Bf16Rows {
+    memory: Buffer<u16>,
+    rows: usize,
+    width: usize,
+    /// A cache line more than the width, so that rows do not fall on the same cache sets.
+    stride: usize,
+}
+
+impl Default for Bf16Rows {
+    fn default() -> Self {
+        Bf16Rows { memory: Buffer::zeroed(0), rows: 0, width: 0, stride: 0 }
+    }
+}
+
+impl Bf16Rows {
+    /// Takes this shape; what it held is forgotten.
+    fn reshape(&mut self, rows: usize, width: usize) {
+        (self.rows, self.width, self.stride) = (rows, width, width + BLOCK);
+        // Kernels read whole blocks of rows.
+        let room = rows.next_multiple_of(BLOCK) * self.stride;
+        if self.memory.len() < room {
+            self.memory = Buffer::zeroed(room);
+        }
+    }
+
+    fn view(&self) -> Rows<'_> {
+        Rows::new(&self.memory, self.stride, self.rows)
+    }
+
+    fn view_mut(&mut self) -> MatMut<'_, u16> {
+        MatMut::new(&mut self.memory, self.rows, self.width, self.stride)
+    }
+
+    /// The memory row by row, with the padding behind each.
+    fn padded_rows(&mut self) -> &mut [u16] {
+        &mut self.memory[..self.rows * self.stride]
+    }
 }
 
 impl Embedder {
@@ -95,7 +138,7 @@ impl Embedder {
             return Err(EmbedError::malformed(&tokenizer_path, "it has more tokens than the model"));
         }
         let file = WeightsFile::open(&folder.join("model.safetensors"))?;
-        let loader = Loader { compute, tensors: &safetensors::read(&file)?, config: &config };
+        let loader = Loader { tensors: &safetensors::read(&file)?, config: &config };
         let width = config.hidden_size;
         let words = loader.tensors.get("embeddings.word_embeddings.weight")?.clone();
         if words.shape() != [config.vocab_size, width] {
@@ -173,42 +216,30 @@ impl Embedder {
     fn look_up(&self, workspace: &mut Workspace, pass: &Pass) {
         let width = self.config.hidden_size;
         let place: Vec<usize> = pass.texts.iter().flat_map(|rows| 0..rows.len()).collect();
-        let (ops, bias) = (RowOps::of(self.compute.isa()), vec![0.0; width]);
-        let norm = self.embedding_norm.with(&bias, self.config.layer_norm_eps);
-        workspace.states.resize(pass.tokens.len() * width, 0.0);
-        self.compute.parallel_chunks(&mut workspace.states, width, |row, out, _| {
+        let Workspace { states, rounded, .. } = workspace;
+        states.resize(pass.tokens.len() * width, 0.0);
+        self.compute.parallel_chunks(states, width, |row, out, _| {
             let token = pass.tokens[row] as usize;
             self.words.rows_f32(token..token + 1, out);
-            ops.add_norm(out, &self.positions[place[row] * width..][..width], &norm);
+            add(out, &self.positions[place[row] * width..][..width]);
         });
+        self.norm(&self.embedding_norm, states, rounded);
     }
 
     fn attention(&self, workspace: &mut Workspace, pass: &Pass, layer: &Layer) {
         let (width, rows) = (self.config.hidden_size, pass.tokens.len());
         let heads = self.config.num_attention_heads;
-        let Workspace { activations, states, qkv, attended, product, cache, .. } = workspace;
-        activations.set(&self.compute, states, rows, width);
-        {
-            let mut products = Vec::with_capacity(3);
-            for (out, linear) in qkv.iter_mut().zip(&layer.qkv) {
-                out.resize(rows * width, 0.0);
-                products.push(Product::new(&linear.matrix, out, width));
-            }
-            matmul(&self.compute, activations, &mut products);
-        }
-        for (rows, linear) in qkv.iter_mut().zip(&layer.qkv) {
-            self.compute.parallel_chunks(rows, width, |_, row, _| add(row, &linear.bias));
-        }
-        let [queries, keys, values] = &*qkv;
+        let Workspace { states, rounded, qkv, attended, rounded_attended, cache, .. } = workspace;
+        qkv.resize(rows * 3 * width, 0.0);
+        matmul_f32(&self.compute, rounded.view(), &layer.qkv, MatMut::new(qkv, rows, 3 * width, 3 * width));
+        let (ops, qkv) = (RowOps::of(self.compute.isa()), &*qkv);
         let layout = KvLayout { layers: 1, kv_heads: heads, head_dim: self.config.head_dim() };
         cache.resize(pass.page_rows.len() * layout.page_elements(), 0);
-        let ops = RowOps::of(self.compute.isa());
         self.compute.parallel_chunks(cache, layout.page_elements(), |page, memory, _| {
             let mut halves = vec![0; 2 * width];
-            let (key, value) = halves.split_at_mut(width);
             for (position, row) in pass.page_rows[page].clone().enumerate() {
-                ops.to_f16(&keys[row * width..][..width], key);
-                ops.to_f16(&values[row * width..][..width], value);
+                ops.to_f16(&qkv[row * 3 * width + width..][..2 * width], &mut halves);
+                let (key, value) = halves.split_at(width);
                 layout.store(memory, 0, position, key, value);
             }
         });
@@ -222,41 +253,45 @@ impl Embedder {
             })
             .collect();
         attended.resize(rows * width, 0.0);
-        let scale = 1.0 / (layout.head_dim as f32).sqrt();
-        paged_attention(&self.compute, &layout, 0, cache, &attention_rows, heads, scale, queries, attended);
-        activations.set(&self.compute, attended, rows, width);
-        self.add_and_norm(activations, &layer.attention_output, &layer.attention_norm, product, states);
+        let scoring = Scoring::scaled(1.0 / (layout.head_dim as f32).sqrt());
+        let queries = MatRef::new(qkv, rows, width, 3 * width);
+        attend_rows(&self.compute, &layout, 0, cache, &attention_rows, heads, scoring, queries, attended);
+        rounded_attended.reshape(rows, width);
+        let (stride, attended) = (rounded_attended.stride, &*attended);
+        self.compute.parallel_chunks(rounded_attended.padded_rows(), NORM_ROWS * stride, |chunk, out, _| {
+            let rows = attended[chunk * NORM_ROWS * width..].chunks_exact(width);
+            for (row, out) in rows.zip(out.chunks_exact_mut(stride)) {
+                ops.to_bf16(row, &mut out[..width]);
+            }
+        });
+        let out = MatMut::new(states, rows, width, width);
+        matmul_add(&self.compute, rounded_attended.view(), &layer.attention_output, out);
+        self.norm(&layer.attention_norm, states, rounded);
     }
 
     fn feed_forward(&self, workspace: &mut Workspace, layer: &Layer) {
-        let Workspace { activations, states, product, hidden, .. } = workspace;
+        let Workspace { states, rounded, hidden, .. } = workspace;
         let (width, inner) = (self.config.hidden_size, self.config.intermediate_size);
         let rows = states.len() / width;
-        activations.set(&self.compute, states, rows, width);
-        hidden.resize(rows * inner, 0.0);
-        matmul(&self.compute, activations, &mut [Product::new(&layer.intermediate.matrix, hidden, inner)]);
-        let ops = RowOps::of(self.compute.isa());
-        self.compute.parallel_chunks(hidden, inner, |_, row, _| ops.bias_gelu(row, &layer.intermediate.bias));
-        activations.set(&self.compute, hidden, rows, inner);
-        self.add_and_norm(activations, &layer.output, &layer.output_norm, product, states);
+        hidden.reshape(rows, inner);
+        matmul_bf16(&self.compute, rounded.view(), &layer.intermediate, true, hidden.view_mut());
+        matmul_add(&self.compute, hidden.view(), &layer.output, MatMut::new(states, rows, width, width));
+        self.norm(&layer.output_norm, states, rounded);
     }
 
-    /// `states = norm(states + product + bias)`.
-    fn add_and_norm(
-        &self,
-        activations: &Activations,
-        linear: &Linear,
-        norm: &LayerNorm,
-        product: &mut Vec<f32>,
-        states: &mut [f32],
-    ) {
-        let width = self.config.hidden_size;
-        product.resize(states.len(), 0.0);
-        matmul(&self.compute, activations, &mut [Product::new(&linear.matrix, product, width)]);
-        let ops = RowOps::of(self.compute.isa());
-        let (norm, product) = (norm.with(&linear.bias, self.config.layer_norm_eps), &*product);
-        self.compute.parallel_chunks(states, width, |row, state, _| {
-            ops.add_norm(state, &product[row * width..][..width], &norm);
+    /// Norms the states in place and rounds them for the next product.
+    fn norm(&self, norm: &LayerNorm, states: &mut [f32], rounded: &mut Bf16Rows) {
+        let (width, ops) = (self.config.hidden_size, RowOps::of(self.compute.isa()));
+        let zeros = vec![0.0; width];
+        let norm = Norm { bias: &zeros, gain: &norm.gain, shift: &norm.shift, epsilon: self.config.layer_norm_eps };
+        rounded.reshape(states.len() / width, width);
+        let stride = rounded.stride;
+        let rounded = (rounded.padded_rows(), NORM_ROWS * stride);
+        self.compute.parallel_chunk_pairs((states, NORM_ROWS * width), rounded, |states, rounded| {
+            for (state, rounded) in states.chunks_exact_mut(width).zip(rounded.chunks_exact_mut(stride)) {
+                ops.add_norm(state, &zeros, &norm);
+                ops.to_bf16(state, &mut rounded[..width]);
+            }
         });
     }
 }
@@ -299,14 +334,7 @@ fn add(row: &mut [f32], other: &[f32]) {
     row.iter_mut().zip(other).for_each(|(to, from)| *to += from);
 }
 
-impl LayerNorm {
-    fn with<'a>(&'a self, bias: &'a [f32], epsilon: f32) -> Norm<'a> {
-        Norm { bias, gain: &self.gain, shift: &self.shift, epsilon }
-    }
-}
-
 struct Loader<'a> {
-    compute: &'a Compute,
     tensors: &'a Tensors,
     config: &'a Config,
 }
@@ -316,15 +344,15 @@ impl Loader<'_> {
         let (width, inner) = (self.config.hidden_size, self.config.intermediate_size);
         let name = |part: &str| format!("encoder.layer.{index}.{part}");
         Ok(Layer {
-            qkv: [
-                self.linear(&name("attention.self.query"), width, width)?,
-                self.linear(&name("attention.self.key"), width, width)?,
-                self.linear(&name("attention.self.value"), width, width)?,
-            ],
-            attention_output: self.linear(&name("attention.output.dense"), width, width)?,
+            qkv: self.linear(
+                &["query", "key", "value"].map(|part| name(&format!("attention.self.{part}"))),
+                width,
+                width,
+            )?,
+            attention_output: self.linear(&[name("attention.output.dense")], width, width)?,
             attention_norm: self.norm(&name("attention.output.LayerNorm"))?,
-            intermediate: self.linear(&name("intermediate.dense"), inner, width)?,
-            output: self.linear(&name("output.dense"), width, inner)?,
+            intermediate: self.linear(&[name("intermediate.dense")], inner, width)?,
+            output: self.linear(&[name("output.dense")], width, inner)?,
             output_norm: self.norm(&name("output.LayerNorm"))?,
         })
     }
@@ -341,15 +369,13 @@ impl Loader<'_> {
         })
     }
 
-    fn linear(&self, name: &str, outputs: usize, inputs: usize) -> Result<Linear, EmbedError> {
-        let weights = self.floats(&format!("{name}.weight"), &[outputs, inputs])?;
-        let packed = QuantizedMatrix::pack(self.compute, Format::Bf16, outputs, inputs, |row, granule, block| {
-            let from = &weights[row * inputs + granule * 32..][..32];
-            for (pair, weight) in block.values.chunks_exact_mut(2).zip(from) {
-                pair.copy_from_slice(&to_bf16(*weight).to_le_bytes());
-            }
-        });
-        let matrix = packed.ok_or(EmbedError::OutOfMemory)?;
-        Ok(Linear { matrix, bias: self.floats(&format!("{name}.bias"), &[outputs])? })
+    /// Layers of the same shape as one, their outputs side by side.
+    fn linear(&self, names: &[String], outputs: usize, inputs: usize) -> Result<Linear, EmbedError> {
+        let (mut weights, mut bias) = (Vec::new(), Vec::new());
+        for name in names {
+            weights.extend(self.floats(&format!("{name}.weight"), &[outputs, inputs])?);
+            bias.extend(self.floats(&format!("{name}.bias"), &[outputs])?);
+        }
+        Ok(Linear::pack(&weights, names.len() * outputs, inputs, Some(&bias), Weights::Bf16))
     }
 }

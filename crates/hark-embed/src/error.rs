@@ -26,9 +26,6 @@ pub enum EmbedError {
     /// The weights can't be used.
     #[error(transparent)]
     Weights(#[from] FileError),
-    /// The system has no memory for the weights.
-    #[error("there is not enough memory for the weights of the embedding model")]
-    OutOfMemory,
     /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,

@@ -11,7 +11,7 @@ use crate::kernels::int8::{self, INT8_DEPTH, INT8_TILE};
 use crate::kernels::math::{from_bf16, to_bf16};
 use crate::kernels::{BLOCK, DEPTH, PANEL, TILE};
 
-pub use epilogue::{add_residual, store_bf16};
+pub use epilogue::{add_residual, matmul_add, matmul_bf16, matmul_f32, store_bf16};
 pub use matmul::{CHUNK, EpilogueFn, RUN, Run, matmul, matmul_chunk, matmul_in_runs};
 pub use rows::Rows;
 

@@ -39,6 +39,7 @@ pub struct RowOps {
     gelu: unsafe fn(&mut [f32], &[f32]),
     bias_gelu: unsafe fn(&mut [f32], &[f32]),
     to_f16: unsafe fn(&[f32], &mut [u16]),
+    to_bf16: unsafe fn(&[f32], &mut [u16]),
 }
 
 impl RowOps {
@@ -114,6 +115,16 @@ impl RowOps {
         assert!(from.len() == out.len() && out.len().is_multiple_of(LANES), "rows of whole vectors");
         // SAFETY: the set is the machine's; lengths were checked.
         unsafe { (self.to_f16)(from, out) }
+    }
+
+    /// Rounds to bf16.
+    ///
+    /// # Panics
+    /// When lengths differ or are no multiple of 16.
+    pub fn to_bf16(&self, from: &[f32], out: &mut [u16]) {
+        assert!(from.len() == out.len() && out.len().is_multiple_of(LANES), "rows of whole vectors");
+        // SAFETY: the set is the machine's; lengths were checked.
+        unsafe { (self.to_bf16)(from, out) }
     }
 }
 
@@ -231,13 +242,21 @@ unsafe fn to_f16<S: Simd16>(from: &[f32], out: &mut [u16]) {
     }
 }
 
+#[inline(always)]
+unsafe fn to_bf16<S: Simd16>(from: &[f32], out: &mut [u16]) {
+    for i in (0..from.len()).step_by(S::LANES) {
+        // SAFETY: the caller vouches for the CPU and equal lengths of whole vectors.
+        unsafe { S::store_bf16(out.as_mut_ptr().add(i), S::load(from.as_ptr().add(i))) };
+    }
+}
+
 /// Compiles the kernels for one implementation of [`Simd16`].
 macro_rules! op_set {
     ($module:ident, $simd:ty $(, $feature:literal)?) => {
         mod $module {
             use super::{Norm, RowOps};
 
-            pub(super) const OPS: RowOps = RowOps { rms_norm, add_norm, silu, gelu, bias_gelu, to_f16 };
+            pub(super) const OPS: RowOps = RowOps { rms_norm, add_norm, silu, gelu, bias_gelu, to_f16, to_bf16 };
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn rms_norm(x: &[f32], gain: &[f32], epsilon: f32, out: &mut [f32]) {
@@ -268,6 +287,11 @@ macro_rules! op_set {
             unsafe fn to_f16(from: &[f32], out: &mut [u16]) {
                 // SAFETY: `RowOps::of` checked the CPU, `RowOps::to_f16` the lengths.
                 unsafe { super::to_f16::<$simd>(from, out) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn to_bf16(from: &[f32], out: &mut [u16]) {
+                // SAFETY: `RowOps::of` checked the CPU, `RowOps::to_bf16` the lengths.
+                unsafe { super::to_bf16::<$simd>(from, out) }
             }
         }
     };

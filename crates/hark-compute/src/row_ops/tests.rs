@@ -94,3 +94,14 @@ fn norms_and_gates_are_their_formulas_on_every_set() {
         }
     }
 }
+
+#[test]
+fn rows_are_rounded_to_the_nearest_bf16_on_every_set() {
+    use crate::kernels::math::to_bf16;
+    let row: Vec<f32> = numbers(96, 9).iter().map(|x| x * 1e3).collect();
+    for isa in available() {
+        let mut out = vec![0; row.len()];
+        RowOps::of(isa).to_bf16(&row, &mut out);
+        assert!(row.iter().zip(out).all(|(x, found)| found == to_bf16(*x)), "{}", isa.name());
+    }
+}
