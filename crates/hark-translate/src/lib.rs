@@ -1,6 +1,7 @@
 //! Language identification and machine translation.
 //!
-//! In: the file of a fastText language identification model, folders with Marian models of one pair of languages (Firefox's), and texts. Out: the language of a text
+//! In: the file of a fastText language identification model, folders with Marian models of one pair of languages (Firefox's) or T5 models of many languages (MADLAD-400),
+//! and texts. Out: the language of a text
 //! with a confidence, texts translated with their line breaks, numbers and markup, and cues whose sentences are translated whole ([`translate_cues`]). Out of scope:
 //! where models come from, which model serves which request, formats of subtitles.
 //!
@@ -8,17 +9,21 @@
 
 mod cues;
 mod error;
+pub mod languages;
 pub mod lid;
 pub mod marian;
 mod model;
+mod multilingual;
 mod protect;
 mod segment;
 pub mod sentencepiece;
+pub mod t5;
 mod translator;
 
 pub use cues::{Cue, translate_cues};
 pub use error::TranslateError;
 pub use lid::{DetectedLanguage, LanguageDetector};
-pub use model::TranslationModel;
+pub use model::{SentenceModel, TranslationModel};
+pub use multilingual::{IntoLanguage, MultilingualModel};
 pub use sentencepiece::SentencePiece;
 pub use translator::Translator;

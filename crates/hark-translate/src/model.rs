@@ -1,4 +1,4 @@
-//! A translation model of one pair of languages: tokenizers and network.
+//! What a model is to [`crate::Translator`], and models of one pair of languages: tokenizers and network.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +12,52 @@ use crate::sentencepiece::SentencePiece;
 /// Sentences and source tokens of a batch: enough rows for the products, few enough for the caches.
 const BATCH_SENTENCES: usize = 64;
 const BATCH_TOKENS: usize = 2048;
+
+/// A model that translates sentences into one language.
+pub trait SentenceModel: Send + Sync {
+    /// Most tokens of a sentence; longer ones are cut before.
+    fn max_tokens(&self) -> usize;
+
+    /// Tokens of a text, with those that the model puts around it.
+    fn count_tokens(&self, text: &str) -> usize;
+
+    /// Whether the model knows a character; others are copied.
+    fn knows(&self, character: char) -> bool;
+
+    /// Translates sentences, each on its own, in their order. `is_cancelled` is asked between steps.
+    fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError>;
+}
+
+/// Calls `translate` with batches of sentences of like length, which end at about the same time, and puts the results in the order of the sentences.
+pub(crate) fn in_batches(
+    encoded: &[Vec<u32>],
+    most_sentences: usize,
+    most_tokens: usize,
+    translate: impl Fn(&[&[u32]]) -> Result<Vec<String>, TranslateError>,
+) -> Result<Vec<String>, TranslateError> {
+    let mut order: Vec<usize> = (0..encoded.len()).collect();
+    order.sort_by_key(|index| encoded[*index].len());
+    let mut out = vec![String::new(); encoded.len()];
+    let mut rest = &order[..];
+    while !rest.is_empty() {
+        let mut total = 0;
+        let fitting = rest.iter().take(most_sentences).take_while(|index| {
+            total += encoded[**index].len();
+            total <= most_tokens
+        });
+        let (now, later) = rest.split_at(fitting.count().max(1));
+        rest = later;
+        let batch: Vec<&[u32]> = now.iter().map(|index| &encoded[*index][..]).collect();
+        for (index, translated) in now.iter().zip(translate(&batch)?) {
+            out[*index] = translated;
+        }
+    }
+    Ok(out)
+}
 
 /// A translation model from one language into another.
 pub struct TranslationModel {
@@ -42,53 +88,38 @@ impl TranslationModel {
         self.network.bytes()
     }
 
-    /// Tokens of a text, the end of the sentence included.
-    pub fn count_tokens(&self, text: &str) -> usize {
-        self.source.encode(text).len() + 1
-    }
-
-    /// Whether the source vocabulary knows a character; others are unknown tokens to the network.
-    pub fn knows(&self, character: char) -> bool {
-        self.source.knows(character)
-    }
-
-    /// Translates sentences, each on its own, in their order.
-    ///
-    /// A sentence of more than [`MAX_SOURCE_TOKENS`] tokens is cut there: callers split texts before. `is_cancelled` is asked between steps.
-    pub fn translate_sentences(
-        &self,
-        sentences: &[&str],
-        is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<Vec<String>, TranslateError> {
-        let encoded: Vec<Vec<u32>> = sentences.iter().map(|sentence| self.encode(sentence)).collect();
-        // Sentences of like length go together: a batch then ends for all of them at about the same time.
-        let mut order: Vec<usize> = (0..encoded.len()).collect();
-        order.sort_by_key(|index| encoded[*index].len());
-        let mut out = vec![String::new(); sentences.len()];
-        let mut rest = &order[..];
-        while !rest.is_empty() {
-            let mut total = 0;
-            let fitting = rest.iter().take(BATCH_SENTENCES).take_while(|index| {
-                total += encoded[**index].len();
-                total <= BATCH_TOKENS
-            });
-            let (now, later) = rest.split_at(fitting.count().max(1));
-            rest = later;
-            let batch: Vec<&[u32]> = now.iter().map(|index| &encoded[*index][..]).collect();
-            let (end, never) = (self.target.end(), self.target.unknown());
-            let translated = self.network.translate(&batch, end, never, is_cancelled)?;
-            for (index, tokens) in now.iter().zip(translated) {
-                out[*index] = self.target.decode(&tokens);
-            }
-        }
-        Ok(out)
-    }
-
     fn encode(&self, sentence: &str) -> Vec<u32> {
         let mut tokens = self.source.encode(sentence);
         tokens.truncate(MAX_SOURCE_TOKENS - 1);
         tokens.push(self.source.end());
         tokens
+    }
+}
+
+impl SentenceModel for TranslationModel {
+    fn max_tokens(&self) -> usize {
+        MAX_SOURCE_TOKENS
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        self.source.encode(text).len() + 1
+    }
+
+    fn knows(&self, character: char) -> bool {
+        self.source.knows(character)
+    }
+
+    fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError> {
+        let encoded: Vec<Vec<u32>> = sentences.iter().map(|sentence| self.encode(sentence)).collect();
+        let (end, never) = (self.target.end(), self.target.unknown());
+        in_batches(&encoded, BATCH_SENTENCES, BATCH_TOKENS, |batch| {
+            let translated = self.network.translate(batch, end, never, is_cancelled)?;
+            Ok(translated.iter().map(|tokens| self.target.decode(tokens)).collect())
+        })
     }
 }
 

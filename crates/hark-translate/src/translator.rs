@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::marian::MAX_SOURCE_TOKENS;
 use crate::protect::{self, IsForeign, Masked};
 use crate::segment::{self, Part};
-use crate::{TranslateError, TranslationModel};
+use crate::{SentenceModel, TranslateError};
 
 /// A way from one language to another: one model, or two with a language between them.
 #[derive(Clone)]
 pub struct Translator {
-    models: Vec<Arc<TranslationModel>>,
+    models: Vec<Arc<dyn SentenceModel>>,
 }
 
 /// A sentence of a text and where its translation goes.
@@ -26,14 +25,19 @@ enum Slot<'a> {
 }
 
 impl Translator {
+    /// Translates by one model after the other: the text, then its translation, and so on.
+    pub fn chain(models: Vec<Arc<dyn SentenceModel>>) -> Self {
+        Translator { models }
+    }
+
     /// Translates by one model.
-    pub fn direct(model: Arc<TranslationModel>) -> Self {
-        Translator { models: vec![model] }
+    pub fn direct(model: Arc<impl SentenceModel + 'static>) -> Self {
+        Self::chain(vec![model])
     }
 
     /// Translates by `first` into a language between, and by `second` from there.
-    pub fn pivot(first: Arc<TranslationModel>, second: Arc<TranslationModel>) -> Self {
-        Translator { models: vec![first, second] }
+    pub fn pivot(first: Arc<impl SentenceModel + 'static>, second: Arc<impl SentenceModel + 'static>) -> Self {
+        Self::chain(vec![first, second])
     }
 
     /// The translations of texts, in their order.
@@ -44,14 +48,14 @@ impl Translator {
         let mut current: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         for model in &self.models {
             let texts: Vec<&str> = current.iter().map(String::as_str).collect();
-            current = translate_texts(model, &texts, is_cancelled)?;
+            current = translate_texts(&**model, &texts, is_cancelled)?;
         }
         Ok(current)
     }
 }
 
 fn translate_texts(
-    model: &TranslationModel,
+    model: &dyn SentenceModel,
     texts: &[&str],
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Vec<String>, TranslateError> {
@@ -62,7 +66,7 @@ fn translate_texts(
         let mut parts = Vec::new();
         for part in segment::split(text) {
             match part {
-                Part::Sentence(sentence) => segment::cut(sentence, MAX_SOURCE_TOKENS, &count, &mut parts),
+                Part::Sentence(sentence) => segment::cut(sentence, model.max_tokens(), &count, &mut parts),
                 verbatim => parts.push(verbatim),
             }
         }
@@ -87,7 +91,7 @@ fn translate_texts(
 }
 
 fn translate_sentences(
-    model: &TranslationModel,
+    model: &dyn SentenceModel,
     sentences: &mut [Sentence],
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), TranslateError> {
@@ -135,7 +139,7 @@ fn lower_shouted(sentence: &str, is_foreign: IsForeign) -> Option<String> {
 
 /// Translates what lies between tokens on its own and copies the tokens.
 fn translate_between_tokens(
-    model: &TranslationModel,
+    model: &dyn SentenceModel,
     sentences: Vec<&mut Sentence>,
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<(), TranslateError> {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use hark_compute::Compute;
-use hark_translate::{TranslateError, TranslationModel, Translator};
+use hark_translate::{Cue, TranslateError, TranslationModel, Translator, translate_cues};
 
 fn load(name: &str) -> Arc<TranslationModel> {
     let folder = installed::model(&format!("firefox-{name}"));
@@ -107,6 +107,30 @@ fn two_models_pivot_through_a_third_language() {
         back.contains("cat") && back.contains("sleeps") && back.contains("\n\n") && back.contains("12 books"),
         "{back}"
     );
+}
+
+#[test]
+#[ignore = "needs models"]
+fn a_sentence_over_several_cues_is_translated_whole_and_shown_where_it_was_said() {
+    let translator = Translator::direct(load("en-pt"));
+    let texts = [
+        "When the meeting was over,",
+        "everybody went to the library",
+        "and read 12 books. The end.",
+        "<i>Good morning, everybody.</i>",
+    ];
+    let cue = |(at, text): (usize, &&'static str)| Cue {
+        text,
+        speaker: None,
+        start: at as f64 * 2.0,
+        end: at as f64 * 2.0 + 2.0,
+    };
+    let cues: Vec<Cue<'_>> = texts.iter().enumerate().map(cue).collect();
+    let translated = translate_cues(&cues, |texts| translator.translate(texts, &|| false)).unwrap();
+    let lowered: Vec<String> = translated.iter().map(|text| text.to_lowercase()).collect();
+    assert!(lowered[0].contains("reunião") && lowered[1].contains("biblioteca"), "{translated:?}");
+    assert!(lowered[2].contains("12") && lowered[2].contains("livros"), "{translated:?}");
+    assert!(translated[3].starts_with("<i>") && translated[3].ends_with("</i>"), "{translated:?}");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use super::{Kind, Piece, SentencePiece};
 const MAX_PIECES: usize = 1 << 20;
 /// Most bytes of a piece: SentencePiece makes none of more than 16 characters, users define longer ones.
 const MAX_PIECE: usize = 512;
-/// Most pieces that a user defined: each is looked for at every character.
-const MAX_USER_DEFINED: usize = 1024;
+/// Most pieces that a user defined: each is looked for at every character. Multilingual models have a tag for each language.
+const MAX_USER_DEFINED: usize = 4096;
 /// The number of unigram models in `TrainerSpec.model_type`.
 const UNIGRAM: u64 = 1;
 

@@ -73,6 +73,11 @@ impl SentencePiece {
         self.end
     }
 
+    /// All tokens with their pieces, as the file spells them.
+    pub fn pieces(&self) -> impl Iterator<Item = (u32, &str)> {
+        (0..).zip(&self.pieces).map(|(token, piece)| (token, &*piece.text))
+    }
+
     /// The token of what has no piece.
     pub fn unknown(&self) -> u32 {
         self.unknown
