@@ -21,6 +21,7 @@ mod scenarios;
 mod service;
 mod spread;
 mod systems;
+mod text;
 mod transcribe;
 mod wer;
 
@@ -51,6 +52,8 @@ enum BenchCommand {
     Live(live::LiveArgs),
     /// Who spoke when, by Hark and the peers on this machine, against references
     Diarize(diarize::DiarizeArgs),
+    /// Summaries, analyses, answers, translations: how good and how fast, on transcripts with references
+    Text(text::TextArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         BenchCommand::Service(args) => service::run(&args),
         BenchCommand::Live(args) => live::run(&args),
         BenchCommand::Diarize(args) => diarize::run(&args),
+        BenchCommand::Text(args) => text::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
         BenchCommand::DiarizeDriver(args) => diarize::run_driver(&args),
     };

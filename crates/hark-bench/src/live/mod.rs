@@ -27,6 +27,8 @@ use figures::{Figures, Shown, TimedWord};
 use hark_models::Role;
 use server::Server;
 
+pub(crate) use server::start as start_server;
+
 /// Bytes of a frame, as the contract recommends.
 const FRAME_BYTES: usize = 2730;
 /// Silence between two clips, in seconds.

@@ -77,7 +77,7 @@ impl Drop for Server {
 }
 
 /// Starts a child and reads its output until it says where it listens.
-fn start(
+pub(crate) fn start(
     mut command: Command,
     log: &Path,
     address: impl Fn(&str) -> Option<String>,
