@@ -44,7 +44,7 @@ pub struct Config {
     pub probes: usize,
     /// Maximum queued transcriptions; further ones are refused.
     pub max_queue: u64,
-    /// Speech models kept in memory; more only while they are in use.
+    /// Speech and language models kept in memory; more only while they are in use.
     pub loaded_models: usize,
     /// Memory budget of all models together, such as `"6 GB"`; by default half of the machine's memory.
     pub memory_budget: Option<crate::engine::Bytes>,
@@ -118,7 +118,7 @@ impl Default for Config {
             workers: 8,
             probes: 8,
             max_queue: 1000,
-            loaded_models: 2,
+            loaded_models: 3,
             memory_budget: None,
             transcribe_timeout: Seconds(600.0),
             idle_timeout: Seconds(60.0),

@@ -105,7 +105,7 @@ impl Language for SpeechEngine {
         let name = self.language_name()?;
         let (folder, file_bytes) = self.folder(name)?;
         let cache_bytes = self.options.language.cache_bytes;
-        let spec = ModelSpec { name, bytes: file_bytes + cache_bytes, is_counted: false };
+        let spec = ModelSpec { name, bytes: file_bytes + cache_bytes, is_counted: true };
         let loaded = self.get(spec, || self.load_language(name, &folder, cache_bytes))?;
         Ok(Arc::new(UsedLanguage(loaded)))
     }
