@@ -88,6 +88,23 @@ error = await refused(OpenAI.AuthenticationError, wrong);
 assert.equal(error.code, "invalid_api_key");
 const embedded = await client.embeddings.create({ model: "x", input: ["a text", "another"] });
 assert.deepEqual(embedded.data.map((one) => one.embedding.length), [384, 384]);
+// Chat completions.
+const question = [
+  { role: "developer", content: "Answer in one short sentence." },
+  { role: "user", content: [{ type: "text", text: "What is the capital of France?" }] },
+];
+const asked = { model: "smollm2-135m-instruct", messages: question, temperature: 0, max_tokens: 40 };
+const said = await client.chat.completions.create(asked);
+assert.match(said.choices[0].message.content, /Paris/);
+assert.ok(said.usage.completion_tokens > 0 && said.usage.completion_tokens <= 40);
+let streamed = "";
+for await (const chunk of await client.chat.completions.create({ ...asked, stream: true })) {
+  streamed += chunk.choices[0]?.delta?.content ?? "";
+}
+assert.equal(streamed, said.choices[0].message.content);
+console.log("chat:        ", streamed);
+error = await refused(OpenAI.NotFoundError, () => client.chat.completions.create({ ...asked, model: "gpt-4o" }));
+assert.equal(error.code, "model_not_found");
 // Our own paths answer with a string, which this package shows.
 await assert.rejects(stranger.get("/account"), (own) => own.status === 401 && own.message.includes("not valid"));
 await refused(OpenAI.NotFoundError, () => client.models.retrieve("nothing"));

@@ -1,5 +1,6 @@
 """The official openai package against a real server: only the base address is changed."""
 
+import json
 import os
 import time
 
@@ -130,6 +131,47 @@ assert plain.usage.total_tokens == 9, plain.usage
 print("embeddings:  ", f"alike {alike:.2f}, unlike {unlike:.2f}")
 refused(openai.BadRequestError, lambda: client.embeddings.create(model="x", input=[]))
 refused(openai.NotFoundError, lambda: client.audio.speech.create(model="x", voice="alloy", input="a"))
+
+# Chat completions: whole, as a stream, as JSON of a schema, and what is refused.
+LANGUAGE = "smollm2-135m-instruct"
+assert LANGUAGE in names, names
+question = [{"role": "developer", "content": "Answer in one short sentence."}, {"role": "user", "content": "What is the capital of France?"}]
+
+
+def chat(**options):
+    options = {"model": LANGUAGE, "messages": question, "temperature": 0, "max_completion_tokens": 40} | options
+    return client.chat.completions.create(**options)
+
+
+answer = chat()
+said = answer.choices[0].message.content
+assert "Paris" in said and answer.choices[0].finish_reason in ("stop", "length"), answer
+assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens, answer.usage
+assert answer.usage.prompt_tokens_details.cached_tokens >= 0
+print("chat:        ", said)
+chunks = list(chat(stream=True, stream_options={"include_usage": True}))
+assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == said
+assert chunks[0].choices[0].delta.role == "assistant" and chunks[-1].choices == []
+assert chunks[-1].usage.completion_tokens == answer.usage.completion_tokens, chunks[-1]
+print("chat stream: ", len(chunks), "chunks")
+stopped = chat(stop=["Paris"]).choices[0]
+assert stopped.message.content == said.split("Paris")[0] and stopped.finish_reason == "stop", stopped
+schema = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}, "is_large": {"type": "boolean"}},
+    "required": ["city", "is_large"],
+    "additionalProperties": False,
+}
+form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": schema}}
+city = json.loads(chat(response_format=form).choices[0].message.content)
+assert set(city) == {"city", "is_large"} and type(city["is_large"]) is bool, city
+print("chat JSON:   ", city)
+error = refused(openai.NotFoundError, lambda: chat(model="gpt-4o"))
+assert (error.code, error.param) == ("model_not_found", "model"), error.body
+error = refused(openai.BadRequestError, lambda: chat(messages=[{"role": "user", "content": "word " * 3000}]))
+assert (error.code, error.param) == ("context_length_exceeded", "messages"), error.body
+error = refused(openai.BadRequestError, lambda: chat(logprobs=True))
+assert error.param == "logprobs", error.body
 
 # A limit: the client waits as long as Retry-After says and comes through; without retries it gives up.
 made = client.post("/keys", body={"name": "busy", "rate_limit": 60}, cast_to=object)

@@ -28,6 +28,8 @@ pub enum ErrorKind {
     UnreadableMedia,
     /// The transcript is not completed, or holds no words.
     NotReady,
+    /// A conversation that does not fit the language model's context.
+    ContextLength,
     /// No credential, or one that does not hold (any more).
     Unauthorized,
     /// Fewer credits than the request costs.
@@ -38,6 +40,8 @@ pub enum ErrorKind {
     Forbidden,
     /// No such path, transcript or key, or one of another account.
     NotFound,
+    /// No language model of that name.
+    ModelNotFound,
     /// The path exists, but not for this method.
     MethodNotAllowed,
     /// The client sent nothing for too long.
@@ -102,16 +106,18 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 31] = [
+pub const ERRORS: [ErrorEntry; 33] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
     entry(ErrorKind::NotReady, 400, false, "the transcript is not completed"),
+    entry(ErrorKind::ContextLength, 400, false, "the text does not fit the context of the language model"),
     entry(ErrorKind::Unauthorized, 401, false, "a valid API key is needed: send it as `Authorization: Bearer <key>`"),
     entry(ErrorKind::InsufficientCredits, 402, true, "not enough credits"),
     entry(ErrorKind::PlanNeeded, 402, true, "the plan of this account does not include this"),
     entry(ErrorKind::Forbidden, 403, false, "this credential may not do that"),
     entry(ErrorKind::NotFound, 404, false, "there is nothing here: check the path and the id"),
+    entry(ErrorKind::ModelNotFound, 404, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::MethodNotAllowed, 405, false, "this path does not take that method"),
     entry(ErrorKind::RequestTimeout, 408, false, "nothing arrived for too long: send the request again"),
     entry(ErrorKind::Conflict, 409, false, "a request with the same Idempotency-Key is still under way"),

@@ -5,6 +5,7 @@
 
 mod account;
 mod audit;
+mod completions;
 mod error;
 mod fault;
 mod forms;
@@ -27,6 +28,11 @@ pub use account::{
     CloudInstances, Credits, DailyUsage, EmailPreferences, EmailPreferencesUpdate, LedgerEntry, Usage, UsageSummary,
 };
 pub use audit::{AuditEvent, AuditLog};
+pub use completions::{
+    ChatAnswerMessage, ChatChoice, ChatChunkChoice, ChatCompletion, ChatCompletionChunk, ChatCompletionMessage,
+    ChatCompletionRequest, ChatCompletionRole, ChatContent, ChatDelta, ChatFinishReason, ChatJsonSchema, ChatPart,
+    ChatPromptTokens, ChatResponseFormat, ChatStop, ChatStreamOptions, ChatUsage,
+};
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
@@ -41,7 +47,9 @@ pub use openai::{
     OpenAiGranularity, OpenAiModel, OpenAiSegment, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm,
     OpenAiUsage, OpenAiVector, OpenAiVerbose, OpenAiWord,
 };
-pub use reference::{Language, LanguageList, LanguagePair, Model, ModelList, ModelTier};
+pub use reference::{
+    Language, LanguageList, LanguagePair, Model, ModelList, ModelState, ModelTier, TextModel, TextModelTask,
+};
 pub use session::{
     AwaitsConfirmation, Password, PasswordChange, PasswordReset, ResetRequest, ResetSent, ResetToken, Session,
     SessionInfo, SessionKind, SessionList, SignIn, SignUp, SignedIn,

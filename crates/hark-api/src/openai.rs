@@ -292,6 +292,9 @@ pub struct OpenAiModel {
     pub created: i64,
     /// Who made it.
     pub owned_by: String,
+    /// Most tokens of a prompt and its answer, of a language model where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_model_len: Option<u64>,
 }
 
 /// The body of every answer of OpenAI's paths that is not a success.

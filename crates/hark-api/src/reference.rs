@@ -45,6 +45,66 @@ pub struct ModelList {
     pub object: String,
     /// The same models as OpenAI's clients read them, and the names of OpenAI's that requests may use.
     pub data: Vec<crate::OpenAiModel>,
+    /// The models that work on text.
+    pub text: Vec<TextModel>,
+}
+
+/// A model that works on text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TextModel {
+    /// Its name.
+    pub id: String,
+    /// The name that people read.
+    pub name: String,
+    /// Who made it.
+    pub provider: String,
+    /// The licence of its weights.
+    pub license: String,
+    /// What it does.
+    pub task: TextModelTask,
+    /// Whether it can be used.
+    pub state: ModelState,
+    /// While it is pulled: bytes that are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_done: Option<u64>,
+    /// While it is pulled: bytes of all of it, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_total: Option<u64>,
+    /// Most tokens of a prompt and its answer, where it is a language model and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<u64>,
+}
+
+/// What a model that works on text does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TextModelTask {
+    /// Summaries, analyses, generated content, answers and `/v1/chat/completions`.
+    Chat,
+    /// Embeddings.
+    Embedding,
+    /// Translations.
+    Translation,
+    /// Which language a text is in.
+    LanguageIdentification,
+}
+
+/// Whether a model can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelState {
+    /// It is in memory.
+    Loaded,
+    /// It is on this server and is loaded when it is needed.
+    Installed,
+    /// It is being pulled, or waits for that.
+    Pulling,
+    /// It is not on this server.
+    Missing,
+    /// It is on another server, which answers.
+    Remote,
+    /// It is on another server, which does not answer.
+    Unreachable,
 }
 
 /// A language.

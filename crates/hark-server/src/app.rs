@@ -84,6 +84,7 @@ pub(crate) struct Shared {
     readiness: Readiness,
     draining: AtomicBool,
     models: TimedCache<Vec<hark_api::Model>>,
+    text_models: TimedCache<Vec<hark_api::TextModel>>,
     device: TimedCache<Option<String>>,
     capabilities: TimedCache<Capabilities>,
 }
@@ -142,6 +143,7 @@ impl App {
             readiness: Readiness::default(),
             draining: AtomicBool::new(false),
             models: TimedCache::default(),
+            text_models: TimedCache::default(),
             device: TimedCache::default(),
             capabilities: TimedCache::default(),
         }))
@@ -150,6 +152,11 @@ impl App {
     /// The models that requests may name.
     pub(crate) async fn models(&self) -> Vec<hark_api::Model> {
         self.models.get(&self.engines, Models::models).await
+    }
+
+    /// The models that work on text.
+    pub(crate) async fn text_models(&self) -> Vec<hark_api::TextModel> {
+        self.text_models.get(&self.engines, Models::text_models).await
     }
 
     /// The capabilities of this process for jobs.

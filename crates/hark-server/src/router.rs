@@ -108,6 +108,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(text::translate))
         .routes(routes!(text::analyze))
         .routes(routes!(text::generate))
+        .routes(routes!(openai::completions::create))
         .routes(routes!(audio::enhance))
         .routes(routes!(audio::speak))
         .routes(routes!(account::show, account::update, account_data::delete))

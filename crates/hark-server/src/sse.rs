@@ -44,6 +44,11 @@ impl Events {
         self.write(&format!("event: {name}\n"), data);
     }
 
+    /// Sends the end of a stream as OpenAI's clients expect it.
+    pub(crate) fn send_done(&self) {
+        let _ = self.0.send(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+
     fn write(&self, head: &str, data: &impl Serialize) {
         let json = serde_json::to_string(data).unwrap_or_else(|error| {
             tracing::error!(%error, "event.encode_failed");

@@ -21,7 +21,7 @@ use crate::paid_call::{Opened, PaidCall};
 use crate::sse::{self, Events};
 
 /// `Retry-After` of a language model with too much to do, in seconds.
-const RETRY_AFTER: u64 = 15;
+pub(crate) const RETRY_AFTER: u64 = 15;
 
 /// A task on a text, which is charged when it is answered.
 pub(crate) struct TextCall {
@@ -210,7 +210,7 @@ pub(crate) fn failure(error: TextError) -> Failure {
         }
         TextError::Model(ModelError::Unavailable(_)) => {
             tracing::error!(%error, "language.unavailable");
-            ErrorKind::Unavailable.into()
+            ApiError::from(ErrorKind::Unavailable).retry_after(RETRY_AFTER).into()
         }
         _ => {
             tracing::error!(%error, "language.failed");

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::TextError;
-use crate::model::{CompletionRequest, Finish, LanguageModel, OutputFormat};
+use crate::model::{CompletionRequest, DEFAULT_TOP_P, Finish, LanguageModel, OutputFormat};
 use crate::parts::{self, Part};
 use crate::prompt::{INSTRUCTION_TOKENS, Prompt};
 use crate::source::Source;
@@ -144,6 +144,7 @@ impl<'a> Context<'a> {
             format,
             max_tokens,
             temperature: if attempt == 0 { 0.0 } else { 0.5 },
+            top_p: DEFAULT_TOP_P,
             seed: attempt,
             owner: self.owner,
             lane: self.lane,

@@ -24,6 +24,7 @@ fn request(content: &str, format: OutputFormat, max_tokens: usize) -> Completion
         format,
         max_tokens,
         temperature: 0.0,
+        top_p: 1.0,
         seed: 0,
         owner: 1,
         lane: Lane::Interactive,
@@ -38,6 +39,7 @@ async fn a_conversation_is_completed_and_its_tokens_are_counted() {
         model.complete(request("hello", OutputFormat::Text, 8)).expect("queued").answer().await.expect("answered");
     // `u:hello<|im_end|>a:` has ten tokens.
     assert_eq!(answer.usage.prompt_tokens, 10);
+    assert_eq!(model.prompt_tokens(&request("hello", OutputFormat::Text, 8).messages), Ok(10));
     assert!(answer.usage.completion_tokens <= 8, "{answer:?}");
     assert!(answer.finish == Finish::Stop || answer.usage.completion_tokens == 8, "{answer:?}");
     let again =

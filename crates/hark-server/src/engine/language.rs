@@ -7,7 +7,7 @@ use hark_lm::Model;
 use hark_lm::engine::EngineLimits;
 use hark_models::Role as ModelRole;
 use hark_text::model::LocalModel;
-use hark_text::{Completion, CompletionRequest, LanguageModel, ModelError};
+use hark_text::{Completion, CompletionRequest, LanguageModel, Message, ModelError};
 
 use super::registry::{InUse, ModelSpec, Resident};
 use super::{Dependency, EngineError, Language, SpeechEngine};
@@ -33,7 +33,7 @@ impl Default for LanguageOptions {
 }
 
 /// The loaded model.
-struct LoadedLanguage {
+pub(super) struct LoadedLanguage {
     model: LocalModel,
     bytes: u64,
 }
@@ -64,6 +64,10 @@ impl LanguageModel for UsedLanguage {
         self.0.model.count_tokens(text)
     }
 
+    fn prompt_tokens(&self, messages: &[Message]) -> Result<usize, ModelError> {
+        self.0.model.prompt_tokens(messages)
+    }
+
     fn complete(&self, request: CompletionRequest) -> Result<Completion, ModelError> {
         self.0.model.complete(request)
     }
@@ -71,7 +75,7 @@ impl LanguageModel for UsedLanguage {
 
 impl SpeechEngine {
     /// The name of the configured language model, or of the catalogue's default.
-    fn language_name(&self) -> Result<&str, EngineError> {
+    pub(super) fn language_name(&self) -> Result<&str, EngineError> {
         match &self.options.language.model {
             Some(name) => Ok(name),
             None => self.name_for(ModelRole::Language),
@@ -99,6 +103,10 @@ impl SpeechEngine {
 impl Language for SpeechEngine {
     fn check_language(&self) -> Result<(), EngineError> {
         self.check_model(self.language_name()?)
+    }
+
+    fn language_model_name(&self) -> Result<String, EngineError> {
+        self.language_name().map(str::to_owned)
     }
 
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError> {

@@ -12,6 +12,7 @@ mod language;
 mod pulls;
 mod registry;
 mod speech;
+mod text_models;
 mod translate;
 mod work;
 
@@ -44,6 +45,11 @@ pub(crate) const IDENTIFY: &str = "identify";
 pub trait Models: Send + Sync + 'static {
     /// The models that requests may name, the default first.
     fn models(&self) -> Vec<hark_api::Model>;
+
+    /// The models that work on text, the language model first; none by default.
+    fn text_models(&self) -> Vec<hark_api::TextModel> {
+        Vec::new()
+    }
 
     /// The installed checkpoint that serves the requested name.
     fn resolve(&self, model: &str) -> Result<String, EngineError>;
@@ -103,6 +109,9 @@ pub trait Embed: Send + Sync + 'static {
 pub trait Language: Send + Sync + 'static {
     /// Whether the model is installed; reads no files.
     fn check_language(&self) -> Result<(), EngineError>;
+
+    /// The name of the model, whether it is installed or not; reads no files.
+    fn language_model_name(&self) -> Result<String, EngineError>;
 
     /// The language model, which stays loaded as long as this is held; blocks while it is loaded.
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError>;
@@ -196,6 +205,11 @@ impl Engines {
     pub(crate) fn translate(&self) -> Result<&dyn Translate, EngineError> {
         let translate = self.translate.as_deref().ok_or(EngineError::NoTranslationModel)?;
         if translate.translation_pairs().is_empty() { Err(EngineError::NoTranslationModel) } else { Ok(translate) }
+    }
+
+    /// The name of the language model, whether it is installed or not.
+    pub(crate) fn language_model_name(&self) -> Result<String, EngineError> {
+        self.language.as_ref().ok_or(EngineError::NoLanguageModel)?.language_model_name()
     }
 
     /// The engine for language models, if one is installed.

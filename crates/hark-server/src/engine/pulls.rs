@@ -5,18 +5,34 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The pulls of this process, by model; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Pulls(Arc<Mutex<BTreeMap<String, Option<u8>>>>);
+pub struct Pulls(Arc<Mutex<BTreeMap<String, PullProgress>>>);
+
+/// How much of a model is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PullProgress {
+    /// Bytes that are there.
+    pub(super) done: u64,
+    /// Bytes of all of it; `None` where that is not known.
+    pub(super) total: Option<u64>,
+}
+
+impl PullProgress {
+    /// In percent, where known.
+    pub(super) fn percent(self) -> Option<u8> {
+        let total = self.total?;
+        Some((u128::from(self.done.min(total)) * 100 / u128::from(total)) as u8)
+    }
+}
 
 impl Pulls {
     /// Notes that a model will be pulled.
     pub fn expect(&self, model: &str) {
-        self.lock().insert(model.to_owned(), None);
+        self.lock().insert(model.to_owned(), PullProgress::default());
     }
 
     /// Notes how much of a model is there; `total` is 0 where it is not known.
     pub fn progress(&self, model: &str, done: u64, total: u64) {
-        let percent = (total > 0).then(|| (done.min(total).saturating_mul(100) / total) as u8);
-        self.lock().insert(model.to_owned(), percent);
+        self.lock().insert(model.to_owned(), PullProgress { done, total: (total > 0).then_some(total) });
     }
 
     /// Notes that a model is there, or could not be pulled.
@@ -24,12 +40,12 @@ impl Pulls {
         self.lock().remove(model);
     }
 
-    /// How much of a model is there in percent, if known; the outer `None` if nobody pulls it.
-    pub(super) fn percent(&self, model: &str) -> Option<Option<u8>> {
+    /// How much of a model is there; `None` if it is not being pulled.
+    pub(super) fn get(&self, model: &str) -> Option<PullProgress> {
         self.lock().get(model).copied()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<u8>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PullProgress>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -41,16 +57,16 @@ mod tests {
     #[test]
     fn a_pull_is_known_from_its_announcement_to_its_end() {
         let pulls = Pulls::default();
-        assert_eq!(pulls.percent("a"), None);
+        assert_eq!(pulls.get("a"), None);
         pulls.expect("a");
-        assert_eq!(pulls.percent("a"), Some(None));
+        assert_eq!(pulls.get("a").unwrap().percent(), None);
         pulls.progress("a", 0, 0);
-        assert_eq!(pulls.percent("a"), Some(None));
+        assert_eq!(pulls.get("a").unwrap().percent(), None);
         pulls.clone().progress("a", 1 << 62, u64::MAX);
-        assert!(matches!(pulls.percent("a"), Some(Some(0..=100))));
+        assert_eq!(pulls.get("a").unwrap().percent(), Some(25));
         pulls.progress("a", 50, 200);
-        assert_eq!(pulls.percent("a"), Some(Some(25)));
+        assert_eq!(pulls.get("a"), Some(PullProgress { done: 50, total: Some(200) }));
         pulls.end("a");
-        assert_eq!(pulls.percent("a"), None);
+        assert_eq!(pulls.get("a"), None);
     }
 }

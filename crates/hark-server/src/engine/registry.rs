@@ -142,6 +142,12 @@ impl ModelRegistry {
         loaded.collect()
     }
 
+    /// Whether a model is in memory.
+    pub(super) fn is_loaded(&self, name: &str) -> bool {
+        let is_there = |slot: &ModelSlot| slot.try_lock().is_ok_and(|model| model.is_some());
+        lock(&self.entries).iter().any(|entry| entry.key.name == name && is_there(&entry.model))
+    }
+
     /// Counts one more user, and evicts models before another is loaded; returns how many bytes are missing if there
     /// are not enough.
     fn acquire(self: &Arc<Self>, key: &Key, wanted: ModelSpec<'_>) -> Result<(Lease, ModelSlot), u64> {

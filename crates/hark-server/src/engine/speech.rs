@@ -106,7 +106,7 @@ pub struct SpeechEngine {
     /// The threads and kernels of all models.
     pub(super) compute: Compute,
     installed: InstalledModels,
-    registry: Arc<ModelRegistry>,
+    pub(super) registry: Arc<ModelRegistry>,
     /// Reloads of each model's engine.
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
@@ -161,8 +161,8 @@ impl SpeechEngine {
 
     /// The error for a model that is not installed.
     fn missing(&self, name: &str) -> EngineError {
-        match self.options.pulls.percent(name) {
-            Some(percent) => EngineError::ModelComing { name: name.to_owned(), percent },
+        match self.options.pulls.get(name) {
+            Some(pull) => EngineError::ModelComing { name: name.to_owned(), percent: pull.percent() },
             None => EngineError::ModelMissing(name.to_owned()),
         }
     }
@@ -279,6 +279,10 @@ impl Models for SpeechEngine {
             }
         };
         named.chain(others).map(describe).collect()
+    }
+
+    fn text_models(&self) -> Vec<hark_api::TextModel> {
+        self.list_text_models()
     }
 
     fn resolve(&self, model: &str) -> Result<String, EngineError> {

@@ -17,6 +17,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// Whether a path is one of OpenAI's.
 pub(crate) fn owns(path: &str) -> bool {
     path.starts_with("/v1/audio/")
+        || path == "/v1/chat/completions"
         || path == "/v1/embeddings"
         || path == "/v1/realtime"
         || path.starts_with("/v1/models/")
@@ -60,7 +61,10 @@ pub(crate) fn body(error: &ApiError) -> OpenAiError {
         error: OpenAiErrorDetail {
             message: error.message.to_string(),
             r#type: family.to_owned(),
-            param: if error.kind == ErrorKind::UnknownModel { Some("model".to_owned()) } else { param },
+            param: match error.kind {
+                ErrorKind::UnknownModel | ErrorKind::ModelNotFound => Some("model".to_owned()),
+                _ => param,
+            },
             code: Some(code.to_owned()),
         },
     }
@@ -70,7 +74,8 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
     const INVALID: &str = "invalid_request_error";
     match kind {
         ErrorKind::InvalidInput => (INVALID, "invalid_value"),
-        ErrorKind::UnknownModel => (INVALID, "model_not_found"),
+        ErrorKind::UnknownModel | ErrorKind::ModelNotFound => (INVALID, "model_not_found"),
+        ErrorKind::ContextLength => (INVALID, "context_length_exceeded"),
         ErrorKind::UnreadableMedia => (INVALID, "invalid_file"),
         ErrorKind::NotReady | ErrorKind::Conflict => (INVALID, "conflict"),
         ErrorKind::Unauthorized => (INVALID, "invalid_api_key"),
@@ -126,10 +131,16 @@ mod tests {
 
     #[test]
     fn only_openais_paths_have_openais_errors() {
-        for path in ["/v1/audio/transcriptions", "/v1/audio/speech", "/v1/embeddings", "/v1/models/whisper-1"] {
+        for path in [
+            "/v1/audio/transcriptions",
+            "/v1/audio/speech",
+            "/v1/chat/completions",
+            "/v1/embeddings",
+            "/v1/models/whisper-1",
+        ] {
             assert!(owns(path), "{path}");
         }
-        for path in ["/v1/transcribe", "/v1/models", "/v1/embed", "/v1/audio", "/health"] {
+        for path in ["/v1/transcribe", "/v1/chat", "/v1/models", "/v1/embed", "/v1/audio", "/health"] {
             assert!(!owns(path), "{path}");
         }
     }

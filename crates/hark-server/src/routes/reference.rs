@@ -16,8 +16,8 @@ use crate::routes::{AnyError, openai};
 #[utoipa::path(get, path = "/v1/models", tag = "reference", operation_id = "listModels",
     responses((status = 200, body = ModelList), AnyError))]
 pub(crate) async fn models(State(app): State<App>) -> Json<ModelList> {
-    let models = app.models().await;
-    Json(ModelList { object: "list".to_owned(), data: openai::models::data(&models), models })
+    let (models, text) = (app.models().await, app.text_models().await);
+    Json(ModelList { object: "list".to_owned(), data: openai::models::data(&models, &text), models, text })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

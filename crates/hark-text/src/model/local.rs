@@ -8,11 +8,12 @@ use hark_lm::grammar::Grammar;
 use hark_lm::{LmError, Model, Sampling};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::{Completion, CompletionRequest, Event, Finish, LanguageModel, ModelError, OutputFormat, Role, Usage};
+use super::{
+    Completion, CompletionRequest, Event, Finish, LanguageModel, Message, ModelError, OutputFormat, Role, Usage,
+};
 
 /// Only so many of the most likely tokens are chosen from, where not only the most likely is.
 const TOP_K: usize = 64;
-const TOP_P: f32 = 0.95;
 
 /// A model from a GGUF file, computed by the engine of `hark-lm`. Dropping it ends its completions and frees its memory.
 pub struct LocalModel {
@@ -47,6 +48,13 @@ impl LocalModel {
     pub fn bytes(&self) -> u64 {
         self.engine.bytes()
     }
+
+    /// The tokens of a conversation in the model's chat template.
+    fn prompt(&self, messages: &[Message]) -> Result<Vec<u32>, LmError> {
+        let chat = |message: &Message| ChatMessage { role: chat_role(message.role), content: message.content.clone() };
+        let messages: Vec<ChatMessage> = messages.iter().map(chat).collect();
+        self.template.apply(self.engine.model().tokenizer(), &messages)
+    }
 }
 
 impl LanguageModel for LocalModel {
@@ -62,18 +70,18 @@ impl LanguageModel for LocalModel {
         self.engine.model().tokenizer().encode(text).len()
     }
 
+    fn prompt_tokens(&self, messages: &[Message]) -> Result<usize, ModelError> {
+        Ok(self.prompt(messages)?.len())
+    }
+
     fn complete(&self, request: CompletionRequest) -> Result<Completion, ModelError> {
-        let CompletionRequest { messages, format, max_tokens, temperature, seed, owner, lane } = request;
+        let CompletionRequest { messages, format, max_tokens, temperature, top_p, seed, owner, lane } = request;
         let grammar = match format {
             OutputFormat::Text => None,
             OutputFormat::Json(schema) => Some(Arc::new(Grammar::from_schema(&schema)?)),
         };
-        let messages: Vec<ChatMessage> = messages
-            .into_iter()
-            .map(|message| ChatMessage { role: chat_role(message.role), content: message.content })
-            .collect();
-        let prompt = self.template.apply(self.engine.model().tokenizer(), &messages)?;
-        let sampling = Sampling { temperature, seed, top_k: TOP_K, top_p: TOP_P, ..Sampling::default() };
+        let prompt = self.prompt(&messages)?;
+        let sampling = Sampling { temperature, seed, top_k: TOP_K, top_p, ..Sampling::default() };
         let (sender, events) = unbounded_channel();
         let output = Box::new(EventOutput { sender, has_ended: false });
         self.engine.submit_to(Request { prompt, sampling, grammar, max_tokens, owner, lane }, output)?;

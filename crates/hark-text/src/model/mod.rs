@@ -7,6 +7,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 pub use local::LocalModel;
 
+/// Tokens that a chat template takes at most around a message, and around all of them.
+const TEMPLATE_TOKENS: usize = 16;
+
+/// The probability that tokens are chosen from together, where nothing else is asked for.
+pub const DEFAULT_TOP_P: f32 = 0.95;
+
 /// A language model, in this process or behind an endpoint.
 pub trait LanguageModel: Send + Sync + 'static {
     /// Its name in the catalogue, or at the endpoint.
@@ -17,6 +23,12 @@ pub trait LanguageModel: Send + Sync + 'static {
 
     /// The tokens of a text, exactly or (at an endpoint) not fewer than there are.
     fn count_tokens(&self, text: &str) -> usize;
+
+    /// The tokens of a conversation as the model reads it, exactly or (at an endpoint) not fewer than there are.
+    fn prompt_tokens(&self, messages: &[Message]) -> Result<usize, ModelError> {
+        let tokens = messages.iter().map(|message| self.count_tokens(&message.content) + TEMPLATE_TOKENS);
+        Ok(tokens.sum::<usize>() + TEMPLATE_TOKENS)
+    }
 
     /// Starts a completion and returns at once. Requests that run at the same time are batched; dropping the [`Completion`]
     /// cancels it.
@@ -34,6 +46,8 @@ pub struct CompletionRequest {
     pub max_tokens: usize,
     /// 0 for greedy decoding.
     pub temperature: f32,
+    /// Only the most likely tokens that together have this probability are chosen from.
+    pub top_p: f32,
     /// Where random numbers begin.
     pub seed: u64,
     /// Whose request it is: the scheduler is fair between owners.

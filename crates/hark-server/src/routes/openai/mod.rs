@@ -1,7 +1,8 @@
-//! OpenAI's audio API, so that programs written for it work with only their base address changed. Recordings are processed
+//! OpenAI's API, so that programs written for it work with only their base address changed. Recordings are processed
 //! as by `POST /v1/transcribe`; only the form, the response formats and the errors are OpenAI's.
 
 pub(crate) mod audio;
+pub(crate) mod completions;
 pub(crate) mod embeddings;
 mod events;
 mod fields;
@@ -23,6 +24,7 @@ error_responses! { OpenAiError:
     Reused 422 "an Idempotency-Key that was used for another request",
     Limited 429 "a limit was reached; Retry-After says when to try again",
     Unavailable 503 "the model is not on this server, or too much waits; Retry-After says when to try again",
+    TimedOut 504 "the answer takes too long; nothing was charged",
     Late 504 "the wait ended, not the work; X-Transcript-Id names the transcript",
     AnyError "default" "every answer that is no success has OpenAI's error body",
 }
