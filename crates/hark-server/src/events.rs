@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/operators/events.md";
 /// The crates whose events must be listed: all that are part of the program.
-const LISTED: [&str; 13] = [
+const LISTED: [&str; 14] = [
     "hark",
     "hark-api",
     "hark-compute",
@@ -17,6 +17,7 @@ const LISTED: [&str; 13] = [
     "hark-speakers",
     "hark-speech",
     "hark-store",
+    "hark-text",
     "hark-weights",
     "hark-whisper",
 ];

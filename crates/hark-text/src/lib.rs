@@ -29,7 +29,8 @@ pub use error::TextError;
 pub use generate::{Generation, GenerationResult, GenerationType, generate};
 pub use language::Language;
 pub use model::{
-    Completion, CompletionRequest, Finish, LanguageModel, LocalModel, Message, ModelError, OutputFormat, Role, Usage,
+    Completion, CompletionRequest, Endpoint, EndpointModel, EndpointSettings, Finish, LanguageModel, LocalModel,
+    Message, ModelError, OutputFormat, Role, Usage,
 };
 pub use parts::Part;
 pub use prompt::Prompt;

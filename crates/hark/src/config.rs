@@ -91,7 +91,7 @@ impl Config {
                 "aliases" => config.aliases = aliases(value)?,
                 "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
                 "server" => config.server = server(value, folder)?,
-                "text" => text = text_settings(value)?,
+                "text" => text = text_settings(value, folder)?,
                 _ => return Err(unknown_key(&key)),
             }
         }
@@ -121,6 +121,20 @@ impl Config {
         }
         if let Some(path) = set("HARK_MASTER_KEY_FILE") {
             self.server.master_key_file = Some(path.into());
+        }
+        if let Some(endpoint) = text("HARK_TEXT_ENDPOINT")? {
+            self.server.text.endpoint = Some(endpoint);
+        }
+        if let Some(key) = text("HARK_TEXT_ENDPOINT_KEY")? {
+            self.server.text.endpoint_key = Some(hark_server::Hidden(key));
+            self.server.text.endpoint_key_file = None;
+        }
+        if let Some(path) = set("HARK_TEXT_ENDPOINT_KEY_FILE") {
+            self.server.text.endpoint_key_file = Some(path.into());
+            self.server.text.endpoint_key = None;
+        }
+        if self.server.text.endpoint.is_some() {
+            self.server.text.check().map_err(CliError::Usage)?;
         }
         if let Some(model) = text("HARK_MODEL")? {
             self.model = Some(model);
@@ -200,9 +214,11 @@ fn server(value: Value, folder: &Path) -> Result<hark_server::Config, String> {
     Ok(server)
 }
 
-fn text_settings(value: Value) -> Result<hark_server::TextSettings, String> {
-    let text = hark_server::TextSettings::deserialize(value).map_err(|error| format!("[text]: {}", error.message()))?;
+fn text_settings(value: Value, folder: &Path) -> Result<hark_server::TextSettings, String> {
+    let mut text =
+        hark_server::TextSettings::deserialize(value).map_err(|error| format!("[text]: {}", error.message()))?;
     text.check()?;
+    text.endpoint_key_file = text.endpoint_key_file.map(|path| folder.join(expand_home(&path.to_string_lossy())));
     Ok(text)
 }
 

@@ -72,6 +72,8 @@ pub enum EngineError {
 
 /// `Retry-After` while a model is being pulled, in seconds.
 const COMING_RETRY: u64 = 30;
+/// `Retry-After` while a dependency is unreachable, in seconds.
+const UNAVAILABLE_RETRY: u64 = 15;
 
 /// A dependency of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,7 +175,7 @@ impl From<EngineError> for ApiError {
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {
                 tracing::error!(%error, "engine.unavailable");
-                return ErrorKind::Unavailable.into();
+                return ApiError::from(ErrorKind::Unavailable).retry_after(UNAVAILABLE_RETRY);
             }
             EngineError::Cancelled | EngineError::Failed(_) => {
                 tracing::error!(%error, "engine.error");

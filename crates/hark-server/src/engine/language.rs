@@ -7,7 +7,7 @@ use hark_lm::Model;
 use hark_lm::engine::EngineLimits;
 use hark_models::Role as ModelRole;
 use hark_text::model::LocalModel;
-use hark_text::{Completion, CompletionRequest, LanguageModel, Message, ModelError};
+use hark_text::{Completion, CompletionRequest, Endpoint, EndpointSettings, LanguageModel, Message, ModelError};
 
 use super::registry::{InUse, ModelSpec, Resident};
 use super::{Dependency, EngineError, Language, SpeechEngine};
@@ -24,11 +24,13 @@ pub struct LanguageOptions {
     pub context: usize,
     /// Bytes of the KV cache.
     pub cache_bytes: u64,
+    /// Another server whose model is used instead of one here.
+    pub endpoint: Option<EndpointSettings>,
 }
 
 impl Default for LanguageOptions {
     fn default() -> Self {
-        LanguageOptions { model: None, context: 8192, cache_bytes: 1 << 30 }
+        LanguageOptions { model: None, context: 8192, cache_bytes: 1 << 30, endpoint: None }
     }
 }
 
@@ -100,16 +102,35 @@ impl SpeechEngine {
     }
 }
 
+/// The model behind an endpoint; blocks while the endpoint is asked about it.
+fn remote(endpoint: &Endpoint) -> Result<Arc<dyn LanguageModel>, EngineError> {
+    let runtime = tokio::runtime::Handle::try_current()
+        .map_err(|error| EngineError::Failed(format!("an endpoint needs the runtime: {error}")))?;
+    match runtime.block_on(endpoint.model()) {
+        Ok(model) => Ok(Arc::new(model)),
+        Err(error) => Err(EngineError::unavailable(Dependency::Engine, error)),
+    }
+}
+
 impl Language for SpeechEngine {
     fn check_language(&self) -> Result<(), EngineError> {
-        self.check_model(self.language_name()?)
+        match &self.endpoint {
+            Some(_) => Ok(()),
+            None => self.check_model(self.language_name()?),
+        }
     }
 
-    fn language_model_name(&self) -> Result<String, EngineError> {
-        self.language_name().map(str::to_owned)
+    fn language_model_name(&self) -> Result<Option<String>, EngineError> {
+        match &self.endpoint {
+            Some(endpoint) => Ok(endpoint.model_name()),
+            None => self.language_name().map(|name| Some(name.to_owned())),
+        }
     }
 
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError> {
+        if let Some(endpoint) = &self.endpoint {
+            return remote(endpoint);
+        }
         let name = self.language_name()?;
         let (folder, file_bytes) = self.folder(name)?;
         let cache_bytes = self.options.language.cache_bytes;

@@ -110,8 +110,8 @@ pub trait Language: Send + Sync + 'static {
     /// Whether the model is installed; reads no files.
     fn check_language(&self) -> Result<(), EngineError>;
 
-    /// The name of the model, whether it is installed or not; reads no files.
-    fn language_model_name(&self) -> Result<String, EngineError>;
+    /// The name of the model, whether it is installed or not; reads no files. `None` where an endpoint was not asked yet.
+    fn language_model_name(&self) -> Result<Option<String>, EngineError>;
 
     /// The language model, which stays loaded as long as this is held; blocks while it is loaded.
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError>;
@@ -208,7 +208,7 @@ impl Engines {
     }
 
     /// The name of the language model, whether it is installed or not.
-    pub(crate) fn language_model_name(&self) -> Result<String, EngineError> {
+    pub(crate) fn language_model_name(&self) -> Result<Option<String>, EngineError> {
         self.language.as_ref().ok_or(EngineError::NoLanguageModel)?.language_model_name()
     }
 

@@ -17,6 +17,7 @@ use hark_speech::{
     Voiceprint, Voices as SpeakerNetworks,
 };
 use hark_store::{Capabilities, Need};
+use hark_text::Endpoint;
 
 use super::budget::Bytes;
 use super::installed::InstalledModels;
@@ -107,6 +108,8 @@ pub struct SpeechEngine {
     pub(super) compute: Compute,
     installed: InstalledModels,
     pub(super) registry: Arc<ModelRegistry>,
+    /// The server whose language model is used, if not one here.
+    pub(super) endpoint: Option<Endpoint>,
     /// Reloads of each model's engine.
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
 }
@@ -119,6 +122,14 @@ impl SpeechEngine {
             registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_TIMEOUT),
             restarts: Mutex::default(),
             compute: Compute::from_options(options.threads, options.isa),
+            endpoint: options.language.endpoint.clone().and_then(|settings| match Endpoint::new(settings) {
+                Ok(endpoint) => Some(endpoint),
+                Err(problem) => {
+                    // The configuration was checked: only the system can fail here.
+                    tracing::error!(problem, "endpoint.misconfigured");
+                    None
+                }
+            }),
             options,
         }
     }

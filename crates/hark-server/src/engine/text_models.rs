@@ -2,6 +2,8 @@
 
 use hark_api::{ModelState, TextModel, TextModelTask};
 use hark_models::{Model, Role as ModelRole};
+use hark_text::Endpoint;
+use hark_text::model::BreakerState;
 
 use super::SpeechEngine;
 
@@ -16,8 +18,15 @@ const ROLES: [(ModelRole, TextModelTask); 4] = [
 impl SpeechEngine {
     /// The language model first. Of the rest of the catalogue those that are installed, pulled, or used by default.
     pub(super) fn list_text_models(&self) -> Vec<TextModel> {
-        let language = self.language_name().ok();
-        let mut models: Vec<TextModel> = language.map(|name| self.language_entry(name)).into_iter().collect();
+        let mut models = Vec::new();
+        let language = match &self.endpoint {
+            Some(endpoint) => {
+                models.extend(remote_entry(endpoint));
+                None
+            }
+            None => self.language_name().ok(),
+        };
+        models.extend(language.map(|name| self.language_entry(name)));
         for (role, task) in ROLES {
             let of_role = self.options.catalogue.models().iter().filter(|model| model.role == role);
             for model in of_role.filter(|model| Some(model.name.as_str()) != language) {
@@ -32,6 +41,7 @@ impl SpeechEngine {
         models
     }
 
+    /// The language model of this server.
     fn language_entry(&self, name: &str) -> TextModel {
         let mut model = self.text_model(name, self.options.catalogue.get(name), TextModelTask::Chat);
         model.context = Some(self.options.language.context as u64);
@@ -62,4 +72,23 @@ impl SpeechEngine {
             context: None,
         }
     }
+}
+
+/// The model behind an endpoint, where its name is known.
+fn remote_entry(endpoint: &Endpoint) -> Option<TextModel> {
+    let name = endpoint.model_name()?;
+    Some(TextModel {
+        id: name.clone(),
+        name,
+        provider: String::new(),
+        license: "unknown".to_owned(),
+        task: TextModelTask::Chat,
+        state: match endpoint.status().breaker {
+            BreakerState::Closed => ModelState::Remote,
+            BreakerState::HalfOpen | BreakerState::Open => ModelState::Unreachable,
+        },
+        bytes_done: None,
+        bytes_total: None,
+        context: endpoint.context().map(|context| context as u64),
+    })
 }

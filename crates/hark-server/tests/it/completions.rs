@@ -13,7 +13,8 @@ const PATH: &str = "/v1/chat/completions";
 const CONTEXT: usize = 2048;
 
 fn engine() -> SpeechEngine {
-    let language = LanguageOptions { model: Some(MODEL.to_owned()), context: CONTEXT, cache_bytes: 128 << 20 };
+    let language =
+        LanguageOptions { model: Some(MODEL.to_owned()), context: CONTEXT, cache_bytes: 128 << 20, endpoint: None };
     real_engine_with(language, &[MODEL])
 }
 

@@ -17,7 +17,8 @@ const MEETING: &str = "Ann Miller: Good morning. We have to decide about the inv
     Bob Stone: Yes, I will send the contract to you on Monday.";
 
 fn engine() -> SpeechEngine {
-    let language = LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20 };
+    let language =
+        LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20, endpoint: None };
     real_engine_with(language, &[MODEL])
 }
 

@@ -1,10 +1,12 @@
 //! What a language model is to the tasks: it completes conversations, many at once.
 
+mod endpoint;
 mod local;
 
 use hark_transcript::Lane;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+pub use endpoint::{BreakerState, Endpoint, EndpointModel, EndpointSettings, EndpointStatus};
 pub use local::LocalModel;
 
 /// Tokens that a chat template takes at most around a message, and around all of them.

@@ -36,6 +36,10 @@ pub(crate) struct TextArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
 
+    /// Address of another server's OpenAI-compatible API, whose language model is used; its key is HARK_TEXT_ENDPOINT_KEY
+    #[arg(long, value_name = "URL", conflicts_with = "server")]
+    pub(crate) endpoint: Option<String>,
+
     /// Print the whole answer as JSON
     #[arg(long)]
     pub(crate) json: bool,

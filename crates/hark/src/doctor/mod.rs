@@ -1,5 +1,6 @@
 //! `hark doctor`: what this machine has, what is missing, and how to fix it.
 
+mod endpoint;
 mod machine;
 
 use std::fmt::Write;
@@ -89,6 +90,7 @@ fn examine(common: &Common) -> Vec<Finding> {
     findings.push(disk(&folder));
     findings.push(writable("temporary folder", &std::env::temp_dir()));
     findings.extend(models::findings(&config));
+    findings.extend(endpoint::finding(&config));
     findings
 }
 

@@ -142,6 +142,13 @@ fn speech_options(args: &ServeArgs, config: &Config, pulls: Pulls) -> Result<Spe
     Ok(SpeechOptions { threads: args.threads.map(usize::from).or(options.threads), pulls, ..options })
 }
 
+/// The language model as the configuration has it, with the key of its endpoint.
+pub(crate) fn language_options(config: &Config) -> Result<hark_server::LanguageOptions, CliError> {
+    let mut text = config.server.text.clone();
+    text.read_key().map_err(CliError::Usage)?;
+    Ok(text.language_options())
+}
+
 /// The engine as the configuration has it.
 pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
@@ -154,7 +161,7 @@ pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError>
         loaded: config.server.loaded_models,
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
         backend: None,
-        language: config.server.text.language_options(),
+        language: language_options(config)?,
         pulls: Pulls::default(),
     })
 }

@@ -12,7 +12,7 @@ use hark_lm::engine::EngineLimits;
 use hark_models::Role;
 use hark_speech::Compute;
 use hark_text::model::LocalModel;
-use hark_text::{Context, Progress, Source, Task};
+use hark_text::{Context, Endpoint, LanguageModel, Progress, Source, Task};
 use hark_transcript::Lane;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::Client;
 use crate::transcribe::installed;
-use crate::{CliError, output};
+use crate::{CliError, output, serve};
 
 pub(crate) use translate::run as translate;
 
@@ -82,24 +82,50 @@ fn locally(
     config: &Config,
     compute: &Compute,
 ) -> Result<Value, CliError> {
-    let model = load(args.model.as_deref(), config, compute)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
+    let model: Box<dyn LanguageModel> = match endpoint(args, config)? {
+        Some(endpoint) => {
+            let model = runtime.block_on(endpoint.model());
+            Box::new(model.map_err(|error| CliError::Failed(error.to_string()))?)
+        }
+        None => Box::new(load(args.model.as_deref(), config, compute)?),
+    };
     let quiet = args.quiet || !std::io::IsTerminal::is_terminal(&std::io::stderr());
     let report = move |progress: Progress| {
         if !quiet {
             eprint!("\r{} of {} parts ", progress.done, progress.total);
         }
     };
-    let context = Context::new(&model, 0, Lane::Interactive).with_progress(&report);
+    let context = Context::new(&*model, 0, Lane::Interactive).with_progress(&report);
     let answer = runtime.block_on(task.run(&context, source));
     if !quiet {
         eprint!("\r{:30}\r", "");
     }
     let answer = answer.map_err(|error| CliError::Failed(error.to_string()))?;
     serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))
+}
+
+/// The server whose language model is used: that of the arguments or of the configuration. A GGUF file is used here.
+fn endpoint(args: &TextArgs, config: &Config) -> Result<Option<Endpoint>, CliError> {
+    let mut config = config.clone();
+    let settings = &mut config.server.text;
+    if let Some(url) = &args.endpoint {
+        settings.endpoint = Some(url.clone());
+    }
+    match &args.model {
+        Some(model) if model.ends_with(".gguf") && args.endpoint.is_none() => return Ok(None),
+        Some(model) if settings.endpoint.is_some() => settings.endpoint_model = Some(model.clone()),
+        _ => {}
+    }
+    if settings.endpoint.is_none() {
+        return Ok(None);
+    }
+    settings.check().map_err(CliError::Usage)?;
+    let settings = serve::language_options(&config)?.endpoint;
+    settings.map(Endpoint::new).transpose().map_err(CliError::Failed)
 }
 
 /// The language model that the arguments or the configuration name, or the catalogue's default: a name, or a GGUF file.

@@ -22,7 +22,10 @@ impl Server {
     /// Starts a server with environment variables of its own.
     pub fn start_with(folder: &Path, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
         let mut command = hark(folder);
-        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).envs(variables.iter().copied());
+        command.arg("serve").args(arguments).envs(variables.iter().copied());
+        if !arguments.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut key = String::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {

@@ -54,7 +54,7 @@ pub(crate) async fn create(
     Json(request): Json<ChatCompletionRequest>,
 ) -> Result<Response, Failure> {
     let checked = Checked::new(&request)?;
-    check_model(&app, request.model.as_deref())?;
+    check_model(app.engines.language_model_name()?.as_deref(), request.model.as_deref())?;
     if checked.is_stream && idempotent::key(&headers)?.is_some() {
         return Err(Failure::invalid("`stream` does not go with an Idempotency-Key: events are not kept for a repeat"));
     }
@@ -70,6 +70,8 @@ pub(crate) async fn create(
     let settings = &app.config.text;
     let timeout = if checked.is_stream { settings.stream_timeout } else { settings.timeout }.duration();
     let model = text_work::within(timeout, text_work::load(&app)).await?;
+    // The name of a model elsewhere may be known only now.
+    check_model(Some(model.name()), request.model.as_deref())?;
     let is_stream = checked.is_stream;
     let answer = Answer::begin(&app, &identity, model, checked)?;
     let name = HeaderValue::from_str(answer.model.name());
@@ -86,10 +88,9 @@ pub(crate) async fn create(
 }
 
 /// Refuses a name that is not that of the language model.
-fn check_model(app: &App, asked: Option<&str>) -> Result<(), Failure> {
-    let served = app.engines.language_model_name()?;
-    match asked {
-        Some(asked) if asked != served => {
+fn check_model(served: Option<&str>, asked: Option<&str>) -> Result<(), Failure> {
+    match (served, asked) {
+        (Some(served), Some(asked)) if asked != served => {
             let message = format!("there is no language model {asked:?} here: this server has {served:?}");
             Err(Failure::new(ErrorKind::ModelNotFound, message))
         }
