@@ -1,5 +1,7 @@
 //! Embeds the texts of a request.
 
+use std::sync::atomic::Ordering;
+
 use hark_api::ErrorKind;
 use hark_media::CancelToken;
 
@@ -34,7 +36,12 @@ pub(crate) async fn embed(app: &App, caller: &Caller, texts: Vec<String>) -> Res
         span.in_scope(|| engines.embed()?.embed(&texts, &token))
     });
     match embedding.await {
-        Ok(embedded) => Ok(embedded?),
+        Ok(embedded) => {
+            let embedded = embedded?;
+            app.metrics.text.embedded.fetch_add(embedded.vectors.len() as u64, Ordering::Relaxed);
+            app.metrics.text.embedded_tokens.fetch_add(embedded.tokens, Ordering::Relaxed);
+            Ok(embedded)
+        }
         Err(error) => {
             tracing::error!(%error, "embed.panicked");
             Err(ErrorKind::Internal.into())

@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent::Canonical;
 use crate::limits::Place;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
 use crate::sse::{self, Events};
@@ -96,6 +97,13 @@ struct Work {
 impl Work {
     /// Runs the task, charges it and stores its result. Dropped before it ends it costs nothing.
     async fn perform(self, timeout: Duration, events: Option<Events>) -> Result<Response, Failure> {
+        let timer = TextTimer::start(&self.app.metrics, note(self.task));
+        let result = self.answer(timeout, events).await;
+        timer.end(Outcome::of_status(result.as_ref().map_or_else(|failure| failure.error.status(), |_| 200)));
+        result
+    }
+
+    async fn answer(self, timeout: Duration, events: Option<Events>) -> Result<Response, Failure> {
         let Work { app, identity, headers, task, source, transcript, call, _place } = self;
         let report = |progress: Progress| {
             if let Some(events) = &events {

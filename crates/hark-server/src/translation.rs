@@ -38,6 +38,7 @@ pub(crate) async fn translate(
         Finished::New(call, done) => (call, done),
         Finished::Repeated(response) => return Ok(response),
     };
+    app.metrics.text.translated.fetch_add(done.texts.len() as u64, std::sync::atomic::Ordering::Relaxed);
     let model = done.model;
     let mut translations: Vec<TranslatedText> = done
         .texts

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hark_lm::Model;
-use hark_lm::engine::EngineLimits;
+use hark_lm::engine::{EngineLimits, EngineStats};
 use hark_models::Role as ModelRole;
-use hark_text::model::LocalModel;
+use hark_text::model::{EndpointStatus, LocalModel};
 use hark_text::{Completion, CompletionRequest, Endpoint, EndpointSettings, LanguageModel, Message, ModelError};
 
 use super::registry::{InUse, ModelSpec, Resident};
@@ -32,6 +32,15 @@ impl Default for LanguageOptions {
     fn default() -> Self {
         LanguageOptions { model: None, context: 8192, cache_bytes: 1 << 30, endpoint: None }
     }
+}
+
+/// What the language model does and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LanguageReport {
+    /// The engine here, while a model is loaded.
+    pub engine: Option<EngineStats>,
+    /// The server elsewhere, if one is configured.
+    pub endpoint: Option<EndpointStatus>,
 }
 
 /// The loaded model.
@@ -124,6 +133,14 @@ impl Language for SpeechEngine {
         match &self.endpoint {
             Some(endpoint) => Ok(endpoint.model_name()),
             None => self.language_name().map(|name| Some(name.to_owned())),
+        }
+    }
+
+    fn language_report(&self) -> LanguageReport {
+        let loaded = self.registry.loaded::<LoadedLanguage>();
+        LanguageReport {
+            engine: loaded.first().map(|(_, loaded)| loaded.model.stats()),
+            endpoint: self.endpoint.as_ref().map(Endpoint::status),
         }
     }
 

@@ -31,7 +31,7 @@ pub use hark_speech::EngineState;
 pub use instant::{InstantEngine, NoModelsEngine};
 #[cfg(feature = "instant-engine")]
 pub use instant_live::numbered_samples;
-pub use language::LanguageOptions;
+pub use language::{LanguageOptions, LanguageReport};
 pub use pulls::Pulls;
 pub use speech::{SpeechEngine, SpeechOptions};
 pub(crate) use translate::base_language;
@@ -112,6 +112,11 @@ pub trait Language: Send + Sync + 'static {
 
     /// The name of the model, whether it is installed or not; reads no files. `None` where an endpoint was not asked yet.
     fn language_model_name(&self) -> Result<Option<String>, EngineError>;
+
+    /// What the language model does and did; reads no files.
+    fn language_report(&self) -> LanguageReport {
+        LanguageReport::default()
+    }
 
     /// The language model, which stays loaded as long as this is held; blocks while it is loaded.
     fn language(&self) -> Result<Arc<dyn LanguageModel>, EngineError>;
@@ -210,6 +215,11 @@ impl Engines {
     /// The name of the language model, whether it is installed or not.
     pub(crate) fn language_model_name(&self) -> Result<Option<String>, EngineError> {
         self.language.as_ref().ok_or(EngineError::NoLanguageModel)?.language_model_name()
+    }
+
+    /// What the language model does and did.
+    pub(crate) fn language_report(&self) -> LanguageReport {
+        self.language.as_ref().map(|language| language.language_report()).unwrap_or_default()
     }
 
     /// The engine for language models, if one is installed.

@@ -3,6 +3,7 @@
 pub(crate) mod integrity;
 mod process;
 pub(crate) mod readiness;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crate::engine::{EngineReport, EngineState};
 use integrity::IntegrityMetrics;
 use readiness::ReadinessMetrics;
+use text::TextMetrics;
 
 /// Upper bounds of the histogram buckets, in seconds: from a cached response to a long transcription.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -61,6 +63,8 @@ pub(crate) struct Metrics {
     pub(crate) integrity: IntegrityMetrics,
     /// Results of the last readiness checks.
     pub(crate) readiness: ReadinessMetrics,
+    /// Work on text.
+    pub(crate) text: TextMetrics,
 }
 
 #[derive(Default)]
@@ -70,17 +74,22 @@ struct Timings {
     seconds: f64,
 }
 
+impl Timings {
+    fn add(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.count += 1;
+        self.seconds += seconds;
+        if let Some(bucket) = BUCKETS.iter().position(|&end| seconds <= end) {
+            self.buckets[bucket] += 1;
+        }
+    }
+}
+
 impl Metrics {
     /// Counts an answered request.
     pub(crate) fn answered(&self, route: &str, method: &'static str, status: u16, took: Duration) {
         let mut requests = self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let timings = requests.entry((route.to_owned(), method, status)).or_default();
-        let seconds = took.as_secs_f64();
-        timings.count += 1;
-        timings.seconds += seconds;
-        if let Some(bucket) = BUCKETS.iter().position(|&end| seconds <= end) {
-            timings.buckets[bucket] += 1;
-        }
+        requests.entry((route.to_owned(), method, status)).or_default().add(took);
     }
 
     /// All metrics in the text format; `queue_length` comes from the store.
@@ -128,20 +137,13 @@ impl Metrics {
         }
         self.integrity.render(&mut text);
         self.readiness.render(&mut text);
+        self.text.render(&mut text);
         let name = "hark_request_seconds";
         let _ = write!(text, "# HELP {name} Time from a request's head to its answer's.\n# TYPE {name} histogram\n");
         for ((route, method, status), timings) in
             &*self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
         {
-            let labels = format!("route=\"{route}\",method=\"{method}\",status=\"{status}\"");
-            let mut up_to = 0;
-            for (end, count) in BUCKETS.iter().zip(timings.buckets) {
-                up_to += count;
-                let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{end}\"}} {up_to}");
-            }
-            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {}", timings.count);
-            let _ = writeln!(text, "{name}_sum{{{labels}}} {}", timings.seconds);
-            let _ = writeln!(text, "{name}_count{{{labels}}} {}", timings.count);
+            timings.render(&mut text, name, &format!("route=\"{route}\",method=\"{method}\",status=\"{status}\""));
         }
         text
     }

@@ -80,6 +80,7 @@ impl Call<'_> {
                 Ok(reply) => {
                     permit.succeeded();
                     let usage = self.usage(&reply);
+                    self.shared.count_usage(usage);
                     let OutputFormat::Json(schema) = &request.format else { return Ok((reply.finish, usage)) };
                     if let Some(json) = valid_json(schema, &reply) {
                         let _ = self.sender.send(Event::Text(json));

@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::{Completion, CompletionRequest, LanguageModel, Message, ModelError, TEMPLATE_TOKENS};
+use super::{Completion, CompletionRequest, LanguageModel, Message, ModelError, TEMPLATE_TOKENS, Usage};
 use breaker::{Breaker, Permit};
 use wire::{JsonMode, Models};
 
@@ -124,6 +124,8 @@ pub struct EndpointStatus {
     pub retries: u64,
     /// Completions that are under way.
     pub running: usize,
+    /// Tokens of all answers.
+    pub usage: Usage,
 }
 
 struct Shared {
@@ -141,6 +143,8 @@ struct Shared {
     scale: AtomicU32,
     requests: AtomicU64,
     retries: AtomicU64,
+    /// Tokens of all answers.
+    usage: Mutex<Usage>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,6 +181,7 @@ impl Endpoint {
             scale: AtomicU32::new(1000),
             requests: AtomicU64::new(0),
             retries: AtomicU64::new(0),
+            usage: Mutex::default(),
         })))
     }
 
@@ -198,6 +203,7 @@ impl Endpoint {
             opened: shared.breaker.opened(),
             requests: shared.requests.load(Ordering::Relaxed),
             retries: shared.retries.load(Ordering::Relaxed),
+            usage: *shared.usage(),
             running: shared.settings.at_once.saturating_sub(shared.slots.available_permits()),
         }
     }
@@ -277,6 +283,17 @@ impl Shared {
 
     fn known(&self) -> MutexGuard<'_, Option<(Instant, KnownModel)>> {
         self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn usage(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn count_usage(&self, usage: Usage) {
+        let mut all = self.usage();
+        all.prompt_tokens += usage.prompt_tokens;
+        all.cached_tokens += usage.cached_tokens;
+        all.completion_tokens += usage.completion_tokens;
     }
 
     fn admit(&self) -> Result<Permit<'_>, ModelError> {

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Json;
 use crate::idempotent::{self, Canonical};
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
 use crate::random;
@@ -34,6 +35,8 @@ use stream::Stream;
 
 /// What the ledger calls it.
 const NOTE: &str = "chat completion";
+/// What the metrics call it.
+const TASK: &str = "chat_completion";
 /// Most tokens of an answer whose request names no limit.
 const DEFAULT_MAX_TOKENS: usize = 2048;
 
@@ -66,25 +69,40 @@ pub(crate) async fn create(
         Opened::New(call) => call,
         Opened::Repeated(response) => return Ok(response),
     };
+    let timer = TextTimer::start(&app.metrics, TASK);
     let begun = Instant::now();
     let settings = &app.config.text;
     let timeout = if checked.is_stream { settings.stream_timeout } else { settings.timeout }.duration();
-    let model = text_work::within(timeout, text_work::load(&app)).await?;
+    let (model, timer) = timed(timer, text_work::within(timeout, text_work::load(&app)).await)?;
     // The name of a model elsewhere may be known only now.
-    check_model(Some(model.name()), request.model.as_deref())?;
+    let ((), timer) = timed(timer, check_model(Some(model.name()), request.model.as_deref()))?;
     let is_stream = checked.is_stream;
-    let answer = Answer::begin(&app, &identity, model, checked)?;
+    let (answer, timer) = timed(timer, Answer::begin(&app, &identity, model, checked))?;
     let name = HeaderValue::from_str(answer.model.name());
     let mut response = if is_stream {
-        Stream { answer, call, headers, place, begun, timeout }.respond().await?
+        Stream { answer, call, headers, place, begun, timeout, timer }.respond().await?
     } else {
-        let completion = text_work::within(timeout.saturating_sub(begun.elapsed()), answer.whole()).await?;
-        call.complete(&headers, NOTE, &completion, None).await?
+        let whole = text_work::within(timeout.saturating_sub(begun.elapsed()), answer.whole()).await;
+        let (completion, timer) = timed(timer, whole)?;
+        let (response, timer) = timed(timer, call.complete(&headers, NOTE, &completion, None).await)?;
+        timer.end(Outcome::Answered);
+        response
     };
     if let Ok(name) = name {
         response.headers_mut().insert(MODEL, name);
     }
     Ok(response)
+}
+
+/// Ends the time of a call that failed.
+fn timed<T>(timer: TextTimer, result: Result<T, Failure>) -> Result<(T, TextTimer), Failure> {
+    match result {
+        Ok(value) => Ok((value, timer)),
+        Err(failure) => {
+            timer.end(Outcome::of_status(failure.error.status()));
+            Err(failure)
+        }
+    }
 }
 
 /// Refuses a name that is not that of the language model.

@@ -8,10 +8,11 @@ use hark_api::{ChatChunkChoice, ChatCompletionChunk, ChatDelta, ChatFinishReason
 use hark_store::Owner;
 use tokio::time::Instant;
 
-use super::{Answer, NOTE, Next};
+use super::{Answer, NOTE, Next, timed};
 use crate::error::Failure;
 use crate::error::openai::body;
 use crate::limits::Place;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::paid_call::PaidCall;
 use crate::sse::{self, Events};
 
@@ -26,19 +27,21 @@ pub(super) struct Stream {
     pub(super) place: Place<Owner>,
     pub(super) begun: Instant,
     pub(super) timeout: Duration,
+    pub(super) timer: TextTimer,
 }
 
 impl Stream {
     /// Responds with events. When the client disconnects, the model stops, and nothing is charged.
     pub(super) async fn respond(self) -> Result<Response, Failure> {
-        let Stream { mut answer, call, headers, place, begun, timeout } = self;
+        let Stream { mut answer, call, headers, place, begun, timeout, timer } = self;
         let deadline = begun + timeout;
         let limit = deadline.min(Instant::now() + HEAD_TIMEOUT);
         let first = match tokio::time::timeout_at(limit, answer.next()).await {
-            Ok(first) => Some(first?),
-            Err(_) if Instant::now() >= deadline => return Err(timed_out(timeout)),
-            Err(_) => None,
+            Ok(first) => first.map(Some),
+            Err(_) if Instant::now() >= deadline => Err(timed_out(timeout)),
+            Err(_) => Ok(None),
         };
+        let (first, timer) = timed(timer, first)?;
         Ok(sse::respond(|events| async move {
             let _place = place;
             let mut chunks = Chunks { answer, events };
@@ -52,9 +55,15 @@ impl Stream {
                 Err(failure) => Err(failure),
             };
             match ended {
-                Ok((reason, usage)) => chunks.end(reason, usage),
+                Ok((reason, usage)) => {
+                    timer.end(Outcome::Answered);
+                    chunks.end(reason, usage);
+                }
                 // After the first byte a failure comes as an event, which the clients raise.
-                Err(failure) => chunks.events.send(&body(&failure.error)),
+                Err(failure) => {
+                    timer.end(Outcome::of_status(failure.error.status()));
+                    chunks.events.send(&body(&failure.error));
+                }
             }
         }))
     }
