@@ -97,12 +97,16 @@ impl Document {
     }
 }
 
-/// The documents of a folder, the shortest first, at most `limit`.
-pub(super) fn load(folder: &Path, limit: Option<usize>) -> Result<Vec<Document>, BenchError> {
+/// The documents of a folder with these names, or all of them, the shortest first, at most `limit`.
+pub(super) fn load(folder: &Path, names: &[String], limit: Option<usize>) -> Result<Vec<Document>, BenchError> {
     let entries = std::fs::read_dir(folder).map_err(|source| BenchError::File { path: folder.to_owned(), source })?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     let mut documents: Vec<Document> = paths.iter().map(|path| Document::load(path)).collect::<Result<_, _>>()?;
+    if let Some(unknown) = names.iter().find(|name| documents.iter().all(|document| document.name != **name)) {
+        return Err(failed(format!("{} has no transcript {unknown}", folder.display())));
+    }
+    documents.retain(|document| names.is_empty() || names.contains(&document.name));
     documents.sort_by_key(|document| (document.words(), document.name.clone()));
     documents.truncate(limit.unwrap_or(usize::MAX));
     if documents.is_empty() {
@@ -186,7 +190,7 @@ mod tests {
     use super::*;
 
     fn documents() -> Vec<Document> {
-        load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/text"), None).unwrap()
+        load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/text"), &[], None).unwrap()
     }
 
     #[test]
@@ -268,6 +272,14 @@ mod tests {
         assert_eq!(document.segments_of("end. Begin"), Some(0..2));
         assert_eq!(document.segments_of("Begin again."), Some(1..2));
         assert_eq!(document.segments_of("nowhere"), None);
+    }
+
+    #[test]
+    fn transcripts_are_chosen_by_name_and_an_unknown_name_is_an_error() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/text");
+        let load = |name: &str| load(&folder, &[name.to_owned()], None);
+        assert_eq!(load("lecture").unwrap()[0].name, "lecture");
+        assert!(load("letcure").unwrap_err().to_string().contains("no transcript letcure"));
     }
 
     #[test]

@@ -48,6 +48,12 @@ pub(super) struct TextArgs {
     /// Transcripts, the shortest first [default: all]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Transcripts by name, with commas, such as town-hall [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    transcripts: Vec<String>,
+    /// Of the tasks only those that references judge: detailed summary, entities, action items, topics, key quotes
+    #[arg(long)]
+    few_tasks: bool,
     /// Rounds of each measurement of speed
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
@@ -177,7 +183,7 @@ impl TextArgs {
 pub(super) fn run(args: &TextArgs) -> Result<(), BenchError> {
     let bench = systems::bench_folder()
         .ok_or_else(|| failed("bench/ was not found; start this in the repository or set HARK_BENCH"))?;
-    let documents = corpus::load(&bench.join("text"), args.limit())?;
+    let documents = corpus::load(&bench.join("text"), &args.transcripts, args.limit())?;
     let model = match &args.model {
         Some(model) => model.clone(),
         None => Catalogue::builtin().default_for(Role::Language).map_err(failed)?.name.clone(),
@@ -290,7 +296,8 @@ fn quality(
     }
     if args.wants(Part::Tasks) {
         eprintln!("tasks");
-        report.tasks = numbered().map(|(document, &id)| tasks::run(client, id, document, args.quick)).collect();
+        report.tasks =
+            numbered().map(|(document, &id)| tasks::run(client, id, document, args.quick || args.few_tasks)).collect();
     }
     if args.wants(Part::Sentences) {
         eprintln!("sentences");

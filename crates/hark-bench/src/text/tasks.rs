@@ -65,18 +65,18 @@ pub(super) struct Figures {
     pub(super) misses: Vec<String>,
 }
 
-/// Runs all tasks on a transcript; `quick` leaves out what is only checked for its shape.
-pub(super) fn run(client: &Client, id: i64, document: &Document, quick: bool) -> Figures {
+/// Runs all tasks on a transcript, or the few that references judge; others are only checked for their shape.
+pub(super) fn run(client: &Client, id: i64, document: &Document, few: bool) -> Figures {
     let mut figures = Figures { transcript: document.name.clone(), ..Figures::default() };
     let start = std::time::Instant::now();
-    for style in STYLES.into_iter().take(if quick { 1 } else { STYLES.len() }) {
+    for style in STYLES.into_iter().take(if few { 1 } else { STYLES.len() }) {
         let answer = ask(client, id, "summarize", &json!({ "style": style }), &mut figures);
         check(&mut figures, Task::Summarize(style), without_cached(&answer));
         if style == SummaryStyle::Detailed {
             summary(&mut figures, document, answer["summary"].as_str().unwrap_or_default());
         }
     }
-    for kind in ANALYSES.into_iter().take(if quick { 3 } else { ANALYSES.len() }) {
+    for kind in ANALYSES.into_iter().take(if few { 3 } else { ANALYSES.len() }) {
         let answer = ask(client, id, "analyze", &json!({ "type": kind }), &mut figures);
         check(&mut figures, Task::Analyze(kind), answer["result"].clone());
         let list = |name: &str| answer["result"][name].as_array().cloned().unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn run(client: &Client, id: i64, document: &Document, quick: bool) ->
             _ => {}
         }
     }
-    for kind in GENERATIONS.into_iter().take(if quick { 1 } else { GENERATIONS.len() }) {
+    for kind in GENERATIONS.into_iter().take(if few { 1 } else { GENERATIONS.len() }) {
         let answer = ask(client, id, "generate", &json!({ "type": kind }), &mut figures);
         check(&mut figures, Task::Generate(kind), answer["result"].clone());
         if kind == GenerationType::KeyQuotes {
@@ -280,7 +280,7 @@ mod tests {
 
     fn document(name: &str) -> Document {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/text");
-        corpus::load(&folder, None).unwrap().into_iter().find(|document| document.name == name).unwrap()
+        corpus::load(&folder, &[], None).unwrap().into_iter().find(|document| document.name == name).unwrap()
     }
 
     #[test]
