@@ -1,7 +1,7 @@
 //! Measures the engine: the second question to a text beside the first, clients at the same time, answers with a schema, and what is left
 //! to other work on the same threads.
 //!
-//! `cargo run --release -p hark-lm --example lm_engine -- MODEL.gguf [questions|clients|schema|beside] [number]`
+//! `cargo run --release -p hark-lm --example lm_engine -- MODEL.gguf [questions|clients|schema|beside|clips] [number]`
 
 #![allow(clippy::print_stdout, reason = "an example reports on the terminal")]
 
@@ -22,7 +22,7 @@ const LONG: Duration = Duration::from_secs(600);
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(path) = arguments.first() else {
-        println!("usage: lm_engine MODEL.gguf [questions|clients|schema|beside] [number]");
+        println!("usage: lm_engine MODEL.gguf [questions|clients|schema|beside|clips] [number]");
         return Ok(());
     };
     let number = |otherwise: usize| arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(otherwise);
@@ -38,6 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "clients" => ask.clients(number(16)),
         "schema" => ask.schema(number(200)),
         "beside" => ask.beside(&compute),
+        "clips" => ask.clips(&compute, number(3)),
         other => Err(format!("there is no measurement {other:?}").into()),
     }
 }
@@ -156,6 +157,59 @@ impl Ask<'_> {
             while self.engine.stats().running > 0 {
                 std::thread::yield_now();
             }
+        }
+        Ok(())
+    }
+
+    /// Bursts of foreground work as long as a clip's, alone and beside four requests, in turns.
+    fn clips(&self, compute: &Compute, rounds: usize) -> Result<(), Box<dyn Error>> {
+        // A decoder's regions: some 100 µs for each thread, and a moment between them.
+        let burst = || {
+            let began = Instant::now();
+            for _ in 0..2000 {
+                compute.parallel_for(8, |index, _| {
+                    let sum = (0..25_000u64).fold(index as u64, |sum, next| sum.rotate_left(5) ^ next);
+                    std::hint::black_box(sum);
+                });
+            }
+            began.elapsed().as_secs_f64()
+        };
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        };
+        for (round, lane) in (0..rounds).flat_map(|round| [(round, Lane::Bulk), (round, Lane::Interactive)]) {
+            let mut idle: Vec<f64> = (0..8).map(|_| burst()).collect();
+            let mut all = Vec::new();
+            for client in 0..4 {
+                let text = format!("Client {client} of round {round} says: {}", "the sea is calm today. ".repeat(200));
+                all.push(self.engine.submit(Request { lane, ..self.request(&text, "Write a long story.", 400)? })?);
+            }
+            std::thread::sleep(Duration::from_secs(2));
+            let before = self.engine.stats();
+            let mut beside = Vec::new();
+            for number in 0..8 {
+                std::thread::sleep(Duration::from_millis(300 + 137 * number));
+                beside.push(burst());
+            }
+            let after = self.engine.stats();
+            drop(all);
+            while self.engine.stats().running > 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let (alone, together) = (median(&mut idle), median(&mut beside));
+            println!(
+                "round {} {lane:?}: alone {alone:.3} s [{:.3}..{:.3}], beside four requests {together:.3} s [{:.3}..{:.3}], ratio {:.2}; {} prompt and {} generated tokens, {:.1} s of pauses",
+                round + 1,
+                idle[0],
+                idle[7],
+                beside[0],
+                beside[7],
+                together / alone,
+                after.prompt_tokens - before.prompt_tokens,
+                after.generated_tokens - before.generated_tokens,
+                (after.paused_micros - before.paused_micros) as f64 / 1e6
+            );
         }
         Ok(())
     }

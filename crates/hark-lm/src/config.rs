@@ -226,7 +226,7 @@ impl Config {
 
     /// Whether the rows of a layer see only the positions of [`Config::window`].
     pub fn is_local(&self, layer: usize) -> bool {
-        self.window.is_some() && (layer + 1) % self.window_pattern.max(1) != 0
+        self.window.is_some() && !(layer + 1).is_multiple_of(self.window_pattern.max(1))
     }
 }
 

@@ -271,6 +271,8 @@ impl Runner {
         let began = Instant::now();
         let outcome =
             catch_unwind(AssertUnwindSafe(|| model.forward(workspace, cache, &rows, &is_cancelled).map(|_| ())));
+        // The logits come behind the last layer.
+        give_way.count_work();
         let (elapsed, paused) = (began.elapsed(), give_way.paused.get());
         self.stats.forward_micros += elapsed.as_micros() as u64;
         self.stats.paused_micros += paused.as_micros() as u64;
@@ -343,10 +345,16 @@ impl<'a> GiveWay<'a> {
         GiveWay { compute, pacer: RefCell::new(pacer), lane, resumed, paused }
     }
 
+    /// Counts the work since the last pause; returns the time.
+    fn count_work(&self) -> Instant {
+        let now = Instant::now();
+        self.pacer.borrow_mut().worked(now.saturating_duration_since(self.resumed.replace(now)), self.lane);
+        now
+    }
+
     fn between_layers(&self, is_closing: &AtomicBool) {
+        let mut before = self.count_work();
         let mut pacer = self.pacer.borrow_mut();
-        let mut before = Instant::now();
-        pacer.worked(before.saturating_duration_since(self.resumed.get()), self.lane);
         while pacer.is_in_debt() && self.compute.is_foreground_active() && !is_closing.load(Ordering::SeqCst) {
             std::thread::sleep(PAUSE_STEP);
             let now = Instant::now();

@@ -58,7 +58,7 @@ pub struct Tokenizer {
 /// How texts become tokens.
 enum Encoding {
     /// Words of bytes that merge by rank.
-    Bpe { merges: Merges, pre_tokenizer: PreTokenizer },
+    Bpe { merges: Box<Merges>, pre_tokenizer: PreTokenizer },
     /// Characters that merge by score.
     Spm(Box<Spm>),
 }
@@ -158,7 +158,7 @@ impl Tokenizer {
             };
             let merges = array("tokenizer.ggml.merges").ok_or_else(|| damaged("its vocabulary has no merges"))?;
             let merges = Merges::read(merges.iter().filter_map(Value::as_str), &by_bytes, &bytes_of);
-            Encoding::Bpe { merges, pre_tokenizer }
+            Encoding::Bpe { merges: Box::new(merges), pre_tokenizer }
         };
         let mut ends: Vec<u32> = ["tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"]
             .into_iter()
@@ -381,7 +381,7 @@ pub(crate) fn byte_vocabulary_with(texts: &[&[u8]], names: &[&str]) -> Tokenizer
     let token = |name: &str| names.iter().position(|other| *other == name).map(|index| first + index as u32);
     let (bos, ends) = (token("<bos>"), token("<|im_end|>").into_iter().collect::<Vec<u32>>());
     let merges = Merges::read([].into_iter(), &by_bytes, &bpe::bytes_of_characters());
-    let encoding = Encoding::Bpe { merges, pre_tokenizer: PreTokenizer::Qwen2 };
+    let encoding = Encoding::Bpe { merges: Box::new(merges), pre_tokenizer: PreTokenizer::Qwen2 };
     let eos = ends.first().copied();
     Tokenizer { tokens, by_bytes, special, encoding, bos, eos, adds_bos: false, ends, chat_template: None }
 }

@@ -47,7 +47,7 @@ fn small() -> Tokenizer {
         special: HashMap::from([(b'<', vec![260, 261])]),
         tokens,
         by_bytes,
-        encoding: Encoding::Bpe { merges, pre_tokenizer: PreTokenizer::Qwen2 },
+        encoding: Encoding::Bpe { merges: Box::new(merges), pre_tokenizer: PreTokenizer::Qwen2 },
         bos: None,
         eos: None,
         adds_bos: false,
