@@ -28,6 +28,14 @@ pub enum Error {
         /// The name asked for.
         name: String,
     },
+    /// A reference to a file of the hub that can't be used.
+    #[error("{reference} can't be pulled: {why}")]
+    Reference {
+        /// The reference.
+        reference: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No model of the catalogue plays this role by default.
     #[error("the catalogue has no default model for {role}")]
     NoModelFor {

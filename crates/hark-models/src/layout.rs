@@ -33,6 +33,9 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if marian("model", ".bin") && vocabulary {
         return Some("marian");
     }
+    if has("model.gguf") {
+        return Some("gguf");
+    }
     let silero = |ending: &str| names.iter().any(|name| name.starts_with("silero_vad") && name.ends_with(ending));
     if silero(".onnx") {
         return Some("onnx");
@@ -91,6 +94,7 @@ mod tests {
             ),
             ("ggml", &["ggml-base.en.bin"]),
             ("safetensors", &["silero_vad_16k.safetensors"]),
+            ("gguf", &["model.gguf"]),
             ("fasttext", &["lid.176.ftz"]),
             ("marian", &["model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]),
             ("marian", &["srcvocab.enja.spm", "trgvocab.enja.spm", "model.enja.bin"]),

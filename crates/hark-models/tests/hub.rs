@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hark_models::{Catalogue, Error, FileState, Model, ModelStore, PullOptions, SourceKind, Step, Token};
+use hark_models::{Catalogue, Error, FileState, HubReference, Model, ModelStore, PullOptions, SourceKind, Step, Token};
 use server::{Fault, Server, sha256};
 
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -454,4 +454,55 @@ fn bytes_below(dir: &Path) -> u64 {
         .flatten()
         .map(|e| if e.path().is_dir() { bytes_below(&e.path()) } else { e.metadata().map_or(0, |m| m.len()) })
         .sum()
+}
+
+#[test]
+fn a_file_of_the_hub_is_pulled_by_reference_and_its_hash_is_held_to_from_then_on() {
+    let (first, second) = (weights(200_000), weights(200_001));
+    let file = format!("/Owner/M-GGUF/resolve/{REVISION}/sub/Big.Q4_K_M.gguf");
+    let page = "/api/models/Owner/M-GGUF/revision/main".to_owned();
+    let answer = format!(r#"{{"id": "Owner/M-GGUF", "sha": "{REVISION}", "cardData": {{"license": "apache-2.0"}}}}"#);
+    let serve = |weights: &[u8]| {
+        Server::start(HashMap::from([(file.clone(), weights.to_vec()), (page.clone(), answer.clone().into_bytes())]))
+    };
+    let (server, dir) = (serve(&first), tempfile::tempdir().unwrap());
+    let store = ModelStore::new(dir.path());
+    let reference = HubReference::parse("hf:Owner/M-GGUF/sub/Big.Q4_K_M.gguf").unwrap().unwrap();
+    let model = reference.resolve(&store, &options(&server)).unwrap();
+    assert_eq!((model.name.as_str(), model.licence.as_str()), ("big.q4_k_m", "apache-2.0"));
+    let installed = store.pull(&model, &options(&server), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(installed.dir.join("model.gguf")).unwrap(), first);
+    let manifest = installed.manifest.unwrap();
+    assert_eq!((manifest.format.as_str(), manifest.licence.as_str()), ("gguf", "apache-2.0"));
+    assert_eq!(manifest.source, format!("hub Owner/M-GGUF at {}", &REVISION[..10]));
+    assert_eq!(manifest.files[0].sha256, sha256(&first));
+    assert!(store.verify("big.q4_k_m", &Catalogue::builtin()).unwrap().is_sound());
+
+    // The repository has another file under that name now: it is not taken, and the old one stays.
+    let changed = serve(&second);
+    let force = PullOptions { force: true, ..options(&changed) };
+    let model = reference.resolve(&store, &force).unwrap();
+    let error = store.pull(&model, &force, &mut quiet).unwrap_err().to_string();
+    assert!(error.contains(&sha256(&first)), "{error}");
+    assert_eq!(std::fs::read(dir.path().join("big.q4_k_m/model.gguf")).unwrap(), first);
+
+    // Removed, it may come again as what it is now.
+    store.remove("big.q4_k_m").unwrap();
+    let model = reference.resolve(&store, &force).unwrap();
+    store.pull(&model, &force, &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("big.q4_k_m/model.gguf")).unwrap(), second);
+}
+
+#[test]
+fn a_reference_to_nothing_says_so_and_an_offline_machine_does_not_ask() {
+    let (server, dir) = (Server::start(HashMap::new()), tempfile::tempdir().unwrap());
+    let store = ModelStore::new(dir.path());
+    let reference = HubReference::parse("hf:nobody/nothing/x.gguf").unwrap().unwrap();
+    let error = reference.resolve(&store, &options(&server)).unwrap_err();
+    assert!(matches!(error, Error::NotFound { status: 404, .. }), "{error}");
+    let asked = server.requests().len();
+    let offline = PullOptions { hub_allowed: false, ..options(&server) };
+    let error = reference.resolve(&store, &offline).unwrap_err().to_string();
+    assert!(error.contains("HF_HUB_OFFLINE"), "{error}");
+    assert_eq!(server.requests().len(), asked);
 }

@@ -106,6 +106,10 @@ fn the_list_of_models_names_every_model_with_its_licence_and_source() {
     assert_eq!(base["installed"], false);
     assert!(base["sources"].as_array().unwrap().len() > 1);
     assert_eq!(json["aliases"]["large-v3-turbo"], serde_json::Value::Null);
+    // What a language model needs in memory, installed or not; other models do not say.
+    let language = json["models"].as_array().unwrap().iter().find(|model| model["role"] == "language").unwrap();
+    let memory = language["memory_bytes"].as_u64().unwrap();
+    assert!(memory > language["size_bytes"].as_u64().unwrap() && base["memory_bytes"].is_null(), "{language}");
 }
 
 #[test]
@@ -114,6 +118,10 @@ fn an_unknown_model_is_not_pulled_and_an_absent_one_not_removed() {
     let output = run(folder.path(), &["models", "pull", "whisper-huge"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("\"whisper-huge\""), "{}", stderr(&output));
+
+    let output = run(folder.path(), &["models", "pull", "hf:owner/repo"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("write hf:owner/repo/file.gguf"), "{}", stderr(&output));
 
     let output = run(folder.path(), &["models", "remove", "base"]);
     assert_eq!(output.status.code(), Some(1));
@@ -141,6 +149,8 @@ fn doctor_says_what_is_missing_and_how_to_fix_it() {
         found.unwrap_or_else(|| panic!("{name} is not examined: {json:#}"))
     };
     assert_eq!(finding("speech model")["status"], "missing");
+    assert_eq!(finding("language model")["status"], "optional");
+    assert!(finding("recommended")["fix"].as_str().unwrap().starts_with("hark models pull "), "{json:#}");
     assert_eq!(finding("temporary folder")["status"], "ok");
     for name in ["cpu", "cores", "memory", "gpu", "ffmpeg", "configuration", "models folder", "disk"] {
         assert!(!finding(name)["detail"].as_str().unwrap().is_empty());

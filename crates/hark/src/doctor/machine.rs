@@ -54,20 +54,24 @@ pub(super) fn cores() -> Finding {
 pub(super) fn memory() -> Finding {
     /// whisper-base with its caches and a few files open.
     const ENOUGH: u64 = 1 << 30;
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let Some((total, available)) = read_meminfo(&meminfo) else {
+    let Some((total, available)) = machine_memory() else {
         return Finding::optional("memory", "unknown", "check that about 1 GB is free");
-    };
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    let (total, available) = match limit {
-        Some(limit) if limit < total => (limit, available.min(limit)),
-        _ => (total, available),
     };
     let detail = format!("{} of {} free", bytes(available), bytes(total));
     match available {
         ENOUGH.. => Finding::ok("memory", detail),
         _ => Finding::optional("memory", detail, "close other programs, or use a smaller model"),
     }
+}
+
+/// Total and available bytes of the machine, or of the limit of its control group.
+pub(crate) fn machine_memory() -> Option<(u64, u64)> {
+    let (total, available) = read_meminfo(&std::fs::read_to_string("/proc/meminfo").ok()?)?;
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    Some(match limit {
+        Some(limit) if limit < total => (limit, available.min(limit)),
+        _ => (total, available),
+    })
 }
 
 /// Total and available bytes.

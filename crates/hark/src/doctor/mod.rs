@@ -3,6 +3,8 @@
 mod endpoint;
 mod machine;
 
+pub(crate) use machine::machine_memory;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hark_models::{Installed, Model, Role};
+use hark_models::{CONTEXT, Installed, LANGUAGE_MODELS, Model, Role};
 use serde_json::json;
 
 use super::ModelLibrary;
@@ -15,6 +15,8 @@ struct Row {
     role: Role,
     installed: Option<Installed>,
     size: u64,
+    /// Bytes of memory with the default context; of language models only.
+    memory: Option<u64>,
     licence: String,
     description: String,
     /// Where it came from, or would come from first.
@@ -40,6 +42,7 @@ fn rows(library: &ModelLibrary) -> Vec<Row> {
             name,
             role: Role::Other,
             size: installed_size(&installed),
+            memory: memory_of(None, Some(&installed)),
             licence: manifest.map(|manifest| manifest.licence.clone()).unwrap_or_default(),
             description: "not in the catalogue".to_owned(),
             source: manifest.map_or_else(|| "copied by hand".to_owned(), |manifest| manifest.source.clone()),
@@ -63,12 +66,22 @@ fn row_of(model: &Model, installed: Option<Installed>) -> Row {
         name: model.name.clone(),
         role: model.role,
         size: installed.as_ref().map_or(model.size_bytes, installed_size),
+        memory: memory_of(Some(model), installed.as_ref()),
         licence: model.licence.clone(),
         description: model.description.clone(),
         source,
         sources,
         installed,
     }
+}
+
+/// What a language model needs in memory: as its file says where it is installed, else as the table of known models does.
+fn memory_of(model: Option<&Model>, installed: Option<&Installed>) -> Option<u64> {
+    if let Some(installed) = installed {
+        return hark_lm::memory_needed(&installed.dir.join("model.gguf"), CONTEXT as usize).ok();
+    }
+    let known = LANGUAGE_MODELS.iter().find(|known| model.is_some_and(|model| known.pull == model.name))?;
+    Some(known.memory_bytes(CONTEXT))
 }
 
 /// Bytes of the files, whether a manifest lists them or not.
@@ -85,13 +98,15 @@ fn installed_size(installed: &Installed) -> u64 {
 fn as_table(library: &ModelLibrary, rows: &[Row]) -> String {
     let name_width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
     let licence_width = rows.iter().map(|row| row.licence.len()).max().unwrap_or(0).max(7);
-    let mut out = format!("{:name_width$}  installed      size  {:licence_width$}  from\n", "name", "licence");
+    let mut out =
+        format!("{:name_width$}  installed      size    memory  {:licence_width$}  from\n", "name", "licence");
     for row in rows {
         let installed = if row.installed.is_some() { "yes" } else { "-" };
         let size = if row.size > 0 { bytes(row.size) } else { "?".to_owned() };
+        let memory = row.memory.map_or_else(|| "-".to_owned(), bytes);
         let _ = writeln!(
             out,
-            "{:name_width$}  {installed:9}  {size:>8}  {:licence_width$}  {}",
+            "{:name_width$}  {installed:9}  {size:>8}  {memory:>8}  {:licence_width$}  {}",
             row.name, row.licence, row.source
         );
     }
@@ -104,7 +119,11 @@ fn as_table(library: &ModelLibrary, rows: &[Row]) -> String {
     if !served.is_empty() {
         let _ = writeln!(out, "names served here: {}", served.join(", "));
     }
-    let _ = writeln!(out, "`hark models pull NAME` fetches one");
+    let _ = writeln!(
+        out,
+        "`hark models pull NAME` fetches one, `hark models pull hf:OWNER/REPO/FILE.gguf` another language model of the hub"
+    );
+    let _ = writeln!(out, "memory: of language models, with a context of {CONTEXT} tokens");
     out
 }
 
@@ -119,6 +138,7 @@ fn as_json(library: &ModelLibrary, rows: &[Row]) -> String {
                 "folder": row.installed.as_ref().map(|installed| &installed.dir),
                 "format": row.installed.as_ref().map(|installed| &installed.format),
                 "size_bytes": row.size,
+                "memory_bytes": row.memory,
                 "licence": row.licence,
                 "description": row.description,
                 "source": row.source,

@@ -6,7 +6,9 @@ mod pull;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use hark_models::{Aliases, Catalogue, FileState, Model, ModelStore, Resolved, Role};
+use hark_models::{
+    Aliases, CONTEXT, Catalogue, FileState, HubReference, Model, ModelStore, Resolved, Role, recommended_language_model,
+};
 
 use crate::cli::{Common, ModelsArgs, ModelsCommand};
 use crate::config::Config;
@@ -204,7 +206,50 @@ pub(crate) fn findings(config: &Config) -> Vec<Finding> {
     let mut others: Vec<String> = installed;
     others.retain(|name| library.catalogue.get(name).is_none_or(|model| model.role == Role::Transcription));
     let all = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-    let mut findings = vec![speech, vad, speakers, Finding::ok("installed", all)];
+    let mut findings = vec![speech, vad, speakers];
+    findings.extend(language_findings(config, &library));
+    findings.push(Finding::ok("installed", all));
     findings.extend(damaged);
     findings
+}
+
+/// The language model that is used, and the one that this machine should use.
+fn language_findings(config: &Config, library: &ModelLibrary) -> [Finding; 2] {
+    let used = config.server.text.model.as_deref().unwrap_or_else(|| default_for(library, Role::Language));
+    let language = match library.store.installed(used) {
+        Some(installed) => {
+            let memory = hark_lm::memory_needed(&installed.dir.join("model.gguf"), CONTEXT as usize);
+            let detail = match memory {
+                Ok(memory) => format!("{used}; takes up to {} of memory", bytes(memory)),
+                Err(error) => format!("{used}: {error}"),
+            };
+            Finding::ok("language model", detail)
+        }
+        None => Finding::optional(
+            "language model",
+            format!("{used} is not installed: texts are not summarized or analyzed"),
+            format!("hark models pull {used}"),
+        ),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let Some((memory, _)) = crate::doctor::machine_memory() else {
+        return [language, Finding::ok("recommended", "unknown: this system does not say how much memory it has")];
+    };
+    let best = recommended_language_model(memory, cores);
+    let installed_as = HubReference::parse(best.pull).and_then(Result::ok).map(|reference| reference.name());
+    let name = installed_as.as_deref().unwrap_or(best.pull);
+    let detail = format!(
+        "{} for this machine: file about {}, needs {} of memory with {CONTEXT} tokens, about {:.0} tokens/s on {cores} cores, licence {}",
+        best.title,
+        bytes(best.file_bytes),
+        bytes(best.memory_bytes(CONTEXT)),
+        best.tokens_per_second(cores),
+        best.licence
+    );
+    let recommended = match library.store.installed(name) {
+        Some(_) if name == used => Finding::ok("recommended", detail),
+        Some(_) => Finding::optional("recommended", detail, format!("`model = \"{name}\"` in [text] of hark.toml")),
+        None => Finding::optional("recommended", detail, format!("hark models pull {}", best.pull)),
+    };
+    [language, recommended]
 }

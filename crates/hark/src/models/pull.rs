@@ -3,29 +3,51 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use hark_models::{Model, Progress, PullOptions, Step};
+use hark_models::{HubReference, Model, Progress, PullOptions, Role, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::ModelLibrary;
 use crate::CliError;
 
-pub(super) fn run<'a>(
-    library: &'a ModelLibrary,
-    mut wanted: Vec<&'a Model>,
+pub(super) fn run(
+    library: &ModelLibrary,
+    defaults: Vec<&Model>,
     names: &[String],
     force: bool,
     quiet: bool,
 ) -> Result<(), CliError> {
+    let environment = PullOptions::from_env().map_err(|error| CliError::Usage(error.to_string()))?;
+    let options = PullOptions { force, ..environment };
+    let mut wanted: Vec<Model> = defaults.into_iter().cloned().collect();
     for name in names {
-        let model = library.entry(name)?;
+        let model = match HubReference::parse(name) {
+            None => library.entry(name)?.clone(),
+            Some(reference) => {
+                let reference = reference.map_err(|error| CliError::Usage(error.to_string()))?;
+                if !force && library.store.installed(&reference.name()).is_some() {
+                    if !quiet {
+                        eprintln!("{}: is installed", reference.name());
+                    }
+                    continue;
+                }
+                let model = reference.resolve(&library.store, &options);
+                let model = model.map_err(|error| CliError::Failed(format!("{name}: {error}")))?;
+                if library.catalogue.get(&model.name).is_some() {
+                    let what = format!("{} is a model of the catalogue: `hark models pull {}`", model.name, model.name);
+                    return Err(CliError::Failed(what));
+                }
+                if !quiet {
+                    eprintln!("{}: licence {}; {}", model.name, model.licence, model.licence_note);
+                }
+                model
+            }
+        };
         if !wanted.iter().any(|other| other.name == model.name) {
             wanted.push(model);
         }
     }
-    let environment = PullOptions::from_env().map_err(|error| CliError::Usage(error.to_string()))?;
-    let options = PullOptions { force, ..environment };
     let mut all_there = true;
-    for model in wanted {
+    for model in &wanted {
         if let Err(error) = pull_one(library, model, &options, quiet) {
             all_there = false;
             eprintln!("{}: {error}", model.name);
@@ -55,6 +77,9 @@ fn pull_one(
         eprintln!("{}: installed from {source}; licence {}", model.name, model.licence);
         if !model.licence_note.is_empty() {
             eprintln!("{}: {}", model.name, model.licence_note);
+        }
+        if model.role == Role::Language && library.catalogue.get(&model.name).is_none() {
+            eprintln!("{}: `model = \"{}\"` in [text] of hark.toml uses it", model.name, model.name);
         }
     }
     Ok(())
