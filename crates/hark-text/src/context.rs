@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::TextError;
-use crate::model::{CompletionRequest, DEFAULT_TOP_P, Finish, LanguageModel, OutputFormat};
+use crate::model::{Completion, CompletionRequest, DEFAULT_TOP_P, Finish, LanguageModel, Message, OutputFormat};
 use crate::parts::{self, Part};
 use crate::prompt::{INSTRUCTION_TOKENS, Prompt};
 use crate::source::Source;
@@ -64,7 +64,8 @@ impl<'a> Context<'a> {
         self.total.fetch_add(completions, Ordering::Relaxed);
     }
 
-    fn completed(&self) {
+    /// Notes that a completion has ended.
+    pub(crate) fn completed(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         let total = self.total.fetch_max(done, Ordering::Relaxed).max(done);
         if let Some(on_progress) = self.on_progress {
@@ -86,6 +87,10 @@ impl<'a> Context<'a> {
             return Err(TextError::ContextTooSmall { context, needed: taken + MIN_PART_TOKENS });
         }
         Ok((context - taken).min(MAX_PART_TOKENS))
+    }
+
+    pub(crate) fn context_length(&self) -> usize {
+        self.model.context_length()
     }
 
     pub(crate) fn count_tokens(&self, text: &str) -> usize {
@@ -130,6 +135,26 @@ impl<'a> Context<'a> {
             }
         }
         Err(TextError::InvalidAnswer)
+    }
+
+    /// Starts a greedy completion, whose events the caller reads.
+    pub(crate) fn start(
+        &self,
+        messages: Vec<Message>,
+        format: OutputFormat,
+        max_tokens: usize,
+    ) -> Result<Completion, TextError> {
+        let (owner, lane) = (self.owner, self.lane);
+        Ok(self.model.complete(CompletionRequest {
+            messages,
+            format,
+            max_tokens,
+            temperature: 0.0,
+            top_p: DEFAULT_TOP_P,
+            seed: 0,
+            owner,
+            lane,
+        })?)
     }
 
     async fn complete(

@@ -23,6 +23,12 @@ impl FactChecker {
         FactChecker { index, capitals_are_names: capitals_are_names(source.language()) }
     }
 
+    /// Looks through a text; `language` says whether capitals are names.
+    pub fn of_text(text: &str, language: Option<Language>) -> Self {
+        let index = TextIndex::new(&format!("{text}\nSpeaker"));
+        FactChecker { index, capitals_are_names: capitals_are_names(language) }
+    }
+
     /// What occurs in the source.
     pub fn index(&self) -> &TextIndex {
         &self.index

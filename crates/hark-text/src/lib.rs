@@ -4,6 +4,7 @@
 //! text. None of its business: where models run, accounts, credits, HTTP.
 
 pub mod analyze;
+pub mod ask;
 mod context;
 mod error;
 mod extract;

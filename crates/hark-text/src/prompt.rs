@@ -48,7 +48,7 @@ impl Prompt<'_> {
 
 /// A line that does not occur in the text and that its author can't know: it depends on the text and on a key of this process.
 /// The same text has the same mark, so that prompts on it share their beginning.
-fn mark(text: &str) -> String {
+pub(crate) fn mark(text: &str) -> String {
     static KEY: OnceLock<RandomState> = OnceLock::new();
     let key = KEY.get_or_init(RandomState::new);
     (0u64..)

@@ -74,9 +74,9 @@ impl TextIndex {
         let mut numbers: HashSet<String> = numbers(text).into_iter().flat_map(|number| number.forms).collect();
         // Words of a longer number alone: "two point four million" is also written 2.4 million.
         numbers.extend(words.iter().filter_map(|word| small_number(word)).map(|value| value.to_string()));
-        for (word, values) in [("half", ["30", "50"]), ("quarter", ["15", "25"])] {
+        for (word, values) in [("half", &["30", "50", "5"][..]), ("quarter", &["15", "25"])] {
             if words.contains(word) {
-                numbers.extend(values.map(str::to_owned));
+                numbers.extend(values.iter().map(|value| (*value).to_owned()));
             }
         }
         TextIndex { normalized, words, beginnings, numbers }

@@ -2,6 +2,7 @@
 //! what a model can do.
 
 mod analyses;
+mod asks;
 mod generations;
 mod injections;
 mod pii;
