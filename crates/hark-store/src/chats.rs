@@ -1,4 +1,4 @@
-//! Chat sessions about a transcript, and the daily quota of questions.
+//! Chat sessions about a transcript or about all transcripts of an account, and the daily quota of questions.
 
 use crate::Store;
 use crate::clock::{Micros, day_of};
@@ -49,31 +49,39 @@ fn aad(session: &str, position: i64) -> AssociatedData {
     columns::CHAT_TURN.associated_data(&[&session, &position])
 }
 
+/// The condition that a session is about this transcript, or about all of them: `$3` is the transcript or null.
+const IS_ABOUT: &str = "(transcript_id = $3 OR (transcript_id IS NULL AND $3 IS NULL))";
+
 impl Chats<'_> {
-    /// Creates a chat session about a transcript; returns its random id.
-    pub async fn begin(self, account: AccountId, id: TranscriptId) -> Result<String> {
+    /// Creates a chat session about a transcript, or about all of the account's; returns its random id.
+    pub async fn begin(self, account: AccountId, about: impl Into<Option<TranscriptId>>) -> Result<String> {
+        let about: Option<TranscriptId> = about.into();
         let session = random::token::<16>()?;
         let mut tx = self.store.db().begin().await?;
-        check_owner(&mut tx, account, id).await?;
+        if let Some(id) = about {
+            check_owner(&mut tx, account, id).await?;
+        }
         tx.execute(
             "INSERT INTO chat_sessions (id, account_id, transcript_id, created_at) VALUES ($1, $2, $3, $4)",
-            args![&session, account, id, self.store.now()],
+            args![&session, account, about.map(|id| id.0), self.store.now()],
         )
         .await?;
         tx.commit().await?;
         Ok(session)
     }
 
-    /// The turns of a chat session about this transcript, in order.
-    pub async fn turns(self, account: AccountId, id: TranscriptId, session: &str) -> Result<Vec<ChatTurn>> {
+    /// The turns of a chat session about this transcript, or about all, in order.
+    pub async fn turns(
+        self,
+        account: AccountId,
+        about: impl Into<Option<TranscriptId>>,
+        session: &str,
+    ) -> Result<Vec<ChatTurn>> {
+        let about: Option<TranscriptId> = about.into();
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().snapshot().await?;
-        let found = tx
-            .optional(
-                "SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND transcript_id = $3",
-                args![session, account, id],
-            )
-            .await?;
+        let sql = format!("SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND {IS_ABOUT}");
+        let found = tx.optional(&sql, args![session, account, about.map(|id| id.0)]).await?;
         found.ok_or(Error::NotFound("chat session"))?;
         let sql = "SELECT position, role, body, created_at FROM chat_turns WHERE session_id = $1 ORDER BY position";
         let rows = tx.all(sql, args![session]).await?;
@@ -93,18 +101,19 @@ impl Chats<'_> {
     pub async fn add(
         self,
         account: AccountId,
-        id: TranscriptId,
+        about: impl Into<Option<TranscriptId>>,
         session: &str,
         question: &str,
         answer: &str,
     ) -> Result<()> {
+        let about: Option<TranscriptId> = about.into();
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;
-        let lock = format!(
-            "SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND transcript_id = $3{}",
-            tx.for_update()
-        );
-        tx.optional(&lock, args![session, account, id]).await?.ok_or(Error::NotFound("chat session"))?;
+        let lock =
+            format!("SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND {IS_ABOUT}{}", tx.for_update());
+        tx.optional(&lock, args![session, account, about.map(|id| id.0)])
+            .await?
+            .ok_or(Error::NotFound("chat session"))?;
         let row = tx.one("SELECT count(*) AS turns FROM chat_turns WHERE session_id = $1", args![session]).await?;
         let turns: i64 = row.get("turns")?;
         for (position, role, text) in [(turns, ChatRole::User, question), (turns + 1, ChatRole::Assistant, answer)] {

@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0010_checksums.sql"),
     include_str!("../migrations/0011_calls.sql"),
     include_str!("../migrations/0012_search.sql"),
+    include_str!("../migrations/0013_account_chats.sql"),
 ];
 
 /// The key of the PostgreSQL advisory lock, unlikely to be used by other programs: "hark" in ASCII.

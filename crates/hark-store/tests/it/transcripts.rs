@@ -235,6 +235,22 @@ on_both! {
         assert!(store.chats().turns(account, other, &session).await.is_err(), "a conversation is about its transcript");
     }
 
+    async fn a_conversation_about_everything_is_of_its_account_and_of_no_transcript(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let id = completed(&store, ours).await;
+        let session = store.chats().begin(ours, None).await.unwrap();
+        store.chats().add(ours, None, &session, "who?", "Ada").await.unwrap();
+        assert_eq!(store.chats().turns(ours, None, &session).await.unwrap().len(), 2);
+        assert!(store.chats().turns(ours, id, &session).await.is_err(), "it is about no transcript");
+        assert!(store.chats().turns(theirs, None, &session).await.is_err(), "it is of another account");
+        let about = store.chats().begin(ours, id).await.unwrap();
+        assert!(store.chats().add(ours, None, &about, "q", "a").await.is_err(), "this one is about a transcript");
+        store.transcripts().delete(ours, id).await.unwrap();
+        assert_eq!(store.chats().turns(ours, None, &session).await.unwrap().len(), 2);
+        assert!(store.chats().turns(ours, id, &about).await.is_err());
+    }
+
     async fn what_was_derived_is_forgotten_when_the_text_changes(place: Place) {
         let store = place.open().await;
         let account = account(&store, 0).await;
