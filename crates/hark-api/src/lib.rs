@@ -56,9 +56,9 @@ pub use session::{
 };
 pub use speakers::{Speaker, SpeakerList};
 pub use text::{
-    AnalyzeRequest, ChatAnswer, ChatRequest, ChatSource, EmbedRequest, EmbedText, Embeddings, GenerateRequest,
-    SummarizeRequest, SummarizeTranscriptRequest, TranscriptAnalyzeRequest, TranscriptGenerateRequest, TranslateAnswer,
-    TranslateRequest, TranslatedText, Translation,
+    AnalyzeRequest, ChatAnswer, ChatAnswerDelta, ChatAnswerSources, ChatRequest, ChatSource, EmbedRequest, EmbedText,
+    Embeddings, GenerateRequest, SummarizeRequest, SummarizeTranscriptRequest, TranscriptAnalyzeRequest,
+    TranscriptGenerateRequest, TranslateAnswer, TranslateRequest, TranslatedText, Translation,
 };
 pub use transcription::Accepted;
 pub use transcripts::{

@@ -205,41 +205,66 @@ pub struct Embeddings {
 }
 
 /// The body of `POST /v1/transcripts/{id}/chat`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatRequest {
     /// What to ask.
-    #[schema(min_length = 1, pattern = r"\S")]
+    #[schema(min_length = 1, max_length = 2000, pattern = r"\S")]
     pub question: String,
     /// The conversation to go on with.
     pub session_id: Option<String>,
+    /// Whether the answer comes as server-sent events.
+    #[serde(default)]
+    pub stream: bool,
 }
 
-/// The answer to a question about a transcript.
+/// The answer to a question about transcripts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatAnswer {
-    /// The answer.
+    /// The answer, or a sentence that says that there is none.
     pub answer: String,
-    /// Where it comes from.
+    /// Whether the answer was found.
+    pub found: bool,
+    /// Where it comes from, best first; empty where nothing was found.
     pub sources: Vec<ChatSource>,
     /// The conversation.
     pub session_id: String,
+    /// The model that answered.
+    pub model: String,
 }
 
-/// A place in the transcript that an answer rests on.
+/// A place in a transcript that an answer rests on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChatSource {
     /// What was said.
     pub text: String,
+    /// Who said it, where that is known.
+    pub speaker: Option<String>,
     /// Seconds from the start of the recording.
     pub start_time: f64,
     /// Seconds from the start of the recording.
     pub end_time: f64,
-    /// How near it is to the question, 0 to 1.
+    /// How much of answer and question it says, compared to the place that says most: 0 to 1.
     pub relevance: f32,
     /// Which segment, counted from 0.
     pub segment_order: i64,
     /// The same as `relevance`.
     pub score: f32,
+    /// The transcript.
+    pub transcript_id: i64,
+}
+
+/// The event `delta` of a streamed answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatAnswerDelta {
+    /// What comes next; all of them joined are the answer.
+    pub text: String,
+}
+
+/// The event `sources` of a streamed answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChatAnswerSources {
+    /// Where the answer comes from.
+    pub sources: Vec<ChatSource>,
 }
 
 /// Requests that need one of several fields, as the document describes them: each variant is a way to write one.

@@ -20,6 +20,7 @@ use crate::metrics::readiness::Report;
 use crate::probe::Probes;
 use crate::queue::{Breaker, Running, Waiting};
 use crate::readiness::{Needs, Readiness};
+use crate::retrievers::Retrievers;
 use crate::sign::Sign;
 use crate::streams::Streams;
 
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) embed_slots: EmbedSlots,
     /// Calls that work on texts with the language model.
     pub(crate) text_calls: AtOnce<Owner>,
+    /// Indexes of long transcripts that were asked about.
+    pub(crate) retrievers: Retrievers,
     /// Uploads in progress that have an `Idempotency-Key`.
     pub(crate) named_uploads: AtOnce<(Owner, String)>,
     /// Anonymous uploads in progress.
@@ -131,6 +134,7 @@ impl App {
             mailer,
             embed_slots: EmbedSlots::new(),
             text_calls: AtOnce::new(),
+            retrievers: Retrievers::default(),
             uploads: AtOnce::new(),
             named_uploads: AtOnce::new(),
             anonymous_uploads: AtOnce::new(),

@@ -118,9 +118,14 @@ pub(crate) fn keep<T: Serialize>(headers: &HeaderMap, status: StatusCode, answer
     Some(StoredAnswer { status: status.as_u16(), content_type: "application/json".to_owned(), body })
 }
 
-/// Decrypts a stored response. Another credential of the same account can't: for it the key is taken.
+/// Decrypts the body of a stored response. Another credential of the same account can't: for it the key is taken.
+pub(crate) fn open_answer(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Vec<u8>, Failure> {
+    open(headers, &answer.body).ok_or_else(|| ErrorKind::KeyReused.into())
+}
+
+/// The stored response.
 pub(crate) fn give(headers: &HeaderMap, answer: &StoredAnswer) -> Result<Response, Failure> {
-    let body = open(headers, &answer.body).ok_or(ErrorKind::KeyReused)?;
+    let body = open_answer(headers, answer)?;
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     Ok((status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response())
 }

@@ -6,6 +6,7 @@
 
 mod app;
 mod audit;
+mod chat;
 mod config;
 mod credentials;
 mod document;
@@ -40,6 +41,7 @@ mod random;
 mod readiness;
 mod recording;
 mod retention;
+mod retrievers;
 mod router;
 mod routes;
 mod service;

@@ -136,7 +136,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::text::summarize))
         .routes(routes!(transcripts::text::analyze))
         .routes(routes!(transcripts::text::generate))
-        .routes(routes!(transcripts::text::chat))
+        .routes(routes!(transcripts::chat::chat))
         .routes(routes!(transcripts::translate::translate))
 }
 

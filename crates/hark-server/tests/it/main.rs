@@ -2,6 +2,7 @@
 //! Words are heard by whisper-base where the test is about words; elsewhere an engine answers at once.
 
 mod account;
+mod chat;
 mod completions;
 mod contract;
 mod document;

@@ -1,5 +1,6 @@
 //! Stored transcripts.
 
+pub(crate) mod chat;
 pub(crate) mod export;
 pub(crate) mod list;
 pub(crate) mod one;

@@ -1,13 +1,10 @@
 //! Work on a transcript's text: summaries, analyses and generated content, stored with the transcript until its text changes.
-//! Questions have no retrieval yet and are answered with 503.
 
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use hark_api::{
-    ChatAnswer, ChatRequest, ErrorKind, SummarizeTranscriptRequest, TranscriptAnalyzeRequest, TranscriptGenerateRequest,
-};
+use hark_api::{ErrorKind, SummarizeTranscriptRequest, TranscriptAnalyzeRequest, TranscriptGenerateRequest};
 use hark_store::{Status, TranscriptId};
 use hark_text::{Analysis, Generation, Source, Summary, Task};
 use serde_json::{Map, Value};
@@ -17,7 +14,6 @@ use crate::error::Failure;
 use crate::extract::{Json, OptionalJson, Path};
 use crate::idempotent::Canonical;
 use crate::middleware::Identity;
-use crate::routes::text::model_missing;
 use crate::routes::{
     AnyError, IdempotencyHeader, Invalid, Limited, Missing, Payment, Reused, TimedOut, Unauthorized, Unavailable,
 };
@@ -162,22 +158,4 @@ pub(crate) async fn generate(
     Wanted { id, task: Task::Generate(request.r#type), force: request.force }
         .run(app, identity, headers, canonical)
         .await
-}
-
-/// Ask a transcript
-#[utoipa::path(post, path = "/v1/transcripts/{id}/chat", tag = "transcripts", operation_id = "askTranscript",
-    params(("id" = i64, Path, description = "the transcript's number")), request_body = ChatRequest,
-    responses((status = 200, body = ChatAnswer), Invalid, Unauthorized, Missing, Limited, Unavailable, AnyError),
-    security(("bearer" = [])))]
-pub(crate) async fn chat(
-    State(app): State<App>,
-    identity: Identity,
-    Path(id): Path<i64>,
-    Json(request): Json<ChatRequest>,
-) -> Result<Response, Failure> {
-    if request.question.trim().is_empty() {
-        return Err(Failure::invalid("`question` is empty: ask something"));
-    }
-    check(&app, &identity, id).await?;
-    Err(model_missing("questions"))
 }
