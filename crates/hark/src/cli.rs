@@ -16,7 +16,7 @@ pub(crate) use service::{
 pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
-pub(crate) use text::{AnalyzeArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
+pub(crate) use text::{AnalyzeArgs, AskArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -63,6 +63,8 @@ pub(crate) enum Command {
     Analyze(AnalyzeArgs),
     /// Write a blog post, meeting notes, flashcards, chapters and more from a text, a transcript or a recording
     Generate(GenerateArgs),
+    /// Answer questions about a text, a transcript or a recording, with their sources
+    Ask(AskArgs),
     /// Turn lines of text into vectors that say how alike their meanings are
     Embed(EmbedArgs),
     /// List, show, export, retry and delete what a server has transcribed

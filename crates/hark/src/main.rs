@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         cli::Command::Translate(args) => text::translate(&args, &cli.common),
         cli::Command::Analyze(args) => text::analyze(&args, &cli.common),
         cli::Command::Generate(args) => text::generate(&args, &cli.common),
+        cli::Command::Ask(args) => text::ask(&args, &cli.common),
         cli::Command::Embed(args) => embed::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),

@@ -83,6 +83,25 @@ pub(crate) struct GenerateArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// A text, a transcript (`hark transcribe -f json`), subtitles, or a recording, which is transcribed first; `-` reads a text from stdin
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// What to ask; each question is asked with those before it [default: asks for questions]
+    #[arg(value_name = "QUESTION")]
+    pub(crate) questions: Vec<String>,
+
+    /// Language model, a name of `hark models` or a GGUF file [default: the one of hark.toml, else the catalogue's]
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+
+    /// Print a JSON object a line for each answer
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct TranslateArgs {
     /// A text, subtitles, a transcript (`hark transcribe -f json`), or a recording, which is transcribed first; `-` reads from stdin
     #[arg(value_name = "FILE")]

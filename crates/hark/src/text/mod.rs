@@ -1,5 +1,6 @@
-//! `hark summarize`, `hark translate`, `hark analyze`, `hark generate`: work on a text, a transcript or a recording, on this machine or on a server.
+//! `hark summarize`, `hark translate`, `hark analyze`, `hark generate`, `hark ask`: work on a text, a transcript or a recording, on this machine or on a server.
 
+mod ask;
 mod input;
 mod render;
 mod subtitles;
@@ -23,6 +24,7 @@ use crate::remote::Client;
 use crate::transcribe::installed;
 use crate::{CliError, output, serve};
 
+pub(crate) use ask::run as ask;
 pub(crate) use translate::run as translate;
 
 /// The file of a language model in its folder.
