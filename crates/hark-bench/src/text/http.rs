@@ -13,7 +13,7 @@ use crate::error::BenchError;
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// How often a request is repeated that the server asks to repeat.
-const ATTEMPTS: usize = 20;
+const ATTEMPTS: usize = 5;
 
 /// The boundary of forms; no recording of the bench contains it.
 const BOUNDARY: &str = "hark-bench-2c81e6";
