@@ -15,6 +15,7 @@ mod keys;
 mod object;
 mod openai;
 mod reference;
+mod search;
 mod session;
 mod speakers;
 mod text;
@@ -50,6 +51,7 @@ pub use openai::{
 pub use reference::{
     Language, LanguageList, LanguagePair, Model, ModelList, ModelState, ModelTier, TextModel, TextModelTask,
 };
+pub use search::{SearchAnswer, SearchHighlight, SearchHit, SearchMode};
 pub use session::{
     AwaitsConfirmation, Password, PasswordChange, PasswordReset, ResetRequest, ResetSent, ResetToken, Session,
     SessionInfo, SessionKind, SessionList, SignIn, SignUp, SignedIn,

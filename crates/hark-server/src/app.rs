@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) breaker: Breaker,
     /// Notified when workers should check the queue.
     pub(crate) queue_changed: Notify,
+    /// Notified when a transcript may be due to be indexed.
+    pub(crate) index_due: Notify,
     /// Readiness.
     readiness: Readiness,
     draining: AtomicBool,
@@ -144,6 +146,7 @@ impl App {
             running: Running::default(),
             breaker: Breaker::default(),
             queue_changed: Notify::new(),
+            index_due: Notify::new(),
             readiness: Readiness::default(),
             draining: AtomicBool::new(false),
             models: TimedCache::default(),

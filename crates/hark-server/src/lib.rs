@@ -21,6 +21,7 @@ mod extract;
 mod file_limit;
 mod first_start;
 mod idempotent;
+mod indexer;
 mod integrity;
 mod jobs;
 #[cfg(test)]
@@ -44,6 +45,7 @@ mod retention;
 mod retrievers;
 mod router;
 mod routes;
+mod search;
 mod service;
 mod sign;
 mod sse;

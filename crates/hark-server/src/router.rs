@@ -17,8 +17,8 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, account_data, audio, audit, credits, documentation, health, keys, openai, reference, reset, session,
-    sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
+    account, account_data, audio, audit, credits, documentation, health, keys, openai, reference, reset, search,
+    session, sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
 };
 
 /// The parts of the OpenAPI document that belong to no handler.
@@ -128,6 +128,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(session::change_password))
         .routes(routes!(webhooks::secret))
         .routes(routes!(webhooks::rotate))
+        .routes(routes!(search::find))
         .routes(routes!(transcripts::list::list))
         .routes(routes!(transcripts::one::show, transcripts::one::change, transcripts::one::delete))
         .routes(routes!(transcripts::export::export))

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::documentation::Documentation;
 use crate::engine::Engines;
 use crate::error::ServerError;
-use crate::{integrity, jobs, listen, live, retention, router, webhooks};
+use crate::{indexer, integrity, jobs, listen, live, retention, router, webhooks};
 
 /// A running service; dropping it leaves it running until the runtime ends.
 pub struct Service {
@@ -56,6 +56,10 @@ impl Service {
             vec![jobs::run_maintenance(&app, stopped.clone()), live::expire_sessions(&app, stopped.clone())];
         if app.config.integrity.enabled {
             tasks.push(integrity::start(&app, stopped.clone()));
+        }
+        // Passages are embedded where models are.
+        if role != Role::Account {
+            tasks.push(indexer::start(&app, stopped.clone()));
         }
         if role != Role::Gpu {
             tasks.push(retention::start(&app, stopped.clone()));

@@ -57,6 +57,10 @@ impl Embed for SpeechEngine {
         self.check_installed(&[ModelRole::TextEmbedding])
     }
 
+    fn embed_model(&self) -> Result<String, EngineError> {
+        self.name_for(ModelRole::TextEmbedding).map(str::to_owned)
+    }
+
     fn embed(&self, texts: &[String], cancel: &CancelToken) -> Result<EmbeddedTexts, EngineError> {
         let name = self.name_for(ModelRole::TextEmbedding)?;
         let model = self.embedder(name)?;

@@ -101,6 +101,9 @@ pub trait Embed: Send + Sync + 'static {
     /// Whether the model for it is installed; reads no files.
     fn check_embed(&self) -> Result<(), EngineError>;
 
+    /// The name of the model; reads no files.
+    fn embed_model(&self) -> Result<String, EngineError>;
+
     /// The vectors of texts, in their order; blocks, until cancelled by `cancel`.
     fn embed(&self, texts: &[String], cancel: &CancelToken) -> Result<EmbeddedTexts, EngineError>;
 }

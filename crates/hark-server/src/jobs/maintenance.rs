@@ -36,7 +36,10 @@ pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>
             };
             match change {
                 Ok(Change::Queued) => app.queue_changed.notify_one(),
-                Ok(Change::Finished(transcript)) => app.waiting.wake(transcript),
+                Ok(Change::Finished(transcript)) => {
+                    app.waiting.wake(transcript);
+                    app.index_due.notify_one();
+                }
                 Ok(Change::Stopped(job)) => app.running.cancel(job),
                 // Missed changes: waiting requests poll as well.
                 Err(RecvError::Lagged(_)) => app.queue_changed.notify_one(),

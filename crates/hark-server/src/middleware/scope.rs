@@ -42,6 +42,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/v1/cloud", READ),
     ("GET", "/v1/keys", READ),
     ("GET", "/v1/speakers", READ),
+    ("GET", "/v1/search", READ),
     ("GET", "/v1/transcripts", READ),
     ("GET", "/v1/transcripts/{id}", READ),
     ("GET", "/v1/transcripts/{id}/export/{format}", READ),

@@ -11,6 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod reset;
+pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod shared;

@@ -21,6 +21,7 @@ mod openai;
 mod probes;
 mod recording;
 mod recovery;
+mod search;
 mod server;
 mod speakers;
 mod speech;

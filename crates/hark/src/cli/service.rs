@@ -343,6 +343,24 @@ pub(crate) enum TranscriptsCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Find passages by their words and their meaning
+    Search {
+        /// Words or a question; words in double quotes must follow each other
+        #[arg(required = true, value_name = "WORDS")]
+        words: Vec<String>,
+        /// Compare words (text), meanings, or both
+        #[arg(long, default_value = "all", value_parser = ["all", "text", "meaning"])]
+        mode: String,
+        /// The most passages to show
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+        limit: u32,
+        /// Only in this transcript
+        #[arg(long = "in", value_name = "ID")]
+        transcript: Option<i64>,
+        /// The answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show a transcript
     Show {
         /// Its number

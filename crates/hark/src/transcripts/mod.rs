@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::path::Path;
 
-use hark_api::{TranscriptDetail, TranscriptPage, TranscriptStatus};
+use hark_api::{SearchAnswer, TranscriptDetail, TranscriptPage, TranscriptStatus};
 use hark_export::Format;
 
 use crate::account::prompt;
@@ -25,6 +25,13 @@ pub(crate) fn run(args: TranscriptsArgs) -> Result<(), CliError> {
                 }
             }
             list(&client, &path, json)
+        }
+        TranscriptsCommand::Search { words, mode, limit, transcript, json } => {
+            let mut path = format!("/v1/search?q={}&mode={mode}&limit={limit}", encoded(&words.join(" ")));
+            if let Some(id) = transcript {
+                path.push_str(&format!("&transcript_id={id}"));
+            }
+            search(&client, &path, json)
         }
         TranscriptsCommand::Show { id, json } => show(&client, id, json),
         TranscriptsCommand::Export { id, format, output, overwrite } => {
@@ -60,6 +67,25 @@ fn list(client: &Client, path: &str, json: bool) -> Result<(), CliError> {
     let pages = page.total.max(0).unsigned_abs().div_ceil(page.per_page.max(1).unsigned_abs()).max(1);
     out.push_str(&format!("\npage {} of {pages}, {} transcripts in all\n", page.page, page.total));
     output::print(out)
+}
+
+fn search(client: &Client, path: &str, json: bool) -> Result<(), CliError> {
+    if json {
+        let value: serde_json::Value = client.get_json(path)?;
+        return output::print(format!("{value:#}\n"));
+    }
+    let answer: SearchAnswer = client.get_json(path)?;
+    if answer.pending > 0 {
+        eprintln!("{} transcripts are not indexed yet", answer.pending);
+    }
+    if answer.hits.is_empty() {
+        return Err(CliError::Failed("nothing was found".to_owned()));
+    }
+    let shown = answer.hits.iter().map(|hit| {
+        let speaker = hit.speaker.as_ref().map(|speaker| format!(", {speaker}")).unwrap_or_default();
+        format!("{} {}, {}{speaker}\n    {}\n", hit.transcript_id, hit.title, clock(hit.start_time), hit.text)
+    });
+    output::print(shown.collect::<Vec<_>>().join("\n"))
 }
 
 fn show(client: &Client, id: i64, json: bool) -> Result<(), CliError> {

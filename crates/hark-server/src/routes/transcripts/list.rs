@@ -38,7 +38,8 @@ pub(crate) struct ListQuery {
     created_before: Option<DateTime>,
 }
 
-fn date_or_date_time() -> Schema {
+/// A date, or a date with a time.
+pub(crate) fn date_or_date_time() -> Schema {
     let text = |format| ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(format)));
     OneOfBuilder::new().item(text(KnownFormat::Date)).item(text(KnownFormat::DateTime)).into()
 }

@@ -64,7 +64,10 @@ pub(crate) async fn change(
     let edit = edit(change)?;
     let id = TranscriptId(id);
     match app.store.transcripts().edit(identity.account(), id, &edit).await {
-        Ok(_) => detail(&app, identity.account(), id).await.map(Answer),
+        Ok(_) => {
+            app.index_due.notify_one();
+            detail(&app, identity.account(), id).await.map(Answer)
+        }
         Err(hark_store::Error::NotFound(what)) if what != "transcript" => {
             Err(Failure::invalid(format!("the transcript has no such {what}")))
         }
