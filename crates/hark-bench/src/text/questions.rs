@@ -54,8 +54,7 @@ pub(super) fn run(client: &Client, id: i64, document: &Document, embedder: &Embe
 fn judge(figures: &mut Figures, document: &Document, question: &Question, reply: &Value) {
     let answer = reply["answer"].as_str().unwrap_or_default();
     let sources = reply["sources"].as_array().map_or(&[][..], Vec::as_slice);
-    // An answer without a source is the refusal.
-    let is_refusal = sources.is_empty();
+    let is_refusal = reply["found"] == false;
     let english = document.reference.language == "en";
     let Some(expected) = &question.answer else {
         figures.refused.count(is_refusal);
