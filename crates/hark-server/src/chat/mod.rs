@@ -14,11 +14,15 @@ use hark_text::ask::{Answer, Exchange, Question};
 use crate::app::App;
 use crate::error::Failure;
 use crate::idempotent::Canonical;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::sse::{self, Events};
 use crate::text_work::{context, load, within};
 use admission::{Admitted, Opened};
 pub(crate) use transcript::Asked;
+
+/// What metrics call a question.
+const TASK: &str = "chat";
 
 /// Characters of the longest question.
 const MAX_QUESTION: usize = 2000;
@@ -137,8 +141,16 @@ fn exchanges(turns: Vec<ChatTurn>) -> Vec<Exchange> {
 }
 
 impl Job {
-    /// Answers within the time limit and adds question and answer to the conversation. Dropped before its end, it leaves nothing.
+    /// Answers and counts what became of the question.
     async fn run(self, on_text: &(dyn Fn(&str) + Send + Sync)) -> Result<ChatAnswer, Failure> {
+        let timer = TextTimer::start(&self.app.metrics, TASK);
+        let result = self.answer(on_text).await;
+        timer.end(Outcome::of_status(result.as_ref().map_or_else(|failure| failure.error.status(), |_| 200)));
+        result
+    }
+
+    /// Answers within the time limit and adds question and answer to the conversation. Dropped before its end, it leaves nothing.
+    async fn answer(self, on_text: &(dyn Fn(&str) + Send + Sync)) -> Result<ChatAnswer, Failure> {
         let Job { app, identity, about, request, history, admitted } = self;
         let transcript = about.transcript();
         let question = Question { text: &request.question, history: &history };
