@@ -49,7 +49,8 @@ pub use openai::{
     OpenAiUsage, OpenAiVector, OpenAiVerbose, OpenAiWord,
 };
 pub use reference::{
-    Language, LanguageList, LanguagePair, Model, ModelList, ModelState, ModelTier, TextModel, TextModelTask,
+    Language, LanguageList, LanguagePair, Model, ModelList, ModelState, ModelTier, MultilingualModel, TextModel,
+    TextModelTask,
 };
 pub use search::{SearchAnswer, SearchHighlight, SearchHit, SearchMode};
 pub use session::{

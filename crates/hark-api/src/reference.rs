@@ -127,6 +127,19 @@ pub struct LanguageList {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub pairs: Option<Vec<LanguagePair>>,
+    /// Models between any two of many languages, which serve what no pair does; where languages for translation are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub multilingual: Option<Vec<MultilingualModel>>,
+}
+
+/// A model that translates between any two of its languages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MultilingualModel {
+    /// The model.
+    pub model: String,
+    /// The codes of its languages.
+    pub languages: Vec<String>,
 }
 
 /// Two languages that can be translated between.

@@ -44,9 +44,12 @@ pub struct Model {
     /// Whether it knows English only.
     #[serde(default)]
     pub english_only: bool,
-    /// Which languages a translation model translates between.
+    /// Which languages a translation model translates between; none for a multilingual one.
     #[serde(default)]
     pub translates: Option<LanguagePair>,
+    /// Whether a translation model translates between any two of its languages.
+    #[serde(default)]
+    pub multilingual: bool,
     /// The licence of the weights, an SPDX name where there is one.
     pub licence: String,
     /// The attribution or note the licence asks for.
@@ -487,7 +490,9 @@ mod tests {
     fn translation_models_say_which_languages_they_translate_and_no_other_does() {
         let catalogue = Catalogue::builtin();
         for model in catalogue.models() {
-            assert_eq!(model.translates.is_some(), model.role == Role::Translation, "{}", model.name);
+            let is_pair = model.translates.is_some();
+            assert_eq!(is_pair || model.multilingual, model.role == Role::Translation, "{}", model.name);
+            assert!(!is_pair || !model.multilingual, "{}", model.name);
         }
         let pair = |name: &str| catalogue.get(name).unwrap().translates.clone().map(|pair| (pair.from, pair.to));
         assert_eq!(pair("firefox-en-pt"), Some(("en".into(), "pt".into())));

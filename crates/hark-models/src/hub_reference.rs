@@ -107,6 +107,7 @@ impl HubReference {
             languages: 0,
             english_only: false,
             translates: None,
+            multilingual: false,
             licence,
             licence_note: format!(
                 "licence as the hub states it for {}; read its terms there before you use it",

@@ -9,6 +9,7 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     let names = names_in(dir);
     let has = |name: &str| names.iter().any(|known| known == name);
     let tokens = has("tokenizer.json")
+        || has("spiece.model")
         || has("vocabulary.txt")
         || has("vocabulary.json")
         || (has("vocab.json") && has("merges.txt"));
@@ -17,6 +18,9 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     }
     if has("config.json") && tokens && (has("model.safetensors") || all_shards(dir)) {
         return Some("safetensors");
+    }
+    if has("config.json") && has("spiece.model") && names.iter().any(|name| name.ends_with(".gguf")) {
+        return Some("gguf");
     }
     let onnx = |part: &str| names.iter().any(|name| name.starts_with(part) && name.ends_with(".onnx"));
     if onnx("encoder_model") && onnx("decoder_model") && has("config.json") && tokens {
@@ -92,6 +96,8 @@ mod tests {
                     "tokenizer.json",
                 ],
             ),
+            ("safetensors", &["model.safetensors", "config.json", "spiece.model"]),
+            ("gguf", &["model-q4k.gguf", "config.json", "spiece.model"]),
             ("ggml", &["ggml-base.en.bin"]),
             ("safetensors", &["silero_vad_16k.safetensors"]),
             ("gguf", &["model.gguf"]),

@@ -65,7 +65,8 @@ pub use config::{
 pub use engine::{
     Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Language,
     LanguageOptions, LanguageReport, Live, LiveHandle, Models, Pulls, SpeechEngine, SpeechOptions, Transcribe,
-    Transcribed, Translate, TranslatedTexts, TranslationPair, Voices, Wake, Work, default_memory_budget,
+    Transcribed, Translate, TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work,
+    default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

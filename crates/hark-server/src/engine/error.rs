@@ -45,6 +45,11 @@ pub enum EngineError {
         /// What it translates.
         there: Vec<String>,
     },
+    /// A code that is no language's.
+    #[error(
+        "{0:?} is the code of no language: give one such as es; GET /v1/languages?for=translation lists those that are translated"
+    )]
+    UnknownLanguage(String),
     /// The language of a text could not be found out.
     #[error("the language of a text could not be found out: give `source_language`")]
     NoLanguage,
@@ -106,7 +111,7 @@ impl EngineError {
     /// The fault kind of a job that fails with this error.
     pub fn fault(&self) -> FaultKind {
         match self {
-            EngineError::Unusable(_) | EngineError::NoLanguage => FaultKind::Input,
+            EngineError::Unusable(_) | EngineError::NoLanguage | EngineError::UnknownLanguage(_) => FaultKind::Input,
             EngineError::NotCovered(_) => FaultKind::Credits,
             EngineError::Cancelled => FaultKind::Cancelled,
             EngineError::Failed(_) => FaultKind::Internal,
@@ -170,7 +175,7 @@ impl From<EngineError> for ApiError {
             | EngineError::NoLanguageModel
             | EngineError::NoTranslationModel
             | EngineError::NoTranslation { .. } => ErrorKind::ModelMissing,
-            EngineError::NoLanguage => ErrorKind::InvalidInput,
+            EngineError::NoLanguage | EngineError::UnknownLanguage(_) => ErrorKind::InvalidInput,
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {

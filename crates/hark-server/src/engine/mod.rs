@@ -35,7 +35,7 @@ pub use language::{LanguageOptions, LanguageReport};
 pub use pulls::Pulls;
 pub use speech::{SpeechEngine, SpeechOptions};
 pub(crate) use translate::base_language;
-pub use translate::{TranslatedTexts, TranslationPair};
+pub use translate::{MultilingualTranslation, TranslatedTexts, TranslationLanguages, TranslationPair};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
 /// The capability that naming known speakers needs in addition to a model.
@@ -127,8 +127,14 @@ pub trait Language: Send + Sync + 'static {
 
 /// Translates texts.
 pub trait Translate: Send + Sync + 'static {
-    /// What the installed models translate between; reads no files.
-    fn translation_pairs(&self) -> Vec<TranslationPair>;
+    /// Whether a model is installed; reads no files.
+    fn check_translate(&self) -> Result<(), EngineError>;
+
+    /// What the installed models translate between; the first call may read the tokenizers of models.
+    fn translation_languages(&self) -> TranslationLanguages;
+
+    /// A language code as the models spell it: `pt` for `pt-BR`, `zh_Hant` for `zh-hant` where a model knows that. A code of no language is an error.
+    fn language_code(&self, code: &str) -> Result<String, EngineError>;
 
     /// The most likely language of a text; blocks while the model is loaded.
     fn detect_language(&self, text: &str) -> Result<String, EngineError>;
@@ -212,7 +218,7 @@ impl Engines {
     /// The engine for translations, if a model is installed.
     pub(crate) fn translate(&self) -> Result<&dyn Translate, EngineError> {
         let translate = self.translate.as_deref().ok_or(EngineError::NoTranslationModel)?;
-        if translate.translation_pairs().is_empty() { Err(EngineError::NoTranslationModel) } else { Ok(translate) }
+        translate.check_translate().map(|()| translate)
     }
 
     /// The name of the language model, whether it is installed or not.

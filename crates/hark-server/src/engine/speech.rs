@@ -112,6 +112,8 @@ pub struct SpeechEngine {
     pub(super) endpoint: Option<Endpoint>,
     /// Reloads of each model's engine.
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    /// The languages of multilingual translation models, by model.
+    pub(super) translation_codes: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 impl SpeechEngine {
@@ -121,6 +123,7 @@ impl SpeechEngine {
             installed: InstalledModels::watch(options.models.clone()),
             registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_TIMEOUT),
             restarts: Mutex::default(),
+            translation_codes: Mutex::default(),
             compute: Compute::from_options(options.threads, options.isa),
             endpoint: options.language.endpoint.clone().and_then(|settings| match Endpoint::new(settings) {
                 Ok(endpoint) => Some(endpoint),

@@ -1,11 +1,13 @@
 //! Translation models of the engine, and language identification.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError};
 
-use hark_models::Role as ModelRole;
+use hark_models::{Model, Role as ModelRole};
 use hark_speech::CancelToken;
-use hark_translate::{LanguageDetector, TranslateError, TranslationModel, Translator};
+use hark_translate::{
+    LanguageDetector, MultilingualModel, SentenceModel, TranslateError, TranslationModel, Translator, languages,
+};
 
 use super::registry::{InUse, ModelSpec, Resident};
 use super::{Dependency, EngineError, SpeechEngine, Translate};
@@ -26,6 +28,30 @@ pub struct TranslationPair {
     pub models: Vec<String>,
 }
 
+/// A model between any two of its languages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MultilingualTranslation {
+    /// The model.
+    pub model: String,
+    /// The codes of its languages.
+    pub languages: Vec<String>,
+}
+
+/// What an engine translates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TranslationLanguages {
+    /// By models of one pair, or two of them with English between.
+    pub pairs: Vec<TranslationPair>,
+    /// By models of many languages, which serve what no pair does.
+    pub multilingual: Vec<MultilingualTranslation>,
+}
+
+/// The models that translate from one language into another.
+enum Route<'a> {
+    Pair(&'a TranslationPair),
+    Multilingual { model: &'a str, target: &'a str },
+}
+
 /// Texts that were translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranslatedTexts {
@@ -35,11 +61,70 @@ pub struct TranslatedTexts {
     pub model: String,
 }
 
+impl TranslationLanguages {
+    /// The codes of all target languages.
+    pub fn targets(&self) -> BTreeSet<String> {
+        let many = self.multilingual.iter().flat_map(|model| &model.languages);
+        self.pairs.iter().map(|pair| &pair.to).chain(many).cloned().collect()
+    }
+
+    /// A code as the models spell it: `zh-hant` as `zh_Hant` where one knows that, else the language alone.
+    fn code(&self, code: &str) -> Result<String, EngineError> {
+        let code = code.trim();
+        let spelled = code.replace('-', "_");
+        let mut known = self.multilingual.iter().flat_map(|model| &model.languages);
+        if let Some(known) = known.find(|known| known.eq_ignore_ascii_case(&spelled)) {
+            return Ok(known.clone());
+        }
+        let base = base_language(code);
+        let is_known =
+            languages::find(&base).is_some() || self.pairs.iter().any(|pair| pair.from == base || pair.to == base);
+        match hark_whisper::languages::find(&base) {
+            Some(spoken) => Ok(spoken.code.to_owned()),
+            None if is_known => Ok(base),
+            None => Err(EngineError::UnknownLanguage(code.to_owned())),
+        }
+    }
+
+    fn route(&self, from: &str, to: &str) -> Option<Route<'_>> {
+        // Models of one pair know nothing of scripts and regions.
+        let pair = self.pairs.iter().find(|pair| pair.from == base_language(from) && pair.to == to);
+        let many = || {
+            self.multilingual.iter().find_map(|model| {
+                let target = model.languages.iter().find(|language| *language == to)?;
+                let source = base_language(from);
+                let knows_source = model.languages.iter().any(|language| base_language(language) == source);
+                knows_source.then_some(Route::Multilingual { model: &model.model, target })
+            })
+        };
+        pair.map(Route::Pair).or_else(many)
+    }
+
+    /// What is translated, in words.
+    fn describe(&self) -> Vec<String> {
+        let pairs = self.pairs.iter().map(|pair| format!("{} to {}", pair.from, pair.to));
+        let many = self.multilingual.iter();
+        pairs
+            .chain(many.map(|model| format!("between {} languages by {}", model.languages.len(), model.model)))
+            .collect()
+    }
+}
+
 struct LoadedTranslation {
     model: Arc<TranslationModel>,
 }
 
 impl Resident for LoadedTranslation {
+    fn bytes(&self) -> u64 {
+        self.model.bytes()
+    }
+}
+
+struct LoadedMultilingual {
+    model: Arc<MultilingualModel>,
+}
+
+impl Resident for LoadedMultilingual {
     fn bytes(&self) -> u64 {
         self.model.bytes()
     }
@@ -67,6 +152,12 @@ fn unavailable(error: impl std::fmt::Display) -> EngineError {
 }
 
 impl SpeechEngine {
+    /// The translation models that are installed; reads no files.
+    fn translation_models(&self) -> impl Iterator<Item = &Model> {
+        let models = self.options.catalogue.models().iter();
+        models.filter(|model| model.role == ModelRole::Translation && self.check_model(&model.name).is_ok())
+    }
+
     fn translation_model(&self, name: &str) -> Result<InUse<LoadedTranslation>, EngineError> {
         let (folder, bytes) = self.folder(name)?;
         // Weights are unpacked to bf16.
@@ -74,6 +165,30 @@ impl SpeechEngine {
             let model = TranslationModel::load(&self.compute, &folder).map_err(unavailable)?;
             Ok(LoadedTranslation { model: Arc::new(model) })
         })
+    }
+
+    fn multilingual_model(&self, name: &str) -> Result<InUse<LoadedMultilingual>, EngineError> {
+        let (folder, bytes) = self.folder(name)?;
+        // Quantized weights stay as they are, floats become bf16, and keys and values of a batch take some hundred megabytes.
+        self.get(ModelSpec { name, bytes, is_counted: false }, || {
+            let begun = std::time::Instant::now();
+            let model = MultilingualModel::load(&self.compute, &folder).map_err(unavailable)?;
+            let (seconds, max_bytes) = (begun.elapsed().as_secs_f64(), model.bytes());
+            tracing::info!(checkpoint = name, seconds, max_bytes, "model.loaded");
+            Ok(LoadedMultilingual { model: Arc::new(model) })
+        })
+    }
+
+    /// The languages of a multilingual model, by its tokenizer, which is read once.
+    fn languages_of_model(&self, name: &str) -> Result<Vec<String>, EngineError> {
+        let mut known = self.translation_codes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(languages) = known.get(name) {
+            return Ok(languages.clone());
+        }
+        let (folder, _) = self.folder(name)?;
+        let languages = MultilingualModel::languages_in(&folder).map_err(unavailable)?;
+        known.insert(name.to_owned(), languages.clone());
+        Ok(languages)
     }
 
     fn detector(&self) -> Result<InUse<LoadedDetector>, EngineError> {
@@ -85,29 +200,38 @@ impl SpeechEngine {
         })
     }
 
-    /// Translates texts that are all in one language.
-    fn translate_pair(
+    /// Translates texts that are all in one language; the models stay loaded meanwhile.
+    fn translate_by(
         &self,
         texts: &[&str],
-        pair: &TranslationPair,
+        route: &Route<'_>,
         cancel: &CancelToken,
     ) -> Result<Vec<String>, EngineError> {
-        let loaded = pair.models.iter().map(|name| self.translation_model(name)).collect::<Result<Vec<_>, _>>()?;
-        let translator = match &loaded[..] {
-            [one] => Translator::direct(Arc::clone(&one.model)),
-            [first, second] => Translator::pivot(Arc::clone(&first.model), Arc::clone(&second.model)),
-            _ => return Err(EngineError::Failed("a pair of languages without a model".to_owned())),
+        let (mut pair, mut many) = (Vec::new(), None);
+        let models: Vec<Arc<dyn SentenceModel>> = match route {
+            Route::Pair(wanted) => {
+                for name in &wanted.models {
+                    pair.push(self.translation_model(name)?);
+                }
+                pair.iter().map(|loaded| Arc::clone(&loaded.model) as Arc<dyn SentenceModel>).collect()
+            }
+            Route::Multilingual { model, target } => {
+                let loaded = many.insert(self.multilingual_model(model)?);
+                let into = loaded.model.into_language(target);
+                let into = into.ok_or_else(|| EngineError::Failed(format!("{model} does not know {target}")))?;
+                vec![Arc::new(into)]
+            }
         };
-        translator.translate(texts, &|| cancel.is_cancelled()).map_err(|error| match error {
+        Translator::chain(models).translate(texts, &|| cancel.is_cancelled()).map_err(|error| match error {
             TranslateError::Cancelled => EngineError::Cancelled,
             other => EngineError::Failed(other.to_string()),
         })
     }
 
     /// The language of each text: `given`, or the most likely one. A text that is too short to tell has the language of all of them together.
-    fn languages_of(&self, texts: &[String], given: Option<&str>) -> Result<Vec<String>, EngineError> {
+    fn languages_of(&self, texts: &[String], given: Option<String>) -> Result<Vec<String>, EngineError> {
         if let Some(given) = given {
-            return Ok(vec![base_language(given); texts.len()]);
+            return Ok(vec![given; texts.len()]);
         }
         let detector = self.detector()?;
         let detector = &detector.detector;
@@ -123,9 +247,13 @@ impl SpeechEngine {
 }
 
 impl Translate for SpeechEngine {
-    fn translation_pairs(&self) -> Vec<TranslationPair> {
-        let installed = self.options.catalogue.models().iter().filter(|model| self.check_model(&model.name).is_ok());
-        let mut pairs: Vec<TranslationPair> = installed
+    fn check_translate(&self) -> Result<(), EngineError> {
+        self.translation_models().next().map(drop).ok_or(EngineError::NoTranslationModel)
+    }
+
+    fn translation_languages(&self) -> TranslationLanguages {
+        let mut pairs: Vec<TranslationPair> = self
+            .translation_models()
             .filter_map(|model| {
                 let pair = model.translates.as_ref()?;
                 Some(TranslationPair { from: pair.from.clone(), to: pair.to.clone(), models: vec![model.name.clone()] })
@@ -141,7 +269,19 @@ impl Translate for SpeechEngine {
             }
         }
         pairs.sort();
-        pairs
+        let many = self.translation_models().filter(|model| model.multilingual);
+        let multilingual = many.filter_map(|model| match self.languages_of_model(&model.name) {
+            Ok(languages) => Some(MultilingualTranslation { model: model.name.clone(), languages }),
+            Err(error) => {
+                tracing::error!(%error, model = model.name, "translate.tokenizer_unreadable");
+                None
+            }
+        });
+        TranslationLanguages { pairs, multilingual: multilingual.collect() }
+    }
+
+    fn language_code(&self, code: &str) -> Result<String, EngineError> {
+        self.translation_languages().code(code)
     }
 
     fn detect_language(&self, text: &str) -> Result<String, EngineError> {
@@ -156,8 +296,9 @@ impl Translate for SpeechEngine {
         target: &str,
         cancel: &CancelToken,
     ) -> Result<TranslatedTexts, EngineError> {
-        let pairs = self.translation_pairs();
-        let target = base_language(target);
+        let known = self.translation_languages();
+        let target = known.code(target)?;
+        let source = source.map(|source| known.code(source)).transpose()?;
         let mut by_language: BTreeMap<String, Vec<usize>> = BTreeMap::new();
         for (index, language) in self.languages_of(texts, source)?.into_iter().enumerate() {
             by_language.entry(language).or_default().push(index);
@@ -169,12 +310,16 @@ impl Translate for SpeechEngine {
             let done = if language == target {
                 of_language.iter().map(|text| (*text).to_owned()).collect()
             } else {
-                let pair = pairs.iter().find(|pair| pair.from == language && pair.to == target).ok_or_else(|| {
-                    let there = pairs.iter().map(|pair| format!("{} to {}", pair.from, pair.to)).collect();
-                    EngineError::NoTranslation { from: language.clone(), to: target.clone(), there }
+                let route = known.route(&language, &target).ok_or_else(|| EngineError::NoTranslation {
+                    from: language.clone(),
+                    to: target.clone(),
+                    there: known.describe(),
                 })?;
-                models.extend(pair.models.iter().cloned());
-                self.translate_pair(&of_language, pair, cancel)?
+                match &route {
+                    Route::Pair(pair) => models.extend(pair.models.iter().cloned()),
+                    Route::Multilingual { model, .. } => models.push((*model).to_owned()),
+                }
+                self.translate_by(&of_language, &route, cancel)?
             };
             for (index, text) in indices.into_iter().zip(done) {
                 translated[index] = (text, language.clone());
@@ -184,5 +329,52 @@ impl Translate for SpeechEngine {
         models.dedup();
         let model = if models.is_empty() { "none".to_owned() } else { models.join("+") };
         Ok(TranslatedTexts { texts: translated, model })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> TranslationLanguages {
+        let pair = |from: &str, to: &str, models: &[&str]| TranslationPair {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            models: models.iter().map(|model| (*model).to_owned()).collect(),
+        };
+        let languages = ["de", "en", "fr_CA", "pt", "zh", "zh_Hant"].map(str::to_owned).to_vec();
+        TranslationLanguages {
+            pairs: vec![pair("en", "pt", &["en-pt"])],
+            multilingual: vec![MultilingualTranslation { model: "many".to_owned(), languages }],
+        }
+    }
+
+    fn model(from: &str, to: &str) -> Option<String> {
+        known().route(from, to).map(|route| match route {
+            Route::Pair(pair) => pair.models.join("+"),
+            Route::Multilingual { model, target } => format!("{model} into {target}"),
+        })
+    }
+
+    #[test]
+    fn a_pair_comes_before_a_model_of_many_languages() {
+        assert_eq!(model("en", "pt").as_deref(), Some("en-pt"));
+        assert_eq!(model("pt", "en").as_deref(), Some("many into en"));
+        assert_eq!(model("fr", "zh_Hant").as_deref(), Some("many into zh_Hant"));
+        assert_eq!(model("en", "ja"), None);
+        assert_eq!(model("ja", "en"), None);
+    }
+
+    #[test]
+    fn codes_are_spelled_as_the_models_do_and_unknown_ones_refused() {
+        let known = known();
+        let code = |code: &str| known.code(code).map_err(|error| error.to_string());
+        assert_eq!(code("zh-hant").as_deref(), Ok("zh_Hant"));
+        assert_eq!(code("PT-br").as_deref(), Ok("pt"));
+        assert_eq!(code("ja").as_deref(), Ok("ja"));
+        assert_eq!(code("English").as_deref(), Ok("en"));
+        assert_eq!(code("haw").as_deref(), Ok("haw"));
+        assert!(code("xx").unwrap_err().contains("\"xx\" is the code of no language"));
+        assert!(code("").is_err() && code("klingon").is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! `GET /v1/models` and `GET /v1/languages`.
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::State;
-use hark_api::{Language, LanguageList, LanguagePair, ModelList};
+use hark_api::{ErrorKind, Language, LanguageList, LanguagePair, ModelList, MultilingualModel};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::engine::TranslationPair;
+use crate::engine::{EngineError, MultilingualTranslation, TranslationLanguages, TranslationPair};
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::routes::{AnyError, openai};
@@ -45,26 +47,46 @@ pub(crate) async fn languages(
     State(app): State<App>,
     Query(query): Query<LanguagesQuery>,
 ) -> Result<Json<LanguageList>, Failure> {
-    let pairs = match query.r#for {
-        LanguageUse::Transcription => None,
-        LanguageUse::Translation => Some(app.engines.translate()?.translation_pairs()),
+    let spoken = || -> BTreeSet<String> {
+        hark_whisper::languages::LANGUAGES.iter().map(|language| language.code.to_owned()).collect()
     };
-    let is_listed = |code: &str| pairs.as_ref().is_none_or(|pairs| pairs.iter().any(|pair| pair.to == code));
-    let mut languages: Vec<Language> = hark_whisper::languages::LANGUAGES
-        .iter()
-        .filter(|language| is_listed(language.code))
-        .map(|language| Language {
-            code: language.code.to_owned(),
-            name: title_case(language.name),
-            native_name: language.native_name.to_owned(),
-        })
-        .collect();
+    let (codes, translated) = match query.r#for {
+        LanguageUse::Transcription => (spoken(), None),
+        LanguageUse::Translation => {
+            let engines = app.engines.clone();
+            engines.translate()?;
+            // The tokenizer of a large model takes a moment to read: not on a Tokio worker.
+            let found = tokio::task::spawn_blocking(move || Ok(engines.translate()?.translation_languages())).await;
+            let found: TranslationLanguages = found
+                .map_err(|_| Failure::from(ErrorKind::Internal))?
+                .map_err(|error: EngineError| Failure::from(error))?;
+            (found.targets(), Some(found))
+        }
+    };
+    let mut languages: Vec<Language> = codes.into_iter().map(language).collect();
     languages.sort_by(|a, b| a.name.cmp(&b.name));
-    let pairs = pairs.map(|pairs| {
-        let wire = |pair: TranslationPair| LanguagePair { from: pair.from, to: pair.to, model: pair.models.join("+") };
-        pairs.into_iter().map(wire).collect()
-    });
-    Ok(Json(LanguageList { languages, pairs }))
+    let (pairs, multilingual) = match translated {
+        Some(TranslationLanguages { pairs, multilingual }) => {
+            let pair =
+                |pair: TranslationPair| LanguagePair { from: pair.from, to: pair.to, model: pair.models.join("+") };
+            let model =
+                |many: MultilingualTranslation| MultilingualModel { model: many.model, languages: many.languages };
+            (Some(pairs.into_iter().map(pair).collect()), Some(multilingual.into_iter().map(model).collect()))
+        }
+        None => (None, None),
+    };
+    Ok(Json(LanguageList { languages, pairs, multilingual }))
+}
+
+/// A language with its names; its code where they are not known.
+fn language(code: String) -> Language {
+    if let Some(known) = hark_whisper::languages::LANGUAGES.iter().find(|known| known.code == code) {
+        return Language { code, name: title_case(known.name), native_name: known.native_name.to_owned() };
+    }
+    match hark_translate::languages::find(&code) {
+        Some(known) => Language { code, name: known.name.to_owned(), native_name: known.native_name.to_owned() },
+        None => Language { name: code.clone(), native_name: code.clone(), code },
+    }
 }
 
 /// "haitian creole" as "Haitian Creole".

@@ -47,6 +47,10 @@ async fn what_can_not_be_translated_is_refused_with_what_can_and_costs_nothing()
     assert!(
         listed["pairs"].as_array().unwrap().contains(&value!({"from": "en", "to": "pt", "model": "firefox-en-pt"}))
     );
+    assert_eq!(listed["multilingual"], value!([]));
+    let body = value!({"text": "Good morning, everybody.", "target": "xx"});
+    let message = refusal(client.post("/v1/translate", body).await, 400).await;
+    assert!(message.contains("\"xx\"") && message.contains("/v1/languages"), "{message}");
     let body = value!({"text": "Good morning, everybody.", "target": "fi"});
     let message = refusal(client.post("/v1/translate", body).await, 503).await;
     assert!(message.contains("en to pt"), "{message}");

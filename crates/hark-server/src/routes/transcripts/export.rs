@@ -12,7 +12,7 @@ use hark_store::{Status, TranscriptId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::translate::translated;
+use super::translate::{language_code, translated};
 use crate::app::App;
 use crate::engine::base_language;
 use crate::error::Failure;
@@ -70,9 +70,10 @@ pub(crate) async fn export(
     if query.language.as_deref().is_some_and(|code| !is_language_code(code)) {
         return Err(Failure::invalid("`language` is no language code: give one such as es"));
     }
-    if let Some(wanted) = query.language.as_deref().map(base_language)
-        && wanted != base_language(&language)
+    if let Some(wanted) = query.language
+        && base_language(&wanted) != base_language(&language)
     {
+        let wanted = language_code(&app, &wanted)?;
         result = translated(&app, &identity, TranscriptId(id), &wanted, result).await?;
         name = file_name(&transcript.title, &format!("{wanted}.{}", format.extension()));
         language = wanted;

@@ -45,6 +45,14 @@ fn hash(transcript: &TranscriptionResult) -> String {
     crate::mac::hex(&hash.finalize())
 }
 
+/// A language code as translations are stored by it; the language alone where no model is installed any more.
+pub(super) fn language_code(app: &App, code: &str) -> Result<String, Failure> {
+    match app.engines.translate() {
+        Ok(engine) => Ok(engine.language_code(code)?),
+        Err(_) => Ok(base_language(code)),
+    }
+}
+
 /// The name of the stored translation into a language.
 fn kind(language: &str) -> String {
     format!("translation:{language}")
@@ -134,13 +142,14 @@ pub(crate) async fn translate(
     headers: HeaderMap,
     Json(request): Json<TranslateTranscriptRequest>,
 ) -> Result<Response, Failure> {
-    let language = base_language(&request.target_language);
-    if language.is_empty() {
+    if request.target_language.trim().is_empty() {
         return Err(Failure::invalid("`target_language` is empty: give a code such as es"));
     }
     check(&app, &identity, id).await?;
+    let language = language_code(&app, &request.target_language)?;
     let (_, transcript) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
-    let source = request.source_language.as_deref().filter(|code| *code != "auto").map(base_language);
+    let source = request.source_language.as_deref().filter(|code| *code != "auto");
+    let source = source.map(|code| language_code(&app, code)).transpose()?;
     if !request.force
         && let Some(stored) = stored(&app, &identity, TranscriptId(id), &language, &transcript).await?
         && source.as_ref().is_none_or(|source| *source == stored.source_language)
