@@ -21,7 +21,8 @@ const TALK: [(&str, &str); 5] = [
 ];
 
 fn engine() -> SpeechEngine {
-    let language = LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20 };
+    let language =
+        LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20, endpoint: None };
     real_engine_with(language, &[MODEL])
 }
 

@@ -96,6 +96,10 @@ pub(crate) struct AskArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
 
+    /// Address of another server's OpenAI-compatible API, whose language model is used; its key is HARK_TEXT_ENDPOINT_KEY
+    #[arg(long, value_name = "URL")]
+    pub(crate) endpoint: Option<String>,
+
     /// Print a JSON object a line for each answer
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,13 +7,12 @@ use hark_embed::Embedder;
 use hark_models::Role;
 use hark_speech::Compute;
 use hark_text::ask::{Answer, Excerpt, Exchange, Question, ask, excerpts, fits_whole};
-use hark_text::model::LocalModel;
 use hark_text::retrieve::Retriever;
-use hark_text::{Context, Source};
+use hark_text::{Context, LanguageModel, Source};
 use hark_transcript::Lane;
 use serde::Serialize;
 
-use super::{input, load};
+use super::{input, open_model};
 use crate::cli::{AskArgs, Common};
 use crate::config::Config;
 use crate::models::ModelLibrary;
@@ -52,8 +51,21 @@ pub(crate) fn run(args: &AskArgs, common: &Common) -> Result<(), CliError> {
     if source.is_empty() {
         return Err(CliError::Failed(format!("{} has no text to ask about", args.file.display())));
     }
-    let model = load(args.model.as_deref(), &config, &compute)?;
-    let mut conversation = Conversation::new(&config, &compute, &source, &model, args.json)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
+    let model = open_model(args.model.as_deref(), args.endpoint.as_deref(), &config, &compute, &runtime)?;
+    let mut conversation = Conversation {
+        config: &config,
+        compute: &compute,
+        source: &source,
+        model: &*model,
+        runtime,
+        is_json: args.json,
+        history: Vec::new(),
+        index: OnceCell::new(),
+    };
     for question in &args.questions {
         conversation.answer(question)?;
     }
@@ -78,7 +90,7 @@ struct Conversation<'a> {
     config: &'a Config,
     compute: &'a Compute,
     source: &'a Source,
-    model: &'a LocalModel,
+    model: &'a dyn LanguageModel,
     runtime: tokio::runtime::Runtime,
     is_json: bool,
     history: Vec<Exchange>,
@@ -86,22 +98,7 @@ struct Conversation<'a> {
     index: OnceCell<(Retriever, Option<Embedder>)>,
 }
 
-impl<'a> Conversation<'a> {
-    fn new(
-        config: &'a Config,
-        compute: &'a Compute,
-        source: &'a Source,
-        model: &'a LocalModel,
-        is_json: bool,
-    ) -> Result<Self, CliError> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
-        let (history, index) = (Vec::new(), OnceCell::new());
-        Ok(Conversation { config, compute, source, model, runtime, is_json, history, index })
-    }
-
+impl Conversation<'_> {
     /// Answers a question and prints the answer with its sources.
     fn answer(&mut self, text: &str) -> Result<(), CliError> {
         let context = Context::new(self.model, 0, Lane::Interactive);

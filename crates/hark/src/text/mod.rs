@@ -88,13 +88,7 @@ fn locally(
         .enable_all()
         .build()
         .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
-    let model: Box<dyn LanguageModel> = match endpoint(args, config)? {
-        Some(endpoint) => {
-            let model = runtime.block_on(endpoint.model());
-            Box::new(model.map_err(|error| CliError::Failed(error.to_string()))?)
-        }
-        None => Box::new(load(args.model.as_deref(), config, compute)?),
-    };
+    let model = open_model(args.model.as_deref(), args.endpoint.as_deref(), config, compute, &runtime)?;
     let quiet = args.quiet || !std::io::IsTerminal::is_terminal(&std::io::stderr());
     let report = move |progress: Progress| {
         if !quiet {
@@ -110,16 +104,33 @@ fn locally(
     serde_json::to_value(answer).map_err(|error| CliError::Failed(error.to_string()))
 }
 
+/// The language model of the endpoint that the arguments or the configuration name, else one on this machine.
+fn open_model(
+    model: Option<&str>,
+    url: Option<&str>,
+    config: &Config,
+    compute: &Compute,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Box<dyn LanguageModel>, CliError> {
+    match endpoint(model, url, config)? {
+        Some(endpoint) => {
+            let model = runtime.block_on(endpoint.model());
+            Ok(Box::new(model.map_err(|error| CliError::Failed(error.to_string()))?))
+        }
+        None => Ok(Box::new(load(model, config, compute)?)),
+    }
+}
+
 /// The server whose language model is used: that of the arguments or of the configuration. A GGUF file is used here.
-fn endpoint(args: &TextArgs, config: &Config) -> Result<Option<Endpoint>, CliError> {
+fn endpoint(model: Option<&str>, url: Option<&str>, config: &Config) -> Result<Option<Endpoint>, CliError> {
     let mut config = config.clone();
     let settings = &mut config.server.text;
-    if let Some(url) = &args.endpoint {
-        settings.endpoint = Some(url.clone());
+    if let Some(url) = url {
+        settings.endpoint = Some(url.to_owned());
     }
-    match &args.model {
-        Some(model) if model.ends_with(".gguf") && args.endpoint.is_none() => return Ok(None),
-        Some(model) if settings.endpoint.is_some() => settings.endpoint_model = Some(model.clone()),
+    match model {
+        Some(model) if model.ends_with(".gguf") && url.is_none() => return Ok(None),
+        Some(model) if settings.endpoint.is_some() => settings.endpoint_model = Some(model.to_owned()),
         _ => {}
     }
     if settings.endpoint.is_none() {
