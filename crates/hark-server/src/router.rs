@@ -17,7 +17,7 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, account_data, audio, audit, credits, documentation, health, keys, openai, reference, reset, search,
+    account, account_data, audio, audit, chat, credits, documentation, health, keys, openai, reference, reset, search,
     session, sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
 };
 
@@ -138,6 +138,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::text::analyze))
         .routes(routes!(transcripts::text::generate))
         .routes(routes!(transcripts::chat::chat))
+        .routes(routes!(chat::chat))
         .routes(routes!(transcripts::translate::translate))
 }
 

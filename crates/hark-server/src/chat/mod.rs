@@ -1,5 +1,6 @@
 //! Answers questions about stored transcripts: admitted within the daily limit, answered from the text, added to their conversation.
 
+mod account;
 mod admission;
 mod passages;
 mod transcript;
@@ -31,6 +32,8 @@ const MAX_QUESTION: usize = 2000;
 pub(crate) enum About {
     /// One transcript.
     Transcript(Asked),
+    /// All transcripts of the account.
+    Account,
 }
 
 /// A question that may be answered.
@@ -53,12 +56,14 @@ impl About {
     fn transcript(&self) -> Option<TranscriptId> {
         match self {
             About::Transcript(asked) => Some(asked.id),
+            About::Account => None,
         }
     }
 
     fn operation(&self) -> &'static str {
         match self {
             About::Transcript(_) => "POST /v1/transcripts/{id}/chat",
+            About::Account => "POST /v1/chat",
         }
     }
 }
@@ -159,6 +164,7 @@ impl Job {
             let context = context(&*model, &identity);
             let found = match about {
                 About::Transcript(asked) => asked.answer(&app, &identity, &context, &question, on_text).await?,
+                About::Account => account::answer(&app, &identity, &context, &question, on_text).await?,
             };
             Ok((found, context.model_name().to_owned()))
         };

@@ -21,6 +21,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/v1/realtime", TRANSCRIBE),
     ("POST", "/v1/audio/transcriptions", TRANSCRIBE),
     ("POST", "/v1/audio/translations", TRANSCRIBE),
+    ("POST", "/v1/chat", TRANSCRIBE_AND_READ),
     ("POST", "/v1/chat/completions", TRANSCRIBE),
     ("POST", "/v1/embeddings", TRANSCRIBE),
     ("POST", "/v1/embed", TRANSCRIBE),

@@ -4,6 +4,7 @@ pub(crate) mod account;
 pub(crate) mod account_data;
 pub(crate) mod audio;
 pub(crate) mod audit;
+pub(crate) mod chat;
 pub(crate) mod credits;
 pub(crate) mod documentation;
 pub(crate) mod health;

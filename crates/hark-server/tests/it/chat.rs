@@ -229,3 +229,32 @@ async fn a_conversation_belongs_to_its_transcript_and_its_account() {
         .await;
     assert_eq!(asked_today(&server, &client).await, 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn all_transcripts_of_an_account_are_asked_and_no_others() {
+    let server = server().await;
+    let (client, other) = (server.account(Plan::Pro).await, server.account(Plan::Pro).await);
+    let id = transcript(&server, &client, 1).await;
+    eventually("the transcript is indexed", async || {
+        let counts = json(client.get("/v1/search?q=x&mode=text").await, 200).await;
+        (counts["pending"] == 0 && counts["indexed"] == 1).then_some(())
+    })
+    .await;
+    let body = value!({"question": "When is the invoice of the Berlin office due?"});
+    let first = json(client.post("/v1/chat", body.clone()).await, 200).await;
+    check(&first, id);
+    let session = first["session_id"].as_str().unwrap();
+    let follow_up = value!({"question": "And how much is it?", "session_id": session});
+    let second = json(client.post("/v1/chat", follow_up.clone()).await, 200).await;
+    check(&second, id);
+    assert_eq!(second["session_id"], session);
+    assert_eq!(asked_today(&server, &client).await, 2);
+    // A conversation about all transcripts is not one about this transcript, and nobody else's.
+    refusal(client.post(&path(id), follow_up.clone()).await, 404).await;
+    refusal(other.post("/v1/chat", follow_up).await, 404).await;
+    refusal(client.post("/v1/chat", value!({"question": " "})).await, 400).await;
+    refusal(server.anonymous().post("/v1/chat", body.clone()).await, 401).await;
+    let theirs = json(other.post("/v1/chat", body).await, 200).await;
+    assert_eq!((&theirs["found"], &theirs["sources"]), (&value!(false), &value!([])), "{theirs}");
+}
