@@ -36,7 +36,8 @@ fn start(folder: &std::path::Path) -> Server {
             command.env_remove(name);
         }
     }
-    let config = "[aliases]\nlarge-v3-turbo = \"whisper-tiny\"\n\n[server]\nwebhooks = { enabled = true }\n";
+    let config = "[aliases]\nlarge-v3-turbo = \"whisper-tiny\"\n\n[server]\nwebhooks = { enabled = true }\n\n\
+        [text]\nmodel = \"smollm2-135m-instruct\"\ncontext = 1024\n";
     std::fs::write(folder.join("hark.toml"), config).unwrap();
     command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0", "--config", "hark.toml", "--data", "data"]);
     command.env("RUST_LOG", "trace").stdin(Stdio::null()).stdout(Stdio::piped());
