@@ -37,7 +37,7 @@ fn start(folder: &std::path::Path) -> Server {
         }
     }
     let config = "[aliases]\nlarge-v3-turbo = \"whisper-tiny\"\n\n[server]\nwebhooks = { enabled = true }\n\n\
-        [text]\nmodel = \"smollm2-135m-instruct\"\ncontext = 1024\n";
+        [text]\nmodel = \"smollm2-135m-instruct\"\ncontext = 2048\ntimeout = 5\n";
     std::fs::write(folder.join("hark.toml"), config).unwrap();
     command.current_dir(folder).args(["serve", "--listen", "127.0.0.1:0", "--config", "hark.toml", "--data", "data"]);
     command.env("RUST_LOG", "trace").stdin(Stdio::null()).stdout(Stdio::piped());

@@ -61,8 +61,8 @@ impl Default for TextSettings {
 impl TextSettings {
     /// What makes no sense, in words for the operator.
     pub fn check(&self) -> Result<(), String> {
-        if !(1024..=1 << 20).contains(&self.context) {
-            return Err("`text.context` must be a number from 1024 to 1048576".to_owned());
+        if !(2048..=1 << 20).contains(&self.context) {
+            return Err("`text.context` must be a number from 2048 to 1048576".to_owned());
         }
         if self.max_characters == 0 {
             return Err("`text.max_characters` must be at least 1".to_owned());
