@@ -1,5 +1,7 @@
 //! Summaries: of a short text in one completion, of a long one from notes on its parts.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -127,8 +129,20 @@ async fn detailed(context: &Context<'_>, source: &Source) -> Result<(String, usi
     }
     context.expect(parts.len());
     let notes = notes_on(context, source, &parts).await?;
-    let paragraphs: Vec<String> = notes.iter().map(|notes| paragraph(notes)).collect();
+    let mut said = HashSet::new();
+    let paragraphs = notes.iter().map(|notes| without_repeats(&paragraph(notes), &mut said));
+    let paragraphs: Vec<String> = paragraphs.filter(|paragraph| !paragraph.is_empty()).collect();
     Ok((paragraphs.join("\n\n"), parts.len()))
+}
+
+/// A paragraph without sentences that were said before, here or in another paragraph: a small model repeats itself.
+fn without_repeats(paragraph: &str, said: &mut HashSet<String>) -> String {
+    let new = sentences::split(paragraph).into_iter().filter(|sentence| {
+        let words = paragraph[sentence.clone()].split(|c: char| !c.is_alphanumeric());
+        let key = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase();
+        key.is_empty() || said.insert(key)
+    });
+    new.map(|sentence| paragraph[sentence].trim()).collect::<Vec<_>>().join(" ")
 }
 
 async fn write(
