@@ -4,11 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use hark_store::Candidates;
-use hark_text::retrieve::{query_terms, terms};
+use hark_text::retrieve::{query_terms, term_score, term_weight, terms};
 
-// The constants of Okapi BM25: k1 saturates repeated words, b corrects for length.
-const K1: f64 = 1.2;
-const B: f64 = 0.75;
 /// Terms of a query; the rest is ignored.
 const MAX_TERMS: usize = 32;
 
@@ -69,9 +66,7 @@ impl Words {
         let length = tokens.len() as f64 / statistics.average_terms.max(1.0);
         let score = self.terms.iter().zip(&statistics.frequencies).map(|(term, &documents)| {
             let count = counts.get(term.as_str()).copied().unwrap_or(0.0);
-            let (all, documents) = (statistics.total as f64, documents as f64);
-            let weight = (((all - documents).max(0.0) + 0.5) / (documents + 0.5)).ln_1p();
-            weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length))
+            term_score(term_weight(statistics.total as f64, documents as f64), count, length)
         });
         Some(score.sum())
     }

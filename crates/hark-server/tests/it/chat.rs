@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use hark_server::{Config, LanguageOptions, Seconds, SpeechEngine, TextSettings};
 use hark_store::{NewTranscript, Plan, TranscriptId};
 use hark_transcript::{Segment, TranscriptionResult};
 use reqwest::Method;
 use serde_json::{Value, json as value};
 
-use crate::server::{Client, Server, config, eventually, json, real_engine_with, refusal};
-
-const MODEL: &str = "smollm2-135m-instruct";
+use crate::language::{MODEL, engine, server, with_timeout};
+use crate::server::{Client, Server, eventually, json, refusal};
 
 const TALK: [(&str, &str); 5] = [
     ("Ann", "We have to decide about the invoice of the Berlin office today."),
@@ -19,21 +17,6 @@ const TALK: [(&str, &str); 5] = [
     ("Ann", "Can you send me the contract?"),
     ("Bob", "Yes, I will send the contract to you on Monday."),
 ];
-
-fn engine() -> SpeechEngine {
-    let language =
-        LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20, endpoint: None };
-    real_engine_with(language, &[MODEL])
-}
-
-fn with_timeout(seconds: f64) -> Config {
-    Config { text: TextSettings { timeout: Seconds(seconds), ..TextSettings::default() }, ..config() }
-}
-
-async fn server() -> Server {
-    // A tiny model on a busy machine: what is tested is not how fast it is.
-    Server::with(with_timeout(600.0), engine()).await
-}
 
 /// A completed transcript that says the same `times` over.
 async fn transcript(server: &Server, client: &Client, times: usize) -> TranscriptId {
@@ -187,7 +170,7 @@ async fn a_question_without_an_answer_is_not_counted() {
     assert!(streamed.contains("event: error\ndata: {\"error\":"), "{streamed}");
     eventually("neither is one that was streamed", none).await;
 
-    let server = self::server().await;
+    let server = crate::language::server().await;
     let client = server.account(Plan::Free).await;
     let id = transcript(&server, &client, 60).await;
     let request = client.request(Method::POST, &path(id)).timeout(Duration::from_millis(300));

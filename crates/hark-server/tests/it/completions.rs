@@ -1,31 +1,13 @@
 //! `POST /v1/chat/completions` with a real, small language model.
 
-use hark_server::{Config, LanguageOptions, Seconds, SpeechEngine, TextSettings};
 use hark_store::Plan;
 use reqwest::Response;
 use serde_json::{Value, json as value};
 
-use crate::server::{Client, Server, config, eventually, json, real_engine_with};
+use crate::language::{CONTEXT, MODEL, engine, server, with_timeout};
+use crate::server::{Client, Server, eventually, json};
 
-const MODEL: &str = "smollm2-135m-instruct";
 const PATH: &str = "/v1/chat/completions";
-/// The context of the tests' model, in tokens.
-const CONTEXT: usize = 2048;
-
-fn engine() -> SpeechEngine {
-    let language =
-        LanguageOptions { model: Some(MODEL.to_owned()), context: CONTEXT, cache_bytes: 128 << 20, endpoint: None };
-    real_engine_with(language, &[MODEL])
-}
-
-async fn with_timeout(seconds: f64) -> Server {
-    let text = TextSettings { timeout: Seconds(seconds), stream_timeout: Seconds(seconds), ..TextSettings::default() };
-    Server::with(Config { text, ..config() }, engine()).await
-}
-
-async fn server() -> Server {
-    with_timeout(600.0).await
-}
 
 fn question(fields: Value) -> Value {
     let mut body = value!({
@@ -205,14 +187,14 @@ async fn what_can_not_be_answered_has_openais_errors_and_costs_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
 async fn an_answer_that_takes_too_long_or_whose_reader_leaves_costs_nothing() {
-    let server = with_timeout(0.05).await;
+    let server = Server::with(with_timeout(0.05), engine()).await;
     let client = server.account(Plan::Pro).await;
     let before = client.credits(&server).await;
     let long = value!({"messages": [{"role": "user", "content": "Count to a thousand."}], "max_tokens": 1500});
     assert_eq!(error(client.post(PATH, question(long.clone())).await, 504).await["code"], "timeout");
     eventually("the credit comes back", async || (client.credits(&server).await == before).then_some(())).await;
 
-    let server = self::server().await;
+    let server = crate::language::server().await;
     let client = server.account(Plan::Pro).await;
     let before = client.credits(&server).await;
     let mut body = question(long);

@@ -14,6 +14,7 @@ mod hostile;
 mod isolation;
 mod jobs;
 mod keys;
+mod language;
 mod lengths;
 mod limits;
 mod log;

@@ -2,34 +2,18 @@
 
 use std::time::Duration;
 
-use hark_server::{Config, LanguageOptions, Seconds, SpeechEngine, TextSettings};
+use hark_server::{Config, LanguageOptions, TextSettings};
 use hark_store::{NewTranscript, Plan, TranscriptId};
 use hark_transcript::{Segment, TranscriptionResult};
 use serde_json::{Value, json as value};
 
+use crate::language::{MODEL, engine, server, with_timeout};
 use crate::server::{Client, Server, config, eventually, json, real_engine_with, refusal};
-
-const MODEL: &str = "smollm2-135m-instruct";
 
 const MEETING: &str = "Ann Miller: Good morning. We have to decide about the invoice of the Berlin office today. \
     Bob Stone: The invoice is 4200 euros, and it is due on Friday. I will call the supplier tomorrow. \
     Ann Miller: Thank you, Bob. Can you also send me the contract? \
     Bob Stone: Yes, I will send the contract to you on Monday.";
-
-fn engine() -> SpeechEngine {
-    let language =
-        LanguageOptions { model: Some(MODEL.to_owned()), context: 2048, cache_bytes: 128 << 20, endpoint: None };
-    real_engine_with(language, &[MODEL])
-}
-
-fn with_timeout(seconds: f64) -> Config {
-    Config { text: TextSettings { timeout: Seconds(seconds), ..TextSettings::default() }, ..config() }
-}
-
-async fn server() -> Server {
-    // A tiny model on a busy machine: what is tested is not how fast it is.
-    Server::with(with_timeout(600.0), engine()).await
-}
 
 /// A completed transcript of the meeting.
 async fn transcript(server: &Server, client: &Client) -> TranscriptId {
@@ -256,7 +240,7 @@ async fn a_call_that_takes_too_long_or_whose_caller_leaves_costs_nothing() {
     let balance = async || (client.credits(&server).await == before).then_some(());
     eventually("the credit comes back", balance).await;
 
-    let server = self::server().await;
+    let server = crate::language::server().await;
     let client = server.account(Plan::Pro).await;
     let before = client.credits(&server).await;
     let long = MEETING.repeat(40);

@@ -64,22 +64,25 @@ impl Bm25Index {
         let mut scores: HashMap<usize, f64> = HashMap::new();
         for term in query {
             let Some(postings) = self.postings.get(term) else { continue };
-            let weight = self.inverse_document_frequency(postings.len());
+            let weight = term_weight(self.lengths.len() as f64, postings.len() as f64);
             for (at, count) in postings {
-                let count = f64::from(*count);
                 let length = f64::from(self.lengths[*at]) / self.average_length;
-                let score = weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+                let score = term_score(weight, f64::from(*count), length);
                 *scores.entry(*at).or_insert(0.0) += score;
             }
         }
         sort(scores.into_iter().map(|(index, score)| Ranked { index, score }).collect())
     }
+}
 
-    /// How telling a term is that `documents` of the texts have: always above 0.
-    fn inverse_document_frequency(&self, documents: usize) -> f64 {
-        let (all, documents) = (self.lengths.len() as f64, documents as f64);
-        ((all - documents + 0.5) / (documents + 0.5)).ln_1p()
-    }
+/// The inverse document frequency: how telling a term is that `documents` of `all` texts have; above 0.
+pub fn term_weight(all: f64, documents: f64) -> f64 {
+    (((all - documents).max(0.0) + 0.5) / (documents + 0.5)).ln_1p()
+}
+
+/// The score of a text that has a term `count` times; `length` is its own as a multiple of the average.
+pub fn term_score(weight: f64, count: f64, length: f64) -> f64 {
+    weight * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length))
 }
 
 #[cfg(test)]

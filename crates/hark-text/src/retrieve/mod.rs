@@ -10,7 +10,7 @@ mod rank;
 mod retriever;
 mod terms;
 
-pub use bm25::Bm25Index;
+pub use bm25::{Bm25Index, term_score, term_weight};
 pub use passage::{Passage, passages};
 pub use rank::{Ranked, fuse, join_neighbours, rank_by_cosine};
 pub use retriever::Retriever;
