@@ -1,11 +1,13 @@
-//! float32 kernels written once over vectors of any width: GEMM, GEMV, LSTM, STFT, dot products, filters.
+//! float32 kernels written once over vectors of any width: GEMM, GEMV, LSTM, GRU, activations, STFT, dot products, filters.
 //!
 //! Everything stays float32, for small networks and filters whose precision matters more than the few microseconds
 //! that bf16 tiles would save.
 
+mod activation;
 mod dot;
 mod filters;
 mod gemm;
+mod gru;
 mod lstm;
 pub mod stft;
 #[cfg(test)]
@@ -45,6 +47,9 @@ pub struct Vectors {
     spectrum: unsafe fn(&Stft, &[f32], &[f32], usize, &mut [f32]),
     spectrum_of_one: unsafe fn(&Stft, &[f32], f32, &mut [f32]),
     lstm_step: unsafe fn(&[f32], &[f32], &mut [f32], &mut [f32]),
+    gru_step: unsafe fn(&[f32], &[f32], &[f32], &mut [f32]),
+    sigmoid: unsafe fn(&mut [f32]),
+    tanh: unsafe fn(&mut [f32]),
 }
 
 impl Vectors {
@@ -149,6 +154,31 @@ impl Vectors {
         unsafe { (self.lstm_step)(sums, bias, cell, hidden) }
     }
 
+    /// One GRU step: the sums of the gates (update, reset, new) over the input and their bias, the sums over the old hidden
+    /// state with the recurrent bias in them; `hidden` is replaced. It has as many units as it is long, a multiple of 16.
+    pub fn gru_step(&self, input: &[f32], bias: &[f32], recurrent: &[f32], hidden: &mut [f32]) {
+        let units = hidden.len();
+        assert!(units.is_multiple_of(LINE), "whole vectors of units");
+        let gates = units.checked_mul(3).expect("a count of units");
+        assert!([input, bias, recurrent].iter().all(|sums| sums.len() >= gates), "three gates of each unit");
+        // SAFETY: the set was given out only where the machine has it; the bounds are checked above.
+        unsafe { (self.gru_step)(input, bias, recurrent, hidden) }
+    }
+
+    /// Replaces every value by its sigmoid; there is a multiple of 16 of them.
+    pub fn sigmoid(&self, values: &mut [f32]) {
+        assert!(values.len().is_multiple_of(LINE), "whole vectors");
+        // SAFETY: the set was given out only where the machine has it; the length is checked above.
+        unsafe { (self.sigmoid)(values) }
+    }
+
+    /// Replaces every value by its hyperbolic tangent; there is a multiple of 16 of them.
+    pub fn tanh(&self, values: &mut [f32]) {
+        assert!(values.len().is_multiple_of(LINE), "whole vectors");
+        // SAFETY: the set was given out only where the machine has it; the length is checked above.
+        unsafe { (self.tanh)(values) }
+    }
+
     /// The dot products of `row` with `N` stretches of `input`, which begin `stride` apart. The row's length is a
     /// multiple of 16.
     #[inline]
@@ -178,8 +208,9 @@ macro_rules! kernel_set {
     ($module:ident, $width:ident, $simd:ty, $rows:literal $(, $feature:literal)?) => {
         mod $module {
             use super::*;
-            pub(super) const VECTORS: Vectors =
-                Vectors { width: Width::$width, gemm, gemv, spectrum, spectrum_of_one, lstm_step };
+            pub(super) const VECTORS: Vectors = Vectors {
+                width: Width::$width, gemm, gemv, spectrum, spectrum_of_one, lstm_step, gru_step, sigmoid, tanh,
+            };
 
             $(#[target_feature(enable = $feature)])?
             unsafe fn gemm(
@@ -207,6 +238,21 @@ macro_rules! kernel_set {
             unsafe fn lstm_step(sums: &[f32], bias: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
                 // SAFETY: `Vectors::of` checked the CPU, `Vectors::lstm_step` the bounds.
                 unsafe { lstm::step::<$simd>(sums, bias, cell, hidden) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn gru_step(input: &[f32], bias: &[f32], recurrent: &[f32], hidden: &mut [f32]) {
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::gru_step` the bounds.
+                unsafe { gru::step::<$simd>(input, bias, recurrent, hidden) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn sigmoid(values: &mut [f32]) {
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::sigmoid` the length.
+                unsafe { activation::sigmoid_all::<$simd>(values) }
+            }
+            $(#[target_feature(enable = $feature)])?
+            unsafe fn tanh(values: &mut [f32]) {
+                // SAFETY: `Vectors::of` checked the CPU, `Vectors::tanh` the length.
+                unsafe { activation::tanh_all::<$simd>(values) }
             }
             $(
             #[target_feature(enable = $feature)]

@@ -144,6 +144,51 @@ fn every_lstm_kernel_equals_the_textbook_cell() {
 }
 
 #[test]
+fn every_gru_kernel_equals_the_textbook_cell() {
+    let mut random = Random(11);
+    for set in Vectors::available() {
+        // From tame to far outside what a float's exponential can hold.
+        for scale in [0.1, 3.0, 20.0, 1e4, 1e30] {
+            let mut sums = || random.floats(3 * UNITS).iter().map(|x| x * scale).collect::<Vec<f32>>();
+            let (input, recurrent) = (sums(), sums());
+            let (bias, mut hidden) = (random.floats(3 * UNITS), random.floats(UNITS));
+            let before = hidden.clone();
+            set.gru_step(&input, &bias, &recurrent, &mut hidden);
+            let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+            for u in 0..UNITS {
+                let of_input = |gate: usize| (input[gate * UNITS + u] + bias[gate * UNITS + u]) as f64;
+                let of_hidden = |gate: usize| recurrent[gate * UNITS + u] as f64;
+                let update = sigmoid(of_input(0) + of_hidden(0));
+                let reset = sigmoid(of_input(1) + of_hidden(1));
+                let new = (of_input(2) + reset * of_hidden(2)).tanh();
+                let now = (1.0 - update) * new + update * before[u] as f64;
+                // The arguments are sums of float32, whose rounding the steep part of a sigmoid shows.
+                let tolerance = 1e-6 * f64::from(scale).clamp(1.0, 1e4);
+                assert_near(&format!("{} hidden at {scale}", set.name()), hidden[u], now, tolerance);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_activation_kernel_equals_the_definition() {
+    let mut random = Random(12);
+    for set in Vectors::available() {
+        for scale in [1e-3, 1.0, 30.0, f32::MAX] {
+            let values: Vec<f32> = random.floats(80).iter().map(|x| x * scale).collect();
+            let (mut sigmoids, mut tangents) = (values.clone(), values.clone());
+            set.sigmoid(&mut sigmoids);
+            set.tanh(&mut tangents);
+            for (index, x) in values.iter().enumerate() {
+                let x = f64::from(*x);
+                assert_near(&format!("{} sigmoid({x})", set.name()), sigmoids[index], 1.0 / (1.0 + (-x).exp()), 2e-7);
+                assert_near(&format!("{} tanh({x})", set.name()), tangents[index], x.tanh(), 4e-7);
+            }
+        }
+    }
+}
+
+#[test]
 fn every_dot_kernel_equals_the_plain_sum() {
     let mut state = 7u32;
     let mut random = |count: usize| -> Vec<f32> {
