@@ -468,6 +468,7 @@ mod tests {
                 "qwen2.5-coder-1.5b-instruct",
                 "pyannote-segmentation-3",
                 "campplus-zh-en",
+                "deepfilternet3",
             ]
         );
         for (role, name) in [
@@ -478,6 +479,7 @@ mod tests {
             (Role::TextEmbedding, "all-minilm-l6-v2"),
             (Role::LanguageIdentification, "lid-176"),
             (Role::Language, "qwen2.5-coder-1.5b-instruct"),
+            (Role::Enhance, "deepfilternet3"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }
