@@ -6,9 +6,6 @@ use crate::sentences;
 use crate::source::Source;
 use crate::words::{self, TextIndex};
 
-/// Spelled numbers up to this are not checked: "both", "two sides" and "three points" are counted by the writer.
-const COUNTED: u64 = 3;
-
 /// The names, numbers and dates of a source, to check answers against.
 pub struct FactChecker {
     index: TextIndex,
@@ -41,12 +38,8 @@ impl FactChecker {
 
     fn unfounded_number(&self, sentence: &str) -> Option<String> {
         let sentence = without_list_marker(sentence);
-        let is_counted = |number: &words::Number| {
-            let is_small = |form: &String| form.parse::<u64>().is_ok_and(|value| value <= COUNTED);
-            number.is_spelled && number.forms.iter().all(is_small)
-        };
         let numbers = words::numbers(sentence);
-        let unfounded = numbers.iter().find(|number| !is_counted(number) && !self.index.has_number(number))?;
+        let unfounded = numbers.iter().find(|number| !number.is_counted() && !self.index.has_number(number))?;
         Some(unfounded.forms[0].clone())
     }
 

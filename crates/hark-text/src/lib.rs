@@ -17,10 +17,12 @@ mod parts;
 pub mod pii;
 mod prompt;
 pub mod retrieve;
+mod salient;
 mod schema;
 mod sentences;
 mod source;
 mod summarize;
+mod support;
 mod task;
 mod words;
 

@@ -57,11 +57,15 @@ pub(crate) fn mark(text: &str) -> String {
         .unwrap_or_default()
 }
 
+/// Stands before the sentences of a part that its notes should tell.
+pub const IMPORTANT: &str = "Important sentences of this part, once more:";
+
 /// Notes on a part of a long text, from which the result is made.
 pub fn notes_task(part: usize, parts: usize) -> String {
     format!(
-        "This is part {part} of {parts}. Summarize this part in 4 to 7 sentences of plain prose, in its order. Say who reported, asked, objected or decided what and \
-         why, with every amount, number and date that matters. Write only these sentences: no heading, no list, no introduction."
+        "This is part {part} of {parts}. Summarize this part in 5 to 8 sentences of plain prose, in its order and in the third person. Say who reported, asked, objected or \
+         decided what and why. Tell what every important sentence at its end says, with its amounts, numbers and dates and with what they are about, in your own words. Write \
+         only these sentences: no heading, no list, no introduction."
     )
 }
 

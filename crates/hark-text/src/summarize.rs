@@ -1,7 +1,5 @@
 //! Summaries: of a short text in one completion, of a long one from notes on its parts.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,9 +10,12 @@ use crate::extract;
 use crate::facts::FactChecker;
 use crate::parts::Part;
 use crate::prompt::{self, Prompt};
+use crate::salient::{self, Salient};
 use crate::schema;
 use crate::sentences;
 use crate::source::Source;
+use crate::support::{Said, Support};
+use crate::words::TextIndex;
 
 pub use hark_transcript::SummaryStyle;
 
@@ -35,10 +36,25 @@ pub struct Summary {
 }
 
 /// Tokens of the notes on one part.
-const NOTES_TOKENS: usize = 240;
+const NOTES_TOKENS: usize = 280;
 
 /// Tokens of the shortest part on which notes are taken: a small model overlooks less in a short one.
 const NOTES_PART_TOKENS: usize = 1200;
+
+/// Sentences of a part that its notes are asked to tell.
+const NOTED_SENTENCES: usize = 8;
+
+/// How many of them are quoted where the notes do not tell them.
+const MAX_UNTOLD: usize = 4;
+
+/// Tokens that these may have.
+const NOTED_TOKENS: usize = 400;
+
+/// The share of notes that may be copied from the source; with more they are no notes.
+const MAX_COPIED: f64 = 0.5;
+
+/// Words of a sentence that counts as copied: shorter ones come about by chance.
+const COPIED_WORDS: usize = 6;
 
 /// Parts of the shortest length; a longer source has longer parts.
 const MOST_NOTES: usize = 12;
@@ -129,20 +145,18 @@ async fn detailed(context: &Context<'_>, source: &Source) -> Result<(String, usi
     }
     context.expect(parts.len());
     let notes = notes_on(context, source, &parts).await?;
-    let mut said = HashSet::new();
-    let paragraphs = notes.iter().map(|notes| without_repeats(&paragraph(notes), &mut said));
-    let paragraphs: Vec<String> = paragraphs.filter(|paragraph| !paragraph.is_empty()).collect();
+    let mut said = Said::default();
+    let mut new_paragraph = |notes: &Notes| {
+        let prose = paragraph(&notes.prose);
+        let new = sentences::split(&prose).into_iter().map(|sentence| prose[sentence].trim());
+        let new = new.filter(|sentence| said.is_new(sentence)).collect::<Vec<_>>().join(" ");
+        let quotes: Vec<String> =
+            notes.untold.iter().filter(|untold| said.is_new(&untold.text)).map(Salient::quote).collect();
+        [new, bullets(&quotes)].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    };
+    let paragraphs: Vec<String> =
+        notes.iter().map(&mut new_paragraph).filter(|paragraph| !paragraph.is_empty()).collect();
     Ok((paragraphs.join("\n\n"), parts.len()))
-}
-
-/// A paragraph without sentences that were said before, here or in another paragraph: a small model repeats itself.
-fn without_repeats(paragraph: &str, said: &mut HashSet<String>) -> String {
-    let new = sentences::split(paragraph).into_iter().filter(|sentence| {
-        let words = paragraph[sentence.clone()].split(|c: char| !c.is_alphanumeric());
-        let key = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase();
-        key.is_empty() || said.insert(key)
-    });
-    new.map(|sentence| paragraph[sentence].trim()).collect::<Vec<_>>().join(" ")
 }
 
 async fn write(
@@ -192,7 +206,7 @@ pub(crate) async fn condense(
     }
     context.expect(parts.len() + 1);
     let checker = FactChecker::new(source);
-    let mut notes = notes_on(context, source, &parts).await?;
+    let mut notes: Vec<String> = notes_on(context, source, &parts).await?.iter().map(Notes::render).collect();
     let budget = context.part_budget(answer_tokens.max(CONDENSED_TOKENS))?;
     loop {
         let groups = group(&notes, budget, &|text| context.count_tokens(text));
@@ -231,18 +245,70 @@ fn note_parts(context: &Context<'_>, source: &Source, answer_tokens: usize) -> R
         return Ok(parts);
     }
     let total: usize = parts.iter().map(|part| part.tokens).sum();
-    context.parts(source, answer_tokens, (total / MOST_NOTES).max(NOTES_PART_TOKENS))
+    context.parts(source, NOTES_TOKENS + NOTED_TOKENS, (total / MOST_NOTES).max(NOTES_PART_TOKENS))
+}
+
+/// Notes on a part of a source.
+struct Notes {
+    /// In the model's words.
+    prose: String,
+    /// Important sentences that it does not tell.
+    untold: Vec<Salient>,
+}
+
+impl Notes {
+    fn render(&self) -> String {
+        let quotes: Vec<String> = self.untold.iter().map(Salient::quote).collect();
+        format!("{}\n{}", self.prose, bullets(&quotes)).trim().to_owned()
+    }
 }
 
 /// Notes on each part, with nothing that the source does not have.
-async fn notes_on(context: &Context<'_>, source: &Source, parts: &[Part]) -> Result<Vec<String>, TextError> {
-    let checker = FactChecker::new(source);
+async fn notes_on(context: &Context<'_>, source: &Source, parts: &[Part]) -> Result<Vec<Notes>, TextError> {
+    let checker = &FactChecker::new(source);
     let notes = parts.iter().enumerate().map(|(at, part)| {
-        let text = source.render(part.units.clone(), part.span.clone());
         let task = prompt::notes_task(at + 1, parts.len());
-        take_notes(context, source, &checker, noun(source), text, task, NOTES_TOKENS)
+        async move {
+            let important = important_sentences(context, source, part);
+            let mut text = source.render(part.units.clone(), part.span.clone());
+            if !important.is_empty() {
+                let lines: Vec<String> = important.iter().map(Salient::line).collect();
+                text.push_str(&format!("\n\n{}\n{}", prompt::IMPORTANT, bullets(&lines)));
+            }
+            let notes = take_notes(context, source, checker, noun(source), text, task, NOTES_TOKENS).await?;
+            if !important.is_empty() && copied_share(&notes, checker) > MAX_COPIED {
+                // The model repeats what was said instead of summarizing it: then the important sentences are the better choice.
+                return Ok(Notes { prose: String::new(), untold: important });
+            }
+            let supported = supported(&notes, &Support::new(source, part.units.clone()));
+            // Better the model's own words than none.
+            let prose = if supported.is_empty() { notes } else { supported };
+            let told = TextIndex::new(&prose);
+            let untold = important.into_iter().filter(|sentence| !sentence.is_told(&told)).collect();
+            Ok(Notes { prose, untold: salient::most_salient(untold, MAX_UNTOLD) })
+        }
     });
     context::all(notes.collect()).await
+}
+
+/// Notes without sentences that no run of their part supports.
+fn supported(notes: &str, support: &Support) -> String {
+    let lines = notes.lines().map(|line| {
+        let sentences = sentences::split(line).into_iter().map(|sentence| &line[sentence]);
+        sentences.filter(|sentence| support.has(sentence)).collect::<String>().trim().to_owned()
+    });
+    lines.filter(|line| line.chars().any(char::is_alphanumeric)).collect::<Vec<_>>().join("\n")
+}
+
+/// The sentences of a part that its notes should not leave out.
+fn important_sentences(context: &Context<'_>, source: &Source, part: &Part) -> Vec<Salient> {
+    let mut sentences = salient::sentences(source, part.units.clone(), NOTED_SENTENCES);
+    let mut tokens = 0;
+    sentences.retain(|sentence| {
+        tokens += context.count_tokens(&sentence.line()) + 2;
+        tokens <= NOTED_TOKENS
+    });
+    sentences
 }
 
 async fn take_notes(
@@ -262,6 +328,19 @@ async fn take_notes(
         return Ok(bullets(&extract::extract(&Source::from_text(&text), 8, 200)));
     }
     Ok(founded)
+}
+
+/// The share of a text that is copied from the source in whole sentences, 0 to 1.
+fn copied_share(text: &str, checker: &FactChecker) -> f64 {
+    let (mut copied, mut all) = (0, 0);
+    for sentence in text.lines().flat_map(|line| sentences::split(line).into_iter().map(move |span| &line[span])) {
+        let words = sentences::count_words(sentence);
+        // A copied turn has its label.
+        let said = sentence.split_once(": ").map_or(sentence, |(_, said)| said);
+        copied += if words >= COPIED_WORDS && checker.index().has_phrase(said) { words } else { 0 };
+        all += words;
+    }
+    if all == 0 { 0.0 } else { copied as f64 / all as f64 }
 }
 
 /// Neighbouring notes joined as far as they fit `budget` tokens; each group has at least one.

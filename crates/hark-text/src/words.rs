@@ -74,7 +74,12 @@ impl TextIndex {
         let mut numbers: HashSet<String> = numbers(text).into_iter().flat_map(|number| number.forms).collect();
         // Words of a longer number alone: "two point four million" is also written 2.4 million.
         numbers.extend(words.iter().filter_map(|word| small_number(word)).map(|value| value.to_string()));
-        for (word, values) in [("half", &["30", "50", "5"][..]), ("quarter", &["15", "25"])] {
+        let all: Vec<&str> = normalized.split(' ').collect();
+        for run in all.windows(4).filter(|run| run[1..] == ["and", "a", "half"]) {
+            let whole = small_number(run[0]).map(|value| value.to_string()).or_else(|| digits_of(run[0]));
+            numbers.extend(whole.map(|whole| format!("{whole}.5")));
+        }
+        for (word, values) in [("half", &["30", "50"][..]), ("quarter", &["15", "25"])] {
             if words.contains(word) {
                 numbers.extend(values.iter().map(|value| (*value).to_owned()));
             }
@@ -137,6 +142,12 @@ impl TextIndex {
     }
 }
 
+/// A word of digits alone.
+fn digits_of(word: &str) -> Option<String> {
+    let is_digits = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then(|| without_leading_zeros(word))
+}
+
 /// The first letters of a word, which its other forms share: seven tenths of them, four at least.
 fn stem(word: &str) -> String {
     let length = word.chars().count();
@@ -168,6 +179,17 @@ pub struct Number {
     pub is_spelled: bool,
 }
 
+/// Spelled numbers up to this are not checked: "both", "two sides" and "three points" are counted by the writer.
+const COUNTED: u64 = 3;
+
+impl Number {
+    /// Whether it is small and spelled, so that a writer may have counted it himself.
+    pub fn is_counted(&self) -> bool {
+        let is_small = |form: &String| form.parse::<u64>().is_ok_and(|value| value <= COUNTED);
+        self.is_spelled && self.forms.iter().all(is_small)
+    }
+}
+
 /// The numbers of a text: in digits, and in English words.
 pub fn numbers(text: &str) -> Vec<Number> {
     let mut numbers = digit_numbers(text);
@@ -192,6 +214,10 @@ fn digit_numbers(text: &str) -> Vec<Number> {
             at += 1;
         }
         let groups = text[start..at].split(|c: char| !c.is_ascii_digit());
+        if let Some(forms) = decimal(&text[start..at]) {
+            numbers.push(Number { forms, start, is_spelled: false });
+            continue;
+        }
         let groups: Vec<String> = groups.map(without_leading_zeros).collect();
         let joined = without_leading_zeros(&text[start..at].replace(|c: char| !c.is_ascii_digit(), ""));
         let mut forms = vec![joined];
@@ -204,6 +230,24 @@ fn digit_numbers(text: &str) -> Vec<Number> {
         numbers.push(Number { forms, start, is_spelled: false });
     }
     numbers
+}
+
+/// `14.6` and `14,6` are one number and no other: neither 146 nor 14. With two digits behind the point it may be a time or an amount, with three a
+/// thousand.
+fn decimal(number: &str) -> Option<Vec<String>> {
+    let (whole, fraction) = number.split_once(['.', ','])?;
+    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if fraction.len() != 1 || !is_digits(fraction) || !is_digits(whole) {
+        return None;
+    }
+    Some(decimal_forms(without_leading_zeros(whole), fraction))
+}
+
+fn decimal_forms(whole: String, fraction: &str) -> Vec<String> {
+    match fraction {
+        "0" => vec![whole],
+        _ => vec![format!("{whole}.{fraction}")],
+    }
 }
 
 fn without_leading_zeros(digits: &str) -> String {
@@ -272,6 +316,9 @@ fn scale(word: &str) -> Option<u64> {
     }
 }
 
+/// Stands before the digits of a fraction.
+const POINT: &str = "point";
+
 /// Runs of English number words; a year may be said as "twenty twenty-six".
 fn spelled_numbers(text: &str) -> Vec<Number> {
     let mut numbers = Vec::new();
@@ -285,7 +332,7 @@ fn spelled_numbers(text: &str) -> Vec<Number> {
         }
         let lower = if word.len() <= 12 { word.to_lowercase() } else { String::new() };
         let is_number = small_number(&lower).is_some() || (scale(&lower).is_some() && !run.is_empty());
-        if is_number || (lower == "and" && !run.is_empty()) {
+        if is_number || (matches!(lower.as_str(), "and" | POINT) && !run.is_empty()) {
             if run.is_empty() {
                 run_start = start;
             }
@@ -303,10 +350,17 @@ fn spelled_numbers(text: &str) -> Vec<Number> {
 
 /// The value of a run of number words, or of several: `forms` as for digits.
 fn read_run(run: &[String], start: usize) -> Number {
+    if let Some(at) = run.iter().position(|word| word == POINT)
+        && let Some(fraction) = run.get(at + 1).and_then(|word| small_number(word)).filter(|digit| *digit < 10)
+    {
+        // "fourteen point six million": more digits behind the first are not needed to recognize it.
+        let whole = read_run(&run[..at], start).forms.swap_remove(0);
+        return Number { forms: decimal_forms(whole, &fraction.to_string()), start, is_spelled: true };
+    }
     let (mut total, mut group): (u64, u64) = (0, 0);
     let mut groups: Vec<u64> = Vec::new();
     let mut previous: Option<u64> = None;
-    for word in run.iter().filter(|word| *word != "and") {
+    for word in run.iter().filter(|word| !matches!(word.as_str(), "and" | POINT)) {
         if let Some(scale) = scale(word) {
             if scale == 100 {
                 group = group.max(1).saturating_mul(100);
@@ -358,6 +412,20 @@ mod tests {
         }
         for unknown in ["1251", "17.5", "241", "11:45", "seventy"] {
             assert!(numbers(unknown).iter().any(|number| !index.has_number(number)), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_decimal_is_neither_its_digits_nor_its_whole_part() {
+        let index = TextIndex::new(
+            "Revenue was fourteen point six million against 15.1, at one and a half percent for fifteen years.",
+        );
+        let has = |text: &str| numbers(text).iter().all(|number| index.has_number(number));
+        for known in ["14.6", "14,6 million", "fourteen point six", "15.1", "1.5 percent", "15 years", "15.0"] {
+            assert!(has(known), "{known}");
+        }
+        for unknown in ["146", "15.6", "1.4", "14.5", "15.5", "14.1 million", "fifteen point six"] {
+            assert!(!has(unknown), "{unknown}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::retrieve::{Ranked, Retriever, join_neighbours};
 use crate::source::Source;
 
 /// Tokens of the longest source that is read as a whole. Its prompt begins alike for every question, so that the engine reads it once.
-const WHOLE_TOKENS: usize = 2000;
+const WHOLE_TOKENS: usize = 2600;
 
 /// Tokens of the passages of a longer source.
 const PASSAGE_TOKENS: usize = 1400;

@@ -6,9 +6,9 @@
 //!  answer or refusal, sources ◀── sentences with unknown names or numbers dropped ◀── second look at the evidence
 //! ```
 //!
-//! A small model says too readily that it has found something. So its own `found` is only the first of three conditions: the lines
-//! that it names must answer the question in a second look that shows little else (or one line must have most words of question and
-//! answer), and every sentence of the answer is checked against the excerpts.
+//! A small model says too readily that it has found something. So its own `found` is only the first of three conditions: one line must
+//! have most words of question and answer, or else the lines that it names must answer the question in a second look that shows
+//! little else; and every sentence of the answer is checked against the excerpts.
 
 mod checked;
 mod excerpt;
@@ -89,12 +89,13 @@ pub async fn ask(
         on_text(&answer.text);
         Ok(answer)
     };
-    context.expect(2);
+    context.expect(1);
     let format = OutputFormat::Json(prompt::reply_schema(lines.len()));
     let mut completion = context.start(prompt.messages(), format, ANSWER_TOKENS)?;
     let checker = FactChecker::of_text(&lines.facts(), language);
     let mut text = CheckedText::new(&checker, on_text);
     let (mut reader, mut check, mut end) = (ReplyReader::default(), Check::NotStarted, None);
+    let (query, mut is_supported) = (question.retrieval_query(), false);
     while end.is_none() {
         match completion.next().await {
             Some(Event::Text(piece)) => reader.push(&piece),
@@ -102,27 +103,30 @@ pub async fn ask(
             Some(Event::Failed(error)) => return Err(error.into()),
             None => return Err(ModelError::Failed("the model stopped without an answer".into()).into()),
         }
-        let Some(head) = reader.head(end.is_some()) else { continue };
+        let Some(head) = reader.head(end.is_some()).cloned() else { continue };
         if !head.found {
             return refuse(Refused::NotFound);
-        }
-        if let Check::NotStarted = check {
-            // The answer is being written meanwhile: the engine batches both completions.
-            let (messages, format) = prompt.check(&lines.evidence_and_best(&head.evidence, question.text));
-            check = Check::Running(context.start(messages, format, CHECK_TOKENS)?);
         }
         text.push(&reader.take_reply());
         if !(text.has_sentence() || end.is_some()) {
             continue;
         }
-        if !check.passes(context).await? {
-            // A small model may say no to what is there: words decide, once all of them are written.
+        // Words are looked at first, since that costs nothing.
+        is_supported = is_supported || lines.support(&query, text.pending());
+        if !is_supported {
+            if let Check::NotStarted = check {
+                context.expect(1);
+                let (messages, format) = prompt.check(&lines.evidence_and_best(&head.evidence, question.text));
+                check = Check::Running(context.start(messages, format, CHECK_TOKENS)?);
+            }
+            is_supported = check.passes(context).await?;
+        }
+        if !is_supported {
+            // More sentences may have the words that support the answer.
             if end.is_none() {
                 continue;
             }
-            if !lines.support(&question.retrieval_query(), text.pending()) {
-                return refuse(Refused::NotInEvidence);
-            }
+            return refuse(Refused::NotInEvidence);
         }
         text.give_sentences();
         if text.says_not_found() {

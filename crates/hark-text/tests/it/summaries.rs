@@ -44,10 +44,58 @@ async fn a_long_text_is_read_in_parts_and_nothing_is_left_out() {
     let last = progress.lock().unwrap().last().copied().unwrap();
     assert_eq!((last.done, last.total), (requests.len(), requests.len()));
     // A paragraph for each part, and nothing said twice.
-    let paragraphs: Vec<&str> = summary.summary.split("\n\n").collect();
+    let (lists, paragraphs): (Vec<&str>, Vec<&str>) =
+        summary.summary.split("\n\n").partition(|block| block.starts_with("- "));
     assert_eq!(paragraphs.len(), summary.parts);
     assert!(paragraphs.iter().all(|paragraph| paragraph.ends_with("was a point.")), "{paragraphs:?}");
+    // What was not told is quoted as it was said.
+    for quote in lists.iter().flat_map(|list| list.lines()) {
+        let said = quote.trim_start_matches("- “").trim_end_matches('”');
+        assert!(text.contains(said), "{quote}");
+    }
     assert_eq!(summary.summary.matches("The budget is fine.").count(), 1, "{paragraphs:?}");
+}
+
+/// A meeting of more than one part: small talk, and one sentence with an amount.
+fn meeting() -> String {
+    let mut text = String::new();
+    for n in 0..400 {
+        text.push_str(&format!("Ann: I really like how the coffee number{n} tastes down here these mornings.\n"));
+        if n == 200 {
+            text.push_str("Bob: We agreed that the repair of the roof costs forty thousand euros.\n");
+        }
+    }
+    text
+}
+
+#[tokio::test]
+async fn an_important_sentence_that_the_notes_do_not_tell_is_quoted() {
+    let model = Script::always("They talked about coffee.");
+    let summary = summarize(&model.task(), &Source::from_text(&meeting()), SummaryStyle::Detailed).await.unwrap();
+    let quote = "- Bob: “We agreed that the repair of the roof costs forty thousand euros.”";
+    assert!(summary.parts > 1);
+    assert_eq!(summary.summary.lines().filter(|line| *line == quote).count(), 1, "{}", summary.summary);
+    // The model was shown it at the end of its part.
+    let shown = |request: &hark_text::CompletionRequest| {
+        let data = data(request);
+        let end = data.split("once more:").nth(1).unwrap_or_default();
+        end.contains("- Bob: We agreed that the repair of the roof costs forty thousand euros.")
+    };
+    assert_eq!(model.requests().iter().filter(|request| shown(request)).count(), 1);
+    let model = Script::always("The repair of the roof costs 40,000 euros.");
+    let summary = summarize(&model.task(), &Source::from_text(&meeting()), SummaryStyle::Detailed).await.unwrap();
+    assert!(!summary.summary.contains(quote), "{}", summary.summary);
+}
+
+#[tokio::test]
+async fn notes_that_copy_the_transcript_give_way_to_its_important_sentences() {
+    let model = Script::new(|request| {
+        let data = data(request);
+        answer(data.lines().take(12).collect::<Vec<_>>().join("\n"))
+    });
+    let summary = summarize(&model.task(), &Source::from_text(&meeting()), SummaryStyle::Detailed).await.unwrap();
+    assert!(summary.summary.contains("- Bob: “We agreed that the repair of the roof costs forty thousand euros.”"));
+    assert!(summary.summary.lines().all(|line| line.is_empty() || line.starts_with("- ")), "{}", summary.summary);
 }
 
 #[tokio::test]
