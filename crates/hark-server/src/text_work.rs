@@ -34,7 +34,14 @@ pub(crate) struct TextCall {
     pub(crate) task: Task,
     pub(crate) source: Source,
     /// The transcript that the text belongs to: the result is stored with it.
-    pub(crate) transcript: Option<TranscriptId>,
+    pub(crate) transcript: Option<TextRevision>,
+}
+
+/// The text of a transcript as it was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TextRevision {
+    pub(crate) transcript: TranscriptId,
+    pub(crate) revision: i64,
 }
 
 /// A result about a transcript.
@@ -89,7 +96,7 @@ struct Work {
     headers: HeaderMap,
     task: Task,
     source: Source,
-    transcript: Option<TranscriptId>,
+    transcript: Option<TextRevision>,
     call: PaidCall,
     _place: Place<Owner>,
 }
@@ -125,8 +132,13 @@ impl Work {
             None => to_json(&result)?,
         };
         let (kind, body) = (kind(task), answer.to_string().into_bytes());
-        let derived =
-            transcript.map(|transcript| Derived { transcript, kind: &kind, body: &body, summary: summary.as_deref() });
+        let derived = transcript.map(|TextRevision { transcript, revision }| Derived {
+            transcript,
+            revision,
+            kind: &kind,
+            body: &body,
+            summary: summary.as_deref(),
+        });
         call.charge(&headers, note(task), &answer, derived).await?;
         if let Some(events) = &events {
             events.send_named("result", &answer);

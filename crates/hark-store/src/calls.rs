@@ -69,6 +69,8 @@ pub struct CallResult<'a> {
 pub struct Derived<'a> {
     /// The transcript.
     pub transcript: TranscriptId,
+    /// The revision of the text that it was made of. It is not stored with another one.
+    pub revision: i64,
     /// What it is, such as `summary:brief`.
     pub kind: &'a str,
     /// The data.
@@ -103,7 +105,8 @@ impl Calls<'_> {
         Ok(Begun::New(Call { new, reference }))
     }
 
-    /// Charges a call and stores its answer; [`Error::NotFound`] when its hold has expired or its transcript was deleted.
+    /// Charges a call and stores its answer; [`Error::NotFound`] when its hold has expired or its transcript was deleted. What is derived from a text that
+    /// was changed meanwhile is not stored.
     pub async fn complete(self, call: &Call, result: CallResult<'_>) -> Result<()> {
         let now = self.store.now();
         let account = call.new.account;
@@ -111,7 +114,9 @@ impl Calls<'_> {
         let mut tx = self.store.db().begin().await?;
         let settled = ledger::settle(&mut tx, &call.reference, call.new.credits, result.note, now).await?;
         settled.ok_or(Error::NotFound("call in progress"))?;
-        if let Some(data) = &result.derived {
+        if let Some(data) = &result.derived
+            && derived::lock_text(&mut tx, account, data.transcript).await? == data.revision
+        {
             derived::store(&mut tx, &sealer, account, data.transcript, data.kind, data.body, now).await?;
             if let Some(summary) = data.summary {
                 derived::set_summary(&mut tx, &sealer, account, data.transcript, summary).await?;

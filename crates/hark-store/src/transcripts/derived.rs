@@ -13,11 +13,16 @@ fn aad(id: TranscriptId, kind: &str) -> AssociatedData {
     columns::DERIVED.associated_data(&[&id, &kind])
 }
 
-/// Fails unless the transcript is the account's; locks it against deletion until the transaction ends.
+/// Fails unless the transcript is the account's; locks it against deletion and edits until the transaction ends.
 pub(crate) async fn check_owner(tx: &mut Tx, account: AccountId, id: TranscriptId) -> Result<()> {
+    lock_text(tx, account, id).await.map(drop)
+}
+
+/// The same; returns the revision of the transcript's text.
+pub(crate) async fn lock_text(tx: &mut Tx, account: AccountId, id: TranscriptId) -> Result<i64> {
     let lock = if tx.is_postgres() { " FOR KEY SHARE" } else { "" };
-    let sql = format!("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2{lock}");
-    tx.optional(&sql, args![id, account]).await?.map(drop).ok_or(Error::NotFound("transcript"))
+    let sql = format!("SELECT text_revision FROM transcripts WHERE id = $1 AND account_id = $2{lock}");
+    tx.optional(&sql, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?.get("text_revision")
 }
 
 impl Transcripts<'_> {

@@ -91,7 +91,8 @@ impl Transcripts<'_> {
         if !edit.segments.is_empty() {
             // Data derived from the old text is out of date.
             tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
-            tx.execute("UPDATE transcripts SET summary = NULL WHERE id = $1", args![id]).await?;
+            let sql = "UPDATE transcripts SET summary = NULL, text_revision = text_revision + 1 WHERE id = $1";
+            tx.execute(sql, args![id]).await?;
             search::discard(&mut tx, id, self.store.now()).await?;
         }
         let edited = transcripts::find(&mut tx, &sealer, account, id).await?;

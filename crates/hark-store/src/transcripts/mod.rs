@@ -128,6 +128,8 @@ pub struct Transcript {
     pub created_at: Micros,
     /// When it was completed or failed.
     pub completed_at: Option<Micros>,
+    /// How often its text was changed.
+    pub text_revision: i64,
 }
 
 /// Which transcripts to list.
@@ -260,7 +262,7 @@ fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
 
 const COLUMNS: &str =
     "id, account_id, title, status, progress, language, duration_seconds, word_count, num_speakers, source_type, model,
-    summary, is_encrypted, share_sealed, is_shared, error, error_kind, created_at, completed_at";
+    summary, is_encrypted, share_sealed, is_shared, error, error_kind, created_at, completed_at, text_revision";
 
 pub(crate) fn title_aad(id: TranscriptId) -> AssociatedData {
     columns::TITLE.associated_data(&[&id])
@@ -298,6 +300,7 @@ fn transcript(row: &Row, sealer: &Sealer) -> Result<Transcript> {
         error_kind: error_kind(row)?,
         created_at: row.get("created_at")?,
         completed_at: row.get("completed_at")?,
+        text_revision: row.get("text_revision")?,
     })
 }
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use hark_store::{
-    AccountId, Begun, Call, CallResult, Derived, Error, IdempotencyKey, KeyId, KeyKind, Limit, NewCall, NewKey, Store,
-    StoredAnswer,
+    AccountId, Begun, Call, CallResult, Derived, Error, IdempotencyKey, KeyId, KeyKind, Limit, NewCall, NewKey,
+    SegmentEdit, Store, StoredAnswer, TranscriptEdit,
 };
 
 use crate::support::{account, assert_balanced, completed, on_both};
@@ -42,7 +42,7 @@ on_both! {
         let call = begin(&store, new_call(account, key, Some(named("k")))).await;
         assert!(matches!(store.calls().begin(new_call(account, key, Some(named("k")))).await, Ok(Begun::UnderWay)));
         let answer = StoredAnswer { status: 200, content_type: "application/json".to_owned(), body: b"{}".to_vec() };
-        let derived = Derived { transcript, kind: "summary:brief", body: b"short", summary: Some("short") };
+        let derived = Derived { transcript, revision: 0, kind: "summary:brief", body: b"short", summary: Some("short") };
         let result = CallResult { note: "summarize", answer: Some(&answer), derived: Some(derived) };
         store.calls().complete(&call, result).await.unwrap();
         assert!(matches!(store.calls().complete(&call, result).await, Err(Error::NotFound(_))));
@@ -106,11 +106,33 @@ on_both! {
         let (before, key) = (credits(&store, account).await, key(&store, account, None).await);
         let call = begin(&store, new_call(account, key, None)).await;
         store.transcripts().delete(account, transcript).await.unwrap();
-        let derived = Derived { transcript, kind: "summary:brief", body: b"short", summary: None };
+        let derived = Derived { transcript, revision: 0, kind: "summary:brief", body: b"short", summary: None };
         let late = store.calls().complete(&call, CallResult { derived: Some(derived), ..CallResult::default() }).await;
         assert!(matches!(late, Err(Error::NotFound(_))), "{late:?}");
         store.calls().abandon(&call).await.unwrap();
         assert_eq!(credits(&store, account).await, before);
         assert_balanced(&store).await;
+    }
+
+    async fn what_was_made_of_a_text_that_was_edited_meanwhile_is_charged_but_not_stored(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let transcript = completed(&store, account).await;
+        let (before, key) = (credits(&store, account).await, key(&store, account, None).await);
+        let read = store.transcripts().get(account, transcript).await.unwrap().text_revision;
+        let call = begin(&store, new_call(account, key, None)).await;
+        let change = SegmentEdit { position: 0, text: "Something else.".to_owned() };
+        let edit = TranscriptEdit { segments: vec![change], ..TranscriptEdit::default() };
+        let now = store.transcripts().edit(account, transcript, &edit).await.unwrap().text_revision;
+        assert_ne!(now, read);
+        let derived = |revision| Derived { transcript, revision, kind: "summary:brief", body: b"short", summary: Some("short") };
+        let result = |revision| CallResult { derived: Some(derived(revision)), ..CallResult::default() };
+        store.calls().complete(&call, result(read)).await.unwrap();
+        assert_eq!(credits(&store, account).await, before - 1);
+        assert_eq!(store.transcripts().derived(account, transcript, "summary:brief").await.unwrap(), None);
+        assert_eq!(store.transcripts().get(account, transcript).await.unwrap().summary, None);
+        let call = begin(&store, new_call(account, key, None)).await;
+        store.calls().complete(&call, result(now)).await.unwrap();
+        assert_eq!(store.transcripts().derived(account, transcript, "summary:brief").await.unwrap().unwrap(), b"short");
     }
 }

@@ -18,7 +18,7 @@ use crate::routes::{
     AnyError, IdempotencyHeader, Invalid, Limited, Missing, Payment, Reused, TimedOut, Unauthorized, Unavailable,
 };
 use crate::sse;
-use crate::text_work::{Cached, TextCall, kind};
+use crate::text_work::{Cached, TextCall, TextRevision, kind};
 
 /// A result that is wanted about a transcript.
 struct Wanted {
@@ -42,8 +42,8 @@ impl Wanted {
         if !force && let Some(answer) = stored(&app, &identity, id, &kind(task)).await? {
             return Ok(respond(&headers, answer));
         }
-        let source = source(&app, &identity, id).await?;
-        let transcript = Some(TranscriptId(id));
+        let (source, revision) = source(&app, &identity, id).await?;
+        let transcript = Some(TextRevision { transcript: TranscriptId(id), revision });
         TextCall { app, identity, headers, canonical, task, source, transcript }.run().await
     }
 }
@@ -78,10 +78,10 @@ async fn stored(app: &App, identity: &Identity, id: i64, kind: &str) -> Result<O
     }))
 }
 
-/// The text of a transcript.
-async fn source(app: &App, identity: &Identity, id: i64) -> Result<Source, Failure> {
-    let (_, text) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
-    Ok(Source::from_transcript(&text))
+/// The text of a transcript and its revision.
+async fn source(app: &App, identity: &Identity, id: i64) -> Result<(Source, i64), Failure> {
+    let (transcript, text) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
+    Ok((Source::from_transcript(&text), transcript.text_revision))
 }
 
 /// Summarize a transcript

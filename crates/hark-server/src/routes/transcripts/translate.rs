@@ -147,7 +147,7 @@ pub(crate) async fn translate(
     }
     check(&app, &identity, id).await?;
     let language = language_code(&app, &request.target_language)?;
-    let (_, transcript) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
+    let (saved, transcript) = app.store.transcripts().text(identity.account(), TranscriptId(id)).await?;
     let source = request.source_language.as_deref().filter(|code| *code != "auto");
     let source = source.map(|code| language_code(&app, code)).transpose()?;
     if !request.force
@@ -196,6 +196,7 @@ pub(crate) async fn translate(
     };
     let body = serde_json::to_vec(&stored).map_err(|_| Failure::from(ErrorKind::Internal))?;
     let kind = kind(&language);
-    let derived = Derived { transcript: TranscriptId(id), kind: &kind, body: &body, summary: None };
+    let revision = saved.text_revision;
+    let derived = Derived { transcript: TranscriptId(id), revision, kind: &kind, body: &body, summary: None };
     call.complete(&headers, "translate", &answer(transcript, stored, language, false), Some(derived)).await
 }
