@@ -315,7 +315,10 @@ impl Source {
             }
             Origin::Registry { registry, archives } => {
                 let names: Vec<&str> = archives.iter().map(|archive| archive.package.as_str()).collect();
-                format!("{registry} {}", names.join(" and "))
+                match names.as_slice() {
+                    [first, _, _, ..] => format!("{registry} {first} and {} more", names.len() - 1),
+                    _ => format!("{registry} {}", names.join(" and ")),
+                }
             }
             Origin::Url { base, archives } => match archives.first() {
                 Some(archive) => format!("url {}", archive.package),

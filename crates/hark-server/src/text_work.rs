@@ -232,6 +232,10 @@ pub(crate) fn failure(error: TextError) -> Failure {
             tracing::error!(%error, "language.unavailable");
             ApiError::from(ErrorKind::Unavailable).retry_after(RETRY_AFTER).into()
         }
+        TextError::ContextTooSmall { .. } => {
+            tracing::error!(%error, "language.context_too_small");
+            Failure::new(ErrorKind::Unavailable, error.to_string())
+        }
         _ => {
             tracing::error!(%error, "language.failed");
             ErrorKind::Internal.into()

@@ -48,6 +48,10 @@ pub(super) fn run(client: &Client, id: i64, document: &Document, embedder: &Embe
         }
     }
     figures.seconds = start.elapsed().as_secs_f64();
+    eprintln!(
+        "  {}: {} right, {} refused rightly, {} retrieved, {:.0} s",
+        figures.transcript, figures.answered, figures.refused, figures.recall, figures.seconds
+    );
     Ok(figures)
 }
 
