@@ -11,6 +11,7 @@ pub mod attention;
 pub mod bandwidth;
 pub mod buffer;
 mod compute;
+pub mod conv1d;
 pub mod gemm;
 pub mod isa;
 pub mod kernels;

@@ -4,6 +4,7 @@
 //! only difference between the sets is that vectors multiply and add in one rounding. Every method checks the shapes of
 //! its views once, never in a loop.
 
+mod activate;
 #[cfg(target_arch = "x86_64")]
 mod avx512_bf16;
 mod epilogue;
@@ -18,6 +19,8 @@ use crate::Isa;
 use crate::kernels::BLOCK;
 use crate::view::{MatMut, MatRef};
 
+pub use activate::Activation;
+pub(crate) use activate::Finish;
 pub use epilogue::Epilogue;
 pub use lstm::{LSTM_GATES, LSTM_UNITS};
 
@@ -34,16 +37,19 @@ pub struct Ops {
     moments: unsafe fn(&norm::Scaled, *mut f32, *mut f32),
     gemv: unsafe fn(&[f32], &[f32], &mut [f32]),
     ln: unsafe fn(&mut [f32]),
+    activate: unsafe fn(&activate::Activate),
+    finish: unsafe fn(&activate::Finish),
 }
 
 /// Compiles every body for the given features.
 macro_rules! set {
     ($name:ident, $fused:literal, $(#[$attribute:meta])*) => {
         mod $name {
-            use super::{Ops, epilogue, lstm, math, norm, pooling};
+            use super::{Ops, activate, epilogue, lstm, math, norm, pooling};
 
             pub(super) static OPS: Ops = Ops {
                 lstm_step, max_pool, instance_norm, leaky_relu, epilogue, scale_relu, mask, column_sums, moments, gemv, ln,
+                activate, finish,
             };
 
             $(#[$attribute])*
@@ -105,6 +111,16 @@ macro_rules! set {
             $(#[$attribute])*
             unsafe fn ln(numbers: &mut [f32]) {
                 math::ln::<$fused>(numbers)
+            }
+            $(#[$attribute])*
+            unsafe fn activate(rows: &activate::Activate) {
+                // SAFETY: same contract as the body.
+                unsafe { activate::activate::<$fused>(rows) }
+            }
+            $(#[$attribute])*
+            unsafe fn finish(block: &activate::Finish) {
+                // SAFETY: same contract as the body.
+                unsafe { activate::finish::<$fused>(block) }
             }
         }
     };
@@ -263,6 +279,61 @@ impl Ops {
     pub fn gemv(&self, weights: &[f32], x: &[f32], out: &mut [f32]) {
         // SAFETY: a set is given out only where its instructions are available.
         unsafe { (self.gemv)(weights, x, out) }
+    }
+
+    /// Rows of float32 as bf16 rows: `activation(x · scale + shift)` by columns, a multiple of 32 of them.
+    ///
+    /// Where `split` says so, a row becomes three: the rounded numbers, what rounding left of them, and the rounded numbers again
+    /// ([`crate::conv1d::Precision::Split`]).
+    ///
+    /// # Panics
+    /// When a side is too small for the rows, or a column has no scale, shift or parameter of its activation.
+    pub fn activate(
+        &self,
+        rows: MatRef<f32>,
+        (scale, shift): (&[f32], &[f32]),
+        activation: Activation,
+        split: bool,
+        mut out: MatMut<u16>,
+    ) {
+        let width = rows.width();
+        let out_width = if split { 3 * width } else { width };
+        assert!(width.is_multiple_of(BLOCK), "whole blocks of columns");
+        assert!(out.rows() >= rows.rows() && out.width() >= out_width, "a place for every row");
+        assert!(scale.len() >= width && shift.len() >= width, "scale and shift of every column");
+        let kind = match activation {
+            Activation::Identity => activate::Kind::Identity,
+            Activation::LeakyRelu(slope) => activate::Kind::LeakyRelu(slope),
+            Activation::Snake(alpha, inverse) => {
+                assert!(alpha.len() >= width && inverse.len() >= width, "alpha of every column");
+                activate::Kind::Snake(alpha.as_ptr(), inverse.as_ptr())
+            }
+            Activation::GeluTanh => activate::Kind::GeluTanh,
+        };
+        let block = activate::Activate {
+            from: rows.as_ptr(),
+            from_stride: rows.stride(),
+            rows: rows.rows(),
+            width,
+            scale: scale.as_ptr(),
+            shift: shift.as_ptr(),
+            kind,
+            out_stride: out.stride(),
+            out: out.as_mut_ptr(),
+            split,
+        };
+        // SAFETY: the views and the parameters of every column were checked; the set is of this machine.
+        unsafe { (self.activate)(&block) }
+    }
+
+    /// The end of a block of a convolution: see [`Finish`].
+    ///
+    /// # Safety
+    /// The block describes live memory of its shape, which nobody else uses.
+    #[inline]
+    pub(crate) unsafe fn finish(&self, block: &Finish) {
+        // SAFETY: the caller vouches for the shapes; the set is of this machine.
+        unsafe { (self.finish)(block) }
     }
 
     /// The natural logarithm of each number, none of which is below float32's smallest normal one.
