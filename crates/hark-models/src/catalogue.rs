@@ -472,6 +472,7 @@ mod tests {
                 "pyannote-segmentation-3",
                 "campplus-zh-en",
                 "deepfilternet3",
+                "kokoro-82m",
             ]
         );
         for (role, name) in [
@@ -483,10 +484,11 @@ mod tests {
             (Role::LanguageIdentification, "lid-176"),
             (Role::Language, "qwen2.5-coder-1.5b-instruct"),
             (Role::Enhance, "deepfilternet3"),
+            (Role::Voice, "kokoro-82m"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }
-        assert!(matches!(catalogue.default_for(Role::Voice), Err(Error::NoModelFor { role: Role::Voice })));
+        assert!(matches!(catalogue.default_for(Role::Other), Err(Error::NoModelFor { role: Role::Other })));
         assert!(catalogue.listed().all(|m| m.role != Role::Sounds));
         assert!(catalogue.models().iter().any(|m| m.role == Role::Sounds));
     }
