@@ -323,7 +323,7 @@ const POINT: &str = "point";
 fn spelled_numbers(text: &str) -> Vec<Number> {
     let mut numbers = Vec::new();
     let (mut run, mut run_start): (Vec<String>, usize) = (Vec::new(), 0);
-    let mut at = 0;
+    let (mut at, mut is_after_article) = (0, false);
     for word in text.split(|c: char| !c.is_alphanumeric()) {
         let start = at;
         at += word.len() + text[at + word.len()..].chars().next().map_or(0, char::len_utf8);
@@ -331,7 +331,10 @@ fn spelled_numbers(text: &str) -> Vec<Number> {
             continue;
         }
         let lower = if word.len() <= 12 { word.to_lowercase() } else { String::new() };
-        let is_number = small_number(&lower).is_some() || (scale(&lower).is_some() && !run.is_empty());
+        // "a hundred and fourteen", but not "hundreds".
+        let is_scale = scale(&lower).is_some() && (!run.is_empty() || is_after_article);
+        is_after_article = matches!(lower.as_str(), "a" | "an");
+        let is_number = small_number(&lower).is_some() || is_scale;
         if is_number || (matches!(lower.as_str(), "and" | POINT) && !run.is_empty()) {
             if run.is_empty() {
                 run_start = start;
@@ -413,6 +416,15 @@ mod tests {
         for unknown in ["1251", "17.5", "241", "11:45", "seventy"] {
             assert!(numbers(unknown).iter().any(|number| !index.has_number(number)), "{unknown}");
         }
+    }
+
+    #[test]
+    fn a_hundred_is_a_number_and_hundreds_are_none() {
+        let index = TextIndex::new("A hundred and fourteen people, a thousand pounds; hundreds came.");
+        let has = |text: &str| numbers(text).iter().all(|number| index.has_number(number));
+        assert!(has("114 people") && has("one hundred and fourteen") && has("1,000 pounds"));
+        assert!(!has("200 people") && !has("115"));
+        assert!(numbers("Hundreds came, and thousands more.").is_empty());
     }
 
     #[test]
