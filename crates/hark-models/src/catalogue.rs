@@ -473,6 +473,7 @@ mod tests {
                 "campplus-zh-en",
                 "deepfilternet3",
                 "kokoro-82m",
+                "misaki-en",
             ]
         );
         for (role, name) in [
@@ -485,6 +486,7 @@ mod tests {
             (Role::Language, "qwen2.5-coder-1.5b-instruct"),
             (Role::Enhance, "deepfilternet3"),
             (Role::Voice, "kokoro-82m"),
+            (Role::Pronunciation, "misaki-en"),
         ] {
             assert_eq!(catalogue.default_for(role).unwrap().name, name);
         }

@@ -28,6 +28,8 @@ pub enum Role {
     Language,
     /// Speech synthesis.
     Voice,
+    /// Pronunciations of words, for speech synthesis.
+    Pronunciation,
     /// Noise reduction.
     Enhance,
     /// Recordings for tests; not listed by default.
@@ -56,6 +58,7 @@ impl std::fmt::Display for Role {
             Role::Translation => "translation",
             Role::Language => "language model",
             Role::Voice => "speech synthesis",
+            Role::Pronunciation => "pronunciation",
             Role::Enhance => "noise reduction",
             Role::Sounds => "test sounds",
             Role::Other => "other",
