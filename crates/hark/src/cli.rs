@@ -3,6 +3,7 @@
 mod service;
 mod store;
 mod text;
+mod voice;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
 pub(crate) use text::{AnalyzeArgs, AskArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
+pub(crate) use voice::{EnhanceArgs, SoundFormat};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -51,6 +53,8 @@ pub(crate) enum Command {
     Transcribe(TranscribeArgs),
     /// Write down what is being said: from the microphone, or from a pipe
     Live(LiveArgs),
+    /// Take the noise out of recordings of speech
+    Enhance(EnhanceArgs),
     /// Answer requests over HTTP: transcription, transcripts, accounts and keys
     Serve(ServeArgs),
     /// Teach hark the voices of people, so that `transcribe --identify` names them

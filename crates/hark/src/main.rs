@@ -11,6 +11,7 @@ mod cli;
 mod config;
 mod doctor;
 mod embed;
+mod enhance;
 mod error;
 mod integrity;
 mod jobs;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
         cli::Command::Live(args) => live::run(&args, &cli.common),
+        cli::Command::Enhance(args) => enhance::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
         cli::Command::Summarize(args) => text::summarize(&args, &cli.common),

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tempfile::NamedTempFile;
+
 use crate::CliError;
 
 /// Prints to stdout; a reader that has gone is an early end, not a failure.
@@ -26,12 +28,18 @@ pub(crate) fn stop_writing() -> MutexGuard<'static, ()> {
 
 /// Writes the whole file or nothing: beside it first, then renamed over it.
 pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, overwrite: bool) -> Result<(), String> {
+    let _writing = stop_writing();
+    let mut file = temporary_beside(path)?;
+    file.write_all(content.as_ref()).map_err(|error| problem(path, &error))?;
+    keep(file, path, overwrite)
+}
+
+/// A file in the folder of `path` that is gone when it is dropped, unless [`keep`] gives it its name.
+pub(crate) fn temporary_beside(path: &Path) -> Result<NamedTempFile, String> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let problem = |error: io::Error| format!("can't write {}: {error}", path.display());
-    let _writing = stop_writing();
     let mut builder = tempfile::Builder::new();
     builder.prefix(".hark-").suffix(".part");
     #[cfg(unix)]
@@ -40,10 +48,17 @@ pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>, overwrite: bool
         // The umask takes away what the user takes away from other new files.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(folder).map_err(problem)?;
-    file.write_all(content.as_ref()).map_err(problem)?;
+    builder.tempfile_in(folder).map_err(|error| problem(path, &error))
+}
+
+/// Gives a temporary file its name.
+pub(crate) fn keep(file: NamedTempFile, path: &Path, overwrite: bool) -> Result<(), String> {
     let renamed = if overwrite { file.persist(path) } else { file.persist_noclobber(path) };
-    renamed.map(drop).map_err(|error| problem(error.error))
+    renamed.map(drop).map_err(|error| problem(path, &error.error))
+}
+
+fn problem(path: &Path, error: &io::Error) -> String {
+    format!("can't write {}: {error}", path.display())
 }
 
 #[cfg(test)]

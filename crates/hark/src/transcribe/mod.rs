@@ -23,10 +23,9 @@ use crate::{CliError, output};
 use engine::{Engine, Transcribed};
 pub(crate) use engine::{installed, installed_for, speech_model, transcribe_file, voices};
 pub(crate) use interrupt::{noticed, watch};
-pub(crate) use plan::Input;
+pub(crate) use plan::{Input, is_folder, is_same_file};
 use plan::{Job, Target};
-pub(crate) use progress::clock;
-use progress::{Screen, speed};
+pub(crate) use progress::{FileProgress, Screen, clock, speed};
 
 /// Files open at a time. The engine fills its batches from all of them; a few are enough to keep it busy while others
 /// are being decoded, and memory stays bounded.

@@ -18,6 +18,11 @@ pub(crate) enum Input {
 }
 
 impl Input {
+    /// A path on the command line; `-` is stdin.
+    pub(crate) fn of(path: &Path) -> Self {
+        if path.as_os_str() == "-" { Self::Stdin } else { Self::File(path.to_owned()) }
+    }
+
     /// What messages call it.
     pub(crate) fn name(&self) -> String {
         match self {
@@ -30,8 +35,13 @@ impl Input {
     pub(crate) fn title(&self) -> String {
         match self {
             Self::Stdin => String::new(),
-            Self::File(_) => stem(self).to_string_lossy().into_owned(),
+            Self::File(_) => self.stem().to_string_lossy().into_owned(),
         }
+    }
+
+    /// Its file name without the extension.
+    pub(crate) fn stem(&self) -> OsString {
+        Path::new(self.file_name()).file_stem().unwrap_or(self.file_name()).to_owned()
     }
 
     fn file_name(&self) -> &OsStr {
@@ -58,11 +68,7 @@ pub(crate) struct Job {
 
 /// Pairs every input with its outputs. `default_format` holds where neither `-f` nor the name of the output says.
 pub(crate) fn plan(args: &TranscribeArgs, default_format: Format) -> Result<Vec<Job>, CliError> {
-    let inputs: Vec<Input> = args
-        .files
-        .iter()
-        .map(|path| if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.clone()) })
-        .collect();
+    let inputs: Vec<Input> = args.files.iter().map(|path| Input::of(path)).collect();
     if inputs.iter().filter(|input| **input == Input::Stdin).count() > 1 {
         return Err(CliError::Usage("`-` (stdin) can be read only once".to_owned()));
     }
@@ -77,7 +83,7 @@ pub(crate) fn plan(args: &TranscribeArgs, default_format: Format) -> Result<Vec<
 }
 
 /// `-o subs/`, `-o subs`, an existing folder, or several inputs; `-o talk.srt` with one input is a file.
-fn is_folder(path: &Path, inputs: usize) -> bool {
+pub(crate) fn is_folder(path: &Path, inputs: usize) -> bool {
     let ends_with_slash = path.as_os_str().as_encoded_bytes().last().is_some_and(|&b| b == b'/');
     inputs > 1 || ends_with_slash || path.is_dir() || path.extension().is_none()
 }
@@ -131,12 +137,12 @@ fn to_file(mut inputs: Vec<Input>, formats: &[Format], file: &Path) -> Result<Ve
 fn to_folder(inputs: Vec<Input>, formats: &[Format], folder: &Path) -> Result<Vec<Job>, CliError> {
     let mut shared: HashMap<OsString, usize> = HashMap::new();
     for input in &inputs {
-        *shared.entry(stem(input)).or_default() += 1;
+        *shared.entry(input.stem()).or_default() += 1;
     }
     let mut taken: HashMap<PathBuf, String> = HashMap::new();
     let mut jobs = Vec::new();
     for input in inputs {
-        let stem = stem(&input);
+        let stem = input.stem();
         let base = if shared[&stem] > 1 { input.file_name().to_owned() } else { stem };
         let mut outputs = Vec::new();
         for &format in formats {
@@ -163,11 +169,7 @@ fn to_folder(inputs: Vec<Input>, formats: &[Format], folder: &Path) -> Result<Ve
     Ok(jobs)
 }
 
-fn stem(input: &Input) -> OsString {
-    Path::new(input.file_name()).file_stem().unwrap_or(input.file_name()).to_owned()
-}
-
-fn is_same_file(a: &Path, b: &Path) -> bool {
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
         _ => false,
