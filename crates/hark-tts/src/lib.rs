@@ -4,16 +4,20 @@
 //! sentence after the other with pauses between them. None of its business: text and how it is
 //! pronounced, audio files, watermarks.
 //!
-//! A model that speaks is a [`SpeechModel`]; [`Synthesizer`] is the one that is there.
+//! A model that speaks is a [`SpeechModel`]; [`Synthesizer`] is the one that is there. A [`VoiceMatcher`] finds the voice of it that resembles a
+//! reference recording.
 
 mod error;
+mod matching;
 mod model;
 mod network;
+mod pace;
 mod phonemes;
 mod stream;
 mod synthesizer;
 
 pub use error::TtsError;
+pub use matching::{EmbedSpeech, MatchReport, SearchBudget, VoiceMatcher};
 pub use model::{SpeechModel, Voice, VoiceKind};
 pub use phonemes::{MAX_PHONEMES, alphabet, phoneme_id};
 pub use stream::{Sentence, SpeechStream};
