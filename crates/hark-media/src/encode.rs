@@ -103,7 +103,7 @@ pub struct Encoder {
 
 impl Encoder {
     /// Starts an encoder of samples of this rate and channels, whose file goes to `out`. Of the options it heeds the program, the
-    /// limits of the child, the cancel token and the deadline.
+    /// limits of the child, the tags, the cancel token and the deadline.
     pub fn start(
         spec: AudioSpec,
         format: OutputFormat,
@@ -130,6 +130,7 @@ impl Encoder {
             .args(["-ar", &encoded_rate.to_string(), "-ac", &channels.to_string()])
             .args(["-threads", "1", "-i", "pipe:0", "-map_metadata", "-1", "-bitexact"])
             .args(format.arguments())
+            .args(options.tags.ffmpeg_arguments())
             .args(["-threads", "1", "pipe:1"])
             .env_clear()
             .env("LC_ALL", "C")

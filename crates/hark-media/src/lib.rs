@@ -23,6 +23,7 @@ mod resample;
 mod sandbox;
 mod sniff;
 mod stream;
+mod tags;
 mod watch;
 mod wav;
 
@@ -36,6 +37,7 @@ pub use resample::Resampler;
 pub use sandbox::{SandboxLayer, sandbox_layers};
 pub use sniff::{HEAD_BYTES as SNIFFED_BYTES, media_type};
 pub use stream::{AudioStream, decode_all};
+pub use tags::Tags;
 pub use watch::{Budget, CancelToken, LengthBudget};
 pub use wav::{WavFormat, WavWriter, write_wav, write_wav_file};
 
@@ -118,6 +120,8 @@ pub struct Options {
     pub cancel: CancelToken,
     /// When reading must have ended; later it is [`MediaError::Limit`].
     pub deadline: Option<Instant>,
+    /// What an [`Encoder`] writes into the metadata of its file.
+    pub tags: Tags,
     /// Asked as the real length shows; what a container says is not believed.
     pub budget: Budget,
 }
@@ -132,6 +136,7 @@ impl Default for Options {
             ffmpeg: None,
             cancel: CancelToken::default(),
             deadline: None,
+            tags: Tags::default(),
             budget: Budget::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use crate::{AudioSpec, MediaError, SampleWriter};
+use crate::{AudioSpec, MediaError, SampleWriter, Tags};
 
 /// How samples are stored in a WAV file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct WavWriter<W> {
     /// Frames that the header announced; none when it is written again at the end.
     announced: Option<u64>,
     rewrite_header: Option<RewriteHeader<W>>,
+    /// The chunk of the metadata, empty without any.
+    info: Vec<u8>,
     frames: u64,
     is_finished: bool,
     bytes: Vec<u8>,
@@ -50,10 +52,16 @@ pub struct WavWriter<W> {
 
 impl<W: Write + Seek> WavWriter<W> {
     /// A file of any length: `finish` writes its header again, at the place where it began.
-    pub fn new(mut writer: W, spec: AudioSpec, format: WavFormat) -> Result<Self, MediaError> {
+    pub fn new(writer: W, spec: AudioSpec, format: WavFormat) -> Result<Self, MediaError> {
+        Self::with_tags(writer, spec, format, &Tags::default())
+    }
+
+    /// As [`WavWriter::new`], with metadata before the samples.
+    pub fn with_tags(mut writer: W, spec: AudioSpec, format: WavFormat, tags: &Tags) -> Result<Self, MediaError> {
         check(spec, format)?;
-        writer.write_all(&header(spec, format, 0, true))?;
-        Ok(Self::with(writer, spec, format, None, Some(rewrite)))
+        let info = tags.wav_chunk();
+        writer.write_all(&header(spec, format, 0, true, &info))?;
+        Ok(Self::with(writer, spec, format, info, None, Some(rewrite)))
     }
 }
 
@@ -68,21 +76,34 @@ fn rewrite<W: Write + Seek>(writer: &mut W, header: &[u8]) -> io::Result<()> {
 
 impl<W: Write> WavWriter<W> {
     /// A file of this many frames, for writers that can't seek; `finish` fails if another number was written.
-    pub fn with_length(mut writer: W, spec: AudioSpec, format: WavFormat, frames: u64) -> Result<Self, MediaError> {
+    pub fn with_length(writer: W, spec: AudioSpec, format: WavFormat, frames: u64) -> Result<Self, MediaError> {
+        Self::with_length_and_tags(writer, spec, format, frames, &Tags::default())
+    }
+
+    /// As [`WavWriter::with_length`], with metadata before the samples.
+    pub fn with_length_and_tags(
+        mut writer: W,
+        spec: AudioSpec,
+        format: WavFormat,
+        frames: u64,
+        tags: &Tags,
+    ) -> Result<Self, MediaError> {
         check(spec, format)?;
-        writer.write_all(&header(spec, format, frames, false))?;
-        Ok(Self::with(writer, spec, format, Some(frames), None))
+        let info = tags.wav_chunk();
+        writer.write_all(&header(spec, format, frames, false, &info))?;
+        Ok(Self::with(writer, spec, format, info, Some(frames), None))
     }
 
     fn with(
         writer: W,
         spec: AudioSpec,
         format: WavFormat,
+        info: Vec<u8>,
         announced: Option<u64>,
         rewrite_header: Option<RewriteHeader<W>>,
     ) -> Self {
         let bytes = Vec::with_capacity(BLOCK * usize::from(format.bytes()));
-        WavWriter { writer, spec, format, announced, rewrite_header, frames: 0, is_finished: false, bytes }
+        WavWriter { writer, spec, format, info, announced, rewrite_header, frames: 0, is_finished: false, bytes }
     }
 
     /// The writer, once `finish` has completed the file.
@@ -134,7 +155,7 @@ impl<W: Write> SampleWriter for WavWriter<W> {
                 return Err(MediaError::Output(format!("{announced} frames were announced, {frames} were written")));
             }
             (None, Some(rewrite)) => {
-                rewrite(&mut self.writer, &header(self.spec, self.format, self.frames, true))?;
+                rewrite(&mut self.writer, &header(self.spec, self.format, self.frames, true, &self.info))?;
             }
             _ => {}
         }
@@ -159,7 +180,7 @@ fn data_bytes(spec: AudioSpec, format: WavFormat, frames: u64) -> u64 {
 
 /// Everything before the samples. With `reserve` there is room for the sizes of RF64 whatever the length is, so that the header
 /// stays as long when it is written again.
-fn header(spec: AudioSpec, format: WavFormat, frames: u64, reserve: bool) -> Vec<u8> {
+fn header(spec: AudioSpec, format: WavFormat, frames: u64, reserve: bool, info: &[u8]) -> Vec<u8> {
     let (channels, bytes) = (spec.channels, format.bytes());
     let data = data_bytes(spec, format, frames);
     let is_float = format == WavFormat::F32;
@@ -199,6 +220,7 @@ fn header(spec: AudioSpec, format: WavFormat, frames: u64, reserve: bool) -> Vec
         rest.extend_from_slice(b"fact\x04\x00\x00\x00");
         rest.extend_from_slice(&u32::try_from(frames).unwrap_or(u32::MAX).to_le_bytes());
     }
+    rest.extend_from_slice(info);
     rest.extend_from_slice(b"data");
 
     let padded = data.saturating_add(data % 2);
@@ -276,9 +298,9 @@ mod tests {
     fn a_header_keeps_its_length_as_the_file_grows_past_four_gigabytes() {
         for (channels, format) in [(1, WavFormat::S16), (2, WavFormat::F32), (6, WavFormat::S24)] {
             let spec = AudioSpec { rate: 48_000, channels };
-            let short = header(spec, format, 0, true);
+            let short = header(spec, format, 0, true, &[]);
             let frame = u64::from(channels * format.bytes());
-            let long = header(spec, format, (1 << 32) / frame + 1, true);
+            let long = header(spec, format, (1 << 32) / frame + 1, true, &[]);
             assert_eq!(short.len(), long.len());
             assert_eq!((&short[..4], &short[12..16]), (&b"RIFF"[..], &b"JUNK"[..]));
             assert_eq!((&long[..4], &long[12..16]), (&b"RF64"[..], &b"ds64"[..]));
@@ -297,7 +319,7 @@ mod tests {
         let spec = AudioSpec { rate: 48_000, channels: 2 };
         let frames = 3u64 << 29;
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let header = header(spec, WavFormat::S16, frames, true);
+        let header = header(spec, WavFormat::S16, frames, true, &[]);
         file.write_all(&header).unwrap();
         file.as_file().set_len(header.len() as u64 + 4 * frames).unwrap();
         let output = std::process::Command::new("ffprobe")

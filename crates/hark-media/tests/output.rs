@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hark_media::{
     AudioSpec, AudioStream, CancelToken, Decoder, Encoder, MediaError, Options, OutputChannels, OutputFormat,
-    SampleWriter, Source, WavFormat, WavWriter, decode_all,
+    SampleWriter, Source, Tags, WavFormat, WavWriter, decode_all,
 };
 
 const SECOND: f64 = 1.0;
@@ -273,4 +273,20 @@ fn an_encoder_ends_when_it_is_called_off_or_its_output_or_program_fails() {
     let mut encoder = Encoder::start(spec, OutputFormat::Flac, io::sink(), &options).unwrap();
     let failed = (0..1000).find_map(|_| encoder.write(&block).err()).or_else(|| encoder.finish().err());
     assert!(matches!(failed, Some(MediaError::Output(_))), "{failed:?}");
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
+fn tags_are_read_back_from_every_encoded_format() {
+    let spec = AudioSpec { rate: 48_000, channels: 1 };
+    let tags = Tags { comment: Some("synthetic speech: été".into()), software: Some("hark".into()) };
+    for format in [OutputFormat::Flac, OutputFormat::Mp3 { kbps: 64 }, OutputFormat::Opus { kbps: 24 }] {
+        let out = Shared::default();
+        let options = Options { tags: tags.clone(), ..Options::default() };
+        let mut encoder = Encoder::start(spec, format, out.clone(), &options).unwrap();
+        encoder.write(&tone(spec, 48_000)).and_then(|()| encoder.finish()).unwrap();
+        let file = std::mem::take(&mut *out.0.lock().unwrap());
+        assert_eq!(Tags::read(io::Cursor::new(file)).unwrap(), tags, "{format:?}");
+        assert_eq!(Tags::read(io::Cursor::new(encoded(spec, format, 4_800))).unwrap().comment, None);
+    }
 }
