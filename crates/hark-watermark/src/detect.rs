@@ -30,6 +30,8 @@ pub struct Detection {
     pub score: f64,
     /// The speed relative to that of the sound that was marked, where the mark was found.
     pub speed: Option<f64>,
+    /// The share of coded bits that the error correction turned, where the payload was read.
+    pub corrected: Option<f64>,
     /// Where the mark was found.
     pub spans: Vec<Span>,
     /// The length of the sound in seconds.
@@ -137,6 +139,7 @@ impl Detector {
             log10_false_alarm: bound / std::f64::consts::LN_10,
             score: self.best.map_or(0.0, |reading| reading.score),
             speed: present.map(|reading| reading.stretch.speed),
+            corrected: present.and_then(|reading| reading.corrected),
             spans: self.spans,
             seconds,
         })

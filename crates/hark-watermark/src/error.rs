@@ -40,6 +40,14 @@ pub enum WatermarkError {
     /// The text of a key is not 64 hexadecimal digits.
     #[error("a watermark key is 64 hexadecimal digits (32 bytes), as `openssl rand -hex 32` makes them")]
     Key,
+    /// The file of the key can't be read or made.
+    #[error("the watermark key {path}: {source}", path = path.display())]
+    KeyFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The operating system gave no random bytes.
     #[error("no random bytes from the operating system: {0}")]
     Random(String),

@@ -19,6 +19,7 @@ mod embed;
 mod error;
 mod features;
 mod key;
+mod key_file;
 mod pattern;
 mod payload;
 mod spectrum;
@@ -28,7 +29,16 @@ pub use detect::{Detection, Detector, Span, detect};
 pub use embed::{Embedder, embed};
 pub use error::WatermarkError;
 pub use key::Key;
+pub use key_file::KEY_FILE;
 pub use payload::{Payload, VERSION};
+
+/// What the metadata of marked files says, as a comment: disclosure for people and programs without the key.
+pub const DISCLOSURE: &str = "synthetic speech: this sound was made by a computer";
+
+/// Whether a comment in the metadata of a file discloses synthetic speech.
+pub fn discloses(comment: &str) -> bool {
+    comment.to_ascii_lowercase().contains("synthetic speech")
+}
 
 /// The lowest sample rate that carries the mark.
 pub const MIN_RATE: u32 = 8_000;

@@ -61,6 +61,8 @@ pub(crate) struct Reading {
     /// The natural logarithm of the bound on the probability that a sound without the mark shows this.
     pub(crate) log_false_alarm: f64,
     pub(crate) stretch: Stretch,
+    /// The share of coded bits that the error correction turned, where the payload was read.
+    pub(crate) corrected: Option<f64>,
 }
 
 impl Reading {
@@ -191,20 +193,21 @@ impl WindowReader {
         let first = best.first().map_or((0.0, unstretched), |best| (best.score.max(0.0), best.stretch));
         for alignment in best.iter().take_while(|alignment| alignment.score >= MIN_SYNC) {
             let folded = Folded::new(&frames.features(alignment.stretch.pitch), alignment.stretch.speed);
-            if let Some((payload, score)) = self.decode(folded.phase(alignment.phase), alignment.slot) {
+            if let Some((payload, score, corrected)) = self.decode(folded.phase(alignment.phase), alignment.slot) {
                 let log_false_alarm = log_tried + PAYLOADS - score * score / 2.0;
-                let reading = Reading { payload: Some(payload), score, log_false_alarm, stretch: alignment.stretch };
+                let (payload, stretch) = (Some(payload), alignment.stretch);
+                let reading = Reading { payload, score, log_false_alarm, stretch, corrected: Some(corrected) };
                 if reading.is_present() {
                     return reading;
                 }
             }
         }
         let (score, stretch) = first;
-        Reading { payload: None, score, log_false_alarm: log_tried - score * score / 2.0, stretch }
+        Reading { payload: None, score, log_false_alarm: log_tried - score * score / 2.0, stretch, corrected: None }
     }
 
-    /// The payload at an alignment and the score of all cells with it, if its checksum is right.
-    fn decode(&self, rows: &[[f32; BANDS]], slot: usize) -> Option<(Payload, f64)> {
+    /// The payload at an alignment, the score of all cells with it, and the share of coded bits that were wrong, if its checksum is right.
+    fn decode(&self, rows: &[[f32; BANDS]], slot: usize) -> Option<(Payload, f64, f64)> {
         let cells = || {
             let slots = rows.iter().enumerate().map(|(at, row)| (self.pattern.slot(slot + at), row));
             slots.flat_map(|(cells, row)| cells.iter().zip(row).map(|(cell, value)| (cell.role, cell.sign * value)))
@@ -218,6 +221,7 @@ impl WindowReader {
         let bits: [bool; BITS] = self.code.decode(&soft).try_into().ok()?;
         let payload = Payload::from_bits(&bits)?;
         let coded = self.code.encode(&bits);
+        let wrong = coded.iter().zip(&soft).filter(|&(&bit, &soft)| bit != (soft > 0.0)).count();
         let (mut sum, mut squares) = (0f64, 0f64);
         for (role, value) in cells() {
             let is_plus = match role {
@@ -227,6 +231,6 @@ impl WindowReader {
             sum += f64::from(if is_plus { value } else { -value });
             squares += f64::from(value * value);
         }
-        Some((payload, sum / squares.sqrt().max(f64::MIN_POSITIVE)))
+        Some((payload, sum / squares.sqrt().max(f64::MIN_POSITIVE), wrong as f64 / coded.len() as f64))
     }
 }

@@ -4,6 +4,7 @@ mod service;
 mod store;
 mod text;
 mod voice;
+mod watermark;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ pub(crate) use store::{
 };
 pub(crate) use text::{AnalyzeArgs, AskArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
 pub(crate) use voice::{EnhanceArgs, SoundFormat};
+pub(crate) use watermark::{WatermarkArgs, WatermarkCommand, WatermarkDetectArgs};
 
 /// Speech to text that you own: audio and video to words, on this machine.
 #[derive(Debug, Parser)]
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     /// Answer questions about a text, a transcript or a recording, with their sources
     Ask(AskArgs),
+    /// Find the watermark of synthetic speech
+    Watermark(WatermarkArgs),
     /// Turn lines of text into vectors that say how alike their meanings are
     Embed(EmbedArgs),
     /// List, show, export, retry and delete what a server has transcribed

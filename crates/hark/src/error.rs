@@ -12,6 +12,9 @@ pub(crate) enum CliError {
     /// Some files or checks failed and were reported one by one.
     #[error("some of it failed")]
     Reported,
+    /// What was looked for is not there, which was said already.
+    #[error("not found")]
+    Absent,
     /// The user or the system asked us to stop, with this signal.
     #[error("interrupted: files already written are complete, the others were not begun")]
     Interrupted(i32),
@@ -26,6 +29,7 @@ impl CliError {
             Self::OutputClosed => 0,
             Self::Failed(_) | Self::Reported => 1,
             Self::Usage(_) => 2,
+            Self::Absent => 3,
             // What a shell shows for a program that a signal ended.
             Self::Interrupted(signal) => u8::try_from(128 + signal).unwrap_or(130),
         }
@@ -33,6 +37,6 @@ impl CliError {
 
     /// Whether the message says something that the user has not read yet.
     pub(crate) fn is_for_reading(&self) -> bool {
-        !matches!(self, Self::Reported | Self::OutputClosed)
+        !matches!(self, Self::Reported | Self::Absent | Self::OutputClosed)
     }
 }

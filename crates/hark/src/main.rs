@@ -1,7 +1,7 @@
 //! `hark`: speech to text on the command line.
 //!
 //! In: arguments, environment, `hark.toml`. Out: transcripts on stdout or in files, everything else on stderr, and an
-//! exit code: 0 done, 1 something failed, 2 wrong usage. None of its business: how sound becomes words.
+//! exit code: 0 done, 1 something failed, 2 wrong usage, 3 looked for and not found. None of its business: how sound becomes words.
 
 mod account;
 mod audit;
@@ -29,6 +29,7 @@ mod table;
 mod text;
 mod transcribe;
 mod transcripts;
+mod watermark;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         cli::Command::Analyze(args) => text::analyze(&args, &cli.common),
         cli::Command::Generate(args) => text::generate(&args, &cli.common),
         cli::Command::Ask(args) => text::ask(&args, &cli.common),
+        cli::Command::Watermark(args) => watermark::run(&args, &cli.common),
         cli::Command::Embed(args) => embed::run(&args, &cli.common),
         cli::Command::Transcripts(args) => transcripts::run(args),
         cli::Command::Account(args) => account::run(args, &cli.common),
