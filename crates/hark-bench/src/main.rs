@@ -23,6 +23,7 @@ mod spread;
 mod systems;
 mod text;
 mod transcribe;
+mod voice;
 mod wer;
 
 use std::io::Write as _;
@@ -54,6 +55,8 @@ enum BenchCommand {
     Diarize(diarize::DiarizeArgs),
     /// Summaries, analyses, answers, translations: how good and how fast, on transcripts with references
     Text(text::TextArgs),
+    /// The watermark of synthetic speech: what it survives, false alarms, time
+    Voice(voice::VoiceArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
     Driver(driver::DriverArgs),
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         BenchCommand::Live(args) => live::run(&args),
         BenchCommand::Diarize(args) => diarize::run(&args),
         BenchCommand::Text(args) => text::run(&args),
+        BenchCommand::Voice(args) => voice::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
         BenchCommand::DiarizeDriver(args) => diarize::run_driver(&args),
     };
