@@ -136,7 +136,7 @@ impl<'a> Lines<'a> {
         self.render_only(chosen)
     }
 
-    /// Whether two neighbouring lines have most of what is new in the answer, and they or those beside them most of the question. Rare words count
+    /// Whether a line, with the next, has most of what is new in the answer, and they or those beside them most of the question. Rare words count
     /// most: what is asked about and never mentioned is not answered.
     pub fn support(&self, question: &str, answer: &str) -> bool {
         let said: Vec<HashSet<String>> =
@@ -159,7 +159,10 @@ impl<'a> Lines<'a> {
             let last =
                 (at..self.lines.len().min(at + 3)).rev().find(|last| excerpt(*last) == excerpt(at)).unwrap_or(at);
             let first = if at > 0 && excerpt(at - 1) == excerpt(at) { at - 1 } else { at };
-            share(&new, &said[at..=last.min(at + 1)]) >= SUPPORT && share(&asked, &said[first..=last]) >= ASKED
+            let begins = new.iter().any(|(term, _)| said[at].contains(term));
+            begins
+                && share(&new, &said[at..=last.min(at + 1)]) >= SUPPORT
+                && share(&asked, &said[first..=last]) >= ASKED
         };
         !new.is_empty() && (0..self.lines.len()).any(supports)
     }

@@ -64,7 +64,7 @@ async fn nothing_is_answered_that_one_of_the_checks_denies() {
     for (refused, reply, answered) in [
         (Refused::NotFound, r#"{"evidence": [], "found": false, "reply": ""}"#, true),
         (Refused::NotFound, with("The transcript does not mention it."), true),
-        (Refused::NotInEvidence, with("The supplier is called on Monday."), false),
+        (Refused::NotInEvidence, with("The contract is sent on Monday."), false),
         (Refused::Unfounded, with("Her dog is called Rex Miller."), true),
         (Refused::Unfounded, with("It costs 9100 euros."), true),
         (Refused::Unfounded, with(" "), true),
