@@ -112,10 +112,22 @@ impl KvCache {
         }
     }
 
-    /// A sequence of whole pages that are in use; it shares them.
-    pub(crate) fn create_from(&mut self, pages: &[u32]) -> SequenceId {
+    /// A sequence of the first `length` tokens of pages that are in use; it shares them.
+    pub(crate) fn create_from(&mut self, pages: &[u32], length: usize) -> SequenceId {
+        debug_assert_eq!(pages.len(), length.div_ceil(PAGE), "every page has a token of it");
         pages.iter().for_each(|page| self.retain_page(*page));
-        self.insert(Sequence { pages: pages.to_vec(), length: pages.len() * PAGE })
+        self.insert(Sequence { pages: pages.to_vec(), length })
+    }
+
+    /// The page that the next token of a sequence goes to, where it has one and shares it: it is copied first.
+    fn page_to_copy(&self, sequence: &Sequence) -> Option<u32> {
+        sequence.pages.get(sequence.length / PAGE).copied().filter(|page| self.counts[*page as usize] > 1)
+    }
+
+    /// Pages of a sequence that it need not take again to go on.
+    pub(crate) fn usable_pages(&self, id: SequenceId) -> usize {
+        let usable = |sequence: &Sequence| sequence.pages.len() - usize::from(self.page_to_copy(sequence).is_some());
+        self.get(id).map_or(0, usable)
     }
 
     /// How often a page is used.
@@ -152,7 +164,7 @@ impl KvCache {
         let Some(wanted) = wanted else {
             return Err(LmError::ContextFull { length: length.saturating_add(count), limit: self.context });
         };
-        let last = sequence.pages.get(length / PAGE).copied().filter(|page| self.counts[*page as usize] > 1);
+        let last = self.page_to_copy(sequence);
         if wanted.div_ceil(PAGE).saturating_sub(held) + usize::from(last.is_some()) > self.free.len() {
             return Err(LmError::CacheFull { pages: self.counts.len() });
         }

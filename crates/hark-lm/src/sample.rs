@@ -1,5 +1,7 @@
 //! Choosing the next token.
 
+use hark_numeric::SplitMix64;
+
 /// Which tokens are allowed: a bit for each token of the vocabulary.
 #[derive(Debug, Clone)]
 pub struct TokenMask {
@@ -72,7 +74,7 @@ impl Default for Sampling {
 #[derive(Debug, Clone)]
 pub struct Sampler {
     sampling: Sampling,
-    random: u64,
+    random: SplitMix64,
     /// Token and logit, then weight, of those that may be chosen.
     candidates: Vec<(u32, f32)>,
 }
@@ -80,7 +82,7 @@ pub struct Sampler {
 impl Sampler {
     /// A sampler at the start of its random numbers.
     pub fn new(sampling: Sampling) -> Self {
-        let random = sampling.seed;
+        let random = SplitMix64::new(sampling.seed);
         Sampler { sampling, random, candidates: Vec::new() }
     }
 
@@ -125,7 +127,7 @@ impl Sampler {
             self.candidates.truncate(enough.map_or(self.candidates.len(), |last| last + 1));
         }
         let total: f32 = self.candidates.iter().map(|(_, weight)| weight).sum();
-        let mut place = self.next_random() * total;
+        let mut place = self.random.unit() * total;
         for (token, weight) in &self.candidates {
             place -= weight;
             if place < 0.0 {
@@ -133,15 +135,6 @@ impl Sampler {
             }
         }
         self.candidates.last().map(|(token, _)| *token)
-    }
-
-    /// The next number between 0 and 1 (SplitMix64).
-    fn next_random(&mut self) -> f32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1u32 << 24) as f32
     }
 }
 

@@ -108,6 +108,29 @@ fn requests_that_run_together_are_all_answered_and_prompts_come_in_pieces() {
 }
 
 #[test]
+fn answers_are_the_same_with_and_without_drafts() {
+    let limits = |drafts: bool| EngineLimits { drafts, ..EngineLimits::default() };
+    let engines = [engine(24, limits(false)), engine(24, limits(true))];
+    let schema =
+        json!({"type": "array", "items": {"enum": ["yes, as before", "no, as before"]}, "minItems": 6, "maxItems": 6});
+    let grammar = Arc::new(Grammar::from_schema(&schema).expect("a schema"));
+    for round in 0..12 {
+        // A text that repeats itself, at temperatures at which the small model mostly does, and one at which it does not.
+        let repeated: Vec<u32> = (0..28).map(|index| prompt(7, round)[index % 7]).collect();
+        let sampling = Sampling { temperature: [0.0, 0.3, 2.0][round % 3], seed: round as u64, ..Sampling::default() };
+        let grammar = (round % 4 == 3).then(|| Arc::clone(&grammar));
+        let request = Request { sampling, grammar, ..request(repeated, 50 + round) };
+        let [plain, drafted] = [0, 1].map(|engine| answer(&engines[engine], request.clone()));
+        assert_eq!((plain.0, plain.1, plain.2.completion), (drafted.0, drafted.1, drafted.2.completion), "{round}");
+    }
+    let [plain, drafted] = [0, 1].map(|index| idle(&engines[index]));
+    assert_eq!((plain.drafted_tokens, plain.generated_tokens), (0, drafted.generated_tokens));
+    assert!(drafted.accepted_tokens > 50 && drafted.drafted_tokens > drafted.accepted_tokens, "{drafted:?}");
+    assert!(drafted.steps + 50 < plain.steps, "{drafted:?}");
+    engines.iter().for_each(assert_no_leak);
+}
+
+#[test]
 fn an_answer_is_the_same_with_a_cached_prefix() {
     let engine = engine(12, EngineLimits::default());
     let first = answer(&engine, request(prompt(80, 0), 16));
@@ -137,6 +160,23 @@ fn questions_to_one_text_at_the_same_time_read_it_once() {
         })
         .collect();
     assert_eq!(cached, [0, 64, 64, 64, 64]);
+    assert_no_leak(&engine);
+}
+
+#[test]
+fn a_prompt_that_leaves_another_within_a_page_shares_the_page_up_to_there() {
+    let engine = engine(12, EngineLimits::default());
+    // More than a few rows are left each time: few are rounded otherwise.
+    let question = |asked: usize| [prompt(45, 0), prompt(35, asked)].concat();
+    let alone = answer(&engine, Request { owner: 2, ..request(question(90), 16) });
+    let first = answer(&engine, request(question(200), 16));
+    assert_eq!(first.2.cached, 0);
+    let second = answer(&engine, request(question(90), 16));
+    assert_eq!(second.2.cached, 45);
+    assert_eq!((second.0, second.1), (alone.0, alone.1), "what is behind the shared tokens is not seen");
+    let first_again = answer(&engine, request(question(200), 16));
+    assert_eq!(first_again.2.cached, 64, "the shared page was copied before it was written");
+    assert_eq!((first_again.0, first_again.1), (first.0, first.1));
     assert_no_leak(&engine);
 }
 

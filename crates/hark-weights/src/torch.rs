@@ -1,9 +1,12 @@
-//! PyTorch's `.pt`: a zip archive with a pickle that names tensors, and one entry for the bytes of each storage.
+//! PyTorch's `.pt` and `.bin`: a zip archive with a pickle that names tensors, and one entry for the bytes of each storage; or, before PyTorch 1.6, pickles one
+//! behind the other and then the storages.
 
+mod legacy;
 mod pickle;
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{FileError, Tensor, Tensors, WeightsFile};
@@ -12,32 +15,45 @@ use pickle::Placement;
 /// Longest pickle: one of a thousand tensors has 133 kB.
 const MAX_PICKLE: u64 = 64 << 20;
 
-/// The tensors of a file that `torch.save` wrote from a dictionary of tensors.
+/// The tensors of a file that `torch.save` wrote from a dictionary of tensors, such as the state of a module.
 pub fn read(file: &Arc<WeightsFile>) -> Result<Tensors, FileError> {
+    if file.bytes().starts_with(legacy::MAGIC) {
+        return legacy::read(file);
+    }
     let mut archive = Archive::open(file)?;
     let program = archive.entry("data.pkl", MAX_PICKLE)?;
-    let placements = pickle::run(&program).map_err(|what| file.damaged(what))?;
+    let placements = pickle::run(&program).and_then(|pickled| pickled.tensors()).map_err(|what| file.damaged(what))?;
     let mut storages: HashMap<Arc<str>, Arc<WeightsFile>> = HashMap::new();
     let mut tensors = Tensors::new(file.path());
-    for (name, Placement { dtype, storage, offset, shape }) in placements {
-        let storage = match storages.get(&storage) {
+    for (name, placement) in placements {
+        let storage = match storages.get(&placement.storage) {
             Some(storage) => storage,
             None => {
-                let bytes = archive.entry(&format!("data/{storage}"), u64::MAX)?;
-                storages.entry(storage).or_insert(WeightsFile::from_bytes(file.path(), bytes))
+                let bytes = archive.entry(&format!("data/{}", placement.storage), u64::MAX)?;
+                storages.entry(placement.storage.clone()).or_insert(WeightsFile::from_bytes(file.path(), bytes))
             }
         };
-        let size = dtype.bytes_for(1).unwrap_or(0);
-        let count = shape.iter().try_fold(1usize, |count, n| count.checked_mul(*n));
-        let range = count.and_then(|count| {
-            let start = offset.checked_mul(size)?;
-            Some(start..start.checked_add(count.checked_mul(size)?)?)
-        });
-        let range = range.filter(|range| range.end <= storage.bytes().len());
-        let range = range.ok_or_else(|| file.damaged(format!("{name} reaches past its storage")))?;
-        tensors.insert(Tensor::new(&*name, shape, dtype, storage, range)?)?;
+        tensors.insert(place(&name, placement, storage, 0..storage.bytes().len())?)?;
     }
     Ok(tensors)
+}
+
+/// A tensor in the storage that lies at `storage` in its file.
+fn place(
+    name: &str,
+    Placement { dtype, offset, shape, .. }: Placement,
+    file: &Arc<WeightsFile>,
+    storage: Range<usize>,
+) -> Result<Tensor, FileError> {
+    let size = dtype.bytes_for(1).unwrap_or(0);
+    let count = shape.iter().try_fold(1usize, |count, n| count.checked_mul(*n));
+    let range = count.and_then(|count| {
+        let start = storage.start.checked_add(offset.checked_mul(size)?)?;
+        Some(start..start.checked_add(count.checked_mul(size)?)?)
+    });
+    let range = range.filter(|range| range.end <= storage.end);
+    let range = range.ok_or_else(|| file.damaged(format!("{name} reaches past its storage")))?;
+    Tensor::new(name, shape, dtype, file, range)
 }
 
 /// The zip archive, whose entries stand below a folder of any name.

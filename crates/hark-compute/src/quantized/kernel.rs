@@ -27,6 +27,9 @@ pub(super) struct RowPointers {
 /// Most rows that a GEMV kernel does at once; there are kernels for 1, 2 and this many.
 pub(super) const MAX_GEMV_ROWS: usize = 4;
 
+/// How many bytes ahead weights are prefetched: the processor's own prefetchers stop at the end of a page of 4 KiB.
+const PREFETCH: usize = 4096;
+
 /// `out[row][16] = rows · panel` over that many blocks: `(panel, blocks, rows, out, stride of out)`.
 pub(super) type GemvFn = unsafe fn(*const u8, usize, &[RowPointers], *mut f32, usize);
 /// bf16 tiles of blocks: `(panel, first block, count, out)`, 512 elements to a block.
@@ -107,6 +110,9 @@ pub(super) unsafe fn gemv<L: Simd16, const BITS: usize, const TWO: bool, const M
         let mut lowest = [L::splat(0.0); ROWS];
         for block in 0..blocks {
             let BlockPlace { record, data, index } = place::<BITS, TWO, MINS>(panel, block);
+            for line in (0..data_bytes(BITS)).step_by(64) {
+                L::prefetch(data.wrapping_add(PREFETCH + line));
+            }
             let x: [*const i32; ROWS] = from_fn(|row| rows[row].values.add(block * QUANT_BLOCK).cast());
             let mut scale = [L::splat(0.0); ROWS];
             for row in 0..ROWS {

@@ -73,6 +73,8 @@ pub(crate) trait Simd16: Simd {
     /// Sixteen `i32`, or 64 bytes.
     type I: Copy;
 
+    /// Begins to load the cache line that holds this byte; nothing is read, so any address will do.
+    unsafe fn prefetch(address: *const u8);
     /// Sixteen IEEE halves.
     unsafe fn load_f16(from: *const u16) -> Self::F;
     /// Rounds to sixteen IEEE halves.

@@ -97,6 +97,8 @@ impl Simd16 for Portable<LANES> {
     type I = [i32; LANES];
 
     #[inline(always)]
+    unsafe fn prefetch(_: *const u8) {}
+    #[inline(always)]
     unsafe fn load_f16(from: *const u16) -> [f32; LANES] {
         // SAFETY: the caller vouches for 16 halves; the read is unaligned.
         unsafe { from.cast::<[u16; LANES]>().read_unaligned() }.map(f16_to_f32)

@@ -43,6 +43,7 @@ impl Simd16 for Avx512 {
     type I = __m512i;
 
     methods! {
+        prefetch(address: *const u8) { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         load_f16(from: *const u16) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
         store_f16(to: *mut u16, v: __m512) { _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
         store_bf16(to: *mut u16, v: __m512) {
@@ -157,6 +158,7 @@ impl Simd16 for Pair<Avx2> {
     type I = [__m256i; 2];
 
     methods! {
+        prefetch(address: *const u8) { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
         load_f16(from: *const u16) -> [__m256; 2] { [load_f16(from), load_f16(from.add(8))] }
         store_f16(to: *mut u16, v: [__m256; 2]) {
             _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[0]));

@@ -3,8 +3,9 @@
 //! In: prompts as tokens. Out: text as it comes, then why it ended. [`Engine::start`] gives model and KV cache to a thread.
 //! Requests wait in a queue (`queue.rs`) that is fair between owners; the thread (`runner.rs`) admits them while pages for prompt
 //! and answer can be had, and computes one token of every running answer and a piece of the prompts in each step. Pages of earlier
-//! texts stay for prompts that begin alike (`prefix.rs`).
+//! texts stay for prompts that begin alike (`prefix.rs`). What an answer may repeat is computed with its next token (`draft.rs`).
 
+mod draft;
 mod pacing;
 mod prefix;
 mod queue;
@@ -40,6 +41,8 @@ pub struct EngineLimits {
     pub prompt_rows: usize,
     /// Most rows of prompts in a step beside answers: fewer, so that they do not stall.
     pub mixed_prompt_rows: usize,
+    /// Whether tokens that may come next are computed ahead. Answers are the same either way.
+    pub drafts: bool,
 }
 
 impl Default for EngineLimits {
@@ -51,6 +54,7 @@ impl Default for EngineLimits {
             max_waiting: 256,
             prompt_rows: 512,
             mixed_prompt_rows: 128,
+            drafts: true,
         }
     }
 }
@@ -123,6 +127,10 @@ pub struct EngineStats {
     pub cached_tokens: u64,
     /// Tokens generated so far.
     pub generated_tokens: u64,
+    /// Tokens computed ahead so far, in case they come next.
+    pub drafted_tokens: u64,
+    /// How many of them came.
+    pub accepted_tokens: u64,
     /// Steps computed so far.
     pub steps: u64,
     /// Microseconds of forward passes, pauses for other models included.

@@ -1,4 +1,5 @@
-//! The prefix cache: full pages of earlier sequences, found by the tokens before and in them.
+//! The prefix cache: full pages of earlier sequences, found by the tokens before and in them. Of the page behind them a sequence
+//! may share the beginning.
 //!
 //! A page's key is a hash of its tokens and of the key of the page before it, so it stands for the whole text up to its end. The first
 //! key of a chain is that of the owner: nobody can tell by the time of an answer what others have asked.
@@ -16,7 +17,26 @@ pub(super) struct PrefixCache {
     /// Its keys are random, so nobody can make up texts whose hashes are equal.
     hasher: RandomState,
     entries: HashMap<u64, Entry>,
+    /// The keys of the pages behind each page.
+    children: HashMap<u64, Vec<u64>>,
     clock: u64,
+}
+
+/// What is known of a text's beginning.
+pub(super) struct Prefix {
+    /// Its pages; the last may have tokens of another text behind the prefix.
+    pub(super) pages: Vec<u32>,
+    /// Tokens of the prefix.
+    pub(super) length: usize,
+    /// The key of the last page that is full of them.
+    pub(super) key: u64,
+}
+
+impl Prefix {
+    /// Pages that are full of its tokens.
+    pub(super) fn full_pages(&self) -> usize {
+        self.length / PAGE
+    }
 }
 
 struct Entry {
@@ -36,8 +56,8 @@ impl PrefixCache {
         self.hasher.hash_one((parent, tokens))
     }
 
-    /// The pages of the longest known prefix, without the last token, whose logits are wanted; and the key of the last page.
-    pub(super) fn find(&mut self, owner: u64, tokens: &[u32]) -> (Vec<u32>, u64) {
+    /// The longest known prefix, without the last token, whose logits are wanted.
+    pub(super) fn find(&mut self, owner: u64, tokens: &[u32]) -> Prefix {
         let (mut pages, mut keys, mut parent) = (Vec::new(), Vec::new(), self.root(owner));
         let known = tokens.split_last().map_or(&[][..], |(_, before)| before);
         for tokens in known.as_chunks::<PAGE>().0 {
@@ -50,6 +70,12 @@ impl PrefixCache {
             keys.push(key);
             parent = key;
         }
+        let mut length = pages.len() * PAGE;
+        if let Some((key, alike)) = self.most_alike(parent, &known[length..]) {
+            pages.extend(self.entries.get(&key).map(|entry| entry.page));
+            keys.push(key);
+            length += alike;
+        }
         // Later pages are evicted first: they are of no use without those before them.
         for key in keys.iter().rev() {
             self.clock += 1;
@@ -57,7 +83,17 @@ impl PrefixCache {
                 entry.last_used = self.clock;
             }
         }
-        (pages, parent)
+        Prefix { pages, length, key: parent }
+    }
+
+    /// The page behind the one with key `parent` that begins with the most of these tokens, and how many they are.
+    fn most_alike(&self, parent: u64, tokens: &[u32]) -> Option<(u64, usize)> {
+        let alike = |key: &u64| {
+            let entry = self.entries.get(key).filter(|entry| entry.parent == parent)?;
+            Some((*key, entry.tokens.iter().zip(tokens).take_while(|(one, other)| one == other).count()))
+        };
+        let known = self.children.get(&parent)?.iter().filter_map(alike);
+        known.max_by_key(|(_, alike)| *alike).filter(|(_, alike)| *alike > 0)
     }
 
     /// Keeps a full page behind the one with key `parent`, unless a page with these tokens is known; returns its key.
@@ -67,6 +103,7 @@ impl PrefixCache {
             self.clock += 1;
             cache.retain_page(page);
             place.insert(Entry { page, parent, tokens: *tokens, last_used: self.clock });
+            self.children.entry(parent).or_default().push(key);
         }
         key
     }
@@ -91,8 +128,13 @@ impl PrefixCache {
             oldest.truncate(count);
         }
         for (_, key) in oldest {
-            if let Some(entry) = self.entries.remove(&key) {
-                cache.release_page(entry.page);
+            let Some(entry) = self.entries.remove(&key) else { continue };
+            cache.release_page(entry.page);
+            if let std::collections::hash_map::Entry::Occupied(mut siblings) = self.children.entry(entry.parent) {
+                siblings.get_mut().retain(|sibling| *sibling != key);
+                if siblings.get().is_empty() {
+                    siblings.remove();
+                }
             }
         }
     }
@@ -148,19 +190,43 @@ mod tests {
         prefixes.find(owner, tokens);
     }
 
+    /// Full pages of the longest prefix, and its tokens.
+    fn found(prefixes: &mut PrefixCache, owner: u64, tokens: &[u32]) -> (usize, usize) {
+        let prefix = prefixes.find(owner, tokens);
+        (prefix.full_pages(), prefix.length)
+    }
+
     #[test]
     fn the_longest_prefix_is_found_and_only_by_its_owner() {
         let (mut prefixes, mut cache) = (PrefixCache::default(), cache(8));
         let tokens: Vec<u32> = (0..100).collect();
         keep(&mut prefixes, &mut cache, 1, &tokens);
         assert_eq!(cache.free_pages(), 5, "three full pages stay, the fourth does not");
-        assert_eq!(prefixes.find(1, &tokens).0.len(), 3);
-        assert_eq!(prefixes.find(1, &tokens[..96]).0.len(), 2, "the last token has to be computed");
-        assert_eq!(prefixes.find(2, &tokens).0.len(), 0, "another owner");
+        assert_eq!(found(&mut prefixes, 1, &tokens), (3, 96));
+        assert_eq!(found(&mut prefixes, 1, &tokens[..96]), (2, 95), "the last token has to be computed");
+        assert_eq!(found(&mut prefixes, 2, &tokens), (0, 0), "another owner");
         let mut other = tokens.clone();
         other[40] = 7;
-        assert_eq!(prefixes.find(1, &other).0.len(), 1, "the second page differs");
-        assert_eq!(prefixes.find(1, &tokens[32..]).0.len(), 0, "a page stands for everything before it");
+        assert_eq!(found(&mut prefixes, 1, &other), (1, 40), "the second page differs from its ninth token on");
+        assert_eq!(found(&mut prefixes, 1, &tokens[32..]), (0, 0), "a page stands for everything before it");
+    }
+
+    #[test]
+    fn the_page_that_shares_most_of_the_rest_is_found_until_it_is_evicted() {
+        let (mut prefixes, mut cache) = (PrefixCache::default(), cache(8));
+        let text = |question: &[u32]| -> Vec<u32> { (0..32).chain(question.iter().copied()).chain(500..540).collect() };
+        keep(&mut prefixes, &mut cache, 1, &text(&[100, 101, 102, 103]));
+        keep(&mut prefixes, &mut cache, 1, &text(&[100, 101, 200, 201]));
+        assert_eq!(found(&mut prefixes, 1, &text(&[100, 101, 102, 300])), (1, 35));
+        assert_eq!(found(&mut prefixes, 1, &text(&[100, 101, 200, 300])), (1, 35));
+        assert_eq!(found(&mut prefixes, 1, &text(&[100, 300])), (1, 33));
+        assert_eq!(found(&mut prefixes, 1, &text(&[300])), (1, 32));
+        assert_eq!(prefixes.find(1, &text(&[300])).pages.len(), 1, "a page without a token of it is none of it");
+        let all = cache.total_pages();
+        prefixes.evict(&mut cache, all);
+        assert_eq!(cache.free_pages(), all);
+        assert!(prefixes.children.is_empty());
+        assert_eq!(found(&mut prefixes, 1, &text(&[100])), (0, 0));
     }
 
     #[test]
@@ -170,15 +236,15 @@ mod tests {
         let second: Vec<u32> = (100..165).collect();
         keep(&mut prefixes, &mut cache, 1, &first);
         keep(&mut prefixes, &mut cache, 1, &second);
-        let (pages, _) = prefixes.find(1, &first);
+        let Prefix { pages, length, .. } = prefixes.find(1, &first);
         assert_eq!((cache.free_pages(), prefixes.evictable(&cache)), (4, 4));
-        let sequence = cache.create_from(&pages);
+        let sequence = cache.create_from(&pages, length);
         assert_eq!(prefixes.evictable(&cache), 2);
         prefixes.evict(&mut cache, 5);
         assert_eq!(cache.free_pages(), 5);
-        assert_eq!(prefixes.find(1, &second).0.len(), 1, "its later page went first");
+        assert_eq!(found(&mut prefixes, 1, &second), (1, 32), "its later page went first");
         prefixes.evict(&mut cache, 8);
-        assert_eq!((cache.free_pages(), prefixes.find(1, &first).0.len()), (6, 2), "a running sequence uses these");
+        assert_eq!((cache.free_pages(), found(&mut prefixes, 1, &first).0), (6, 2), "a running sequence uses these");
         cache.remove(sequence);
         let all = cache.total_pages();
         prefixes.evict(&mut cache, all);

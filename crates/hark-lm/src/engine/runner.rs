@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use hark_compute::Compute;
 use hark_compute::attention::paged::PAGE;
+use hark_compute::quantized::FEW_ROWS;
 use hark_transcript::Lane;
 
+use super::draft::spare_rows;
 use super::pacing::{ChunkSize, MIXED_STEP, PROMPT_STEP, Pacer, share_rows};
 use super::prefix::PrefixCache;
 use super::queue::{Queue, Waiting};
@@ -23,6 +25,18 @@ use crate::{BatchRow, KvCache, LmError, Model, TokenMask, Workspace};
 const GENERATED_WEIGHT: u64 = 4;
 /// One owner, and the bulk lane, leave this part of sequences and pages to others.
 const LEFT_TO_OTHERS: usize = 4;
+/// Rows that a product of many rows computes together.
+const ROW_BLOCK: usize = 32;
+
+/// What a request has in a step.
+struct Part {
+    /// Its place among the running requests.
+    index: usize,
+    /// Its next tokens that are not computed yet.
+    count: usize,
+    /// Tokens behind those that may come next.
+    draft: Vec<u32>,
+}
 
 /// What the engine's thread owns.
 pub(super) struct Runner {
@@ -148,10 +162,8 @@ impl Runner {
 
     /// Pages that running requests have not taken yet and may take.
     fn outstanding_pages(&self) -> usize {
-        let outstanding = |running: &Running| {
-            let held = self.cache.pages(running.sequence).map_or(0, <[u32]>::len);
-            running.reserved_pages().saturating_sub(held)
-        };
+        let outstanding =
+            |running: &Running| running.reserved_pages().saturating_sub(self.cache.usable_pages(running.sequence));
         self.running.iter().map(outstanding).sum()
     }
 
@@ -171,9 +183,9 @@ impl Runner {
         while self.running.len() < self.limits.max_sequences.max(1) {
             let Some(index) = self.queue.next(|request| self.leaves_room(request)) else { return };
             let request = self.queue.get(index);
-            let (pages, key) = self.prefixes.find(request.owner, &request.prompt);
-            let needed = pages_of(request).saturating_sub(pages.len());
-            let sequence = self.cache.create_from(&pages);
+            let prefix = self.prefixes.find(request.owner, &request.prompt);
+            let needed = pages_of(request).saturating_sub(prefix.full_pages());
+            let sequence = self.cache.create_from(&prefix.pages, prefix.length);
             let available = self.cache.free_pages() + self.prefixes.evictable(&self.cache);
             if available < self.outstanding_pages() + needed {
                 self.cache.remove(sequence);
@@ -185,11 +197,11 @@ impl Runner {
                 continue;
             }
             let Waiting { request, output, .. } = self.queue.remove(index);
-            self.queue.charge(request.owner, (request.prompt.len() - pages.len() * PAGE) as u64);
+            self.queue.charge(request.owner, (request.prompt.len() - prefix.length) as u64);
             if request.grammar.is_some() && self.trie.is_none() {
                 self.trie = Some(TokenTrie::new(self.model.tokenizer()));
             }
-            let mut running = Running::new(request, output, sequence, pages.len() * PAGE, key);
+            let mut running = Running::new(request, output, sequence, prefix.length, prefix.key);
             running.append_forced(self.model.tokenizer());
             self.stats.cached_tokens += running.cached_tokens() as u64;
             self.running.push(running);
@@ -200,19 +212,19 @@ impl Runner {
     fn adopt_prefixes(&mut self) {
         let Runner { running, prefixes, cache, stats, .. } = self;
         for running in running.iter_mut().filter(|running| !running.is_finished() && !running.is_answering()) {
-            let (pages, key) = prefixes.find(running.owner, &running.tokens);
-            let length = pages.len() * PAGE;
-            if length <= running.computed {
+            let prefix = prefixes.find(running.owner, &running.tokens);
+            // For less than a page of others it does not give up what it computed of that page.
+            if prefix.full_pages() * PAGE <= running.computed {
                 continue;
             }
-            let sequence = cache.create_from(&pages);
+            let sequence = cache.create_from(&prefix.pages, prefix.length);
             cache.remove(running.sequence);
-            stats.cached_tokens += running.adopt(sequence, length, key) as u64;
+            stats.cached_tokens += running.adopt(sequence, prefix.length, prefix.key) as u64;
         }
     }
 
-    /// The rows of the next step and how many each request has: all answers, then prompts as far as they fit.
-    fn compose(&self) -> (Vec<BatchRow>, Vec<(usize, usize)>) {
+    /// What each request has in the next step: all answers, then prompts as far as they fit. Rows that cost nearly nothing are for drafts of answers.
+    fn compose(&self) -> Vec<Part> {
         let mut order: Vec<usize> =
             (0..self.running.len()).filter(|index| !self.running[*index].is_finished()).collect();
         order.sort_by_key(|index| {
@@ -227,46 +239,67 @@ impl Runner {
         let prompts = order.iter().map(|index| &self.running[*index]).filter(|running| !running.is_answering());
         let prompts: Vec<(Lane, usize)> = prompts.map(|running| (running.lane, running.pending())).collect();
         let mut shares = share_rows(&prompts, rows).into_iter();
-        let (mut batch, mut out) = (Vec::new(), Vec::new());
+        let mut batch = Vec::new();
         for index in order {
             let running = &self.running[index];
             let count = if running.is_answering() { running.pending() } else { shares.next().unwrap_or(0) };
-            if count == 0 {
-                continue;
+            if count > 0 {
+                batch.push(Part { index, count, draft: Vec::new() });
             }
-            let end = running.computed + count;
-            let row = |position: usize| BatchRow {
+        }
+        let mut spare = match self.limits.drafts {
+            true => spare_rows(batch.iter().map(|part| part.count).sum(), FEW_ROWS, ROW_BLOCK),
+            false => 0,
+        };
+        let is_answer = |part: &Part| self.running[part.index].is_answering();
+        let mut answers = batch.iter().filter(|part| is_answer(part)).count();
+        for part in batch.iter_mut().filter(|part| is_answer(part)) {
+            part.draft = self.running[part.index].draft(spare.div_ceil(answers)).to_vec();
+            spare -= part.draft.len();
+            answers -= 1;
+        }
+        batch
+    }
+
+    /// The rows of a batch.
+    fn rows(&self, batch: &[Part]) -> Vec<BatchRow> {
+        let mut rows = Vec::new();
+        for Part { index, count, draft } in batch {
+            let running = &self.running[*index];
+            let own = running.computed..running.computed + count;
+            rows.extend(own.map(|position| BatchRow {
                 sequence: running.sequence,
                 token: running.tokens[position],
                 wants_logits: position + 1 == running.tokens.len(),
-            };
-            out.extend((running.computed..end).map(row));
-            batch.push((index, count));
+            }));
+            let drafted = |token: &u32| BatchRow { sequence: running.sequence, token: *token, wants_logits: true };
+            rows.extend(draft.iter().map(drafted));
         }
-        (out, batch)
+        rows
     }
 
     /// Computes one batch and appends a token to every answer in it.
     fn step(&mut self) {
         self.adopt_prefixes();
-        let (rows, batch) = self.compose();
+        let batch = self.compose();
         if batch.is_empty() {
             return;
         }
-        let new_pages = |(index, count): &(usize, usize)| {
+        let rows = self.rows(&batch);
+        let new_pages = |Part { index, count, draft }: &Part| {
             let running = &self.running[*index];
-            let held = self.cache.pages(running.sequence).map_or(0, <[u32]>::len);
-            (running.computed + count).div_ceil(PAGE).saturating_sub(held)
+            let usable = self.cache.usable_pages(running.sequence);
+            (running.computed + count + draft.len()).div_ceil(PAGE).saturating_sub(usable)
         };
         let wanted = batch.iter().map(new_pages).sum();
         self.prefixes.evict(&mut self.cache, wanted);
-        let lane = batch.iter().map(|(index, _)| self.running[*index].lane).max().unwrap_or_default();
+        let lane = batch.iter().map(|part| self.running[part.index].lane).max().unwrap_or_default();
         let model = Arc::clone(&self.model);
         let Runner { workspace, cache, running, shared, pacer, .. } = &mut *self;
         let give_way = GiveWay::new(&model.compute, pacer, lane);
         let is_cancelled = || {
             give_way.between_layers(&shared.is_closing);
-            shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|(index, _)| running[*index].is_closed())
+            shared.is_closing.load(Ordering::SeqCst) || batch.iter().all(|part| running[part.index].is_closed())
         };
         let began = Instant::now();
         let outcome =
@@ -284,28 +317,38 @@ impl Runner {
             Ok(Err(LmError::Cancelled)) => {}
             Ok(Err(error)) => {
                 tracing::error!(%error, requests = batch.len(), "lm.step_failed");
-                batch.iter().for_each(|(index, _)| self.running[*index].fail(copy_of(&error)));
+                batch.iter().for_each(|part| self.running[part.index].fail(copy_of(&error)));
             }
             Err(panic) => {
                 let message = panic_message(panic.as_ref());
                 tracing::error!(error = message, requests = batch.len(), "lm.step_panicked");
                 // What the batch left in its workspace is not used again.
                 self.workspace = Workspace::default();
-                batch.iter().for_each(|(index, _)| self.running[*index].fail(LmError::Panicked(message.to_owned())));
+                batch.iter().for_each(|part| self.running[part.index].fail(LmError::Panicked(message.to_owned())));
             }
         }
     }
 
-    /// Counts what was computed, keeps full pages, chooses the next tokens.
-    fn advance(&mut self, batch: &[(usize, usize)]) {
+    /// Chooses the next tokens, counts what was computed, keeps full pages.
+    fn advance(&mut self, batch: &[Part]) {
         let (began, vocabulary) = (Instant::now(), self.model.config.vocabulary);
         self.stats.steps += 1;
         let Runner { model, workspace, cache, prefixes, running, queue, trie, mask, stats, .. } = self;
         let mut logits = workspace.logits().chunks_exact(vocabulary);
-        for (index, count) in batch {
+        for Part { index, count, draft } in batch {
             let running = &mut running[*index];
             let before = running.tokens.len();
             stats.prompt_tokens += running.add_computed(*count) as u64;
+            if running.pending() == 0 {
+                let logits: Vec<&[f32]> = logits.by_ref().take(1 + draft.len()).collect();
+                let trie = if running.has_grammar() { trie.as_ref() } else { None };
+                let mut choice = Choice { tokenizer: model.tokenizer(), trie, mask: &mut *mask };
+                let accepted = running.choose_with_draft(&mut choice, &logits, draft);
+                stats.drafted_tokens += draft.len() as u64;
+                stats.accepted_tokens += accepted as u64;
+                // What was drafted and not chosen is forgotten; the sequence is there.
+                let _ = cache.truncate(running.sequence, running.computed);
+            }
             while let Some((number, tokens, parent)) = running.next_full_page() {
                 let Some(page) = cache.pages(running.sequence).ok().and_then(|pages| pages.get(number)).copied() else {
                     break;
@@ -313,12 +356,6 @@ impl Runner {
                 let key = prefixes.insert(cache, parent, tokens, page);
                 running.page_kept(key);
             }
-            if running.pending() > 0 {
-                continue;
-            }
-            let Some(logits) = logits.next() else { continue };
-            let trie = if running.has_grammar() { trie.as_ref() } else { None };
-            running.choose(&mut Choice { tokenizer: model.tokenizer(), trie, mask: &mut *mask }, logits);
             let generated = (running.tokens.len() - before) as u64;
             stats.generated_tokens += generated;
             queue.charge(running.owner, generated * GENERATED_WEIGHT);

@@ -3,6 +3,7 @@
 use hark_compute::attention::paged::PAGE;
 use hark_transcript::Lane;
 
+use super::draft::Drafter;
 use super::{Finish, Output, Request, TokenUsage};
 use crate::grammar::{Matcher, TokenTrie};
 use crate::{LmError, Sampler, SequenceId, TokenDecoder, TokenMask, Tokenizer};
@@ -27,6 +28,7 @@ pub(super) struct Running {
     kept_pages: usize,
     prefix_key: u64,
     sampler: Sampler,
+    drafter: Drafter,
     decoder: TokenDecoder,
     matcher: Option<Matcher>,
     output: Box<dyn Output>,
@@ -69,6 +71,7 @@ impl Running {
             kept_pages: cached / PAGE,
             prefix_key,
             sampler: Sampler::new(sampling),
+            drafter: Drafter::default(),
             decoder: TokenDecoder::default(),
             matcher: grammar.map(Matcher::new),
             output,
@@ -79,6 +82,33 @@ impl Running {
     /// Tokens that are not computed yet.
     pub(super) fn pending(&self) -> usize {
         self.tokens.len() - self.computed
+    }
+
+    /// At most `most` tokens that may come next, within the room that was reserved for the answer.
+    pub(super) fn draft(&self, most: usize) -> &[u32] {
+        // The last token that the answer may have is not computed.
+        let room = (self.prompt + self.max_tokens).saturating_sub(self.tokens.len() + 1);
+        self.drafter.draft(&self.tokens, most.min(room))
+    }
+
+    /// Chooses the next tokens by the logits behind the last token and behind each drafted one, as far as the draft is what is chosen. Returns how many of
+    /// the drafted tokens are part of the answer now: they are computed.
+    pub(super) fn choose_with_draft(&mut self, choice: &mut Choice, logits: &[&[f32]], draft: &[u32]) -> usize {
+        let mut accepted = 0;
+        while let Some(logits) = logits.get(accepted) {
+            let before = self.tokens.len();
+            self.choose(choice, logits);
+            let chosen = &self.tokens[before..];
+            let alike = chosen.iter().zip(&draft[accepted..]).take_while(|(one, other)| one == other).count();
+            let is_all = alike == chosen.len() && !chosen.is_empty();
+            accepted += alike;
+            if !is_all || self.is_finished() {
+                break;
+            }
+        }
+        self.computed += accepted;
+        self.drafter.observe(draft.len(), accepted);
+        accepted
     }
 
     /// Counts tokens as computed and returns how many of them are of the prompt.
@@ -149,7 +179,7 @@ impl Running {
     }
 
     /// Chooses the next token by its logits, and appends it with the fixed text that its grammar has behind it.
-    pub(super) fn choose(&mut self, choice: &mut Choice, logits: &[f32]) {
+    fn choose(&mut self, choice: &mut Choice, logits: &[f32]) {
         let mask = match (&self.matcher, choice.trie) {
             (Some(matcher), Some(trie)) => {
                 trie.mask(matcher, choice.mask);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{Dtype, MAX_TENSORS};
 
-/// Most values on the stack and in the memo.
+/// Most values on the stack, in the memo and in dictionaries and lists.
 const MAX_VALUES: usize = 1 << 20;
 /// Deepest nesting: the arguments of a tensor hold its shape.
 const MAX_DEPTH: usize = 2;
@@ -24,17 +24,69 @@ pub(super) struct Placement {
     pub(super) shape: Vec<usize>,
 }
 
-/// Runs the program of a pickle: the tensors of the dictionary that it makes.
-pub(super) fn run(program: &[u8]) -> Result<Vec<(Arc<str>, Placement)>, String> {
-    let mut machine = Machine { rest: program, stack: Vec::new(), memo: HashMap::new(), found: Vec::new() };
+/// What a pickle made.
+pub(super) struct Pickled<'a> {
+    value: Value,
+    containers: Vec<Vec<Value>>,
+    /// The type of each storage that it names.
+    pub(super) storages: HashMap<Arc<str>, Dtype>,
+    /// What follows it.
+    pub(super) rest: &'a [u8],
+}
+
+/// Runs the program of a pickle.
+pub(super) fn run(program: &[u8]) -> Result<Pickled<'_>, String> {
+    let mut machine = Machine {
+        rest: program,
+        stack: Vec::new(),
+        memo: HashMap::new(),
+        containers: Vec::new(),
+        contained: 0,
+        storages: HashMap::new(),
+    };
     while machine.step()? {
-        if machine.stack.len() > MAX_VALUES || machine.memo.len() > MAX_VALUES {
+        let most = machine.stack.len().max(machine.memo.len()).max(machine.contained).max(machine.containers.len());
+        if most > MAX_VALUES {
             return Err("its pickle holds too many values".into());
         }
     }
-    match machine.stack[..] {
-        [Value::Dictionary] => Ok(machine.found),
-        _ => Err("its pickle is no dictionary of tensors".into()),
+    let value = machine.pop()?;
+    match machine.stack.is_empty() {
+        true => {
+            let Machine { containers, storages, rest, .. } = machine;
+            Ok(Pickled { value, containers, storages, rest })
+        }
+        false => Err("its pickle makes more than one thing".into()),
+    }
+}
+
+impl Pickled<'_> {
+    /// The tensors of the dictionary that it is.
+    pub(super) fn tensors(&self) -> Result<Vec<(Arc<str>, Placement)>, String> {
+        let Value::Dictionary(index) = self.value else {
+            return Err("its pickle is no dictionary of tensors".into());
+        };
+        let pairs = self.containers[index].as_chunks::<2>().0;
+        if pairs.len() > MAX_TENSORS {
+            return Err("its dictionary holds too many tensors".into());
+        }
+        let tensor = |pair: &[Value; 2]| match pair {
+            [Value::Text(name), Value::Tensor(placement)] => Ok((name.clone(), placement.clone())),
+            _ => Err("its dictionary holds something else than tensors".to_owned()),
+        };
+        pairs.iter().map(tensor).collect()
+    }
+
+    /// The texts of the list that it is.
+    pub(super) fn texts(&self) -> Result<Vec<Arc<str>>, String> {
+        let Value::List(index) = self.value else {
+            return Err("its pickle is no list of names".into());
+        };
+        let text = |value: &Value| match value {
+            Value::Text(text) => Ok(text.clone()),
+            _ => Err("its list holds something else than names".to_owned()),
+        };
+        self.containers[index].iter().map(text).collect()
     }
 }
 
@@ -44,15 +96,17 @@ enum Value {
     /// Shared, as a tuple is: the memo can repeat them a million times.
     Text(Arc<str>),
     Tuple(Arc<[Value]>),
-    /// An argument of a tensor that does not matter: a flag, an empty dictionary of hooks.
+    /// What does not matter: a flag, nothing at all.
     Ignored,
     StorageType(Dtype),
     Rebuild,
     OrderedDict,
     Storage(Dtype, Arc<str>),
     Tensor(Placement),
-    /// The dictionary that the file is.
-    Dictionary,
+    /// The number of a container whose values are keys and values in turn.
+    Dictionary(usize),
+    /// The number of a container.
+    List(usize),
     Mark,
 }
 
@@ -61,7 +115,11 @@ struct Machine<'a> {
     rest: &'a [u8],
     stack: Vec<Value>,
     memo: HashMap<u32, Value>,
-    found: Vec<(Arc<str>, Placement)>,
+    /// The contents of dictionaries and lists, which may be filled after they were remembered.
+    containers: Vec<Vec<Value>>,
+    /// Values in all of them.
+    contained: usize,
+    storages: HashMap<Arc<str>, Dtype>,
 }
 
 impl<'a> Machine<'a> {
@@ -74,7 +132,8 @@ impl<'a> Machine<'a> {
             }
             b'.' => return Ok(false),
             b'(' => self.stack.push(Value::Mark),
-            b'}' => self.stack.push(Value::Dictionary),
+            b'}' => self.push_container(Value::Dictionary),
+            b']' => self.push_container(Value::List),
             b')' => self.stack.push(Value::Tuple(Arc::new([]))),
             // NEWTRUE, NEWFALSE, NONE.
             0x88 | 0x89 | b'N' => self.stack.push(Value::Ignored),
@@ -140,6 +199,21 @@ impl<'a> Machine<'a> {
                 let items = self.since_mark()?;
                 self.set_items(items)?;
             }
+            b'a' => {
+                let value = self.pop()?;
+                self.append(vec![value])?;
+            }
+            b'e' => {
+                let values = self.since_mark()?;
+                self.append(values)?;
+            }
+            // BUILD gives a dictionary attributes, such as the versions of modules.
+            b'b' => {
+                let attributes = self.pop()?;
+                let (Value::Dictionary(_), Some(Value::Dictionary(_))) = (attributes, self.stack.last()) else {
+                    return Err("its pickle builds something that weights do not need".into());
+                };
+            }
             other => return Err(format!("its pickle has the instruction {other:#04x}, which weights do not need")),
         }
         Ok(true)
@@ -202,20 +276,29 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// `("storage", kind, name, device, length)` names a storage.
+    fn push_container(&mut self, kind: impl Fn(usize) -> Value) {
+        self.stack.push(kind(self.containers.len()));
+        self.containers.push(Vec::new());
+    }
+
+    /// `("storage", kind, name, device, length)` names a storage; older files say behind it that it is no view of another.
     fn persistent(&mut self) -> Result<(), String> {
-        let Value::Tuple(parts) = self.pop()? else {
-            return Err("its pickle names a storage in an unknown way".into());
+        let unknown = || "its pickle names a storage in an unknown way".to_owned();
+        let Value::Tuple(parts) = self.pop()? else { return Err(unknown()) };
+        let (parts, view) = parts.split_at_checked(5).ok_or_else(unknown)?;
+        let [Value::Text(storage), Value::StorageType(dtype), Value::Text(name), Value::Text(_), Value::Number(_)] =
+            parts
+        else {
+            return Err(unknown());
         };
-        match &parts[..] {
-            [Value::Text(storage), Value::StorageType(dtype), Value::Text(name), Value::Text(_), Value::Number(_)]
-                if **storage == *"storage" =>
-            {
-                self.stack.push(Value::Storage(*dtype, name.clone()));
-                Ok(())
-            }
-            _ => Err("its pickle names a storage in an unknown way".into()),
+        if **storage != *"storage" || !matches!(view, [] | [Value::Ignored]) {
+            return Err(unknown());
         }
+        if *self.storages.entry(name.clone()).or_insert(*dtype) != *dtype {
+            return Err("its pickle gives a storage two types".into());
+        }
+        self.stack.push(Value::Storage(*dtype, name.clone()));
+        Ok(())
     }
 
     /// A tensor from its storage, or an empty dictionary.
@@ -225,7 +308,10 @@ impl<'a> Machine<'a> {
             return Err("its pickle calls something without arguments".into());
         };
         let made = match (function, &arguments[..]) {
-            (Value::OrderedDict, []) => Value::Ignored,
+            (Value::OrderedDict, []) => {
+                self.push_container(Value::Dictionary);
+                return Ok(());
+            }
             (
                 Value::Rebuild,
                 [Value::Storage(dtype, storage), Value::Number(offset), Value::Tuple(shape), Value::Tuple(strides), ..],
@@ -250,19 +336,25 @@ impl<'a> Machine<'a> {
     }
 
     fn set_items(&mut self, items: Vec<Value>) -> Result<(), String> {
-        if !matches!(self.stack.last(), Some(Value::Dictionary)) || !items.len().is_multiple_of(2) {
-            return Err("its pickle fills what is no dictionary".into());
-        }
-        for pair in items.as_chunks::<2>().0 {
-            let [Value::Text(name), Value::Tensor(placement)] = pair else {
-                return Err("its dictionary holds something else than tensors".into());
-            };
-            if self.found.len() >= MAX_TENSORS {
-                return Err("its dictionary holds too many tensors".into());
+        match self.stack.last() {
+            Some(Value::Dictionary(index)) if items.len().is_multiple_of(2) => {
+                self.contained += items.len();
+                self.containers[*index].extend(items);
+                Ok(())
             }
-            self.found.push((name.clone(), placement.clone()));
+            _ => Err("its pickle fills what is no dictionary".into()),
         }
-        Ok(())
+    }
+
+    fn append(&mut self, values: Vec<Value>) -> Result<(), String> {
+        match self.stack.last() {
+            Some(Value::List(index)) => {
+                self.contained += values.len();
+                self.containers[*index].extend(values);
+                Ok(())
+            }
+            _ => Err("its pickle fills what is no list".into()),
+        }
     }
 }
 

@@ -77,3 +77,71 @@ fn a_tuple_cannot_grow_by_doubling_itself() {
     }
     assert!(error_of(&code).contains("nests deeper"));
 }
+
+/// The state of a module: an ordered dictionary with versions as an attribute.
+fn state(persistent: &[u8]) -> Vec<u8> {
+    let mut code = b"\x80\x02ccollections\nOrderedDict\nq\x00)R(".to_vec();
+    code.extend(text("w"));
+    code.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
+    code.extend(persistent);
+    code.extend(b"tQK\x01K\x03\x85K\x01\x85\x89h\x00)RtRu}");
+    code.extend(text("_metadata"));
+    code.extend(b"h\x00)R(");
+    code.extend(text("layer"));
+    code.extend(b"}");
+    code.extend(text("version"));
+    code.extend(b"K\x01susb.");
+    code
+}
+
+fn storage_id(dtype: &str, view: &[u8]) -> Vec<u8> {
+    let kind = format!("ctorch\n{dtype}\n");
+    [&text("storage")[..], kind.as_bytes(), &text("0"), &text("cpu"), b"K\x04", view].concat()
+}
+
+#[test]
+fn the_state_of_a_module_is_read_without_its_attributes() {
+    let found = tensors(file(&state(&storage_id("FloatStorage", b"")))).unwrap();
+    assert_eq!(found.floats("w", &[3]).unwrap(), [2.0, 3.0, 4.0]);
+    assert_eq!(found.len(), 1);
+}
+
+/// A file as PyTorch wrote it before 1.6.
+fn legacy(dtype: &str, names: &[&str], values: &[u8]) -> Vec<u8> {
+    let mut out = legacy::MAGIC.to_vec();
+    out.extend(b"\x80\x02M\xe9\x03.\x80\x02}(");
+    out.extend(text("little_endian"));
+    out.extend(b"\x88u.");
+    out.extend(state(&storage_id(dtype, b"N")));
+    out.extend(b"\x80\x02](");
+    names.iter().for_each(|name| out.extend(text(name)));
+    out.extend(b"e.");
+    out.extend(4u64.to_le_bytes());
+    out.extend(values);
+    out
+}
+
+#[test]
+fn files_from_before_zip_archives_are_read_from_the_mapping() {
+    let values = [1f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+    let file = WeightsFile::from_bytes("old.bin", legacy("FloatStorage", &["0"], &values));
+    let found = read(&file).unwrap();
+    assert_eq!(found.floats("w", &[3]).unwrap(), [2.0, 3.0, 4.0]);
+    assert!(Arc::ptr_eq(found.get("w").unwrap().file(), &file), "nothing is copied");
+    let found = tensors(legacy("HalfStorage", &["0"], &[0, 0x3c, 0, 0x40, 0, 0x42, 0, 0x44])).unwrap();
+    assert_eq!(found.floats("w", &[3]).unwrap(), [2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn damaged_files_from_before_zip_archives_are_refused() {
+    let values = [0; 16];
+    let problem = |bytes: Vec<u8>| tensors(bytes).expect_err("it is refused").to_string();
+    assert!(problem(legacy("FloatStorage", &[], &values)).contains("not in it"));
+    assert!(problem(legacy("FloatStorage", &["1"], &values)).contains("does not know"));
+    assert!(problem(legacy("FloatStorage", &["0"], &values[..15])).contains("past the end"));
+    assert!(problem(legacy("DoubleStorage", &["0"], &values)).contains("past the end"));
+    let whole = legacy("FloatStorage", &["0"], &values);
+    for length in 0..whole.len() {
+        assert!(tensors(whole[..length].to_vec()).is_err(), "{length} bytes");
+    }
+}

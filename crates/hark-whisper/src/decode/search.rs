@@ -1,5 +1,7 @@
 //! The search for one window's text: which tokens to try next, and which hypotheses survive.
 
+use hark_numeric::SplitMix64;
+
 use crate::backend::{Answer, Entry, Sampling, TokenQuery, TokenRules};
 use crate::tokenizer::Tokenizer;
 
@@ -55,13 +57,13 @@ pub struct Search {
     prompt_len: usize,
     live: Vec<Hypothesis>,
     finished: Vec<Hypothesis>,
-    random: u64,
+    random: SplitMix64,
 }
 
 impl Search {
     /// A search whose prompt of `prompt_len` tokens is in row 0.
     pub fn new(plan: Plan, prompt_len: usize, seed: u64) -> Self {
-        Search { plan, prompt_len, live: Vec::new(), finished: Vec::new(), random: seed | 1 }
+        Search { plan, prompt_len, live: Vec::new(), finished: Vec::new(), random: SplitMix64::new(seed | 1) }
     }
 
     /// The queries after the last token of the prompt, by row: sampled hypotheses start in rows of their own.
@@ -181,19 +183,10 @@ impl Search {
 
     fn query(&mut self, rules: TokenRules) -> TokenQuery {
         let sampling = (self.plan.temperature > 0.0)
-            .then(|| Sampling { temperature: self.plan.temperature, uniform: self.uniform() });
+            .then(|| Sampling { temperature: self.plan.temperature, uniform: self.random.unit() });
         // One more than the beam: if the end is among them, enough others remain.
         let top_k = if self.plan.width == 1 { 1 } else { self.plan.width + 1 };
         TokenQuery { rules, top_k, sampling, no_speech: false, languages: false }
-    }
-
-    /// The next number in 0..1 of a splitmix64 sequence.
-    fn uniform(&mut self) -> f32 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 24) as f32
     }
 
     /// The tokens that may follow `tokens`, by the original's rules for text and timestamps.
