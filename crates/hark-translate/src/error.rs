@@ -28,4 +28,7 @@ pub enum TranslateError {
     /// The network computed numbers that are not finite.
     #[error("the translation model computed values that are not finite; remove the model and pull it again")]
     NotFinite,
+    /// A model outside this crate failed.
+    #[error(transparent)]
+    Model(#[from] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -1,4 +1,4 @@
-//! What a model is to [`crate::Translator`], and models of one pair of languages: tokenizers and network.
+//! What a model is to [`crate::Translator`], models of one pair of languages, and Firefox's among them: tokenizers and network.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use hark_compute::Compute;
 
 use crate::TranslateError;
 use crate::marian::{MAX_SOURCE_TOKENS, Marian};
+use crate::marian_mt::{MarianMt, MarianMtModel};
 use crate::sentencepiece::SentencePiece;
 
 /// Sentences and source tokens of a batch: enough rows for the products, few enough for the caches.
@@ -59,14 +60,77 @@ pub(crate) fn in_batches(
     Ok(out)
 }
 
-/// A translation model from one language into another.
-pub struct TranslationModel {
+/// A translation model from one language into another: Firefox's or OPUS-MT's.
+pub enum TranslationModel {
+    /// A student network with a recurrent decoder.
+    Firefox(Box<FirefoxModel>),
+    /// A network with a full decoder.
+    MarianMt(Box<MarianMtModel>),
+}
+
+impl TranslationModel {
+    /// Loads the model in `folder`: what [`MarianMtModel::load`] reads where `config.json` names that architecture, else what [`FirefoxModel::load`] reads.
+    pub fn load(compute: &Compute, folder: &Path) -> Result<Self, TranslateError> {
+        match MarianMt::is_in(folder) {
+            true => Ok(TranslationModel::MarianMt(Box::new(MarianMtModel::load(compute, folder)?))),
+            false => Ok(TranslationModel::Firefox(Box::new(FirefoxModel::load(compute, folder)?))),
+        }
+    }
+
+    /// Bytes that the weights take in memory.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            TranslationModel::Firefox(model) => model.bytes(),
+            TranslationModel::MarianMt(model) => model.bytes(),
+        }
+    }
+
+    /// Searches with so many hypotheses of a sentence; 1 is greedy. Firefox's models are searched greedily always.
+    pub fn with_beams(self, beams: usize) -> Self {
+        match self {
+            TranslationModel::Firefox(model) => TranslationModel::Firefox(model),
+            TranslationModel::MarianMt(model) => TranslationModel::MarianMt(Box::new(model.with_beams(beams))),
+        }
+    }
+
+    fn model(&self) -> &dyn SentenceModel {
+        match self {
+            TranslationModel::Firefox(model) => &**model,
+            TranslationModel::MarianMt(model) => &**model,
+        }
+    }
+}
+
+impl SentenceModel for TranslationModel {
+    fn max_tokens(&self) -> usize {
+        self.model().max_tokens()
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        self.model().count_tokens(text)
+    }
+
+    fn knows(&self, character: char) -> bool {
+        self.model().knows(character)
+    }
+
+    fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError> {
+        self.model().translate_sentences(sentences, is_cancelled)
+    }
+}
+
+/// A model of Firefox: one or two vocabularies and a student network.
+pub struct FirefoxModel {
     source: Arc<SentencePiece>,
     target: Arc<SentencePiece>,
     network: Marian,
 }
 
-impl TranslationModel {
+impl FirefoxModel {
     /// Loads the model in `folder`: `model*.bin` with `vocab*.spm`, or with `srcvocab*.spm` and `trgvocab*.spm`.
     pub fn load(compute: &Compute, folder: &Path) -> Result<Self, TranslateError> {
         let files = ModelFiles::find(folder)?;
@@ -80,7 +144,7 @@ impl TranslationModel {
             let what = "its vocabulary has more words than its network".to_owned();
             return Err(TranslateError::NoModel { path: folder.to_owned(), what });
         }
-        Ok(TranslationModel { source, target, network })
+        Ok(FirefoxModel { source, target, network })
     }
 
     /// Bytes that the weights take in memory.
@@ -96,7 +160,7 @@ impl TranslationModel {
     }
 }
 
-impl SentenceModel for TranslationModel {
+impl SentenceModel for FirefoxModel {
     fn max_tokens(&self) -> usize {
         MAX_SOURCE_TOKENS
     }
@@ -140,7 +204,8 @@ impl ModelFiles {
             let found = names.iter().find(|name| name.starts_with(prefix) && name.ends_with(suffix));
             found.map(|name| folder.join(name))
         };
-        let network = find("model", ".bin").ok_or_else(|| no_model("there is no model*.bin".to_owned()))?;
+        let network = find("model", ".bin")
+            .ok_or_else(|| no_model("there is no model*.bin, and no config.json of a marian model".to_owned()))?;
         let (source, target) = match (find("srcvocab", ".spm"), find("trgvocab", ".spm"), find("vocab", ".spm")) {
             (Some(source), Some(target), _) => (source, target),
             (_, _, Some(both)) => (both.clone(), both),

@@ -6,11 +6,19 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use hark_compute::Compute;
-use hark_translate::{Cue, TranslateError, TranslationModel, Translator, translate_cues};
+use hark_translate::marian_mt::Vocabulary;
+use hark_translate::{Cue, SentenceModel as _, TranslateError, TranslationModel, Translator, translate_cues};
 
 fn load(name: &str) -> Arc<TranslationModel> {
     let folder = installed::model(&format!("firefox-{name}"));
     Arc::new(TranslationModel::load(&Compute::from_options(Some(2), None), &folder).expect("the model is installed"))
+}
+
+/// What transformers translates greedily in float32 with opus-mt-en-fr: pair, sentence, its tokens, translation.
+const OPUS_MT: &str = include_str!("data/opus-mt.tsv");
+
+fn opus_mt() -> Vec<[&'static str; 4]> {
+    OPUS_MT.lines().filter_map(|line| line.split('\t').collect::<Vec<_>>().try_into().ok()).collect()
 }
 
 fn translate(translator: &Translator, text: &str) -> String {
@@ -44,6 +52,64 @@ fn translations_are_those_of_another_engine_but_for_close_decisions() {
     }
     // Activations are rounded differently: the other engine rounds to int8 with one scale for a matrix.
     assert!(all == 70 && same >= 60, "{same} of {all}");
+}
+
+#[test]
+#[ignore = "needs models"]
+fn the_vocabulary_of_opus_mt_gives_the_tokens_of_transformers() {
+    let vocabulary = Vocabulary::load(&installed::model("opus-mt-en-fr")).expect("the model is installed");
+    let numbers = |text: &str| text.split(' ').map(|number| number.parse().unwrap()).collect::<Vec<u32>>();
+    for [_, source, tokens, _] in opus_mt() {
+        assert_eq!(vocabulary.encode(source), numbers(tokens), "{source}");
+    }
+    for (text, tokens) in [
+        ("  two  spaces\tand a tab ", "271 12469 10 15 13847"),
+        (
+            "I met 田中さん in Москва yesterday 🙂.",
+            "47 1382 49 49588 42788 49734 49644 18 49 49087 31096 18482 23946 48737 25598 12045 49 49077 3",
+        ),
+        ("ﬁne ﬂuid ½ ² ™ …", "3341 18868 49 27691 144 267 559 692"),
+    ] {
+        assert_eq!(vocabulary.encode(text), numbers(tokens), "{text}");
+    }
+    assert_eq!(vocabulary.encode("don’t “so”"), vocabulary.encode("don't \"so\""));
+}
+
+#[test]
+#[ignore = "needs models"]
+fn translations_of_opus_mt_are_those_of_transformers_but_for_close_decisions() {
+    let folder = installed::model("opus-mt-en-fr");
+    let model = TranslationModel::load(&Compute::from_options(Some(2), None), &folder).expect("the model is installed");
+    let lines = opus_mt();
+    assert_eq!(lines.len(), 60);
+    let sources: Vec<&str> = lines.iter().map(|line| line[1]).collect();
+    let [greedy, beams] = {
+        let beams = model.translate_sentences(&sources, &|| false).unwrap();
+        [model.with_beams(1).translate_sentences(&sources, &|| false).unwrap(), beams]
+    };
+    let same = |found: &[String]| lines.iter().zip(found).filter(|(line, found)| line[3] == **found).count();
+    assert!(same(&greedy) >= 57, "{} of 60", same(&greedy));
+    assert!(greedy != beams, "its configuration asks for four beams");
+    for (line, found) in lines.iter().zip(&beams) {
+        let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>();
+        let (expected, found) = (words(line[3]), words(found));
+        let shared = expected.iter().filter(|word| found.contains(word)).count();
+        assert!(shared * 4 >= expected.len(), "{}: {found:?}", line[1]);
+    }
+}
+
+#[test]
+#[ignore = "needs models"]
+fn typographic_marks_and_tokens_survive_opus_mt() {
+    let folder = installed::model("opus-mt-en-fr");
+    let model = TranslationModel::load(&Compute::from_options(Some(2), None), &folder).expect("the model is installed");
+    let translator = Translator::direct(Arc::new(model));
+    let translated =
+        translate(&translator, "I don’t know — ask “Ana”.\n\n{name} has 12 books, see https://example.org/a?b=1.");
+    assert!(translated.contains("Je ne sais pas") && translated.contains("\n\n"), "{translated}");
+    ["Ana", "{name}", "12", "https://example.org/a?b=1"]
+        .iter()
+        .for_each(|kept| assert!(translated.contains(kept), "{translated}"));
 }
 
 #[test]

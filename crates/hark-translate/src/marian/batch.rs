@@ -5,20 +5,20 @@ use std::ops::Range;
 use hark_compute::attention::paged::PAGE;
 
 /// Sentences that are translated together.
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// The tokens of all sentences.
-    pub(super) tokens: Vec<u32>,
+    pub(crate) tokens: Vec<u32>,
     /// The rows of each sentence.
-    pub(super) sentences: Vec<Range<usize>>,
+    pub(crate) sentences: Vec<Range<usize>>,
     /// The rows of each page.
-    pub(super) page_rows: Vec<Range<usize>>,
+    pub(crate) page_rows: Vec<Range<usize>>,
     /// The numbers of all pages, and which of them belong to each sentence.
-    pub(super) pages: Vec<u32>,
-    pub(super) sentence_pages: Vec<Range<usize>>,
+    pub(crate) pages: Vec<u32>,
+    pub(crate) sentence_pages: Vec<Range<usize>>,
 }
 
 impl Batch {
-    pub(super) fn new(sentences: &[&[u32]]) -> Self {
+    pub(crate) fn new(sentences: &[&[u32]]) -> Self {
         let (mut tokens, mut rows_of, mut page_rows, mut sentence_pages) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for sentence in sentences {
@@ -35,7 +35,7 @@ impl Batch {
     }
 
     /// The pages of a sentence.
-    pub(super) fn pages_of(&self, sentence: usize) -> &[u32] {
+    pub(crate) fn pages_of(&self, sentence: usize) -> &[u32] {
         &self.pages[self.sentence_pages[sentence].clone()]
     }
 }

@@ -2,12 +2,22 @@
 
 /// The shape of a network.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Config {
-    pub(super) width: usize,
-    pub(super) heads: usize,
-    pub(super) inner: usize,
-    pub(super) encoder_layers: usize,
-    pub(super) decoder_layers: usize,
+pub(crate) struct Config {
+    pub(crate) width: usize,
+    pub(crate) heads: usize,
+    pub(crate) inner: usize,
+    pub(crate) encoder_layers: usize,
+    pub(crate) decoder_layers: usize,
+    /// Of feed-forward layers.
+    pub(crate) activation: Activation,
+}
+
+/// The activation of feed-forward layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Relu,
+    /// `x * sigmoid(x)`
+    Swish,
 }
 
 /// What the supported architecture has; anything else would be computed wrongly.
@@ -26,9 +36,12 @@ const REQUIRED: [(&str, &str); 12] = [
     ("transformer-no-projection", "false"),
 ];
 
+/// What is wrong with a network whose shape is not [`Config::is_whole`].
+pub(crate) const NOT_WHOLE: &str = "its rows and heads must be multiples of 32 elements";
+
 impl Config {
     /// Reads the YAML; an error says what is not supported.
-    pub(super) fn parse(yaml: &str) -> Result<Self, String> {
+    pub(crate) fn parse(yaml: &str) -> Result<Self, String> {
         let value = |key: &str| {
             let lines = yaml.lines().filter(|line| !line.starts_with([' ', '#']));
             let value = lines.filter_map(|line| line.split_once(':')).find(|(name, _)| *name == key)?.1;
@@ -51,16 +64,26 @@ impl Config {
             inner: number("transformer-dim-ffn", 16_384)?,
             encoder_layers: number("enc-depth", 64)?,
             decoder_layers: number("dec-depth", 64)?,
+            activation: Activation::Relu,
         };
-        let is_whole = config.width.is_multiple_of(32) && config.inner.is_multiple_of(32);
-        if !is_whole || !config.width.is_multiple_of(config.heads * 32) {
-            return Err("its rows and heads must be multiples of 32 elements".to_owned());
+        match config.is_whole() {
+            true => Ok(config),
+            false => Err(NOT_WHOLE.to_owned()),
         }
-        Ok(config)
+    }
+
+    /// Whether rows and heads are whole blocks, as kernels want them.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.inner.is_multiple_of(32) && self.width.is_multiple_of(self.heads * 32)
+    }
+
+    /// What products of queries and keys are multiplied by.
+    pub(crate) fn score_scale(&self) -> f32 {
+        1.0 / (self.head_dim() as f32).sqrt()
     }
 
     /// Elements of a head.
-    pub(super) fn head_dim(&self) -> usize {
+    pub(crate) fn head_dim(&self) -> usize {
         self.width / self.heads
     }
 }

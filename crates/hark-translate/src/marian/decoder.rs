@@ -1,10 +1,7 @@
 //! The decoder: greedy search over all sentences of a batch at once; a sentence that has ended leaves the batch.
 
-use hark_compute::attention::paged::{AttentionRow, KvLayout, paged_attention};
-
-use super::batch::Batch;
-use super::encoder::Workspace;
 use super::linear::{apply, for_rows, products};
+use super::transformer::{Source, Transformer, Workspace};
 use super::{DecoderLayer, LENGTH_FACTOR, LENGTH_SLACK, Marian, position_signal};
 use crate::TranslateError;
 
@@ -16,13 +13,6 @@ struct Rows {
     last: Vec<Option<u32>>,
     /// The state of the recurrent unit of each layer, row after row.
     cells: Vec<Vec<f32>>,
-}
-
-/// Keys and values of the source.
-struct Source<'a> {
-    batch: &'a Batch,
-    layout: KvLayout,
-    cache: Vec<u16>,
 }
 
 /// Memory of a step beside that of [`Workspace`].
@@ -38,15 +28,14 @@ impl Marian {
     /// Writes the target tokens of all sentences, without their ends.
     pub(super) fn decode(
         &self,
-        batch: &Batch,
-        encoded: &[f32],
+        source: &Source,
         end: u32,
         never: u32,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Vec<u32>>, TranslateError> {
-        let width = self.config.width;
+        let width = self.transformer.config.width;
         let mut workspace = StepWorkspace::default();
-        let source = self.source(batch, encoded, &mut workspace);
+        let batch = &source.batch;
         let count = batch.sentences.len();
         let mut rows = Rows {
             sentences: (0..count).collect(),
@@ -69,8 +58,10 @@ impl Marian {
             }
             for (index, layer) in self.decoder.iter().enumerate() {
                 self.recurrent(&mut workspace, layer, &mut rows.cells[index], &mut states);
-                self.cross_attention(&mut workspace, layer, index, &source, &rows.sentences, &mut states);
-                self.feed_forward(&mut workspace.shared, &layer.feed_forward, &mut states);
+                let (shared, cross) = (&mut workspace.shared, &layer.cross_attention);
+                let sentences = rows.sentences.iter().copied();
+                self.transformer.cross_attention(shared, cross, index, source, sentences, &mut states);
+                self.transformer.feed_forward(shared, &layer.feed_forward, &mut states);
             }
             let best = self.best_words(&mut workspace, &states, never)?;
             let is_live: Vec<bool> = best
@@ -90,60 +81,20 @@ impl Marian {
         Ok(out)
     }
 
-    /// The keys and values of the encoded source for every layer.
-    fn source<'a>(&self, batch: &'a Batch, encoded: &[f32], workspace: &mut StepWorkspace) -> Source<'a> {
-        let layout = self.layout(self.decoder.len());
-        let mut cache = Vec::new();
-        let StepWorkspace { shared, gate: keys, candidate: values, .. } = workspace;
-        shared.activations.set(&self.compute, encoded, batch.tokens.len(), self.config.width);
-        for (index, layer) in self.decoder.iter().enumerate() {
-            let [key, value] = &layer.key_value;
-            apply(&self.compute, &shared.activations, [key, value], [&mut *keys, &mut *values], |x| x);
-            self.fill_pages(batch, &layout, index, keys, values, &mut cache);
-        }
-        Source { batch, layout, cache }
-    }
-
     /// The simpler simple recurrent unit: `cell = gate * cell + (1 - gate) * candidate`, whose ReLU is the output.
     fn recurrent(&self, workspace: &mut StepWorkspace, layer: &DecoderLayer, cells: &mut [f32], states: &mut [f32]) {
-        let width = self.config.width;
+        let Transformer { compute, config } = &self.transformer;
+        let width = config.width;
         let StepWorkspace { shared, gate, candidate, .. } = workspace;
-        shared.activations.set(&self.compute, states, states.len() / width, width);
+        shared.activations.set(compute, states, states.len() / width, width);
         let [forget, input] = &layer.recurrent;
-        apply(&self.compute, &shared.activations, [forget, input], [&mut *gate, &mut *candidate], |x| x);
+        apply(compute, &shared.activations, [forget, input], [&mut *gate, &mut *candidate], |x| x);
         for ((cell, gate), candidate) in cells.iter_mut().zip(gate).zip(candidate) {
             let keep = 1.0 / (1.0 + (-*gate).exp());
             *cell = keep * *cell + (1.0 - keep) * *candidate;
             *candidate = cell.max(0.0);
         }
-        self.add_norm(&layer.recurrent_norm, &workspace.candidate, states);
-    }
-
-    fn cross_attention(
-        &self,
-        workspace: &mut StepWorkspace,
-        layer: &DecoderLayer,
-        index: usize,
-        source: &Source,
-        sentences: &[usize],
-        states: &mut [f32],
-    ) {
-        let width = self.config.width;
-        let StepWorkspace { shared, gate: queries, .. } = workspace;
-        let Workspace { activations, product, attended, .. } = shared;
-        activations.set(&self.compute, states, sentences.len(), width);
-        apply(&self.compute, activations, [&layer.query], [&mut *queries], |x| x);
-        let Source { batch, layout, cache } = source;
-        let attention_rows: Vec<AttentionRow> = sentences
-            .iter()
-            .map(|sentence| AttentionRow { pages: batch.pages_of(*sentence), length: batch.sentences[*sentence].len() })
-            .collect();
-        attended.resize(sentences.len() * width, 0.0);
-        let scale = 1.0 / (layout.head_dim as f32).sqrt();
-        let heads = self.config.heads;
-        paged_attention(&self.compute, layout, index, cache, &attention_rows, heads, scale, queries, attended);
-        activations.set(&self.compute, attended, sentences.len(), width);
-        layer.attention_output.apply(&self.compute, activations, product, states);
+        self.transformer.add_norm(&layer.recurrent_norm, &workspace.candidate, states);
     }
 
     /// The likeliest word of each row.
@@ -153,18 +104,18 @@ impl Marian {
         states: &[f32],
         never: u32,
     ) -> Result<Vec<u32>, TranslateError> {
-        let width = self.config.width;
-        let rows = states.len() / width;
+        let Transformer { compute, config } = &self.transformer;
+        let rows = states.len() / config.width;
         let StepWorkspace { shared, logits, .. } = workspace;
-        shared.activations.set(&self.compute, states, rows, width);
+        shared.activations.set(compute, states, rows, config.width);
         let mut best = vec![[f32::NEG_INFINITY, 0.0]; rows];
         let mut first = 0;
         for stretch in &self.output {
             let words = stretch.outputs();
-            products(&self.compute, &shared.activations, [stretch], [&mut *logits]);
+            products(compute, &shared.activations, [stretch], [&mut *logits]);
             let hidden = (never as usize).checked_sub(first);
             // The best of a row is written over its first two logits.
-            for_rows(&self.compute, logits, words, |_, row| {
+            for_rows(compute, logits, words, |_, row| {
                 stretch.finish(row, |x| x);
                 if let Some(never) = hidden.and_then(|at| row.get_mut(at)) {
                     *never = f32::NEG_INFINITY;

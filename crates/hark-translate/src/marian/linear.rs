@@ -1,42 +1,42 @@
 //! Layers: products with a bias, layer norms behind residuals.
 
 use hark_compute::Compute;
-use hark_compute::kernels::math::to_bf16;
 use hark_compute::quantized::{Activations, Format, Product, QuantBlock, QuantizedMatrix, matmul};
 use hark_compute::row_ops::{Norm, RowOps};
 use hark_weights::{Dtype, Quantization, Tensor};
 
-/// As Marian has it.
-const NORM_EPSILON: f32 = 1e-6;
+/// Words of a stretch of the output projection: the logits of 64 rows are 512 KiB.
+const STRETCH: usize = 2048;
 /// An f16 of 1.
 const UNIT_SCALE: u16 = 0x3c00;
 
 /// A linear layer.
 ///
 /// int8 weights are packed as whole numbers, which are exact in every kernel; their scale is applied to the sums.
-pub(super) struct Linear {
+pub(crate) struct Linear {
     matrix: QuantizedMatrix,
     scale: f32,
-    pub(super) bias: Vec<f32>,
+    pub(crate) bias: Vec<f32>,
 }
 
 /// A linear layer whose outputs are added to the states and normed.
-pub(super) struct AddNorm {
-    pub(super) linear: Linear,
-    pub(super) norm: LayerNorm,
+pub(crate) struct AddNorm {
+    pub(crate) linear: Linear,
+    pub(crate) norm: LayerNorm,
 }
 
-pub(super) struct LayerNorm {
-    pub(super) gain: Vec<f32>,
-    pub(super) shift: Vec<f32>,
+pub(crate) struct LayerNorm {
+    pub(crate) gain: Vec<f32>,
+    pub(crate) shift: Vec<f32>,
+    pub(crate) epsilon: f32,
 }
 
 impl Linear {
     /// Packs some rows of a matrix of shape `[outputs, inputs]`; none where there is no memory for it.
     ///
     /// # Panics
-    /// When inputs are no multiple of 32, or the matrix is of another type than int8 with one scale or float32.
-    pub(super) fn pack(
+    /// When inputs are no multiple of 32, or the matrix is of another type than int8 with one scale or floats.
+    pub(crate) fn pack(
         compute: &Compute,
         matrix: &Tensor,
         rows: std::ops::Range<usize>,
@@ -55,15 +55,12 @@ impl Linear {
                 };
                 (QuantizedMatrix::pack(compute, Format::Int8, rows.len(), inputs, read)?, *scale)
             }
-            (Dtype::F32, _) => {
-                let mut values = Vec::new();
-                values.try_reserve_exact(matrix.len()).ok()?;
-                values.resize(matrix.len(), 0.0);
-                matrix.rows_f32(0..matrix.rows(), &mut values);
+            (Dtype::F32 | Dtype::F16 | Dtype::Bf16, _) => {
                 let read = |row: usize, granule: usize, block: &mut QuantBlock| {
-                    let from = &values[(first + row) * inputs + granule * 32..][..32];
-                    for (to, from) in block.values.chunks_exact_mut(2).zip(from) {
-                        to.copy_from_slice(&to_bf16(*from).to_le_bytes());
+                    let mut values = [0; 32];
+                    matrix.columns_bf16(first + row, granule * 32, &mut values);
+                    for (to, from) in block.values.chunks_exact_mut(2).zip(values) {
+                        to.copy_from_slice(&from.to_le_bytes());
                     }
                 };
                 (QuantizedMatrix::pack(compute, Format::Bf16, rows.len(), inputs, read)?, 1.0)
@@ -73,25 +70,35 @@ impl Linear {
         Some(Linear { matrix: packed, scale, bias })
     }
 
+    /// The projection to words by a table of their embeddings, in stretches; none where there is no memory for it.
+    pub(crate) fn stretches(compute: &Compute, table: &Tensor, bias: &[f32]) -> Option<Vec<Self>> {
+        // Equal stretches, so that none has fewer than two words.
+        let (words, count) = (table.rows(), table.rows().div_ceil(STRETCH));
+        (0..count)
+            .map(|stretch| stretch * words / count..(stretch + 1) * words / count)
+            .map(|words| Linear::pack(compute, table, words.clone(), bias[words].to_vec()))
+            .collect()
+    }
+
     /// Outputs.
-    pub(super) fn outputs(&self) -> usize {
+    pub(crate) fn outputs(&self) -> usize {
         self.matrix.rows()
     }
 
     /// Bytes in memory.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.matrix.bytes() + 4 * self.bias.len() as u64
     }
 
     /// Scale and bias over a row of sums, then `activation`.
-    pub(super) fn finish(&self, row: &mut [f32], activation: impl Fn(f32) -> f32) {
+    pub(crate) fn finish(&self, row: &mut [f32], activation: impl Fn(f32) -> f32) {
         let scale = self.scale;
         row.iter_mut().zip(&self.bias).for_each(|(value, bias)| *value = activation(*value * scale + bias));
     }
 }
 
 /// Multiplies activations with several layers at once; `out[i]` gets the raw sums of `layers[i]`.
-pub(super) fn products<const N: usize>(
+pub(crate) fn products<const N: usize>(
     compute: &Compute,
     activations: &Activations,
     layers: [&Linear; N],
@@ -106,7 +113,7 @@ pub(super) fn products<const N: usize>(
 }
 
 /// As [`products`], with scale, bias and `activation` applied.
-pub(super) fn apply<const N: usize>(
+pub(crate) fn apply<const N: usize>(
     compute: &Compute,
     activations: &Activations,
     layers: [&Linear; N],
@@ -121,7 +128,7 @@ pub(super) fn apply<const N: usize>(
 
 impl AddNorm {
     /// `states = norm(states + product)`
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         compute: &Compute,
         activations: &Activations,
@@ -141,13 +148,13 @@ impl AddNorm {
 }
 
 impl LayerNorm {
-    pub(super) fn with<'a>(&'a self, bias: &'a [f32]) -> Norm<'a> {
-        Norm { bias, gain: &self.gain, shift: &self.shift, epsilon: NORM_EPSILON }
+    pub(crate) fn with<'a>(&'a self, bias: &'a [f32]) -> Norm<'a> {
+        Norm { bias, gain: &self.gain, shift: &self.shift, epsilon: self.epsilon }
     }
 }
 
 /// Calls `work` for every row, on several threads where there is enough to do.
-pub(super) fn for_rows(compute: &Compute, data: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+pub(crate) fn for_rows(compute: &Compute, data: &mut [f32], width: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
     /// Elements below which waking another thread costs more than it saves.
     const ALONE: usize = 1 << 14;
     if data.len() <= ALONE {

@@ -7,11 +7,12 @@ use hark_weights::marian::MarianModel;
 use hark_weights::{Dtype, FileError, Quantization, Tensor, WeightsFile};
 
 use super::linear::{AddNorm, LayerNorm, Linear};
-use super::{Config, DecoderLayer, Embeddings, EncoderLayer, FeedForward, Marian};
+use super::transformer::{CrossAttention, EncoderLayer, FeedForward, Transformer};
+use super::{Config, DecoderLayer, Embeddings, Marian};
 use crate::TranslateError;
 
-/// Words of a stretch of the output projection: the logits of 64 rows are 512 KiB.
-const STRETCH: usize = 2048;
+/// As Marian has it.
+const NORM_EPSILON: f32 = 1e-6;
 /// Most words of a vocabulary.
 const MAX_WORDS: usize = 1 << 20;
 
@@ -28,7 +29,8 @@ pub(super) fn load(compute: &Compute, path: &Path) -> Result<Marian, TranslateEr
     let encoder = (1..=config.encoder_layers).map(|layer| loader.encoder_layer(layer)).collect::<Result<_, _>>()?;
     let decoder = (1..=config.decoder_layers).map(|layer| loader.decoder_layer(layer)).collect::<Result<_, _>>()?;
     let output = loader.output(&target_embeddings.table)?;
-    Ok(Marian { compute: compute.clone(), source_embeddings, target_embeddings, encoder, decoder, output, config })
+    let transformer = Transformer { compute: compute.clone(), config };
+    Ok(Marian { transformer, source_embeddings, target_embeddings, encoder, decoder, output })
 }
 
 struct Loader<'a> {
@@ -57,12 +59,14 @@ impl Loader<'_> {
         Ok(DecoderLayer {
             recurrent: [self.square(&name("rnn_Wf"), Some(&name("rnn_bf")))?, self.square(&name("rnn_W"), None)?],
             recurrent_norm: self.norm(&name("rnn_ffn"))?,
-            query: self.square(&name("context_Wq"), Some(&name("context_bq")))?,
-            key_value: [
-                self.square(&name("context_Wk"), Some(&name("context_bk")))?,
-                self.square(&name("context_Wv"), Some(&name("context_bv")))?,
-            ],
-            attention_output: self.attention_output(&name("context"))?,
+            cross_attention: CrossAttention {
+                query: self.square(&name("context_Wq"), Some(&name("context_bq")))?,
+                key_value: [
+                    self.square(&name("context_Wk"), Some(&name("context_bk")))?,
+                    self.square(&name("context_Wv"), Some(&name("context_bv")))?,
+                ],
+                output: self.attention_output(&name("context"))?,
+            },
             feed_forward: self.feed_forward(&name("ffn"))?,
         })
     }
@@ -84,7 +88,7 @@ impl Loader<'_> {
     fn norm(&self, name: &str) -> Result<LayerNorm, TranslateError> {
         let width = self.config.width;
         let gain = self.vector(&format!("{name}_ln_scale"), width)?;
-        Ok(LayerNorm { gain, shift: self.vector(&format!("{name}_ln_bias"), width)? })
+        Ok(LayerNorm { gain, shift: self.vector(&format!("{name}_ln_bias"), width)?, epsilon: NORM_EPSILON })
     }
 
     fn square(&self, name: &str, bias: Option<&str>) -> Result<Linear, TranslateError> {
@@ -129,15 +133,7 @@ impl Loader<'_> {
     /// The projection to the words of the target, which shares the weights of their embeddings.
     fn output(&self, table: &Tensor) -> Result<Vec<Linear>, TranslateError> {
         let bias = self.vector("decoder_ff_logit_out_b", table.rows())?;
-        // Equal stretches, so that none has fewer than two words.
-        let (words, count) = (table.rows(), table.rows().div_ceil(STRETCH));
-        (0..count)
-            .map(|stretch| stretch * words / count..(stretch + 1) * words / count)
-            .map(|words| {
-                let bias = bias[words.clone()].to_vec();
-                Linear::pack(self.compute, table, words, bias).ok_or(TranslateError::OutOfMemory)
-            })
-            .collect()
+        Linear::stretches(self.compute, table, &bias).ok_or(TranslateError::OutOfMemory)
     }
 
     /// A vector, stored as a row.

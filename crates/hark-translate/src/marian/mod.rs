@@ -7,9 +7,9 @@
 mod batch;
 mod config;
 mod decoder;
-mod encoder;
 mod linear;
 mod load;
+mod transformer;
 
 use std::path::Path;
 
@@ -17,9 +17,10 @@ use hark_compute::Compute;
 use hark_weights::Tensor;
 
 use crate::TranslateError;
-use batch::Batch;
-use config::Config;
-use linear::{AddNorm, Linear};
+pub(crate) use batch::Batch;
+pub(crate) use config::{Activation, Config, NOT_WHOLE};
+pub(crate) use linear::{AddNorm, LayerNorm, Linear, apply, products};
+pub(crate) use transformer::{CrossAttention, EncoderLayer, FeedForward, Source, Transformer, Workspace};
 
 /// Longest source sentence in tokens, the end included: sentences in training were not much longer.
 pub const MAX_SOURCE_TOKENS: usize = 128;
@@ -29,8 +30,7 @@ const LENGTH_SLACK: usize = 8;
 
 /// A network in memory.
 pub struct Marian {
-    compute: Compute,
-    config: Config,
+    transformer: Transformer,
     source_embeddings: Embeddings,
     target_embeddings: Embeddings,
     encoder: Vec<EncoderLayer>,
@@ -44,27 +44,12 @@ struct Embeddings {
     table: Tensor,
 }
 
-struct EncoderLayer {
-    /// Queries, keys, values.
-    qkv: [Linear; 3],
-    attention_output: AddNorm,
-    feed_forward: FeedForward,
-}
-
 struct DecoderLayer {
     /// Forget gate and candidate of the recurrent unit.
     recurrent: [Linear; 2],
-    recurrent_norm: linear::LayerNorm,
-    query: Linear,
-    /// Keys and values over the encoder's output.
-    key_value: [Linear; 2],
-    attention_output: AddNorm,
+    recurrent_norm: LayerNorm,
+    cross_attention: CrossAttention,
     feed_forward: FeedForward,
-}
-
-struct FeedForward {
-    inner: Linear,
-    outer: AddNorm,
 }
 
 impl Marian {
@@ -85,19 +70,14 @@ impl Marian {
 
     /// Bytes of packed weights and of the mapped tables of embeddings.
     pub fn bytes(&self) -> u64 {
-        let encoder = self.encoder.iter().flat_map(|layer| {
-            let FeedForward { inner, outer } = &layer.feed_forward;
-            layer.qkv.iter().chain([&layer.attention_output.linear, inner, &outer.linear])
-        });
-        let decoder = self.decoder.iter().flat_map(|layer| {
-            let FeedForward { inner, outer } = &layer.feed_forward;
-            let attention = [&layer.query, &layer.attention_output.linear, inner, &outer.linear];
-            layer.recurrent.iter().chain(&layer.key_value).chain(attention)
+        let encoder = self.encoder.iter().map(EncoderLayer::bytes);
+        let decoder = self.decoder.iter().map(|layer| {
+            Linear::sum_of_bytes(&layer.recurrent) + layer.cross_attention.bytes() + layer.feed_forward.bytes()
         });
         let is_shared = self.source_embeddings.table.name() == self.target_embeddings.table.name();
         let words = self.target_words() + if is_shared { 0 } else { self.source_words() };
-        let embeddings = words * self.config.width;
-        encoder.chain(decoder).chain(&self.output).map(Linear::bytes).sum::<u64>() + embeddings as u64
+        let embeddings = (words * self.transformer.config.width) as u64;
+        encoder.chain(decoder).sum::<u64>() + Linear::sum_of_bytes(&self.output) + embeddings
     }
 
     /// Translates sentences of one batch greedily: source tokens with the end of the sentence in, target tokens without it out.
@@ -114,8 +94,32 @@ impl Marian {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Vec<u32>>, TranslateError> {
         let batch = Batch::new(sentences);
-        let encoded = self.encode(&batch, is_cancelled)?;
-        self.decode(&batch, &encoded, end, never, is_cancelled)
+        let mut states = self.embed(&batch);
+        self.transformer.encode(&self.encoder, &batch, &mut states, is_cancelled)?;
+        let cross_attentions = self.decoder.iter().map(|layer| &layer.cross_attention);
+        let source = self.transformer.source(batch, &states, cross_attentions);
+        self.decode(&source, end, never, is_cancelled)
+    }
+
+    /// The embedded source tokens of all sentences.
+    fn embed(&self, batch: &Batch) -> Vec<f32> {
+        let width = self.transformer.config.width;
+        let longest = batch.sentences.iter().map(|rows| rows.len()).max().unwrap_or(0);
+        let signals: Vec<Vec<f32>> = (0..longest)
+            .map(|position| {
+                let mut signal = Vec::new();
+                position_signal(position, width, &mut signal);
+                signal
+            })
+            .collect();
+        let mut states = vec![0.0; batch.tokens.len() * width];
+        for rows in &batch.sentences {
+            for (row, signal) in rows.clone().zip(&signals) {
+                let state = &mut states[row * width..][..width];
+                self.source_embeddings.look_up(Some(batch.tokens[row]), signal, state);
+            }
+        }
+        states
     }
 }
 

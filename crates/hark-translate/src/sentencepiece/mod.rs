@@ -14,7 +14,7 @@ use hark_weights::{FileError, WeightsFile};
 use normalizer::Normalizer;
 
 /// What stands for a space in a piece.
-const SPACE: char = '▁';
+pub(crate) const SPACE: char = '▁';
 
 /// A vocabulary with its normalizer.
 pub struct SentencePiece {

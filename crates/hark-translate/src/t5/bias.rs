@@ -14,10 +14,11 @@ impl PositionBias {
         PositionBias { table, heads, max_distance, is_bidirectional }
     }
 
-    /// The biases of a head for a query and the keys `0..keys`.
-    pub(super) fn row(&self, head: usize, query: usize, keys: usize, out: &mut Vec<f32>) {
-        out.clear();
-        out.extend((0..keys).map(|key| self.table[self.bucket(query, key) * self.heads + head]));
+    /// The biases of a head for a query and the keys from the first on.
+    pub(super) fn row(&self, head: usize, query: usize, out: &mut [f32]) {
+        for (key, out) in out.iter_mut().enumerate() {
+            *out = self.table[self.bucket(query, key) * self.heads + head];
+        }
     }
 
     /// Small distances have a bucket each; larger ones share buckets whose sizes grow with the logarithm, up to the largest distance. A bidirectional

@@ -1,15 +1,16 @@
 //! The forward pass: encoder over whole sentences, decoder one token for each row.
 
+use hark_compute::Compute;
 use hark_compute::quantized::{Activations, Product, QuantizedMatrix, matmul};
 use hark_compute::row_ops::{Gate, RowOps};
 
-use super::attention::{Heads, KeyValues, Query, attend};
 use super::{Attention, FeedForward, T5};
 use crate::TranslateError;
+use crate::decoding::{Decoder, Heads, KeyValues, Query, Row, attend};
 
 /// Memory of a pass, used again for every layer.
 #[derive(Default)]
-pub(super) struct Workspace {
+pub(crate) struct Workspace {
     activations: Activations,
     normed: Vec<f32>,
     queries: Vec<f32>,
@@ -19,39 +20,18 @@ pub(super) struct Workspace {
     gate: Vec<f32>,
     up: Vec<f32>,
     product: Vec<f32>,
-    pub(super) logits: Vec<f32>,
+    logits: Vec<f32>,
 }
 
 /// An encoded sentence: keys and values of the cross-attention of every decoder layer.
-pub(super) struct Source {
-    pub(super) tokens: usize,
+pub(crate) struct Source {
+    tokens: usize,
     layers: Vec<KeyValues>,
-}
-
-/// A sentence that is being written: the sentence that it translates and the keys and values of what was written.
-#[derive(Clone)]
-pub(super) struct Row {
-    pub(super) source: usize,
-    pub(super) last: u32,
-    position: usize,
-    layers: Vec<KeyValues>,
-}
-
-impl Row {
-    pub(super) fn new(network: &T5, source: usize) -> Self {
-        let layers = vec![KeyValues::default(); network.decoder.len()];
-        Row { source, last: network.config.start, position: 0, layers }
-    }
-
-    /// A copy that goes on with another word.
-    pub(super) fn followed_by(&self, word: u32) -> Self {
-        Row { last: word, ..self.clone() }
-    }
 }
 
 impl T5 {
     fn heads(&self) -> Heads {
-        Heads { count: self.config.heads, dim: self.config.head_dim }
+        Heads { count: self.config.heads, dim: self.config.head_dim, scale: 1.0 }
     }
 
     /// Encodes sentences, their rows one behind the other.
@@ -74,11 +54,12 @@ impl T5 {
             let queries: Vec<Query<'_>> = caches
                 .iter()
                 .zip(sentences)
-                .flat_map(|(over, sentence)| (0..sentence.len()).map(move |at| Query { over, position: Some(at) }))
+                .flat_map(|(over, sentence)| (0..sentence.len()).map(move |position| Query { over, position }))
                 .collect();
             workspace.attended.resize(workspace.queries.len(), 0.0);
-            let (compute, bias) = (&self.compute, &self.encoder_bias);
-            attend(compute, self.heads(), bias, &queries, &workspace.queries, &mut workspace.attended);
+            let bias = |head: usize, position: usize, scores: &mut [f32]| self.encoder_bias.row(head, position, scores);
+            let Workspace { queries: query_rows, attended, .. } = &mut workspace;
+            attend(&self.compute, self.heads(), Some(&bias), &queries, query_rows, attended);
             self.add_attended(&mut workspace, &layer.attention, &mut states);
             self.feed_forward(&mut workspace, &layer.feed_forward, &mut states);
         }
@@ -100,64 +81,6 @@ impl T5 {
             }
         }
         Ok(sources)
-    }
-
-    /// Writes one more token of every row: its states behind the decoder's last norm.
-    pub(super) fn decode(&self, workspace: &mut Workspace, sources: &[Source], rows: &mut [Row]) {
-        let attended = self.config.attended();
-        let last: Vec<u32> = rows.iter().map(|row| row.last).collect();
-        let mut states = self.embed(&last);
-        let (compute, bias) = (&self.compute, &self.decoder_bias);
-        for (index, layer) in self.decoder.iter().enumerate() {
-            self.project_attention(workspace, &layer.attention, &states);
-            let Workspace { keys, values, .. } = &mut *workspace;
-            for ((row, key), value) in
-                rows.iter_mut().zip(keys.chunks_exact(attended)).zip(values.chunks_exact(attended))
-            {
-                row.layers[index].push(key, value);
-            }
-            let queries: Vec<Query<'_>> =
-                rows.iter().map(|row| Query { over: &row.layers[index], position: Some(row.position) }).collect();
-            workspace.attended.resize(workspace.queries.len(), 0.0);
-            attend(compute, self.heads(), bias, &queries, &workspace.queries, &mut workspace.attended);
-            self.add_attended(workspace, &layer.attention, &mut states);
-
-            let cross = &layer.cross_attention;
-            self.norm(&mut workspace.normed, &cross.norm, &states);
-            let Workspace { activations, normed, queries, .. } = &mut *workspace;
-            activations.set(compute, normed, rows.len(), self.config.width);
-            self.products(activations, [&cross.query], [&mut *queries]);
-            let over: Vec<Query<'_>> =
-                rows.iter().map(|row| Query { over: &sources[row.source].layers[index], position: None }).collect();
-            attend(compute, self.heads(), bias, &over, &workspace.queries, &mut workspace.attended);
-            self.add_attended(workspace, cross, &mut states);
-            self.feed_forward(workspace, &layer.feed_forward, &mut states);
-        }
-        rows.iter_mut().for_each(|row| row.position += 1);
-        self.norm(&mut workspace.normed, &self.decoder_norm, &states);
-        if self.config.is_tied {
-            // T5 scales the states where the projection shares the weights of the embeddings.
-            let scale = (self.config.width as f32).powf(-0.5);
-            workspace.normed.iter_mut().for_each(|value| *value *= scale);
-        }
-    }
-
-    /// Calls `take` with the first word and the logits of each stretch of words, for each row of the last states.
-    pub(super) fn for_logits(
-        &self,
-        workspace: &mut Workspace,
-        rows: usize,
-        take: impl Fn(usize, usize, &[f32]) + Sync,
-    ) {
-        let Workspace { activations, normed, logits, .. } = workspace;
-        activations.set(&self.compute, normed, rows, self.config.width);
-        let mut first = 0;
-        for stretch in &self.output {
-            self.products(activations, [stretch], [&mut *logits]);
-            let words = stretch.rows();
-            self.compute.parallel_chunks(logits, words, |row, logits, _| take(row, first, logits));
-            first += words;
-        }
     }
 
     fn embed(&self, tokens: &[u32]) -> Vec<f32> {
@@ -239,5 +162,73 @@ impl T5 {
         activations.set(&self.compute, gate, rows, inner);
         self.products(activations, [&layer.down], [&mut *product]);
         states.iter_mut().zip(&*product).for_each(|(state, update)| *state += update);
+    }
+}
+
+impl Decoder for T5 {
+    type Sources = Vec<Source>;
+    type Workspace = Workspace;
+
+    fn compute(&self) -> &Compute {
+        &self.compute
+    }
+
+    fn begin(&self, source: usize) -> Row {
+        Row::new(source, self.config.start, self.decoder.len())
+    }
+
+    fn step(&self, workspace: &mut Workspace, sources: &Vec<Source>, rows: &mut [Row]) {
+        let attended = self.config.attended();
+        let last: Vec<u32> = rows.iter().map(|row| row.last).collect();
+        let mut states = self.embed(&last);
+        let compute = &self.compute;
+        let bias = |head: usize, position: usize, scores: &mut [f32]| self.decoder_bias.row(head, position, scores);
+        for (index, layer) in self.decoder.iter().enumerate() {
+            self.project_attention(workspace, &layer.attention, &states);
+            let Workspace { keys, values, .. } = &mut *workspace;
+            for ((row, key), value) in
+                rows.iter_mut().zip(keys.chunks_exact(attended)).zip(values.chunks_exact(attended))
+            {
+                row.layers[index].push(key, value);
+            }
+            let queries: Vec<Query<'_>> =
+                rows.iter().map(|row| Query { over: &row.layers[index], position: row.position }).collect();
+            workspace.attended.resize(workspace.queries.len(), 0.0);
+            let Workspace { queries: query_rows, attended: out, .. } = &mut *workspace;
+            attend(compute, self.heads(), Some(&bias), &queries, query_rows, out);
+            self.add_attended(workspace, &layer.attention, &mut states);
+
+            let cross = &layer.cross_attention;
+            self.norm(&mut workspace.normed, &cross.norm, &states);
+            let Workspace { activations, normed, queries, .. } = &mut *workspace;
+            activations.set(compute, normed, rows.len(), self.config.width);
+            self.products(activations, [&cross.query], [&mut *queries]);
+            let over: Vec<Query<'_>> = rows
+                .iter()
+                .map(|row| Query { over: &sources[row.source].layers[index], position: row.position })
+                .collect();
+            attend(compute, self.heads(), None, &over, &workspace.queries, &mut workspace.attended);
+            self.add_attended(workspace, cross, &mut states);
+            self.feed_forward(workspace, &layer.feed_forward, &mut states);
+        }
+        rows.iter_mut().for_each(|row| row.position += 1);
+        self.norm(&mut workspace.normed, &self.decoder_norm, &states);
+        if self.config.is_tied {
+            // T5 scales the states where the projection shares the weights of the embeddings.
+            let scale = (self.config.width as f32).powf(-0.5);
+            workspace.normed.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+
+    fn for_logits(&self, workspace: &mut Workspace, rows: usize, take: &(dyn Fn(usize, usize, &[f32]) + Sync)) {
+        let Workspace { activations, normed, logits, .. } = workspace;
+        activations.set(&self.compute, normed, rows, self.config.width);
+        let mut first = 0;
+        for stretch in &self.output {
+            self.products(activations, [stretch], [&mut *logits]);
+            let words = stretch.rows();
+            self.compute.parallel_chunks(logits, words, |row, logits, _| take(row, first, logits));
+            first += words;
+        }
     }
 }

@@ -4,12 +4,10 @@
 //! Matrices are packed as bf16 or as the quantized blocks of the file; activations are bf16, or int8 in blocks of 32 where a batch has at most eight rows. States
 //! stay f32, keys and values are bf16.
 
-mod attention;
 mod bias;
 mod config;
 mod forward;
 mod load;
-mod search;
 
 use std::path::Path;
 
@@ -17,7 +15,8 @@ use hark_compute::Compute;
 use hark_compute::quantized::QuantizedMatrix;
 use hark_weights::Tensor;
 
-use crate::TranslateError;
+pub use crate::decoding::Search;
+use crate::{TranslateError, decoding};
 use bias::PositionBias;
 use config::Config;
 
@@ -64,17 +63,6 @@ struct FeedForward {
     down: QuantizedMatrix,
 }
 
-/// How target tokens are searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Search<'a> {
-    /// Hypotheses of a sentence; 1 is greedy.
-    pub beams: usize,
-    /// The end of a sentence.
-    pub end: u32,
-    /// Tokens that are never generated.
-    pub never: &'a [u32],
-}
-
 impl T5 {
     /// Loads the network in a folder: `config.json` with `model.safetensors`, its shards and their index, or a GGUF file with the same names.
     pub fn load(compute: &Compute, folder: &Path) -> Result<Self, TranslateError> {
@@ -116,9 +104,7 @@ impl T5 {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Vec<u32>>, TranslateError> {
         let sources = self.encode(sentences, is_cancelled)?;
-        match search.beams {
-            0 | 1 => self.search_greedily(&sources, search, is_cancelled),
-            _ => self.search_beams(&sources, search, is_cancelled),
-        }
+        let limits: Vec<usize> = sentences.iter().map(|sentence| decoding::length_limit(sentence.len())).collect();
+        decoding::search(self, &sources, &limits, search, is_cancelled)
     }
 }

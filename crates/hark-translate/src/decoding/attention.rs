@@ -1,46 +1,48 @@
-//! Attention of one query row over bf16 keys and values, with a bias on the scores and without scaling.
+//! Attention of one query row over the bf16 keys and values of its own sentence.
 //!
 //! Plain loops: the products with weights take most of the time of sentences of usual length, and the compiler vectorizes these.
 
 use hark_compute::Compute;
 use hark_weights::{bf16_to_f32, f32_to_bf16};
 
-use super::bias::PositionBias;
-
 /// Keys and values of one layer, a row for each position: all heads one behind the other.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KeyValues {
+pub(crate) struct KeyValues {
     keys: Vec<u16>,
     values: Vec<u16>,
 }
 
 impl KeyValues {
     /// Adds rows.
-    pub(super) fn push(&mut self, keys: &[f32], values: &[f32]) {
+    pub(crate) fn push(&mut self, keys: &[f32], values: &[f32]) {
         self.keys.extend(keys.iter().map(|key| f32_to_bf16(*key)));
         self.values.extend(values.iter().map(|value| f32_to_bf16(*value)));
     }
 }
 
 /// What one query row attends to.
-pub(super) struct Query<'a> {
-    pub(super) over: &'a KeyValues,
-    /// Its position, where scores have a bias.
-    pub(super) position: Option<usize>,
+pub(crate) struct Query<'a> {
+    pub(crate) over: &'a KeyValues,
+    /// Its position, where scores depend on that.
+    pub(crate) position: usize,
 }
 
-/// The sizes of attention.
+/// The sizes of attention, and what products of queries and keys are multiplied by.
 #[derive(Clone, Copy)]
-pub(super) struct Heads {
-    pub(super) count: usize,
-    pub(super) dim: usize,
+pub(crate) struct Heads {
+    pub(crate) count: usize,
+    pub(crate) dim: usize,
+    pub(crate) scale: f32,
 }
+
+/// Writes what is added to the scores of all keys, for a head and the position of a query.
+pub(crate) type PositionScores<'a> = &'a (dyn Fn(usize, usize, &mut [f32]) + Sync);
 
 /// Attends for every row of `queries`; shapes `[rows][heads × dim]`.
-pub(super) fn attend(
+pub(crate) fn attend(
     compute: &Compute,
     heads: Heads,
-    bias: &PositionBias,
+    bias: Option<PositionScores<'_>>,
     rows: &[Query<'_>],
     queries: &[f32],
     out: &mut [f32],
@@ -63,23 +65,20 @@ pub(super) fn attend(
 
 fn one_head(
     row: &Query<'_>,
-    bias: &PositionBias,
+    bias: Option<PositionScores<'_>>,
     (head, heads): (usize, Heads),
     query: &[f32],
     scores: &mut Vec<f32>,
     out: &mut [f32],
 ) {
     let (width, KeyValues { keys, values }) = (heads.count * heads.dim, row.over);
-    let count = keys.len() / width;
-    match row.position {
-        Some(position) => bias.row(head, position, count, scores),
-        None => {
-            scores.clear();
-            scores.resize(count, 0.0);
-        }
+    scores.clear();
+    scores.resize(keys.len() / width, 0.0);
+    if let Some(bias) = bias {
+        bias(head, row.position, scores);
     }
     for (score, key) in scores.iter_mut().zip(keys.chunks_exact(width)) {
-        *score += dot(query, &key[head * heads.dim..][..heads.dim]);
+        *score += heads.scale * dot(query, &key[head * heads.dim..][..heads.dim]);
     }
     let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut total = 0.0;
