@@ -99,7 +99,7 @@ impl<'a> Context<'a> {
 
     /// An answer in prose. Retries are other answers: `attempt` 0 is greedy.
     pub(crate) async fn text(&self, prompt: &Prompt<'_>, max_tokens: usize, attempt: u64) -> Result<String, TextError> {
-        let (text, finish) = self.complete(prompt, OutputFormat::Text, max_tokens, attempt).await?;
+        let (text, finish) = self.complete(prompt.messages(), OutputFormat::Text, max_tokens, attempt).await?;
         let text = text.trim();
         if finish == Finish::Length {
             return Ok(whole_sentences(text).to_owned());
@@ -117,19 +117,20 @@ impl<'a> Context<'a> {
         attempt: u64,
     ) -> Result<Vec<T>, TextError> {
         let schema = crate::schema::list("items", item_schema, most);
-        let (text, _) = self.complete(prompt, OutputFormat::Json(schema), max_tokens, attempt).await?;
+        let (text, _) = self.complete(prompt.messages(), OutputFormat::Json(schema), max_tokens, attempt).await?;
         Ok(crate::schema::parse_items(&text))
     }
 
     /// A JSON answer of a fixed shape.
     pub(crate) async fn object(
         &self,
-        prompt: &Prompt<'_>,
+        messages: Vec<Message>,
         schema: Value,
         max_tokens: usize,
     ) -> Result<Value, TextError> {
         for attempt in 0..2 {
-            let (text, _) = self.complete(prompt, OutputFormat::Json(schema.clone()), max_tokens, attempt).await?;
+            let format = OutputFormat::Json(schema.clone());
+            let (text, _) = self.complete(messages.clone(), format, max_tokens, attempt).await?;
             if let Ok(value) = serde_json::from_str(&text) {
                 return Ok(value);
             }
@@ -159,13 +160,13 @@ impl<'a> Context<'a> {
 
     async fn complete(
         &self,
-        prompt: &Prompt<'_>,
+        messages: Vec<Message>,
         format: OutputFormat,
         max_tokens: usize,
         attempt: u64,
     ) -> Result<(String, Finish), TextError> {
         let request = CompletionRequest {
-            messages: prompt.messages(),
+            messages,
             format,
             max_tokens,
             temperature: if attempt == 0 { 0.0 } else { 0.5 },

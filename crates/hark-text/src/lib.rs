@@ -1,4 +1,4 @@
-//! Work on text with a language model: summaries, analyses, generated content, answers.
+//! Work on text with a language model: summaries, analyses, generated content, translations, answers.
 //!
 //! In: a text or a transcript, and a [`LanguageModel`]. Out: results that are valid against their schema and checked against the
 //! text. None of its business: where models run, accounts, credits, HTTP.
@@ -24,6 +24,7 @@ mod source;
 mod summarize;
 mod support;
 mod task;
+mod translate;
 mod words;
 
 pub use analyze::{Analysis, AnalysisResult, AnalysisType, analyze};
@@ -41,3 +42,4 @@ pub use sentences::count_words;
 pub use source::{Source, Unit};
 pub use summarize::{Summary, SummaryStyle, summarize};
 pub use task::{Task, TaskResult};
+pub use translate::translate;

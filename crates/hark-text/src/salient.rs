@@ -16,6 +16,10 @@ const MIN_WORDS: usize = 4;
 /// How many numbers of a sentence count.
 const MAX_NUMBERS: usize = 3;
 
+/// How much a word still counts that a chosen sentence has said.
+const COVERED: f64 = 0.3;
+
+const WORD_WEIGHT: f64 = 2.0;
 const NUMBER_WEIGHT: f64 = 1.0;
 const CUE_WEIGHT: f64 = 1.2;
 const NAME_WEIGHT: f64 = 0.3;
@@ -81,29 +85,38 @@ impl Salient {
     }
 }
 
-/// The `count` sentences of a run of units that have most to say, in their order.
+/// The `count` sentences of a run of units that have most to say, in their order. Each is chosen for what those before it leave out, so that every
+/// subject of the run has one.
 pub(crate) fn sentences(source: &Source, units: Range<usize>, count: usize) -> Vec<Salient> {
+    let everywhere = frequencies(source.units().iter().map(|unit| words::content_words(source.content(unit))));
     let units = &source.units()[units];
-    let contents: Vec<Vec<String>> = units.iter().map(|unit| words::content_words(source.content(unit))).collect();
-    let mut frequency: HashMap<&str, f64> = HashMap::new();
-    for words in &contents {
-        for word in words.iter().map(String::as_str).collect::<HashSet<_>>() {
-            *frequency.entry(word).or_insert(0.0) += 1.0;
-        }
-    }
-    let mut ranked: Vec<(f64, usize)> = (0..units.len())
-        .filter(|at| contents[*at].len() >= MIN_WORDS)
-        .map(|at| (score(source.content(&units[at]), &contents[at], &frequency), at))
-        .collect();
-    ranked.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    let contents: Vec<Vec<String>> =
+        units.iter().map(|unit| distinct(words::content_words(source.content(unit)))).collect();
+    let here = frequencies(contents.iter().cloned());
+    // Words of this run's subjects: frequent in it, and less so elsewhere.
+    let weight = |word: &String| here[word].ln_1p() * (here[word] / everywhere[word]).sqrt();
+    let all: Vec<f64> = contents.iter().flatten().map(weight).collect();
+    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let extras: Vec<f64> =
+        units.iter().zip(&contents).map(|(unit, words)| extra(source.content(unit), words)).collect();
+    let mut covered: HashSet<&String> = HashSet::new();
+    let mut left: Vec<usize> = (0..units.len()).filter(|at| contents[*at].len() >= MIN_WORDS).collect();
     let mut chosen: Vec<usize> = Vec::new();
-    for (_, at) in ranked {
+    while chosen.len() < count {
+        let score = |at: usize| {
+            let new = |word: &String| if covered.contains(word) { COVERED } else { 1.0 };
+            let sum: f64 = contents[at].iter().map(|word| weight(word) * new(word)).sum();
+            // Neither the shortest nor the longest sentence wins by its length.
+            WORD_WEIGHT * sum / mean / (contents[at].len() as f64 + 4.0).sqrt() + extras[at]
+        };
+        let scores = left.iter().map(|at| score(*at)).enumerate();
+        // The first of equals.
+        let Some((place, _)) = scores.reduce(|best, next| if next.1 > best.1 { next } else { best }) else { break };
+        let at = left.remove(place);
         let text = source.content(&units[at]);
         if chosen.iter().all(|other| words::similarity(text, source.content(&units[*other])) < SAME) {
             chosen.push(at);
-        }
-        if chosen.len() == count {
-            break;
+            covered.extend(&contents[at]);
         }
     }
     let mut chosen: Vec<(usize, usize)> = chosen.into_iter().enumerate().collect();
@@ -116,16 +129,29 @@ pub(crate) fn sentences(source: &Source, units: Range<usize>, count: usize) -> V
     chosen.into_iter().map(salient).collect()
 }
 
-fn score(text: &str, content: &[String], frequency: &HashMap<&str, f64>) -> f64 {
+fn distinct(mut words: Vec<String>) -> Vec<String> {
+    words.sort_unstable();
+    words.dedup();
+    words
+}
+
+/// In how many units each word stands.
+fn frequencies(units: impl Iterator<Item = Vec<String>>) -> HashMap<String, f64> {
+    let mut frequencies = HashMap::new();
+    for word in units.flat_map(distinct) {
+        *frequencies.entry(word).or_insert(0.0) += 1.0;
+    }
+    frequencies
+}
+
+/// What amounts, dates, decisions and names add to the score of a sentence.
+fn extra(text: &str, content: &[String]) -> f64 {
     let numbers = words::numbers(text).len().min(MAX_NUMBERS) as f64;
     let is_cue = |word: &String| CUES.split_whitespace().any(|cue| word.starts_with(cue));
     let cues = content.iter().filter(|word| is_cue(word)).count().min(2) as f64;
     let inside = text.split_whitespace().skip(1);
     let names = inside.filter(|word| word.chars().count() > 1 && word.starts_with(char::is_uppercase)).count().min(3);
-    let central: f64 = content.iter().map(|word| frequency[word.as_str()].ln_1p()).sum();
-    // Neither the shortest nor the longest sentence wins by its length.
-    let central = central / (content.len() as f64 + 4.0).sqrt();
-    central + numbers.sqrt() * NUMBER_WEIGHT + cues.sqrt() * CUE_WEIGHT + names as f64 * NAME_WEIGHT
+    numbers.sqrt() * NUMBER_WEIGHT + cues.sqrt() * CUE_WEIGHT + names as f64 * NAME_WEIGHT
 }
 
 #[cfg(test)]
@@ -171,5 +197,17 @@ mod tests {
         let line = "Bob: The repair of the roof costs forty thousand euros.\n";
         let source = Source::from_text(&line.repeat(4));
         assert_eq!(sentences(&source, 0..source.units().len(), 3).len(), 1);
+    }
+
+    #[test]
+    fn every_subject_has_a_sentence() {
+        let mut text = String::new();
+        for house in ["north", "south", "east", "west"] {
+            text.push_str(&format!("Ann: The roof of the {house} house costs nine thousand euros in March.\n"));
+        }
+        text.push_str("Bob: Captain Isbister refuses to sail with the Puffin at night.\n");
+        let source = Source::from_text(&text);
+        let chosen = sentences(&source, 0..source.units().len(), 2);
+        assert!(chosen.iter().any(|sentence| sentence.text.contains("Isbister")), "{chosen:?}");
     }
 }

@@ -144,7 +144,7 @@ async fn detailed(context: &Context<'_>, source: &Source) -> Result<(String, usi
         return Ok((write(context, source, &condensed, style).await?, 1));
     }
     context.expect(parts.len());
-    let notes = notes_on(context, source, &parts).await?;
+    let notes = notes_on(context, source, &FactChecker::new(source), &parts).await?;
     let mut said = Said::default();
     let mut new_paragraph = |notes: &Notes| {
         let prose = paragraph(&notes.prose);
@@ -206,7 +206,7 @@ pub(crate) async fn condense(
     }
     context.expect(parts.len() + 1);
     let checker = FactChecker::new(source);
-    let mut notes: Vec<String> = notes_on(context, source, &parts).await?.iter().map(Notes::render).collect();
+    let mut notes: Vec<String> = notes_on(context, source, &checker, &parts).await?.iter().map(Notes::render).collect();
     let budget = context.part_budget(answer_tokens.max(CONDENSED_TOKENS))?;
     loop {
         let groups = group(&notes, budget, &|text| context.count_tokens(text));
@@ -264,8 +264,12 @@ impl Notes {
 }
 
 /// Notes on each part, with nothing that the source does not have.
-async fn notes_on(context: &Context<'_>, source: &Source, parts: &[Part]) -> Result<Vec<Notes>, TextError> {
-    let checker = &FactChecker::new(source);
+async fn notes_on(
+    context: &Context<'_>,
+    source: &Source,
+    checker: &FactChecker,
+    parts: &[Part],
+) -> Result<Vec<Notes>, TextError> {
     let notes = parts.iter().enumerate().map(|(at, part)| {
         let task = prompt::notes_task(at + 1, parts.len());
         async move {

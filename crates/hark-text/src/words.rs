@@ -213,11 +213,11 @@ fn digit_numbers(text: &str) -> Vec<Number> {
         {
             at += 1;
         }
-        let groups = text[start..at].split(|c: char| !c.is_ascii_digit());
         if let Some(forms) = decimal(&text[start..at]) {
             numbers.push(Number { forms, start, is_spelled: false });
             continue;
         }
+        let groups = text[start..at].split(|c: char| !c.is_ascii_digit());
         let groups: Vec<String> = groups.map(without_leading_zeros).collect();
         let joined = without_leading_zeros(&text[start..at].replace(|c: char| !c.is_ascii_digit(), ""));
         let mut forms = vec![joined];

@@ -114,7 +114,9 @@ async fn answer(context: &Context<'_>, source: &Source, asked: &Asked) -> Result
         extract::shorten(&asked.text, 200)
     );
     let prompt = Prompt { noun: noun(source), text: &text, task, language: language::by_code("en") };
-    let answer = context.object(&prompt, schema::object(&[("line", schema::integer(0, candidates.len()))]), 16).await?;
+    let answer = context
+        .object(prompt.messages(), schema::object(&[("line", schema::integer(0, candidates.len()))]), 16)
+        .await?;
     let line = answer.get("line").and_then(Value::as_u64).unwrap_or(0) as usize;
     let Some(first) = line.checked_sub(1).and_then(|at| candidates.get(at)) else { return Ok(None) };
     // A question is no answer, nor is what the asker goes on with before anybody else has spoken.

@@ -139,7 +139,7 @@ async fn score(context: &Context<'_>, source: &Source, batch: &[Statement]) -> R
         // Labels are English words in every language.
         language: crate::language::by_code("en"),
     };
-    let answer = context.object(&prompt, schema::object(&properties), 16 * batch.len() + 32).await?;
+    let answer = context.object(prompt.messages(), schema::object(&properties), 16 * batch.len() + 32).await?;
     let value = |name: &String| {
         let label = answer.get(name).and_then(Value::as_str).unwrap_or("neutral");
         LABELS.iter().find(|(known, _)| *known == label).map_or(0.0, |(_, score)| *score)

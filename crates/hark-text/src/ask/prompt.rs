@@ -98,8 +98,8 @@ impl AskPrompt<'_> {
              \"reply\" is the answer in one short sentence with the names, numbers and dates of these lines."
         );
         let user = format!(
-            "Here is the transcript. A question follows after it.\n\n{mark}\n{lines}{mark}\n\nThe transcript ends here.\n{}\n\nAnswer in JSON, the reply {language}. If no \
-             line says it: {{\"evidence\": [], \"found\": false, \"reply\": \"\"}}.",
+            "Here is the transcript. A question follows after it.\n\n{mark}\n{lines}{mark}\n\nThe transcript ends here. Answer the question in JSON. If no line says \
+             it: {{\"evidence\": [], \"found\": false, \"reply\": \"\"}}.\n{}\n\nThe reply is {language}.",
             self.question.render()
         );
         messages(system, user)

@@ -8,3 +8,4 @@ mod injections;
 mod pii;
 mod script;
 mod summaries;
+mod translations;
