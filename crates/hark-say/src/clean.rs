@@ -2,7 +2,7 @@
 
 use unicode_normalization::UnicodeNormalization;
 
-/// Rewrites a text to the characters that the rules know: composed letters, plain spaces, one kind of quotation mark and dash, no emoji, no control and formatting characters. Line breaks stay.
+/// Rewrites a text to the characters that the rules know: composed letters, single plain spaces, one kind of quotation mark and dash, no emoji, no control and formatting characters. Line breaks stay.
 pub(crate) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.nfc() {
@@ -10,8 +10,9 @@ pub(crate) fn clean(text: &str) -> String {
             '\r' => {}
             '\n' | '\u{2028}' | '\u{2029}' | '\u{85}' | '\u{0b}' | '\u{0c}' => out.push('\n'),
             '\t' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
-                out.push(' ')
+                push_space(&mut out)
             }
+            ' ' => push_space(&mut out),
             '‘' | '’' | 'ʼ' | '′' | '`' | '´' | '＇' => out.push('\''),
             '„' | '“' | '«' | '‹' | '「' | '『' | '《' | '【' => out.push('“'),
             '”' | '»' | '›' | '」' | '』' | '》' | '】' | '‟' => out.push('”'),
@@ -29,14 +30,21 @@ pub(crate) fn clean(text: &str) -> String {
             'ﬀ'..='ﬆ' => out.extend(std::iter::once(c).nfkc()),
             _ if is_left_out(c) => {
                 // An emoji between words separates them.
-                if is_emoji(c) && !out.ends_with([' ', '\n']) {
-                    out.push(' ');
+                if is_emoji(c) && !out.ends_with('\n') {
+                    push_space(&mut out);
                 }
             }
             _ => out.push(c),
         }
     }
     out
+}
+
+/// One space for any number of them: a long run would be read again at each of its spaces.
+fn push_space(out: &mut String) {
+    if !out.ends_with(' ') {
+        out.push(' ');
+    }
 }
 
 fn push_fraction(out: &mut String, c: char) {
@@ -70,7 +78,8 @@ mod tests {
         for (text, cleaned) in [
             ("a\u{200b}b\u{202e}c\u{feff}", "abc"),
             ("well😀done", "well done"),
-            ("nice 👍🏽 work", "nice  work"),
+            ("nice 👍🏽 work", "nice work"),
+            ("a \t\u{a0} b", "a b"),
             ("it’s “so”", "it's “so”"),
             ("1½ cups", "1 1/2 cups"),
             ("ｆｕｌｌ １２", "full 12"),

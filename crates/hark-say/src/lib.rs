@@ -21,4 +21,4 @@ mod sentences;
 pub use error::SayError;
 pub use language::{LANGUAGES, Language};
 pub use pronounce::Lexicon;
-pub use reader::{Options, Sentence, TextReader, normalize};
+pub use reader::{Options, Passage, Sentence, TextReader, normalize, passages};

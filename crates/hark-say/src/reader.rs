@@ -93,7 +93,8 @@ impl TextReader {
         if characters > self.options.max_characters {
             return Err(SayError::TooLong { characters, limit: self.options.max_characters });
         }
-        let mut steps: Vec<Step> = sentences::split(&clean::clean(text)).into_iter().map(Step::Waiting).collect();
+        let mut steps: Vec<Step> =
+            sentences::split(&clean::clean(text), language.code).into_iter().map(Step::Waiting).collect();
         loop {
             if is_cancelled() {
                 return Err(SayError::Cancelled);
@@ -198,10 +199,88 @@ impl TextReader {
     }
 }
 
+/// A sentence, or a part of a long one, in words: for speech models that read letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// As it is read: numbers and abbreviations in words where the language has rules for them.
+    pub spoken: String,
+    /// The silence after it.
+    pub pause: Duration,
+}
+
+/// The sentences of a text in order, each with at most `max_characters` as it was written. The language is a code of [`LANGUAGES`], or `zh`.
+pub fn passages(text: &str, language: &str, max_characters: usize) -> Result<Vec<Passage>, SayError> {
+    let known = Language::find(language).or_else(|| Language::find(language.split(['-', '_']).next()?));
+    let (code, known) = match known {
+        Some(language) => (language.code, Some(language)),
+        None if language == "zh" => ("zh", None),
+        None => {
+            return Err(SayError::UnknownLanguage {
+                language: language.chars().take(40).collect(),
+                known: LANGUAGES.iter().map(|language| language.code).chain(["zh"]).collect::<Vec<_>>().join(", "),
+            });
+        }
+    };
+    let mut waiting: Vec<Piece> = sentences::split(&clean::clean(text), code);
+    waiting.reverse();
+    let mut passages = Vec::new();
+    while let Some(piece) = waiting.pop() {
+        if piece.text.chars().count() > max_characters
+            && let Some((head, tail)) = sentences::cut(&piece)
+        {
+            waiting.extend([tail, head]);
+            continue;
+        }
+        let spoken = match known {
+            Some(language) => normalize(&piece.text, language),
+            None => locale::normalize(&clean::clean(&piece.text), code),
+        };
+        if spoken.chars().any(char::is_alphanumeric) {
+            passages.push(Passage { spoken, pause: piece.pause });
+        }
+    }
+    if passages.is_empty() { Err(SayError::Empty) } else { Ok(passages) }
+}
+
 /// A sentence as it is spoken, without its phonemes: numbers, dates and abbreviations in words.
 pub fn normalize(text: &str, language: &Language) -> String {
     match language.method {
         Method::English { british } => english::normalize(&clean::clean(text), british),
         _ => locale::normalize(&clean::clean(text), language.code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spoken(text: &str, language: &str, most: usize) -> Vec<String> {
+        passages(text, language, most).unwrap().into_iter().map(|passage| passage.spoken).collect()
+    }
+
+    #[test]
+    fn passages_are_sentences_in_words() {
+        assert_eq!(spoken("Dr. Lee has 3 dogs. Yes!", "en", 300), ["Doctor Lee has three dogs.", "Yes!"]);
+        assert_eq!(spoken("Hay 3 perros.", "es", 300), ["Hay tres perros."]);
+        assert_eq!(spoken("你好。再见。", "zh", 300).len(), 2);
+        assert_eq!(spoken("Olá.", "pt", 300), ["Olá."]);
+        let pauses: Vec<Duration> =
+            passages("One. Two.", "en-gb", 300).unwrap().into_iter().map(|passage| passage.pause).collect();
+        assert!(pauses.iter().all(|pause| *pause > Duration::ZERO), "{pauses:?}");
+    }
+
+    #[test]
+    fn long_sentences_are_cut_and_nothing_is_lost() {
+        let text = "the quick brown fox, which was tired, jumped over the lazy dog and ran away into the woods";
+        let parts = spoken(text, "en", 40);
+        assert!(parts.len() > 2 && parts.iter().all(|part| part.chars().count() <= 40), "{parts:?}");
+        // A comma at the end of a part is its pause.
+        assert_eq!(parts.join(" ").replace(',', ""), text.replace(',', ""));
+    }
+
+    #[test]
+    fn silence_and_unknown_languages_are_refused() {
+        assert!(matches!(passages(" ... ", "en", 300), Err(SayError::Empty)));
+        assert!(matches!(passages("x", "xx", 300), Err(SayError::UnknownLanguage { .. })));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::english::pattern;
+use crate::locale::german_dates;
 
 /// A sentence of the cleaned text, or a part of a long one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,21 +111,56 @@ const STARTERS: &[&str] = &[
 ];
 
 pattern!(MARKER, r"^\s*(?:#{1,6}\s+|[-*•–+]\s+|>\s+)+");
-pattern!(LINK, r"!?\[([^\]\n]{1,500})\]\([^)\s]{1,1000}\)");
 pattern!(RULE, r"^\s*(?:[-*_=]\s*){3,}$");
 
-/// Splits cleaned text into sentences.
-pub(crate) fn split(text: &str) -> Vec<Piece> {
-    let text = LINK.replace_all(text, "$1");
+/// Splits cleaned text of a language into sentences.
+pub(crate) fn split(text: &str, language: &str) -> Vec<Piece> {
+    let text = without_link_targets(text);
     let mut pieces = Vec::new();
     for paragraph in paragraphs(&text) {
         let first = pieces.len();
-        split_paragraph(&paragraph, &mut pieces);
+        split_paragraph(&paragraph, language, &mut pieces);
         if let Some(last) = pieces[first..].last_mut() {
             last.pause = AFTER_PARAGRAPH;
         }
     }
     pieces
+}
+
+/// Markdown's links and images as their labels: "[the docs](https://example.com)" is "the docs".
+fn without_link_targets(text: &str) -> String {
+    /// No label and no target is longer; without a limit, brackets that nothing closes would be searched from each again.
+    const MAX_BYTES: usize = 1024;
+    let within = |from: usize| &text[from..text.floor_char_boundary(from + MAX_BYTES)];
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    // Where the next bracket or line ends that closes a label: known until it is passed.
+    let mut close = 0;
+    for (open, _) in text.match_indices('[') {
+        if open < copied {
+            continue;
+        }
+        if close <= open {
+            close = text[open..].find([']', '\n']).map_or(text.len(), |at| open + at);
+        }
+        let label = open + 1..close;
+        if label.is_empty() || label.len() > MAX_BYTES || !text[close..].starts_with("](") {
+            continue;
+        }
+        let target = within(close + 2);
+        let Some(end) = target
+            .find(|c: char| c == ')' || c.is_whitespace())
+            .filter(|&end| end > 0 && target[end..].starts_with(')'))
+        else {
+            continue;
+        };
+        let before = &text[copied..open];
+        out.push_str(before.strip_suffix('!').unwrap_or(before));
+        out.push_str(&text[label]);
+        copied = close + 2 + end + 1;
+    }
+    out.push_str(&text[copied..]);
+    out
 }
 
 /// Lines that belong together: a line that goes on in lower case was wrapped, all others stand alone.
@@ -151,7 +187,7 @@ fn paragraphs(text: &str) -> Vec<String> {
     paragraphs
 }
 
-fn split_paragraph(text: &str, pieces: &mut Vec<Piece>) {
+fn split_paragraph(text: &str, language: &str, pieces: &mut Vec<Piece>) {
     let mut start = 0;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -171,7 +207,7 @@ fn split_paragraph(text: &str, pieces: &mut Vec<Piece>) {
             end = next_at + next.len_utf8();
             chars.next();
         }
-        if is_end(text, start, at, end, last) {
+        if is_end(text, language, start, at, end, last) {
             push(pieces, &text[start..end], last);
             start = end;
         }
@@ -202,7 +238,7 @@ fn is_wide_terminal(c: char) -> bool {
 }
 
 /// Whether a sentence ends with the signs from `at` to `end`.
-fn is_end(text: &str, start: usize, at: usize, end: usize, last: char) -> bool {
+fn is_end(text: &str, language: &str, start: usize, at: usize, end: usize, last: char) -> bool {
     let after = &text[end..];
     if after.trim().is_empty() || is_wide_terminal(last) {
         return true;
@@ -228,6 +264,11 @@ fn is_end(text: &str, start: usize, at: usize, end: usize, last: char) -> bool {
     let starts_sentence = STARTERS.contains(&next_word.as_str());
     // "1. First" at the start of a line numbers it.
     if word_start == start && !word.is_empty() && word.len() <= 2 && word.bytes().all(|b| b.is_ascii_digit()) {
+        return false;
+    }
+    // "am 3. Oktober": German ordinals are written with a full stop.
+    let is_number = (1..=4).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_digit());
+    if language == "de" && is_number && !starts_sentence && german_dates::is_ordinal(text, word_start, next) {
         return false;
     }
     if NEVER_LAST.contains(&word.as_str()) {
@@ -316,7 +357,20 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<String> {
-        split(text).into_iter().map(|piece| piece.text).collect()
+        split(text, "en-us").into_iter().map(|piece| piece.text).collect()
+    }
+
+    #[test]
+    fn links_are_read_by_their_labels() {
+        for (text, read) in [
+            ("see [the docs](https://a.b/c_(d) now", "see the docs now"),
+            ("![a cat](cat.png)![dog](d)", "a catdog"),
+            ("[[x](y)", "[x"),
+            ("[a] (b) [c](d e) [](f) [g]() [h\n](i)", "[a] (b) [c](d e) [](f) [g]() [h\n](i)"),
+            ("[é](ü) [never closed", "é [never closed"),
+        ] {
+            assert_eq!(without_link_targets(text), read, "{text:?}");
+        }
     }
 
     #[test]

@@ -255,7 +255,7 @@ pub(crate) fn time(position: &Position) -> Option<Reading> {
 /// The full stop of "p.m." ends the sentence too when nothing follows.
 fn stop_of_half(position: &Position, len: usize, half: Option<&str>) -> &'static str {
     let dotted = half.is_some_and(|half| half.ends_with('.'));
-    if dotted && position.rest()[len..].trim().is_empty() { "." } else { "" }
+    if dotted && position.rest()[len..].chars().all(char::is_whitespace) { "." } else { "" }
 }
 
 fn half_of_day(text: &str) -> &'static str {

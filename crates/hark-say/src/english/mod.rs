@@ -22,6 +22,11 @@ macro_rules! pattern {
 }
 pub(crate) use pattern;
 
+/// How many bytes before its position a rule may look at. Words that matter there are short, and a text without spaces must not be read again from its start at every token.
+const LOOK_BACK: usize = 128;
+/// The longest text that a rule reads before it may still decline: the longest name of a host has 253 bytes, the longest mail address 254.
+const LOOK_AHEAD: usize = 256;
+
 /// Where the scanner stands.
 pub(crate) struct Position<'a> {
     /// The sentence.
@@ -146,6 +151,18 @@ impl<'a> Position<'a> {
         &self.text[self.at..]
     }
 
+    /// The beginning of what is left, for patterns that may read a long run of characters and then decline: at every token of that run they would read it again.
+    pub(crate) fn head(&self) -> &'a str {
+        let rest = self.rest();
+        &rest[..rest.floor_char_boundary(LOOK_AHEAD)]
+    }
+
+    /// What stands shortly before, without the space at its end.
+    fn before(&self) -> &'a str {
+        let start = self.text.ceil_char_boundary(self.at.saturating_sub(LOOK_BACK));
+        self.text[start..self.at].trim_end()
+    }
+
     /// The character before, if any.
     pub(crate) fn previous_char(&self) -> Option<char> {
         self.text[..self.at].chars().next_back()
@@ -175,7 +192,7 @@ impl<'a> Position<'a> {
 
     /// The word before, without signs around it; empty at the start.
     pub(crate) fn previous_word(&self) -> &'a str {
-        let before = self.text[..self.at].trim_end();
+        let before = self.before();
         let start = before.rfind(char::is_whitespace).map_or(0, |index| index + 1);
         // `rfind` gives the first byte of a space, which is one byte after cleaning.
         before[start..].trim_matches(|c: char| !c.is_alphanumeric())
@@ -183,8 +200,7 @@ impl<'a> Position<'a> {
 
     /// The two words before, in lower case, as "world war".
     pub(crate) fn previous_two_words(&self) -> String {
-        let before = self.text[..self.at].trim_end();
-        let mut words: Vec<&str> = before.rsplit(char::is_whitespace).take(2).collect();
+        let mut words: Vec<&str> = self.before().rsplit(char::is_whitespace).take(2).collect();
         words.reverse();
         words.join(" ").trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase()
     }

@@ -101,9 +101,12 @@ pattern!(VERSION, r"^(?:([vV])\.?([0-9]+(?:\.[0-9]+)*)|([0-9]+(?:\.[0-9]+){2,}))
 
 /// v1.2, 1.2.3, 192.168.0.1.
 pub(crate) fn version(position: &Position) -> Option<Reading> {
+    if !position.is_token_start() || !position.is_number_start() {
+        return None;
+    }
     let captures = VERSION.captures(position.rest())?;
     let len = captures[0].len();
-    if !position.is_token_start() || !position.is_number_start() || !position.ends_at(len) {
+    if !position.ends_at(len) {
         return None;
     }
     let text = captures.get(2).or(captures.get(3))?.as_str();

@@ -12,7 +12,7 @@ pub(crate) fn sign(position: &Position) -> Option<Reading> {
     let between_digits = previous.is_some_and(|p| p.is_ascii_digit()) && next.is_some_and(|n| n.is_ascii_digit());
     let spaced = previous.is_none_or(char::is_whitespace) && next.is_none_or(char::is_whitespace);
     // Numbers on both sides, with or without spaces: a calculation.
-    let number_before = position.text[..position.at].trim_end().ends_with(|p: char| p.is_ascii_digit() || p == ')');
+    let number_before = position.before().ends_with(|p: char| p.is_ascii_digit() || p == ')');
     let number_after = rest[len..].trim_start().starts_with(|n: char| n.is_ascii_digit() || n == '(');
     let calculates = number_before && number_after;
     let words = match c {

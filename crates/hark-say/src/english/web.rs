@@ -9,16 +9,11 @@ macro_rules! top_level {
     };
 }
 
+pattern!(URL, r"^(?i)(?:(?:https?|ftp)://|www\.)[^\s<>“”]+");
 pattern!(
-    ADDRESS,
-    r"^(?i)(?:",
-    r"(?:https?|ftp)://[^\s<>“”]+",
-    r"|www\.[^\s<>“”]+",
-    r"|mailto:[^\s<>“”]+",
-    r"|[a-z0-9][a-z0-9._+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)+",
-    r"|[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.",
+    HOST,
+    r"^(?i)(?:(?:mailto:)?[a-z0-9][a-z0-9._+-]*@[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.",
     top_level!(),
-    r"(?:/[^\s<>“”]*)?",
     ")"
 );
 
@@ -27,12 +22,16 @@ pub(crate) fn address(position: &Position) -> Option<Reading> {
     if !position.is_token_start() || !position.rest().starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
-    let found = ADDRESS.find(position.rest())?;
-    let text = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '\'', '"', ']']);
+    let found = match URL.find(position.rest()) {
+        Some(url) => url.as_str(),
+        None => host_and_path(position)?,
+    };
+    let text = found.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', '\'', '"', ']']);
     let named = text.contains("://")
         || text.contains('@')
-        || text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("www."));
-    if text.is_empty() || !position.ends_at(text.len()) || (!named && !is_domain(text)) {
+        || text.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("www."))
+        || is_domain(text);
+    if !named || !position.ends_at(text.len()) {
         return None;
     }
     let bare = match text.split_once("://") {
@@ -40,6 +39,18 @@ pub(crate) fn address(position: &Position) -> Option<Reading> {
         None => text.strip_prefix("mailto:").unwrap_or(text),
     };
     Reading::new(text.len(), spell(bare.trim_end_matches('/')))
+}
+
+/// A mail address, or a host without a scheme and the path behind it.
+fn host_and_path<'a>(position: &Position<'a>) -> Option<&'a str> {
+    let host = HOST.find(position.head())?.as_str();
+    let rest = position.rest();
+    let after = &rest[host.len()..];
+    if host.contains('@') || !after.starts_with('/') || !is_domain(&rest[..=host.len()]) {
+        return Some(host);
+    }
+    let path = after.find(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '“' | '”')).unwrap_or(after.len());
+    Some(&rest[..host.len() + path])
 }
 
 /// Whether the text without a scheme is a domain and not a missing space after a full stop: "end.It" or "e.g.".
@@ -172,8 +183,11 @@ pattern!(
 
 /// report.pdf, main.rs.
 pub(crate) fn file_name(position: &Position) -> Option<Reading> {
-    let captures = FILE.captures(position.rest())?;
-    if !position.is_token_start() || !captures[1].bytes().any(|b| b.is_ascii_alphabetic()) {
+    if !position.is_token_start() {
+        return None;
+    }
+    let captures = FILE.captures(position.head())?;
+    if !position.ends_at(captures[0].len()) || !captures[1].bytes().any(|b| b.is_ascii_alphabetic()) {
         return None;
     }
     let extension = match &captures[2] {

@@ -233,8 +233,8 @@ fn follows_street_name(position: &Position) -> bool {
 /// The full stop of an abbreviation is also the sentence's at its end.
 fn with_stop(position: &Position, len: usize, words: &str) -> Option<Reading> {
     let text = &position.rest()[..len];
-    let rest = position.rest()[len..].trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '”' | ')' | '\''));
-    let stop = if text.ends_with('.') && rest.is_empty() { "." } else { "" };
+    let closes = |c: char| c.is_whitespace() || matches!(c, '"' | '”' | ')' | '\'');
+    let stop = if text.ends_with('.') && position.rest()[len..].chars().all(closes) { "." } else { "" };
     let space = if text.ends_with('/') { " " } else { "" };
     Reading::new(len, format!("{words}{stop}{space}"))
 }

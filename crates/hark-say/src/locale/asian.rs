@@ -53,6 +53,8 @@ pub(super) static HINDI: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: None,
 };
 
 /// Numbers below a hundred, each with a name of its own.
@@ -239,6 +241,8 @@ pub(super) static JAPANESE: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: None,
 };
 
 /// Numbers in kana, with the sounds that change before hundreds and thousands.
@@ -338,6 +342,8 @@ pub(super) static CHINESE: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: None,
 };
 
 fn chinese(n: u64) -> String {

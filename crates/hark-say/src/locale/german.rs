@@ -1,7 +1,7 @@
 //! German.
 
-use super::Locale;
 use super::romance::metric;
+use super::{Locale, agreement, german_dates};
 
 pub(super) static GERMAN: Locale = Locale {
     decimal: ',',
@@ -63,6 +63,8 @@ pub(super) static GERMAN: Locale = Locale {
             ],
         )
     },
+    in_context: Some(german_dates::read),
+    agree: Some(agreement::german),
 };
 
 fn cardinal(n: u64) -> String {
@@ -121,7 +123,7 @@ fn cardinal(n: u64) -> String {
     }
 }
 
-fn year(n: u64) -> String {
+pub(super) fn year(n: u64) -> String {
     match n {
         1100..2000 if n.is_multiple_of(100) => format!("{}hundert", cardinal(n / 100)),
         1100..2000 => format!("{}hundert{}", cardinal(n / 100), cardinal(n % 100)),
@@ -129,7 +131,7 @@ fn year(n: u64) -> String {
     }
 }
 
-fn ordinal(n: u64) -> String {
+pub(super) fn ordinal(n: u64) -> String {
     let words = cardinal(n);
     match n % 100 {
         0 => format!("{words}ste"),

@@ -2,11 +2,14 @@
 //!
 //! A language without a table here keeps its digits, which espeak-ng reads.
 
+mod agreement;
 mod asian;
 mod german;
+pub(crate) mod german_dates;
 mod romance;
 mod romance_numbers;
 
+use agreement::Counted;
 use regex::Captures;
 
 use crate::english::pattern;
@@ -35,6 +38,10 @@ pub(crate) struct Locale {
     and: &'static str,
     /// Names of symbols on their own and of units after a number.
     unit: fn(&str) -> Option<&'static str>,
+    /// Reads what depends on the words before it, before the rules that all languages have in common.
+    in_context: Option<fn(&str) -> String>,
+    /// A number as it is read before a noun, where that differs.
+    agree: Option<fn(&Counted) -> Option<String>>,
 }
 
 /// The table of a language.
@@ -121,7 +128,7 @@ pattern!(TIME, r"\b([0-9]{1,2})(?::|h)([0-9]{2})\b(?::[0-9]{2}\b)?");
 pattern!(MONEY_FIRST, r"(R\$|US\$|[$£€¥₹₩₽])\s?([0-9][0-9.,]*[0-9]|[0-9])");
 pattern!(MONEY_LAST, r"([0-9][0-9.,]*[0-9]|[0-9])\s?([$£€¥₹₩₽]|EUR\b|USD\b|GBP\b|元|円)");
 pattern!(PERCENT, r"([-−]?)([0-9][0-9.,]*[0-9]|[0-9])\s?%");
-pattern!(ORDINAL, r"\b([0-9]{1,4})(º|ª|°(?:\s|$)|er\b|ère\b|re\b|ème\b|e\b|nd\b|nde\b|\.(?:\s[\p{Ll}]))");
+pattern!(ORDINAL, r"\b([0-9]{1,4})(º|ª|°(?:\s|$)|er\b|ère\b|re\b|ème\b|e\b|nd\b|nde\b)");
 pattern!(RANGE, r"\b([0-9]+)[-–]([0-9]+)\b");
 pattern!(UNIT, r"([0-9])\s?(km/h|m/s|km|kg|cm|mm|mg|ml|kWh|GB|MB|TB|°C|°F|m²|m|g|l|h|min)\b");
 pattern!(DEGREES, r"([0-9])\s?°\s?C\b");
@@ -129,8 +136,9 @@ pattern!(NUMBER, r"([-−]?)([0-9]+(?:[.,   ][0-9]{3})*(?:[.,][0-9]+)?)");
 
 impl Locale {
     fn words(&self, text: &str) -> String {
+        let text = self.in_context.map_or_else(|| text.to_owned(), |read| read(text));
         let number = |captures: &Captures, index: usize| captures[index].parse::<u64>().unwrap_or(0);
-        let text = ISO.replace_all(text, |c: &Captures| self.full_date(c, number(c, 3), number(c, 2), number(c, 1)));
+        let text = ISO.replace_all(&text, |c: &Captures| self.full_date(c, number(c, 3), number(c, 2), number(c, 1)));
         let text = DATE.replace_all(&text, |c: &Captures| {
             if c[2] == c[4] { self.full_date(c, number(c, 1), number(c, 3), number(c, 5)) } else { c[0].to_owned() }
         });
@@ -147,14 +155,6 @@ impl Locale {
         let text = PERCENT.replace_all(&text, |c: &Captures| self.percentage(&c[1], &c[2]));
         let text = match self.ordinal {
             Some(ordinal) => ORDINAL.replace_all(&text, |c: &Captures| {
-                if c[2].starts_with('.') {
-                    // German "3. Oktober"; the letter after it stays.
-                    return if self.months[0] == "Januar" {
-                        format!("{}{}", ordinal(number(c, 1), false), &c[2][1..])
-                    } else {
-                        c[0].to_owned()
-                    };
-                }
                 let feminine = matches!(&c[2], "ª" | "ère" | "re" | "nde");
                 ordinal(number(c, 1), feminine) + if c[2].ends_with(' ') { " " } else { "" }
             }),
@@ -168,19 +168,19 @@ impl Locale {
         });
         NUMBER
             .replace_all(&text, |c: &Captures| {
-                let words = self.number(&c[2]);
-                if c[1].is_empty() {
-                    self.padded(&words)
-                } else {
-                    self.padded(&format!("{}{}{words}", self.minus, self.space))
-                }
+                let words = self.counted(&text, c);
+                let words = if c[1].is_empty() { words } else { [self.minus, &words].join(self.space) };
+                let (start, end) = c.get(0).map_or((0, 0), |found| (found.start(), found.end()));
+                self.apart(&words, &text[..start], &text[end..])
             })
             .into_owned()
     }
 
-    /// Words of a number that may touch letters in the source.
-    fn padded(&self, words: &str) -> String {
-        if self.space.is_empty() { words.to_owned() } else { format!(" {words} ") }
+    /// Words of a number, with a space where the number touches a letter in the source.
+    fn apart(&self, words: &str, before: &str, after: &str) -> String {
+        let space = |touches: bool| if touches { self.space } else { "" };
+        let (begin, end) = (before.ends_with(char::is_alphanumeric), after.starts_with(char::is_alphanumeric));
+        format!("{}{words}{}", space(begin), space(end))
     }
 
     fn full_date(&self, captures: &Captures, day: u64, month: u64, year: u64) -> String {
@@ -252,32 +252,53 @@ impl Locale {
         let name = if whole == "1" { one } else { many };
         if fraction.len() == 2 && !cents.is_empty() {
             let small = (self.cardinal)(fraction.parse().ok()?);
-            let mut words = vec![self.apocope(&self.integer(&whole)), name.to_owned()];
+            let mut words = vec![self.before_noun(self.integer(&whole), &whole, "", name), name.to_owned()];
             if fraction != "00" {
-                words.extend([self.and.to_owned(), self.apocope(&small), cents.to_owned()]);
+                words.extend([self.and.to_owned(), self.before_noun(small, &fraction, "", cents), cents.to_owned()]);
             }
             words.retain(|word| !word.is_empty());
             return Some(words.join(self.space));
         }
-        Some([self.apocope(&self.number(number)).as_str(), name].join(self.space))
+        let words = self.number(number);
+        let words = if fraction.is_empty() { self.before_noun(words, &whole, "", name) } else { words };
+        Some([words.as_str(), name].join(self.space))
     }
 
-    /// Spanish and Italian shorten "one" before a noun.
-    fn apocope(&self, words: &str) -> String {
-        let (long, short) = match self.point {
-            "coma" => ("uno", "un"),
-            "virgola" => ("uno", "un"),
-            "Komma" => ("eins", "ein"),
-            _ => return words.to_owned(),
-        };
-        match words.strip_suffix(long) {
-            Some(head) if head.is_empty() || head.ends_with(' ') || self.point == "coma" || self.point == "Komma" => {
-                format!("{head}{short}")
-            }
-            _ => words.to_owned(),
-        }
+    /// The words of a number of [`NUMBER`], as the word after it asks for them.
+    fn counted(&self, text: &str, captures: &Captures) -> String {
+        const YEARS: &[&str] = &[
+            "en", "em", "in", "de", "del", "nel", "dal", "dès", "desde", "depuis", "hasta", "até", "fino", "año",
+            "ano", "anno", "seit", "jahr",
+        ];
+        let words = self.number(&captures[2]);
+        let (whole, fraction) = self.parts(&captures[2]);
+        let (Some(found), true) = (captures.get(0), fraction.is_empty()) else { return words };
+        let start = text.ceil_char_boundary(found.start().saturating_sub(WORD_BYTES));
+        let before = text[start..found.start()]
+            .trim_end_matches(' ')
+            .rsplit(|c: char| !c.is_alphabetic())
+            .next()
+            .unwrap_or_default()
+            .to_lowercase();
+        let after = text[found.end()..].strip_prefix(' ').unwrap_or_default();
+        let after = &after[..after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len())];
+        let is_year =
+            captures[2].len() == 4 && matches!(whole.parse(), Ok(1100..2100_u64)) && YEARS.contains(&before.as_str());
+        if is_year || after.len() > WORD_BYTES { words } else { self.before_noun(words, &whole, &before, after) }
+    }
+
+    /// The words of a whole number between two others: before a noun some have a gender or a short form.
+    fn before_noun(&self, words: String, digits: &str, before: &str, after: &str) -> String {
+        let value =
+            digits.parse().ok().filter(|_| digits.len() <= 12 && (digits.len() == 1 || !digits.starts_with('0')));
+        let agreed =
+            self.agree.zip(value).and_then(|(agree, value)| agree(&Counted { words: &words, value, before, after }));
+        agreed.unwrap_or(words)
     }
 }
+
+/// No word that decides how a number is read is longer.
+const WORD_BYTES: usize = 64;
 
 /// The three digits of each group of a number with their scale: 1_234_567 is [(1, 2), (234, 1), (567, 0)].
 fn groups(n: u64) -> Vec<(u64, usize)> {

@@ -1,10 +1,10 @@
 //! Spanish, French, Italian and Brazilian Portuguese.
 
-use super::Locale;
 use super::romance_numbers::{
     french, french_ordinal, italian, italian_ordinal, portuguese, portuguese_ordinal, spanish, spanish_hour,
     spanish_ordinal,
 };
+use super::{Locale, agreement};
 
 pub(super) static SPANISH: Locale = Locale {
     decimal: ',',
@@ -70,6 +70,8 @@ pub(super) static SPANISH: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: Some(agreement::spanish),
 };
 
 pub(super) static FRENCH: Locale = Locale {
@@ -140,6 +142,8 @@ pub(super) static FRENCH: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: Some(agreement::french),
 };
 
 pub(super) static ITALIAN: Locale = Locale {
@@ -205,6 +209,8 @@ pub(super) static ITALIAN: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: Some(agreement::italian),
 };
 
 pub(super) static PORTUGUESE: Locale = Locale {
@@ -277,6 +283,8 @@ pub(super) static PORTUGUESE: Locale = Locale {
             ],
         )
     },
+    in_context: None,
+    agree: Some(agreement::portuguese),
 };
 
 /// Metric units, by a list of names in one order for all languages.

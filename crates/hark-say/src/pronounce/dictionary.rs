@@ -57,6 +57,9 @@ pub(crate) struct Dictionary {
     british: bool,
 }
 
+/// Longer words are in no list. Taking their endings off one by one would take time by the square of their length, and a call for each.
+const MAX_WORD_BYTES: usize = 128;
+
 const PRIMARY: char = 'ˈ';
 const SECONDARY: char = 'ˌ';
 
@@ -175,6 +178,9 @@ impl Dictionary {
     }
 
     fn unstressed_word(&self, word: &str, tag: Tag) -> Option<String> {
+        if word.len() > MAX_WORD_BYTES {
+            return None;
+        }
         if let Some(phonemes) = self.listed(word, tag) {
             return Some(phonemes);
         }

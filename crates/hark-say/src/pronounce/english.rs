@@ -1,6 +1,6 @@
 //! English sentences as phonemes: words by dictionary and context, other words by espeak-ng or by spelling rules.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -8,6 +8,9 @@ use super::dictionary::{self, Dictionary, Stress, Tag, apply_stress, is_capitals
 use super::espeak::Espeak;
 use super::{Lexicon, ipa, letters};
 use crate::SayError;
+
+/// Longer words are no compound of two words.
+const MAX_COMPOUND_BYTES: usize = 64;
 
 /// What pronounces English.
 pub(crate) struct English<'a> {
@@ -59,10 +62,11 @@ impl English<'_> {
     ) -> Result<Vec<String>, SayError> {
         let sentences: Vec<Vec<Token>> = sentences.iter().map(|sentence| tokens(sentence)).collect();
         let mut unknown: Vec<String> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for token in sentences.iter().flatten() {
             if let Token::Word(word) = token {
                 let word = fold(word);
-                if self.known(&word, Tag::Unknown).is_none() && !unknown.contains(&word) {
+                if seen.insert(word.clone()) && self.known(&word, Tag::Unknown).is_none() {
                     unknown.push(word);
                 }
             }
@@ -91,6 +95,7 @@ impl English<'_> {
                 _ => None,
             })
             .collect();
+        let is_mixed = is_mixed(&words);
         let mut index = words.len();
         let mut parts: Vec<String> = Vec::with_capacity(tokens.len());
         // Whether the next sound is a vowel; none before a pause.
@@ -108,7 +113,7 @@ impl English<'_> {
                 }
                 Token::Word(_) => {
                     index -= 1;
-                    let phonemes = self.word_in_context(&words, index, next_vowel, guessed);
+                    let phonemes = self.word_in_context(&words, is_mixed, index, next_vowel, guessed);
                     next_vowel = phonemes
                         .chars()
                         .find_map(|c| match c {
@@ -129,6 +134,7 @@ impl English<'_> {
     fn word_in_context(
         &self,
         words: &[String],
+        is_mixed: bool,
         index: usize,
         next_vowel: Option<bool>,
         guessed: &HashMap<String, String>,
@@ -142,8 +148,11 @@ impl English<'_> {
         {
             return phonemes;
         }
-        let tag =
-            if next_vowel.is_none() && index + 1 == words.len() { tag_at_end(words, index) } else { tag(words, index) };
+        let tag = if next_vowel.is_none() && index + 1 == words.len() {
+            tag_at_end(words, is_mixed, index)
+        } else {
+            tag(words, is_mixed, index)
+        };
         if let Some(phonemes) = self.known(word, tag) {
             return phonemes;
         }
@@ -224,7 +233,7 @@ impl English<'_> {
     /// "webhook" as "web" and "hook": two words of the checked list, in lower case only, since names are no compounds.
     fn compound(&self, word: &str) -> Option<Vec<String>> {
         let dictionary = self.dictionary?;
-        if word.len() < 7 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
+        if !(7..=MAX_COMPOUND_BYTES).contains(&word.len()) || !word.bytes().all(|b| b.is_ascii_lowercase()) {
             return None;
         }
         let is_checked = |part: &str| dictionary.is_checked(part) && part.bytes().any(|b| b"aeiouy".contains(&b));
@@ -294,15 +303,23 @@ fn join_parts(parts: &[String]) -> String {
         return parts.concat();
     }
     order.sort_unstable();
-    let demoted: Vec<usize> = order[..order.len() / 2].iter().map(|&(_, _, index)| index).collect();
+    let mut is_demoted = vec![false; parts.len()];
+    for &(_, _, index) in &order[..order.len() / 2] {
+        is_demoted[index] = true;
+    }
     let joined = parts
         .iter()
         .enumerate()
-        .map(|(index, part)| if demoted.contains(&index) { apply_stress(part, Stress::Demoted) } else { part.clone() });
+        .map(|(index, part)| if is_demoted[index] { apply_stress(part, Stress::Demoted) } else { part.clone() });
     joined.collect()
 }
 
-fn tag_at_end(words: &[String], index: usize) -> Tag {
+/// Whether a sentence has lower case, so that its words in capitals stand out.
+fn is_mixed(words: &[String]) -> bool {
+    words.iter().any(|word| word.chars().any(char::is_lowercase))
+}
+
+fn tag_at_end(words: &[String], is_mixed: bool, index: usize) -> Tag {
     if words[index] == "that" {
         return Tag::Determiner;
     }
@@ -335,11 +352,11 @@ fn tag_at_end(words: &[String], index: usize) -> Tag {
             | "than"
             | "as"
     );
-    if function { Tag::Final } else { tag(words, index) }
+    if function { Tag::Final } else { tag(words, is_mixed, index) }
 }
 
 /// The part of speech by the words around: enough for words whose sound depends on it, as "read", "live", "object", "use".
-fn tag(words: &[String], index: usize) -> Tag {
+fn tag(words: &[String], is_mixed: bool, index: usize) -> Tag {
     let lower = |at: Option<usize>| at.and_then(|at| words.get(at)).map(|word| word.to_lowercase()).unwrap_or_default();
     let (previous, next) = (lower(index.checked_sub(1)), lower(Some(index + 1)));
     let earlier = lower(index.checked_sub(2));
@@ -372,10 +389,7 @@ fn tag(words: &[String], index: usize) -> Tag {
                 | "any"
         )
     };
-    if is_capitals(&words[index])
-        && words[index].len() > 1
-        && words.iter().any(|word| word.chars().any(char::is_lowercase))
-    {
+    if is_mixed && words[index].len() > 1 && is_capitals(&words[index]) {
         return Tag::Noun;
     }
     if words[index].eq_ignore_ascii_case("that") {
@@ -525,6 +539,6 @@ mod tests {
     #[test]
     fn the_words_around_tell_the_part_of_speech() {
         let words: Vec<String> = "I want to object to the object".split(' ').map(str::to_owned).collect();
-        assert_eq!((tag(&words, 3), tag(&words, 6)), (Tag::Verb, Tag::Noun));
+        assert_eq!((tag(&words, true, 3), tag(&words, true, 6)), (Tag::Verb, Tag::Noun));
     }
 }
