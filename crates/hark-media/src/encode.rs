@@ -55,7 +55,8 @@ impl OutputFormat {
         }
     }
 
-    fn max_channels(self) -> u16 {
+    /// The most channels that the format has.
+    pub fn max_channels(self) -> u16 {
         match self {
             Self::Flac | Self::Opus { .. } => 8,
             Self::Mp3 { .. } => 2,
@@ -126,7 +127,8 @@ impl Encoder {
         let mut command = Command::new(&program);
         command
             .args(["-hide_banner", "-nostats", "-nostdin", "-loglevel", "warning"])
-            .args(["-protocol_whitelist", "pipe", "-f", "f32le"])
+            // Raw samples need no probing, which would hold the first second back.
+            .args(["-protocol_whitelist", "pipe", "-probesize", "32", "-analyzeduration", "0", "-f", "f32le"])
             .args(["-ar", &encoded_rate.to_string(), "-ac", &channels.to_string()])
             .args(["-threads", "1", "-i", "pipe:0", "-map_metadata", "-1", "-bitexact"])
             .args(format.arguments())

@@ -39,7 +39,7 @@ pub use sniff::{HEAD_BYTES as SNIFFED_BYTES, media_type};
 pub use stream::{AudioStream, decode_all};
 pub use tags::Tags;
 pub use watch::{Budget, CancelToken, LengthBudget};
-pub use wav::{WavFormat, WavWriter, write_wav, write_wav_file};
+pub use wav::{WavFormat, WavWriter, wav_header, write_wav, write_wav_file};
 
 /// The rate of streams unless [`Options`] ask for another, in samples a second.
 pub const SAMPLE_RATE: u32 = 16_000;

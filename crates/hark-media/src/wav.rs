@@ -40,7 +40,7 @@ pub struct WavWriter<W> {
     writer: W,
     spec: AudioSpec,
     format: WavFormat,
-    /// Frames that the header announced; none when it is written again at the end.
+    /// Frames that the header announced; none when it is written again at the end, or has no length.
     announced: Option<u64>,
     rewrite_header: Option<RewriteHeader<W>>,
     /// The chunk of the metadata, empty without any.
@@ -92,6 +92,23 @@ impl<W: Write> WavWriter<W> {
         let info = tags.wav_chunk();
         writer.write_all(&header(spec, format, frames, false, &info))?;
         Ok(Self::with(writer, spec, format, info, Some(frames), None))
+    }
+
+    /// A file whose length is not known, for writers that can't seek: whoever hands it on puts [`wav_header`] in the place of its first bytes.
+    pub fn without_length(mut writer: W, spec: AudioSpec, format: WavFormat) -> Result<Self, MediaError> {
+        writer.write_all(&wav_header(spec, format, 0)?)?;
+        Ok(Self::with(writer, spec, format, Vec::new(), None, None))
+    }
+
+    /// A file whose length nobody knows yet, for writers that can't seek: its sizes are the largest, which readers take for "to the end".
+    pub fn endless(mut writer: W, spec: AudioSpec, format: WavFormat, tags: &Tags) -> Result<Self, MediaError> {
+        check(spec, format)?;
+        let info = tags.wav_chunk();
+        let mut header = header(spec, format, 0, false, &info);
+        let sizes = [4, header.len() - 4];
+        sizes.into_iter().for_each(|at| header[at..at + 4].fill(0xff));
+        writer.write_all(&header)?;
+        Ok(Self::with(writer, spec, format, info, None, None))
     }
 
     fn with(
@@ -162,6 +179,12 @@ impl<W: Write> SampleWriter for WavWriter<W> {
         self.writer.flush()?;
         Ok(self.frames)
     }
+}
+
+/// The header of a file of this many frames that [`WavWriter::without_length`] wrote: as long as the one it begins with.
+pub fn wav_header(spec: AudioSpec, format: WavFormat, frames: u64) -> Result<Vec<u8>, MediaError> {
+    check(spec, format)?;
+    Ok(header(spec, format, frames, true, &[]))
 }
 
 fn check(spec: AudioSpec, format: WavFormat) -> Result<(), MediaError> {
@@ -295,6 +318,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_its_length_is_read_to_its_end() {
+        let spec = AudioSpec { rate: 16_000, channels: 1 };
+        let mut wav = WavWriter::endless(Vec::new(), spec, WavFormat::S16, &Tags::default()).unwrap();
+        let ramp: Vec<f32> = (0..16_000).map(|at| at as f32 / 32_768.0).collect();
+        ramp.chunks(999).for_each(|block| wav.write(block).unwrap());
+        assert_eq!(wav.finish().unwrap(), 16_000);
+        let bytes = wav.into_inner();
+        assert_eq!((bytes.len(), &bytes[4..8], &bytes[40..44]), (44 + 32_000, &[0xff; 4][..], &[0xff; 4][..]));
+        let source = crate::Source::Reader(Box::new(io::Cursor::new(bytes)));
+        let read = crate::decode_all(source, &Default::default()).unwrap().0;
+        assert_eq!(read.len(), ramp.len());
+        assert!(read.iter().zip(&ramp).all(|(one, two)| (one - two).abs() < 1e-4));
+    }
+
+    #[test]
     fn a_header_keeps_its_length_as_the_file_grows_past_four_gigabytes() {
         for (channels, format) in [(1, WavFormat::S16), (2, WavFormat::F32), (6, WavFormat::S24)] {
             let spec = AudioSpec { rate: 48_000, channels };
@@ -310,6 +348,25 @@ mod tests {
             assert_eq!(number(20), data + data % 2 + long.len() as u64 - 8);
             assert_eq!(long[long.len() - 4..], [0xff; 4]);
         }
+    }
+
+    #[test]
+    fn a_file_without_its_length_and_its_header_make_the_file_of_a_writer_that_seeks() {
+        for (channels, format) in [(1, WavFormat::S16), (2, WavFormat::S24), (3, WavFormat::F32)] {
+            let spec = AudioSpec { rate: 48_000, channels };
+            let samples = [0.25; 30];
+            let mut streamed = WavWriter::without_length(Vec::new(), spec, format).unwrap();
+            streamed.write(&samples).unwrap();
+            let frames = streamed.finish().unwrap();
+            let mut streamed = streamed.into_inner();
+            let header = wav_header(spec, format, frames).unwrap();
+            streamed[..header.len()].copy_from_slice(&header);
+            let mut whole = WavWriter::new(io::Cursor::new(Vec::new()), spec, format).unwrap();
+            whole.write(&samples).unwrap();
+            whole.finish().unwrap();
+            assert!(streamed == whole.into_inner().into_inner(), "{channels} channels of {format:?}");
+        }
+        assert!(wav_header(AudioSpec { rate: 48_000, channels: 0 }, WavFormat::S16, 1).is_err());
     }
 
     /// Needs ffmpeg.

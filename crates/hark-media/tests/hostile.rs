@@ -1,22 +1,20 @@
 //! Files that are cut, damaged, empty, not audio at all, or mean harm.
 
 use std::io::Cursor;
-use std::path::PathBuf;
 use std::process::Command;
 
 use hark_media::{AudioStream, Limits, MediaError, Options, Source, decode_all};
 
 fn make(extension: &str, args: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!(
-        "hostile_{}_{extension}.{extension}",
-        args.split_whitespace().next_back().unwrap_or("plain").replace('/', "_")
-    ));
+    // Tests that run at the same time make the same files.
+    let file = tempfile::Builder::new().suffix(&format!(".{extension}")).tempfile().unwrap();
+    let path = file.path();
     let status = Command::new("ffmpeg")
         .args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y"])
         .args(["-f", "lavfi", "-i", "aevalsrc=0.3*sin(2*PI*(300*t+100*t*t))|0.2*sin(500*t):s=44100:d=6"])
         .args(["-f", "lavfi", "-i", "testsrc=s=64x64:r=10:d=6"])
         .args(args.split_whitespace())
-        .arg(&path)
+        .arg(path)
         .status()
         .expect("these tests need ffmpeg: install it with `apt install ffmpeg`");
     assert!(status.success(), "ffmpeg could not make {}", path.display());

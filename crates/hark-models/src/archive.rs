@@ -19,7 +19,7 @@ pub(crate) struct Wanted<'a> {
     /// Its path inside the archive.
     pub path: &'a str,
     /// Where its bytes go.
-    pub into: &'a mut File,
+    pub into: &'a mut dyn Write,
     /// How many bytes may come.
     pub limit: u64,
 }

@@ -54,6 +54,9 @@ fn check_source(source: &Source) -> Result<(), String> {
         if archives == 0 && !file.parts.is_empty() {
             return Err(format!("{} has parts but the source has no archives", file.name));
         }
+        if file.deflated.is_some() && (file.parts.is_empty() || file.size.is_none() || file.sha256.is_none()) {
+            return Err(format!("{} is deflated and needs parts, size and sha256", file.name));
+        }
         if let Some(part) = file.parts.iter().find(|part| part.archive >= archives) {
             return Err(format!("{} names archive {} of {archives}", file.name, part.archive));
         }

@@ -96,6 +96,7 @@ impl HubReference {
             size: None,
             sha256,
             git_sha1: None,
+            deflated: None,
         };
         let origin = Origin::Hub { repo: self.repo.clone(), revision: info.sha };
         Ok(Model {
@@ -108,6 +109,7 @@ impl HubReference {
             english_only: false,
             translates: None,
             multilingual: false,
+            translation_languages: Vec::new(),
             licence,
             licence_note: format!(
                 "licence as the hub states it for {}; read its terms there before you use it",

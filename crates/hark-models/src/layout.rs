@@ -16,6 +16,10 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if has("model.bin") && has("config.json") && tokens {
         return Some("ct2");
     }
+    let weights = has("pytorch_model.bin") || has("model.safetensors") || all_shards(dir);
+    if has("config.json") && has("source.spm") && has("vocab.json") && weights {
+        return Some("marian-mt");
+    }
     if has("config.json") && tokens && (has("model.safetensors") || all_shards(dir)) {
         return Some("safetensors");
     }
@@ -25,6 +29,13 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     let onnx = |part: &str| names.iter().any(|name| name.starts_with(part) && name.ends_with(".onnx"));
     if onnx("encoder_model") && onnx("decoder_model") && has("config.json") && tokens {
         return Some("onnx-int8");
+    }
+    let chatterbox = ["speech_encoder.onnx", "embed_tokens.onnx", "conditional_decoder.onnx", "tokenizer.json"];
+    if chatterbox.into_iter().all(has) && onnx("language_model") {
+        return Some("onnx");
+    }
+    if has("libonnxruntime.so") {
+        return Some("library");
     }
     if names.iter().any(|name| name.starts_with("ggml-") && name.ends_with(".bin")) {
         return Some("ggml");
@@ -101,8 +112,21 @@ mod tests {
             ("ggml", &["ggml-base.en.bin"]),
             ("safetensors", &["silero_vad_16k.safetensors"]),
             ("gguf", &["model.gguf"]),
+            (
+                "onnx",
+                &[
+                    "conditional_decoder.onnx",
+                    "speech_encoder.onnx",
+                    "embed_tokens.onnx",
+                    "language_model_q4.onnx",
+                    "tokenizer.json",
+                ],
+            ),
+            ("library", &["libonnxruntime.so"]),
             ("fasttext", &["lid.176.ftz"]),
             ("marian", &["model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]),
+            ("marian-mt", &["pytorch_model.bin", "config.json", "source.spm", "target.spm", "vocab.json"]),
+            ("marian-mt", &["model.safetensors", "config.json", "source.spm", "vocab.json"]),
             ("marian", &["srcvocab.enja.spm", "trgvocab.enja.spm", "model.enja.bin"]),
         ] {
             let dir = folder(names);

@@ -15,6 +15,7 @@ mod digest;
 mod download;
 mod error;
 mod hub_reference;
+mod inflate;
 mod language;
 mod layout;
 mod manifest;
@@ -27,7 +28,7 @@ mod store;
 mod verified;
 
 pub use aliases::{Aliases, Resolved};
-pub use catalogue::{Archive, Catalogue, FileSpec, LanguagePair, Model, Origin, Part, Source, SourceKind};
+pub use catalogue::{Archive, Catalogue, Deflated, FileSpec, LanguagePair, Model, Origin, Part, Source, SourceKind};
 pub use error::{Attempt, Error, PullError};
 pub use hub_reference::HubReference;
 pub use language::{CONTEXT, LANGUAGE_MODELS, LanguageModelInfo, recommended_language_model};

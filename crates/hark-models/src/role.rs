@@ -32,6 +32,8 @@ pub enum Role {
     Pronunciation,
     /// Noise reduction.
     Enhance,
+    /// A library that runs models of other roles.
+    Runtime,
     /// Recordings for tests; not listed by default.
     Sounds,
     /// Anything else a user's catalogue brings.
@@ -60,6 +62,7 @@ impl std::fmt::Display for Role {
             Role::Voice => "speech synthesis",
             Role::Pronunciation => "pronunciation",
             Role::Enhance => "noise reduction",
+            Role::Runtime => "runtime library",
             Role::Sounds => "test sounds",
             Role::Other => "other",
         })

@@ -1,13 +1,15 @@
 //! Getting all files of one source into a staging folder, each checked.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::archive::{self, NO_LENGTH_LIMIT, Wanted};
-use crate::catalogue::{Archive, FileSpec, Origin, Source, SourceKind};
+use crate::catalogue::{Archive, Deflated, FileSpec, Origin, Source, SourceKind};
 use crate::digest::{self, Pin, short_id};
 use crate::download::{Download, Downloader, encode_path, host_of};
 use crate::error::Error;
+use crate::inflate::Inflate;
 use crate::pull::{Progress, PullOptions, Step, Token};
 use crate::registry;
 
@@ -147,7 +149,7 @@ impl Fetching<'_> {
     /// Takes the files out of their archives: those in one piece in one pass over each archive, the others piece by piece.
     fn take_from_archives(&mut self, files: &[&FileSpec], archives: &[PathBuf]) -> Result<(), Error> {
         let (whole, pieced): (Vec<&FileSpec>, Vec<&FileSpec>) =
-            files.iter().copied().partition(|file| file.pieces().len() == 1);
+            files.iter().copied().partition(|file| file.pieces().len() == 1 && file.deflated.is_none());
         for (index, archive) in archives.iter().enumerate() {
             let here: Vec<&FileSpec> = whole.iter().copied().filter(|file| file.pieces()[0].archive == index).collect();
             self.unpack(&here, archive)?;
@@ -184,14 +186,36 @@ impl Fetching<'_> {
 
     fn join(&mut self, file: &FileSpec, archives: &[PathBuf]) -> Result<(), Error> {
         let path = self.downloads.join(format!("{}.unpacked", short_id(file.name.as_bytes())));
-        let mut into = File::create(&path).map_err(Error::io("create", &path))?;
-        let mut before = 0;
+        let into = File::create(&path).map_err(Error::io("create", &path))?;
+        let limit = file.size.unwrap_or(NO_LENGTH_LIMIT);
+        match file.deflated {
+            None => {
+                self.concatenate(file, archives, &mut Counted { into, written: 0 }, limit)?;
+            }
+            Some(entry) => {
+                let mut into = Counted { into: Inflate::new(entry, into, limit), written: 0 };
+                self.concatenate(file, archives, &mut into, NO_LENGTH_LIMIT)?;
+                let why = |error: std::io::Error| Error::Archive { archive: file.name.clone(), why: error.to_string() };
+                into.into.finish().map_err(why)?;
+            }
+        }
+        self.accept(file, &path)
+    }
+
+    /// Writes the pieces of a file one behind the other, at most `limit` bytes.
+    fn concatenate<W: Write>(
+        &mut self,
+        file: &FileSpec,
+        archives: &[PathBuf],
+        into: &mut Counted<W>,
+        limit: u64,
+    ) -> Result<(), Error> {
         for piece in file.pieces() {
-            let limit = file.size.map_or(NO_LENGTH_LIMIT, |size| size - before);
+            let before = into.written;
             let (progress, source) = (&mut *self.progress, self.source.describe());
-            let mut wanted = [Wanted { path: &piece.path, into: &mut into, limit }];
+            let mut wanted = [Wanted { path: &piece.path, into: &mut *into, limit: limit - before }];
             archive::extract(&archives[piece.archive], &mut wanted, &mut |done| {
-                let (done, total) = (before + done, file.size.unwrap_or(0));
+                let (done, total) = (before + done, file.deflated.map_or(file.size.unwrap_or(0), Deflated::end));
                 progress(Progress {
                     step: Step::Unpacking,
                     file: file.name.clone(),
@@ -200,9 +224,8 @@ impl Fetching<'_> {
                     source: source.clone(),
                 });
             })?;
-            before = into.metadata().map_err(Error::io("read", &path))?.len();
         }
-        self.accept(file, &path)
+        Ok(())
     }
 
     fn copy_file(&mut self, file: &FileSpec, folder: &Path) -> Result<(), Error> {
@@ -263,4 +286,22 @@ impl Fetching<'_> {
 /// The strongest hash the catalogue has for a file.
 fn pin_of(file: &FileSpec) -> Option<Pin> {
     file.sha256.clone().map(Pin::Sha256).or_else(|| file.git_sha1.clone().map(Pin::GitBlob))
+}
+
+/// Counts what is written.
+struct Counted<W: Write> {
+    into: W,
+    written: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.into.write(bytes)?;
+        self.written += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.into.flush()
+    }
 }

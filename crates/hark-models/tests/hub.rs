@@ -353,20 +353,80 @@ fn a_pull_by_force_replaces_what_is_there_and_verify_sees_damage() {
     nothing_installed(dir.path());
 }
 
+fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
+    use std::io::Write;
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (path, data) in entries {
+        writer.start_file(*path, zip::write::SimpleFileOptions::default()).unwrap();
+        writer.write_all(data).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+#[test]
+fn files_come_out_of_a_zip_archive_that_was_cut_in_pieces() {
+    let (whole, note) = (weights(90_000), b"a note that is compressed, compressed, compressed".to_vec());
+    let all = zipped(&[("x/first", b"something else"), ("x/model.bin", &whole), ("x/note", &note)]);
+    // Where the compressed bytes of an entry are: behind its header and name.
+    let place = |name: &str| {
+        let mut archive = zip::ZipArchive::new(std::io::Cursor::new(&all)).unwrap();
+        let entry = archive.by_name(name).unwrap();
+        (entry.data_start().unwrap(), entry.compressed_size())
+    };
+    let ((start, length), (note_start, note_length)) = (place("x/model.bin"), place("x/note"));
+    let cut = (start + length / 2) as usize;
+    let pieces = [&all[..cut], &all[cut..]].map(|piece| zipped(&[("p/piece", piece)]));
+    let files = ["/a.zip", "/b.zip"].map(str::to_owned).into_iter().zip(pieces.clone());
+    let server = Server::start(files.collect());
+    let text = |length: u64| {
+        format!(
+            r#"
+        version = 1
+        [[model]]
+        name = "m"
+        licence = "MIT"
+        format = "test"
+        [[model.source]]
+        kind = "url"
+        archives = [
+          {{ package = "{0}/a.zip", sha256 = "{1}", size = {2} }},
+          {{ package = "{0}/b.zip", sha256 = "{3}", size = {4} }},
+        ]
+        files = [
+          {{ name = "model.bin", size = 90000, sha256 = "{5}", parts = [{{ archive = 0, path = "p/piece" }}, {{ archive = 1, path = "p/piece" }}], deflated = {{ offset = {start}, length = {length} }} }},
+          {{ name = "note", size = {6}, sha256 = "{7}", parts = [{{ archive = 1, path = "p/piece" }}], deflated = {{ offset = {8}, length = {note_length} }} }},
+        ]
+        "#,
+            server.address(),
+            sha256(&pieces[0]),
+            pieces[0].len(),
+            sha256(&pieces[1]),
+            pieces[1].len(),
+            sha256(&whole),
+            note.len(),
+            sha256(&note),
+            note_start - cut as u64,
+        )
+    };
+    let model = |text: &str| Catalogue::parse(text, "test").unwrap().get("m").unwrap().clone();
+    let dir = tempfile::tempdir().unwrap();
+    ModelStore::new(dir.path()).pull(&model(&text(length)), &options(&server), &mut quiet).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("m/model.bin")).unwrap(), whole);
+    assert_eq!(std::fs::read(dir.path().join("m/note")).unwrap(), note);
+    let other = tempfile::tempdir().unwrap();
+    for wrong in [text(1 << 40), text(length - 9), text(length).replace("size = 90000", "size = 80000")] {
+        assert!(ModelStore::new(other.path()).pull(&model(&wrong), &options(&server), &mut quiet).is_err());
+        nothing_installed(other.path());
+    }
+    let unpinned = text(length).replace(&format!("sha256 = \"{}\", parts", sha256(&whole)), "parts");
+    assert!(Catalogue::parse(&unpinned, "test").unwrap_err().to_string().contains("needs parts, size and sha256"));
+}
+
 #[test]
 fn files_come_out_of_an_archive_at_a_url_and_are_joined_from_parts() {
     let (whole, note) = (weights(90_000), b"a note".to_vec());
-    let zip = |entries: &[(&str, &[u8])]| {
-        use std::io::Write;
-        let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-        for (path, data) in entries {
-            writer.start_file(*path, zip::write::SimpleFileOptions::default()).unwrap();
-            writer.write_all(data).unwrap();
-        }
-        writer.finish().unwrap().into_inner()
-    };
     let (first, second) =
-        (zip(&[("p/part1", &whole[..40_000]), ("p/note", &note)]), zip(&[("p/part2", &whole[40_000..])]));
+        (zipped(&[("p/part1", &whole[..40_000]), ("p/note", &note)]), zipped(&[("p/part2", &whole[40_000..])]));
     let server =
         Server::start(HashMap::from([("/a.zip".to_owned(), first.clone()), ("/b.zip".to_owned(), second.clone())]));
     let text = format!(

@@ -48,10 +48,12 @@ fn progress_is_the_share_of_sound_that_is_done_and_moves_while_windows_are_decod
     assert!(done.result.duration > 200.0, "{}", done.result.duration);
     assert!(told.windows(2).all(|pair| pair[0].0 < pair[1].0), "it never falls: {told:?}");
     assert!((told.last().unwrap().0 - 1.0).abs() < 0.01, "all of it is done in the end: {told:?}");
-    // Every tenth of the sound is told by itself, and none of them is most of the time.
+    // It is told every tenth of a second: a fast machine decodes more than a tenth of the sound meanwhile, but never most of what it decodes together.
+    for pair in told.windows(2) {
+        assert!(pair[1].0 - pair[0].0 < 0.3, "nothing between {:?} and {:?}: {told:?}", pair[0], pair[1]);
+    }
     for tenth in 1..10 {
         let (from, to) = (f64::from(tenth - 1) / 10.0, f64::from(tenth) / 10.0);
-        assert!(told.iter().any(|(share, _)| (from..to).contains(share)), "nothing from {from} to {to}: {told:?}");
         let reached = |share: f64| told.iter().find(|told| told.0 >= share).map_or(took, |told| told.1);
         let lasted = reached(to) - reached(from);
         assert!(lasted < 0.6 * took, "from {from} to {to} it took {lasted:.1} of {took:.1} s: {told:?}");

@@ -20,5 +20,5 @@ pub use error::TtsError;
 pub use matching::{EmbedSpeech, MatchReport, SearchBudget, VoiceMatcher};
 pub use model::{SpeechModel, Voice, VoiceKind};
 pub use phonemes::{MAX_PHONEMES, alphabet, phoneme_id};
-pub use stream::{Sentence, SpeechStream};
+pub use stream::{Sentence, SpeechStream, trimmed};
 pub use synthesizer::Synthesizer;

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hark_numeric::SplitMix64;
+
 use crate::TtsError;
 use crate::model::{SpeechModel, Voice, VoiceKind};
 use crate::network::STYLE_WIDTH;
@@ -107,12 +109,12 @@ impl VoiceMatcher {
         let mut best = presets[index].numbers.to_vec();
         let mut spoken = model.speak(SENTENCE, &presets[index], 1.0, is_cancelled)?;
         let (mut similarity, mut tried) = (nearest_similarity, 0);
-        let mut random = Random(seed);
+        let mut random = SplitMix64::new(seed);
         while begun.elapsed() < budget.time && tried < budget.tries && !is_cancelled() {
-            let (one, other) = (random.below(presets.len()), random.below(presets.len()));
+            let (one, other) = (below(&mut random, presets.len()), below(&mut random, presets.len()));
             let step = (random.unit() - 0.5) * 2.0 * STEP;
             // The first half of a style is the sound, the second the melody; both, or one of them.
-            let (sound, melody) = [(true, true), (true, false), (false, true)][random.below(3)];
+            let (sound, melody) = [(true, true), (true, false), (false, true)][below(&mut random, 3)];
             let mut numbers = best.clone();
             for (at, number) in numbers.iter_mut().enumerate() {
                 let is_sound = at % STYLE_WIDTH < STYLE_WIDTH / 2;
@@ -170,26 +172,9 @@ fn cosine(one: &[f32], other: &[f32]) -> f32 {
     one.iter().zip(other).map(|(one, other)| one * other).sum()
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    /// From 0 to 1.
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1u64 << 24) as f32
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        (self.next() % count as u64) as usize
-    }
+/// A number below `count`.
+fn below(random: &mut SplitMix64, count: usize) -> usize {
+    (random.bits() % count as u64) as usize
 }
 
 #[cfg(test)]

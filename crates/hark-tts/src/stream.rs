@@ -88,7 +88,7 @@ impl Iterator for SpeechStream<'_> {
 }
 
 /// The samples between the first and the last window that is not quiet, with a margin, faded in and out.
-fn trimmed(samples: &[f32], rate: u32) -> Vec<f32> {
+pub fn trimmed(samples: &[f32], rate: u32) -> Vec<f32> {
     let count = |seconds: f32| (seconds * rate as f32) as usize;
     let window = count(WINDOW).max(1);
     let loudness: Vec<f32> = samples

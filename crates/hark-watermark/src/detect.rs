@@ -45,6 +45,8 @@ pub struct Span {
     pub start: f64,
     /// Its end in seconds.
     pub end: f64,
+    /// The speed relative to that of the sound that was marked.
+    pub speed: f64,
     /// What it says, where it could be read.
     pub payload: Option<Payload>,
 }
@@ -162,7 +164,10 @@ impl Detector {
             let (start, end) = (second(self.start), second(self.examined));
             match self.spans.last_mut().filter(|span| span.end >= start && span.payload == reading.payload) {
                 Some(span) => span.end = end,
-                None => self.spans.push(Span { start, end, payload: reading.payload }),
+                None => {
+                    let (speed, payload) = (reading.stretch.speed, reading.payload);
+                    self.spans.push(Span { start, end, speed, payload });
+                }
             }
         }
         if self.best.is_none_or(|best| reading.log_false_alarm < best.log_false_alarm) {

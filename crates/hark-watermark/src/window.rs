@@ -77,6 +77,22 @@ struct Folded {
     phases: usize,
 }
 
+/// One phase of folded features by band: each column is written twice, so that a period from any slot lies in one piece.
+struct Columns([[f32; 2 * PERIOD]; BANDS]);
+
+impl Columns {
+    fn new(rows: &[[f32; BANDS]]) -> Self {
+        let mut columns = [[0f32; 2 * PERIOD]; BANDS];
+        for (slot, row) in rows.iter().enumerate() {
+            for (column, &value) in columns.iter_mut().zip(row) {
+                column[slot] = value;
+                column[slot + PERIOD] = value;
+            }
+        }
+        Columns(columns)
+    }
+}
+
 impl Folded {
     fn new(features: &Features, speed: f64) -> Self {
         let distance = SLOT_S / speed / STEP_S;
@@ -101,19 +117,21 @@ impl Folded {
 /// Reads windows with one key.
 pub(crate) struct WindowReader {
     pattern: Pattern,
-    /// The synchronization cells of each slot: band and sign.
-    sync: Vec<Vec<(usize, f32)>>,
+    /// The synchronization cells: slot, band and sign.
+    sync: Vec<(usize, usize, f32)>,
     code: Code,
 }
 
 impl WindowReader {
     pub(crate) fn new(key: &Key) -> Self {
         let pattern = Pattern::new(key);
-        let sync = |slot| {
-            let cells = pattern.slot(slot).iter().enumerate();
-            cells.filter(|(_, cell)| cell.role == Role::Sync).map(|(band, cell)| (band, cell.sign)).collect()
-        };
-        WindowReader { sync: (0..PERIOD).map(sync).collect(), pattern, code: Code::new() }
+        let cells = (0..PERIOD).flat_map(|slot| pattern.slot(slot).iter().enumerate().map(move |cell| (slot, cell)));
+        let sync = cells.filter(|(_, (_, cell))| cell.role == Role::Sync);
+        WindowReader {
+            sync: sync.map(|(slot, (band, cell))| (slot, band, cell.sign)).collect(),
+            pattern,
+            code: Code::new(),
+        }
     }
 
     /// Looks for the mark, first as it was stretched in the window before. None when it was cancelled.
@@ -156,16 +174,19 @@ impl WindowReader {
         let folded = Folded::new(features, stretch.speed);
         let mut alignments = Vec::with_capacity(folded.phases * PERIOD);
         for phase in 0..folded.phases {
-            let rows = folded.phase(phase);
-            for slot in 0..PERIOD {
-                let (mut sum, mut squares) = (0f32, 0f32);
-                for (row, sync) in rows.iter().zip(self.sync[slot..].iter().chain(&self.sync[..slot])) {
-                    for &(band, sign) in sync {
-                        sum += sign * row[band];
-                        squares += row[band] * row[band];
-                    }
+            let columns = Columns::new(folded.phase(phase));
+            // For all offsets at once: with the pattern's slot `s` at the first row, a cell of slot `c` lies in row `c - s`.
+            let (mut sums, mut squares) = ([0f32; PERIOD], [0f32; PERIOD]);
+            for &(slot, band, sign) in &self.sync {
+                let column = &columns.0[band][slot + 1..][..PERIOD];
+                for ((sum, square), value) in sums.iter_mut().zip(&mut squares).zip(column) {
+                    *sum += sign * value;
+                    *square += value * value;
                 }
-                let score = f64::from(sum / squares.sqrt().max(f32::MIN_POSITIVE));
+            }
+            // The row `r` beyond `slot + 1` belongs to the offset `PERIOD - 1 - r`.
+            for (slot, (sum, square)) in (0..PERIOD).rev().zip(sums.iter().zip(&squares)) {
+                let score = f64::from(sum / square.sqrt().max(f32::MIN_POSITIVE));
                 alignments.push(Alignment { stretch, slot, phase, score });
             }
         }
