@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use crate::Store;
-use crate::clock::{micros, month_of};
+use crate::clock::{DAY, day_of, micros, month_of};
+use crate::db::args;
 use crate::error::{Error, Result};
 use crate::idempotency::{self, Idempotency, IdempotencyKey, StoredAnswer};
 use crate::ids::{AccountId, KeyId, Owner, TranscriptId};
@@ -127,6 +128,14 @@ impl Calls<'_> {
             idempotency::finish(&mut tx, &sealer, &owner, name, answer, now).await?;
         }
         tx.commit().await
+    }
+
+    /// How many calls of an account were charged today (UTC) with this note.
+    pub async fn charged_today(self, account: AccountId, note: &str) -> Result<i64> {
+        let sql = "SELECT count(*) AS calls FROM ledger WHERE account_id = $1 AND kind = $2 AND note = $3 AND at >= $4";
+        let today = day_of(self.store.now()) * DAY;
+        let row = self.store.db().one(sql, args![account, ledger::EntryKind::Charge.name(), note, today]).await?;
+        row.get("calls")
     }
 
     /// Ends a call without an answer: returns its credits and releases its idempotency key. Does nothing for one that has ended.

@@ -6,7 +6,8 @@ use crate::Store;
 use crate::clock::{Micros, micros};
 use crate::db::{Tx, args};
 use crate::error::{Error, Result};
-use crate::ids::{AccountId, Owner, TranscriptId};
+use crate::ids::{AccountId, EnhancementId, Owner, TranscriptId};
+use crate::jobs::product::Product;
 use crate::sealing::Sealer;
 use crate::sealing::columns::{self, AssociatedData};
 
@@ -54,7 +55,7 @@ pub enum Idempotency {
     Done(StoredAnswer),
 }
 
-/// The tombstone of a key whose transcript was deleted: a repeat must neither find it nor create it again. HTTP's "Gone".
+/// The tombstone of a key whose transcript or enhancement was deleted: a repeat must neither find it nor create it again. HTTP's "Gone".
 const DELETED: i64 = 410;
 
 impl IdempotencyKey {
@@ -79,7 +80,11 @@ impl IdempotencyKeys<'_> {
     /// deleted. Checked before an upload begins, it saves the upload.
     pub async fn transcript(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<TranscriptId>> {
         let mut tx = self.store.db().snapshot().await?;
-        repeated_job(&mut tx, &owner.name(), name, self.store.now()).await
+        match repeated_job(&mut tx, &owner.name(), name, self.store.now()).await? {
+            None => Ok(None),
+            Some(Product::Transcript(id)) => Ok(Some(id)),
+            Some(Product::Enhancement(_)) => Err(Error::KeyReused),
+        }
     }
 
     /// Claims a key; [`Error::KeyReused`] when it belongs to another request.
@@ -124,7 +129,7 @@ impl IdempotencyKeys<'_> {
 
 /// Releases the key of a request that got no answer.
 pub(crate) async fn release(tx: &mut Tx, owner: &str, name: &IdempotencyKey) -> Result<()> {
-    let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND status IS NULL";
+    let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND enhancement_id IS NULL AND status IS NULL";
     tx.execute(sql, args![owner, &name.key]).await.map(drop)
 }
 
@@ -190,30 +195,31 @@ pub(crate) async fn finish(
     tx.execute(sql, args![&body, status, &answer.content_type, until, owner, &name.key]).await.map(drop)
 }
 
-/// The transcript of an earlier job with this key.
+/// What an earlier job with this key made.
 pub(crate) async fn repeated_job(
     tx: &mut Tx,
     owner: &str,
     name: &IdempotencyKey,
     now: Micros,
-) -> Result<Option<TranscriptId>> {
-    let sql =
-        "SELECT fingerprint, transcript_id, status FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
+) -> Result<Option<Product>> {
+    let sql = "SELECT fingerprint, transcript_id, enhancement_id, status FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at > $3";
     let Some(row) = tx.optional(sql, args![owner, &name.key, now]).await? else { return Ok(None) };
-    let transcript: Option<i64> = row.get("transcript_id")?;
+    let transcript = row.get::<Option<i64>>("transcript_id")?.map(|id| Product::from(TranscriptId(id)));
+    let enhancement = row.get::<Option<i64>>("enhancement_id")?.map(|id| Product::from(EnhancementId(id)));
     if !name.is(&row.get::<Vec<u8>>("fingerprint")?) {
         return Err(Error::KeyReused);
     }
     if row.get::<Option<i64>>("status")? == Some(DELETED) {
         return Err(Error::Deleted);
     }
-    transcript.map(|id| Some(TranscriptId(id))).ok_or(Error::KeyReused)
+    transcript.or(enhancement).map(Some).ok_or(Error::KeyReused)
 }
 
-/// Replaces the key of a transcript that is about to be deleted by a tombstone until it expires, so that a repeat is not charged again.
-pub(crate) async fn tombstone(tx: &mut Tx, transcript: TranscriptId) -> Result<()> {
-    let sql = "UPDATE idempotency SET transcript_id = NULL, status = $1 WHERE transcript_id = $2";
-    tx.execute(sql, args![DELETED, transcript]).await.map(drop)
+/// Replaces the key of something that is about to be deleted by a tombstone until it expires, so that a repeat is not charged again.
+pub(crate) async fn tombstone(tx: &mut Tx, product: Product) -> Result<()> {
+    let column = product.column();
+    let sql = format!("UPDATE idempotency SET {column} = NULL, status = $1 WHERE {column} = $2");
+    tx.execute(&sql, args![DELETED, product.number()]).await.map(drop)
 }
 
 /// Stores the key of a request that created a job. The account must be locked.
@@ -222,16 +228,15 @@ pub(crate) async fn record_job(
     owner: &str,
     account: AccountId,
     name: &IdempotencyKey,
-    transcript: TranscriptId,
+    product: Product,
     now: Micros,
 ) -> Result<()> {
     let until = now.saturating_add(micros(name.keep));
     // An existing row has expired, or the job would be a repeat.
     tx.execute("DELETE FROM idempotency WHERE owner = $1 AND key = $2", args![owner, &name.key]).await?;
-    tx.execute(
-        "INSERT INTO idempotency (owner, key, account_id, fingerprint, transcript_id, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
-        args![owner, &name.key, account, &name.fingerprint, transcript, until],
-    )
-    .await
-    .map(drop)
+    let sql = format!(
+        "INSERT INTO idempotency (owner, key, account_id, fingerprint, {}, expires_at) VALUES ($1, $2, $3, $4, $5, $6)",
+        product.column()
+    );
+    tx.execute(&sql, args![owner, &name.key, account, &name.fingerprint, product.number(), until]).await.map(drop)
 }

@@ -38,6 +38,8 @@ id! {
     KeyId,
     /// A transcript; drawn at random, because a status can be asked for without a credential.
     TranscriptId,
+    /// An enhancement; drawn at random, as a transcript's.
+    EnhancementId,
     /// A job.
     JobId,
     /// A webhook to deliver.

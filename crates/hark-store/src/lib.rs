@@ -11,6 +11,7 @@
 //!
 //! - [`Jobs::accept`] writes transcript, hold, idempotency key, webhook and recording with the job: if the queue refuses, none of them exists.
 //! - [`Jobs::complete`] and [`Jobs::fail`] write segments, charge, usage and webhook: only the worker that holds the lease may end a job.
+//! - [`Jobs::accept_enhancement`] and [`Jobs::complete_enhancement`] do the same for recordings whose noise is reduced, [`Enhancements::delete`] ends the job.
 //! - [`Transcripts::delete`] and [`Transcripts::cancel`] end the job of a transcript: whoever owns the transcript decides.
 //! - [`Keys::create_once`] writes the response for repeats with the key.
 //! - [`LiveSessions`] charge the ledger and the key's month with the text that a session appends.
@@ -25,6 +26,7 @@ mod calls;
 mod chats;
 mod clock;
 mod db;
+mod enhancements;
 mod error;
 mod idempotency;
 mod identity;
@@ -62,19 +64,23 @@ pub use backup::{BackupProgress, BackupReport, RestoreOptions, RestoreReport, Ve
 pub use calls::{Begun, Call, CallResult, Calls, Derived, NewCall};
 pub use chats::{ChatRole, ChatTurn, Chats};
 pub use clock::{Clock, DAY, Micros, day_of};
+pub use enhancements::{ENHANCE, EnhancedRecording, Enhancement, Enhancements};
 pub use error::{Error, Limit, Result};
 pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, StoredAnswer};
 pub use identity::IdentityCheck;
-pub use ids::{AccountId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, VoiceprintId, WebhookId};
+pub use ids::{
+    AccountId, EnhancementId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, VoiceprintId, WebhookId,
+};
 pub use instances::{CloudInstance, Instances, NewInstance};
 pub use integrity::probe::free_space;
 pub use integrity::{Integrity, RecordingProblem, RecordingsReport};
 pub use jobs::Jobs;
-pub use jobs::accept::{Accepted, NewJob, NewTask};
+pub use jobs::accept::{Accepted, AcceptedEnhancement, NewEnhancement, NewJob, NewTask};
 pub use jobs::backoff::RetryPolicy;
 pub use jobs::lease::Lease;
 pub use jobs::needs::{Capabilities, Need};
+pub use jobs::product::Product;
 pub use jobs::queue::{AfterFault, BULK_MAX_WAIT, Claim, Job, TRANSCRIBE};
 pub use jobs::retry::{JobFilter, JobSummary, RetryLimits};
 pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
@@ -146,6 +152,8 @@ pub enum Change {
     Queued,
     /// A transcript is completed, failed, canceled or deleted.
     Finished(TranscriptId),
+    /// An enhancement is completed, failed or deleted.
+    Enhanced(EnhancementId),
     /// A running job was canceled or deleted: its worker should stop.
     Stopped(JobId),
 }
@@ -351,6 +359,11 @@ impl Store {
     /// Chat sessions about transcripts.
     pub fn chats(&self) -> Chats<'_> {
         Chats { store: self }
+    }
+
+    /// Recordings without their noise.
+    pub fn enhancements(&self) -> Enhancements<'_> {
+        Enhancements { store: self }
     }
 
     /// Idempotency keys.

@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0012_search.sql"),
     include_str!("../migrations/0013_account_chats.sql"),
     include_str!("../migrations/0014_text_revision.sql"),
+    include_str!("../migrations/0015_enhancements.sql"),
 ];
 
 /// The key of the PostgreSQL advisory lock, unlikely to be used by other programs: "hark" in ASCII.

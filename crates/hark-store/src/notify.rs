@@ -12,7 +12,7 @@ use sqlx::postgres::{PgListener, PgPoolOptions};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 use crate::error::Result;
-use crate::ids::{JobId, TranscriptId};
+use crate::ids::{EnhancementId, JobId, TranscriptId};
 use crate::{Change, random};
 
 /// The channel's name; a channel belongs to one database.
@@ -135,6 +135,7 @@ fn write(name: &str, batch: &[Change]) -> String {
             Change::Queued if std::mem::replace(&mut queued, true) => Ok(()),
             Change::Queued => write!(out, " q"),
             Change::Finished(id) => write!(out, " f{}", id.0),
+            Change::Enhanced(id) => write!(out, " e{}", id.0),
             Change::Stopped(id) => write!(out, " s{}", id.0),
         };
     }
@@ -148,6 +149,7 @@ fn read<'a>(own: &str, payload: &'a str) -> impl Iterator<Item = Change> + use<'
     words.filter(move |_| !is_own).filter_map(|word| match word.split_at_checked(1)? {
         ("q", "") => Some(Change::Queued),
         ("f", id) => Some(Change::Finished(TranscriptId(id.parse().ok()?))),
+        ("e", id) => Some(Change::Enhanced(EnhancementId(id.parse().ok()?))),
         ("s", id) => Some(Change::Stopped(JobId(id.parse().ok()?))),
         _ => None,
     })
@@ -159,11 +161,16 @@ mod tests {
 
     #[test]
     fn changes_are_read_as_they_were_written_by_everybody_but_the_writer() {
-        let sent =
-            [Change::Queued, Change::Finished(TranscriptId(7)), Change::Queued, Change::Stopped(JobId(i64::MAX))];
+        let sent = [
+            Change::Queued,
+            Change::Finished(TranscriptId(7)),
+            Change::Queued,
+            Change::Stopped(JobId(i64::MAX)),
+            Change::Enhanced(EnhancementId(7)),
+        ];
         let text = write("ann", &sent);
         let received: Vec<Change> = read("ben", &text).collect();
-        assert_eq!(received, [sent[0], sent[1], sent[3]]);
+        assert_eq!(received, [sent[0], sent[1], sent[3], sent[4]]);
         assert_eq!(read("ann", &text).count(), 0);
     }
 

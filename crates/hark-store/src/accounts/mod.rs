@@ -11,6 +11,7 @@ use crate::clock::Micros;
 use crate::db::{Db, Row, Tx, args};
 use crate::error::{Error, Result};
 use crate::ids::AccountId;
+use crate::jobs::product::Product;
 use crate::ledger::{self, EntryKind};
 use crate::{BlobKey, Change, Store};
 
@@ -325,7 +326,9 @@ impl Accounts<'_> {
         let sql = format!("SELECT id FROM accounts WHERE id = $1{lock}");
         tx.optional(&sql, args![id]).await?.ok_or(Error::NotFound("account"))?;
         // Running jobs of other processes stop when they renew their lease, those of this process at once.
-        let running = tx.all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, transcript_id", args![id]).await?;
+        let running = tx
+            .all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, kind, transcript_id, enhancement_id", args![id])
+            .await?;
         let recordings = tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
         // The audit log outlives the account, but without network addresses.
         tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;
@@ -339,8 +342,8 @@ impl Accounts<'_> {
         self.store.data_keys().forget(id);
         for row in running {
             self.store.notify(Change::Stopped(crate::JobId(row.get("id")?)));
-            if let Some(transcript) = row.get::<Option<i64>>("transcript_id")? {
-                self.store.notify(Change::Finished(crate::TranscriptId(transcript)));
+            if let Some(product) = Product::of_job(&row)? {
+                self.store.notify(product.finished());
             }
         }
         Ok(self.store.recordings().remove_deleted_or_defer(Some(id), None).await)

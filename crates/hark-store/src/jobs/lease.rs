@@ -14,12 +14,13 @@ use crate::db::{Db, Row, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, TranscriptId};
 use crate::jobs::Jobs;
+use crate::jobs::product::Product;
 use crate::jobs::queue::{self, TRANSCRIBE};
 use crate::{Change, FaultKind};
 
 const NOT_RENEWED: &str = "the worker stopped renewing its lease";
-/// The reason of a job whose workers all stopped renewing their leases.
-const WORKERS_DIED: &str = "the recording could not be transcribed: every attempt ended unexpectedly; nothing was charged, and the recording is kept: retry the transcript, or send us the file";
+/// The same of a job that makes neither transcript nor enhancement.
+const WORKERS_DIED: &str = "every attempt ended unexpectedly; nothing was charged";
 
 /// A lease of a job: the right to work on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub struct Lease {
     pub kind: String,
     /// The transcript that it makes or is about.
     pub transcript: Option<TranscriptId>,
+    product: Option<Product>,
     pub(crate) account: AccountId,
     pub(crate) token: String,
 }
@@ -40,11 +42,17 @@ impl Lease {
         self.transcript.filter(|_| self.kind == TRANSCRIBE)
     }
 
+    /// What the job makes.
+    pub fn product(&self) -> Option<Product> {
+        self.product
+    }
+
     pub(crate) fn of_row(row: &Row) -> Result<Lease> {
         Ok(Lease {
             job: JobId(row.get("id")?),
             kind: row.get("kind")?,
             transcript: row.get::<Option<i64>>("transcript_id")?.map(TranscriptId),
+            product: Product::of_job(row)?,
             account: AccountId(row.get("account_id")?),
             token: row.get("lease")?,
         })
@@ -52,7 +60,7 @@ impl Lease {
 }
 
 /// The columns of a lease.
-const LEASE: &str = "id, kind, transcript_id, account_id, lease, lease_until, lease_duration";
+const LEASE: &str = "id, kind, transcript_id, enhancement_id, account_id, lease, lease_until, lease_duration";
 
 /// Leases as this process last observed them, and since when they are unchanged.
 #[derive(Default)]
@@ -193,7 +201,8 @@ impl Jobs<'_> {
         let attempt: i64 = row.get("attempts")?;
         let is_last = attempt >= self.store.retry_policy().max_attempts;
         if is_last {
-            queue::dead_letter(&mut tx, self.store, lease, FaultKind::Timeout, WORKERS_DIED, NOT_RENEWED).await?;
+            let reason = lease.product().map_or(WORKERS_DIED, Product::workers_died);
+            queue::dead_letter(&mut tx, self.store, lease, FaultKind::Timeout, reason, NOT_RENEWED).await?;
         } else {
             // No backoff: the lease already took its time.
             queue::requeue(&mut tx, self.store, lease, queue::Requeue::counted(FaultKind::Timeout, NOT_RENEWED))
@@ -202,9 +211,9 @@ impl Jobs<'_> {
         tx.commit().await?;
         tracing::warn!(job = %lease.job, kind = lease.kind, attempt, is_last, "lease.expired");
         self.store.notify(Change::Stopped(lease.job));
-        match (is_last, lease.transcription()) {
+        match (is_last, lease.product()) {
             (false, _) => self.store.notify(Change::Queued),
-            (true, Some(transcript)) => self.store.notify(Change::Finished(transcript)),
+            (true, Some(product)) => self.store.notify(product.finished()),
             (true, None) => {}
         }
         Ok(())

@@ -22,14 +22,14 @@ use crate::jobs::Jobs;
 use crate::jobs::backoff::MAX_BACKOFF;
 use crate::jobs::lease::Lease;
 use crate::jobs::needs::Capabilities;
+use crate::jobs::product::Product;
 use crate::keys;
 use crate::ledger::{self, Settlement, job_reference};
-use crate::recordings;
 use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts;
 use crate::transcripts::segment;
 use crate::webhooks;
-use crate::{Blob, Change, Store, random, search};
+use crate::{Blob, Change, Status, Store, random, search};
 
 /// The kind of job that makes a transcript of a recording.
 pub const TRANSCRIBE: &str = "transcribe";
@@ -157,20 +157,20 @@ impl Jobs<'_> {
                  WHERE j.state = 'queued' AND j.lane <= $5 AND {due} AND {condition}
                  ORDER BY {effective_lane}, COALESCE(r.running, 0), j.queued_at, j.id LIMIT 1 {skip}
              )
-             RETURNING id, kind, transcript_id, account_id, owner, lane, payload, payload_key, seconds, attempts, lease, lease_until",
+             RETURNING id, kind, transcript_id, enhancement_id, account_id, owner, lane, payload, payload_key, seconds, attempts, lease, lease_until",
             now = self.lease_now_sql("$3"),
             due = due(&self.lease_now_sql("$3")),
             effective_lane = effective_lane_sql(&self.lease_now_sql("$3")),
         );
         let Some(row) = tx.optional(&sql, &values).await? else { return Ok(None) };
         let lease = Lease::of_row(&row)?;
-        let mut blob = None;
-        if let Some(transcript) = lease.transcript {
-            if lease.transcription().is_some() {
-                tx.execute("UPDATE transcripts SET status = 'processing' WHERE id = $1", args![transcript]).await?;
-            }
-            blob = recordings::of_transcript(&mut tx, transcript).await?;
+        if let Some(product) = lease.product() {
+            product.set_status(&mut tx, Status::Processing).await?;
         }
+        let blob = match lease.product().or(lease.transcript.map(Product::from)) {
+            Some(product) => product.recording(&mut tx).await?,
+            None => None,
+        };
         tx.commit().await?;
         self.store.observed_leases().observe(
             lease.job,
@@ -198,9 +198,8 @@ impl Jobs<'_> {
         let mut tx = self.store.db().begin().await?;
         let sql = "SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'";
         tx.optional(sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
-        if let Some(transcript) = lease.transcription() {
-            let sql = "UPDATE transcripts SET progress = $1 WHERE id = $2 AND progress < $1";
-            tx.execute(sql, args![percent.clamp(0, 100), transcript]).await?;
+        if let Some(product) = lease.product() {
+            product.set_progress(&mut tx, percent).await?;
         }
         tx.commit().await
     }
@@ -263,21 +262,22 @@ impl Jobs<'_> {
         usage::count(&mut tx, lease.account, result.duration, words, now).await?;
         webhooks::mark_due(&mut tx, id, now).await?;
         search::mark_due(&mut tx, id, now).await?;
+        let product = Product::from(id);
         if !keep_audio {
-            tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
+            product.release_recordings(&mut tx).await?;
         }
         tx.commit().await?;
         self.store.notify(Change::Finished(id));
         if !keep_audio {
-            self.store.recordings().remove(id).await;
+            self.store.recordings().remove(product).await;
         }
         Ok(settled)
     }
 
     /// Ends a job whose only result is its charge, in one transaction, if the lease is still valid.
     pub async fn complete_task(self, lease: &Lease, used: i64, note: &str) -> Result<Option<Settlement>> {
-        if lease.transcription().is_some() {
-            return Err(Error::Conflict("a transcription ends with its transcript"));
+        if lease.product().is_some() {
+            return Err(Error::Conflict("a job that makes something ends with it"));
         }
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
@@ -333,20 +333,20 @@ impl Jobs<'_> {
                     let now = self.store.now();
                     let ended = remove_leased(&mut tx, lease).await?;
                     release_counts(&mut tx, &ended, now).await?;
-                    if let Some(transcript) = lease.transcription() {
-                        mark_failed(&mut tx, transcript, kind, reason, now).await?;
-                        release_recording(&mut tx, transcript).await?;
+                    if let Some(product) = lease.product() {
+                        product.mark_failed(&mut tx, kind, reason, now).await?;
+                        product.release_recordings(&mut tx).await?;
                     }
                 }
                 AfterFault::Failed
             }
         };
         tx.commit().await?;
-        match (outcome, lease.transcription()) {
+        match (outcome, lease.product()) {
             (AfterFault::Retry { .. }, _) => self.store.notify(Change::Queued),
-            (AfterFault::Failed, Some(transcript)) => {
-                self.store.notify(Change::Finished(transcript));
-                self.store.recordings().remove(transcript).await;
+            (AfterFault::Failed, Some(product)) => {
+                self.store.notify(product.finished());
+                self.store.recordings().remove(product).await;
             }
             (AfterFault::Failed, None) => {}
         }
@@ -369,14 +369,13 @@ impl Jobs<'_> {
         let rows = tx
             .all(
                 "UPDATE jobs SET state = 'queued', attempts = attempts - 1, worker = NULL, lease = NULL, lease_until = NULL
-                 WHERE worker = $1 AND state = 'processing' RETURNING kind, transcript_id",
+                 WHERE worker = $1 AND state = 'processing' RETURNING kind, transcript_id, enhancement_id",
                 args![worker],
             )
             .await?;
         for row in rows.iter() {
-            if row.get::<String>("kind")? == TRANSCRIBE {
-                let id: Option<i64> = row.get("transcript_id")?;
-                tx.execute("UPDATE transcripts SET status = 'queued' WHERE id = $1", args![id]).await?;
+            if let Some(product) = Product::of_job(row)? {
+                product.set_status(&mut tx, Status::Queued).await?;
             }
         }
         tx.commit().await?;
@@ -388,7 +387,7 @@ impl Jobs<'_> {
 
     /// A transcript's position in the queue, from 1; `None` when it is not queued.
     pub async fn position(self, id: TranscriptId) -> Result<Option<i64>> {
-        position(&mut self.store.db().snapshot().await?, self.store, id).await
+        position(&mut self.store.db().snapshot().await?, self.store, id.into()).await
     }
 
     /// The number of queued jobs.
@@ -424,13 +423,18 @@ fn effective_lane_sql(now: &str) -> String {
     format!("CASE WHEN j.lane = {bulk} AND j.queued_at <= {now} - {max_wait} THEN {interactive} ELSE j.lane END")
 }
 
-/// A transcript's position in the queue by effective lane and age.
-pub(crate) async fn position(tx: &mut Tx, store: &Store, id: TranscriptId) -> Result<Option<i64>> {
+/// The position in the queue, by effective lane and age, of the job that makes this.
+pub(crate) async fn position(tx: &mut Tx, store: &Store, product: Product) -> Result<Option<i64>> {
     let lane = effective_lane_sql(&store.jobs().lease_now_sql("$1"));
+    let makes_it = match product {
+        Product::Transcript(_) => format!("j.transcript_id = $2 AND j.kind = '{TRANSCRIBE}'"),
+        Product::Enhancement(_) => "j.enhancement_id = $2".to_owned(),
+    };
     let sql = format!(
-        "SELECT j.id, j.queued_at, {lane} AS effective_lane FROM jobs j WHERE j.transcript_id = $2 AND j.kind = '{TRANSCRIBE}' AND j.state = 'queued'"
+        "SELECT j.id, j.queued_at, {lane} AS effective_lane FROM jobs j WHERE {makes_it} AND j.state = 'queued'"
     );
-    let Some(row) = tx.optional(&sql, args![store.jobs().lease_time(), id]).await? else { return Ok(None) };
+    let values = args![store.jobs().lease_time(), product.number()];
+    let Some(row) = tx.optional(&sql, values).await? else { return Ok(None) };
     let sql = format!(
         "SELECT count(*) AS ahead FROM jobs j WHERE j.state = 'queued'
              AND ({lane} < $2 OR ({lane} = $2 AND (j.queued_at < $3 OR (j.queued_at = $3 AND j.id < $4))))"
@@ -448,12 +452,12 @@ pub(crate) async fn position(tx: &mut Tx, store: &Store, id: TranscriptId) -> Re
 pub(crate) struct RemovedJob {
     job: JobId,
     /// The ledger reference of its hold.
-    reference: String,
+    pub(crate) reference: String,
     state: String,
     owner: String,
-    minutes: i64,
-    key: Option<KeyId>,
-    key_month: Option<i64>,
+    pub(crate) minutes: i64,
+    pub(crate) key: Option<KeyId>,
+    pub(crate) key_month: Option<i64>,
     anonymous_day: Option<i64>,
 }
 
@@ -476,17 +480,18 @@ impl RemovedJob {
 }
 
 /// Removes the job if the lease is still valid.
-async fn remove_leased(tx: &mut Tx, lease: &Lease) -> Result<RemovedJob> {
+pub(crate) async fn remove_leased(tx: &mut Tx, lease: &Lease) -> Result<RemovedJob> {
     let columns = RemovedJob::COLUMNS;
     let sql = format!("DELETE FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing' RETURNING {columns}");
     RemovedJob::of_row(&tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?)
 }
 
-/// Removes the jobs of a transcript, running or not, and releases their counts. Returns those that were queued or running. The account must be locked.
-pub(crate) async fn remove_jobs(tx: &mut Tx, id: TranscriptId, now: Micros) -> Result<Vec<JobId>> {
-    let sql = format!("DELETE FROM jobs WHERE transcript_id = $1 RETURNING {}", RemovedJob::COLUMNS);
+/// Removes the jobs of a transcript or enhancement, running or not, and releases their counts. Returns those that were queued or running. The account must
+/// be locked.
+pub(crate) async fn remove_jobs(tx: &mut Tx, product: Product, now: Micros) -> Result<Vec<JobId>> {
+    let sql = format!("DELETE FROM jobs WHERE {} = $1 RETURNING {}", product.column(), RemovedJob::COLUMNS);
     let mut live = Vec::new();
-    for row in tx.all(&sql, args![id]).await? {
+    for row in tx.all(&sql, args![product.number()]).await? {
         let ended = RemovedJob::of_row(&row)?;
         // The counts of a failed job were released when it failed.
         if ended.state != "failed" {
@@ -550,10 +555,10 @@ pub(crate) async fn requeue(tx: &mut Tx, store: &Store, lease: &Lease, how: Requ
     if tx.execute(&sql, values).await? == 0 {
         return Err(Error::LeaseLost);
     }
-    if let Some(transcript) = lease.transcription() {
-        tx.execute("UPDATE transcripts SET status = 'queued' WHERE id = $1", args![transcript]).await?;
+    match lease.product() {
+        Some(product) => product.set_status(tx, Status::Queued).await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Moves a job to the state `failed` (dead letter) with its recording, if the lease is still valid, so that it can be retried; releases its counts.
@@ -575,26 +580,8 @@ pub(crate) async fn dead_letter(
     let values = args![kind.name(), detail, store.jobs().lease_time(), lease.job, &lease.token];
     let ended = RemovedJob::of_row(&tx.optional(&sql, values).await?.ok_or(Error::LeaseLost)?)?;
     release_counts(tx, &ended, now).await?;
-    if let Some(transcript) = lease.transcription() {
-        mark_failed(tx, transcript, kind, reason, now).await?;
+    match lease.product() {
+        Some(product) => product.mark_failed(tx, kind, reason, now).await,
+        None => Ok(()),
     }
-    Ok(())
-}
-
-/// Marks a transcript as failed.
-pub(crate) async fn mark_failed(
-    tx: &mut Tx,
-    id: TranscriptId,
-    kind: FaultKind,
-    reason: &str,
-    now: Micros,
-) -> Result<()> {
-    let sql = "UPDATE transcripts SET status = 'failed', error = $1, error_kind = $2, completed_at = $3 WHERE id = $4";
-    tx.execute(sql, args![reason, kind.name(), now, id]).await?;
-    webhooks::mark_due(tx, id, now).await
-}
-
-/// Marks the recording of a transcript for deletion.
-pub(crate) async fn release_recording(tx: &mut Tx, id: TranscriptId) -> Result<()> {
-    tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await.map(drop)
 }

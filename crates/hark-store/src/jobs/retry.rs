@@ -11,10 +11,10 @@ use crate::error::{Error, Limit, Result};
 use crate::ids::{AccountId, JobId, KeyId, TranscriptId};
 use crate::jobs::Jobs;
 use crate::jobs::needs::Capabilities;
-use crate::jobs::queue::{self, TRANSCRIBE};
+use crate::jobs::product::Product;
+use crate::jobs::queue::TRANSCRIBE;
 use crate::keys;
 use crate::ledger::{self, job_reference};
-use crate::recordings;
 
 const NOT_KEPT: &str = "its recording was not kept: send it again";
 
@@ -154,14 +154,14 @@ impl Jobs<'_> {
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, account).await?;
         let sql = format!(
-            "SELECT kind, transcript_id, owner, minutes, hold, key_id, retries FROM jobs WHERE id = $1 AND state = 'failed'{}",
+            "SELECT kind, transcript_id, enhancement_id, owner, minutes, hold, key_id, retries FROM jobs WHERE id = $1 AND state = 'failed'{}",
             tx.for_update()
         );
         let row = tx.optional(&sql, args![job]).await?;
         let row = row.ok_or(Error::Conflict("only a job that has failed can be retried"))?;
-        let transcript = transcription(&row)?;
-        if let Some(transcript) = transcript
-            && recordings::of_transcript(&mut tx, transcript).await?.is_none()
+        let product = Product::of_job(&row)?;
+        if let Some(product) = product
+            && product.recording(&mut tx).await?.is_none()
         {
             return Err(Error::Conflict(NOT_KEPT));
         }
@@ -188,12 +188,8 @@ impl Jobs<'_> {
             self.lease_now_sql("$4")
         );
         tx.execute(&sql, args![job, retries, key_month, self.lease_time()]).await?;
-        if let Some(transcript) = transcript {
-            let sql = "UPDATE transcripts SET status = 'queued', progress = 0, error = NULL, error_kind = NULL, completed_at = NULL WHERE id = $1";
-            tx.execute(sql, args![transcript]).await?;
-            // A webhook that was not delivered for the failure yet is delivered for the final result.
-            let sql = "UPDATE webhooks SET state = 'waiting', attempts = 0, lease = NULL WHERE transcript_id = $1";
-            tx.execute(sql, args![transcript]).await?;
+        if let Some(product) = product {
+            product.mark_queued(&mut tx).await?;
         }
         tx.commit().await?;
         tracing::info!(%job, retries, "job.retried");
@@ -204,16 +200,16 @@ impl Jobs<'_> {
     /// Removes a failed job and its recording; its transcript stays, failed. [`Error::Conflict`] when it has not failed.
     pub async fn drop_failed(self, job: JobId) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        let sql = "DELETE FROM jobs WHERE id = $1 AND state = 'failed' RETURNING kind, transcript_id";
+        let sql = "DELETE FROM jobs WHERE id = $1 AND state = 'failed' RETURNING kind, transcript_id, enhancement_id";
         let row = tx.optional(sql, args![job]).await?;
         let row = row.ok_or(Error::Conflict("only a job that has failed can be dropped"))?;
-        let transcript = transcription(&row)?;
-        if let Some(transcript) = transcript {
-            queue::release_recording(&mut tx, transcript).await?;
+        let product = Product::of_job(&row)?;
+        if let Some(product) = product {
+            product.release_recordings(&mut tx).await?;
         }
         tx.commit().await?;
-        if let Some(transcript) = transcript {
-            self.store.recordings().remove(transcript).await;
+        if let Some(product) = product {
+            self.store.recordings().remove(product).await;
         }
         Ok(())
     }
@@ -235,12 +231,6 @@ impl Jobs<'_> {
         }
         Ok(dropped)
     }
-}
-
-/// The transcript that a job makes, if making one is its kind.
-fn transcription(row: &Row) -> Result<Option<TranscriptId>> {
-    let id = row.get::<Option<i64>>("transcript_id")?.map(TranscriptId);
-    Ok(id.filter(|_| matches!(row.get::<String>("kind"), Ok(kind) if kind == TRANSCRIBE)))
 }
 
 /// Fails when the owner has too many jobs or the queue is full.

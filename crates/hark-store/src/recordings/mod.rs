@@ -18,9 +18,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::Store;
-use crate::db::{Row, Tx, args};
+use crate::db::{Row, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
+use crate::jobs::product::Product;
 use crate::random;
 use local::Folder;
 pub(crate) use pages::{Pages, StoredFile};
@@ -208,13 +209,7 @@ pub(crate) fn blob(row: &Row) -> Result<Blob> {
     })
 }
 
-/// The recording of a transcript.
-pub(crate) async fn of_transcript(tx: &mut Tx, id: TranscriptId) -> Result<Option<Blob>> {
-    let sql = "SELECT key, account_id, size, is_sealed FROM blobs WHERE transcript_id = $1 AND state = 'live'";
-    tx.optional(sql, args![id]).await?.as_ref().map(blob).transpose()
-}
-
-/// Storage used by the recordings of an account's transcripts, in bytes.
+/// Storage used by the recordings of an account, in bytes.
 pub(crate) const STORAGE_USED: &str =
     "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs WHERE account_id = $1 AND state = 'live'";
 
@@ -233,7 +228,7 @@ impl Recordings<'_> {
     /// The recording of a transcript, if it is still stored.
     pub async fn get(self, account: AccountId, id: TranscriptId) -> Result<Blob> {
         let mut tx = self.store.db().snapshot().await?;
-        let found = of_transcript(&mut tx, id).await?.filter(|blob| blob.account == account);
+        let found = Product::from(id).recording(&mut tx).await?.filter(|blob| blob.account == account);
         found.ok_or(Error::NotFound("recording"))
     }
 
@@ -282,41 +277,44 @@ impl Recordings<'_> {
         self.store.db().execute(sql, args![key.as_str()]).await.map(drop)
     }
 
-    /// Removes the recording of a transcript that a committed transaction has marked for deletion. A failure is logged and left to the sweep.
-    pub(crate) async fn remove(self, id: TranscriptId) {
-        self.remove_deleted_or_defer(None, Some(id)).await;
+    /// Removes the recordings of a transcript or enhancement that a committed transaction has marked for deletion. A failure is logged and left to the sweep.
+    pub(crate) async fn remove(self, product: Product) {
+        self.remove_deleted_or_defer(None, Some(product)).await;
     }
 
     /// [`Recordings::remove_deleted`] after a commit: what can't be removed while storage is unreachable is left to the sweep. Returns those that were removed.
     pub(crate) async fn remove_deleted_or_defer(
         self,
         account: Option<AccountId>,
-        transcript: Option<TranscriptId>,
+        product: Option<Product>,
     ) -> Vec<BlobKey> {
-        self.remove_deleted(account, transcript).await.unwrap_or_else(|error| {
-            let (account, transcript) = (account.map(|id| id.0), transcript.map(|id| id.0));
-            tracing::warn!(%error, account, transcript, "recordings.left_to_sweep");
+        self.remove_deleted(account, product).await.unwrap_or_else(|error| {
+            let account = account.map(|id| id.0);
+            let (transcript, enhancement) = match product {
+                Some(Product::Transcript(id)) => (Some(id.0), None),
+                Some(Product::Enhancement(id)) => (None, Some(id.0)),
+                None => (None, None),
+            };
+            tracing::warn!(%error, account, transcript, enhancement, "recordings.left_to_sweep");
             Vec::new()
         })
     }
 
-    /// Removes recordings that a committed transaction has marked for deletion: all, or those of an account or transcript.
+    /// Removes recordings that a committed transaction has marked for deletion: all, or those of an account, transcript or enhancement.
     pub(crate) async fn remove_deleted(
         self,
         account: Option<AccountId>,
-        transcript: Option<TranscriptId>,
+        product: Option<Product>,
     ) -> Result<Vec<BlobKey>> {
-        let rows = self
-            .store
-            .db()
-            .all(
-                // A running backup may list them: they stay until its lease ends.
-                "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
-                     AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR transcript_id = $2)
-                     AND NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.task LIKE 'backup:%' AND m.lease_until > $3)",
-                args![account, transcript, self.store.now()],
-            )
-            .await?;
+        // A running backup may list them: they stay until its lease ends.
+        let sql = format!(
+            "SELECT key, account_id, size, is_sealed FROM blobs WHERE state = 'deleting'
+                 AND ($1 IS NULL OR account_id = $1) AND ($2 IS NULL OR {} = $2)
+                 AND NOT EXISTS (SELECT 1 FROM maintenance m WHERE m.task LIKE 'backup:%' AND m.lease_until > $3)",
+            product.map_or("transcript_id", Product::column)
+        );
+        let values = args![account, product.map(Product::number), self.store.now()];
+        let rows = self.store.db().all(&sql, values).await?;
         let mut removed = Vec::with_capacity(rows.len());
         for row in &rows {
             let key = blob(row)?.key;

@@ -220,7 +220,7 @@ impl Recordings<'_> {
         Ok(expired)
     }
 
-    /// Marks recordings without a transcript and abandoned uploads for deletion.
+    /// Marks recordings without a transcript or enhancement and abandoned uploads for deletion.
     async fn mark_abandoned(self, now: Micros, abandoned_after: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
         // An upload dated far in the future began while the clock was wrong; it would never be old enough.
@@ -231,7 +231,8 @@ impl Recordings<'_> {
         .await?;
         tx.execute(
             "UPDATE blobs SET state = 'deleting' WHERE state = 'live'
-                 AND NOT EXISTS (SELECT 1 FROM transcripts t WHERE t.id = blobs.transcript_id)",
+                 AND NOT EXISTS (SELECT 1 FROM transcripts t WHERE t.id = blobs.transcript_id)
+                 AND NOT EXISTS (SELECT 1 FROM enhancements e WHERE e.id = blobs.enhancement_id)",
             &[],
         )
         .await?;

@@ -11,7 +11,8 @@ use zeroize::Zeroizing;
 use crate::BlobKey;
 use crate::db::{Tx, Value, args};
 use crate::error::{Error, Result};
-use crate::ids::{AccountId, TranscriptId};
+use crate::ids::{AccountId, EnhancementId, TranscriptId};
+use crate::jobs::product::Product;
 use crate::ledger;
 use crate::recordings::{self, Blob};
 use crate::sealing::Sealing;
@@ -290,9 +291,11 @@ impl Sealing<'_> {
         let mut after = String::new();
         loop {
             let sql = format!(
-                "SELECT key, account_id, transcript_id, size, is_sealed FROM blobs
-                 WHERE is_sealed = $1 AND state = 'live' AND key > $2 AND account_id IS NOT NULL AND transcript_id IS NOT NULL
+                "SELECT key, account_id, transcript_id, enhancement_id, size, is_sealed FROM blobs
+                 WHERE is_sealed = $1 AND state = 'live' AND key > $2 AND account_id IS NOT NULL
+                     AND (transcript_id IS NOT NULL OR enhancement_id IS NOT NULL)
                      AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.transcript_id = blobs.transcript_id AND j.state = 'processing')
+                     AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.enhancement_id = blobs.enhancement_id AND j.state = 'processing')
                  ORDER BY key LIMIT {PAGE}"
             );
             let rows = self.store.db().all(&sql, args![false, &after]).await?;
@@ -301,9 +304,12 @@ impl Sealing<'_> {
             }
             for row in &rows {
                 let old = recordings::blob(row)?;
-                let transcript = TranscriptId(row.get("transcript_id")?);
+                let product = match row.get::<Option<i64>>("enhancement_id")? {
+                    Some(id) => Product::from(EnhancementId(id)),
+                    None => Product::from(TranscriptId(row.get("transcript_id")?)),
+                };
                 after = old.key.as_str().to_owned();
-                match self.seal_recording(&old, transcript).await {
+                match self.seal_recording(&old, product).await {
                     Ok(true) => {
                         sealed.recordings += 1;
                         sealed.bytes += old.size;
@@ -326,37 +332,42 @@ impl Sealing<'_> {
 
     /// Copies a recording sealed under a new key, which replaces the old one in one transaction. Returns false when it is being
     /// transcribed or was deleted.
-    async fn seal_recording(self, old: &Blob, transcript: TranscriptId) -> Result<bool> {
+    async fn seal_recording(self, old: &Blob, product: Product) -> Result<bool> {
         let mut reader = self.store.recordings().open(old, None).await?;
         let mut upload = self.store.recordings().upload(old.account).await?.without_hash();
         while let Some(piece) = reader.next().await? {
             upload.write(piece).await?;
         }
         let new = upload.finish().await?;
-        let replaced = self.replace_recording(old, &new, transcript).await;
+        let replaced = self.replace_recording(old, &new, product).await;
         if !matches!(replaced, Ok(true)) {
             self.store.recordings().discard(&new.key).await?;
             return replaced;
         }
-        self.store.recordings().remove(transcript).await;
+        self.store.recordings().remove(product).await;
         Ok(true)
     }
 
-    async fn replace_recording(self, old: &Blob, new: &Blob, transcript: TranscriptId) -> Result<bool> {
+    async fn replace_recording(self, old: &Blob, new: &Blob, product: Product) -> Result<bool> {
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, old.account).await?;
         // A worker that has claimed the job reads the old recording. From here on a claim finds the new one.
-        let sql = format!("SELECT state FROM jobs WHERE transcript_id = $1{}", tx.for_update());
-        for job in tx.all(&sql, args![transcript]).await? {
+        let column = product.column();
+        let sql = format!("SELECT state FROM jobs WHERE {column} = $1{}", tx.for_update());
+        for job in tx.all(&sql, args![product.number()]).await? {
             if job.get::<String>("state")? == "processing" {
                 return Ok(false);
             }
         }
         let sql = "UPDATE blobs SET state = 'deleting' WHERE key = $1 AND state = 'live'";
         let marked = tx.execute(sql, args![old.key.as_str()]).await?;
-        let sql =
-            "UPDATE blobs SET state = 'live', transcript_id = $1, size = $2 WHERE key = $3 AND state = 'uploading'";
-        let replaced = tx.execute(sql, args![transcript, new.size as i64, new.key.as_str()]).await?;
+        // The old row may be gone: its recording was deleted meanwhile, and the new one is given up below.
+        let sql = format!(
+            "UPDATE blobs SET state = 'live', {column} = $1, size = $2, is_result = COALESCE((SELECT o.is_result FROM blobs o WHERE o.key = $3), FALSE)
+             WHERE key = $4 AND state = 'uploading'"
+        );
+        let values = args![product.number(), new.size as i64, old.key.as_str(), new.key.as_str()];
+        let replaced = tx.execute(&sql, values).await?;
         if marked == 0 || replaced == 0 {
             return Ok(false);
         }

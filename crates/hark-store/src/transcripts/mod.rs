@@ -18,6 +18,7 @@ use crate::clock::Micros;
 use crate::db::{JsonKind, Row, Tx, Value, args};
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, JobId, Owner, TranscriptId};
+use crate::jobs::product::Product;
 use crate::jobs::queue::{self, remove_jobs};
 use crate::ledger::{self, Settlement};
 use crate::sealing::Sealer;
@@ -254,8 +255,8 @@ pub struct StatusView {
     pub error_kind: Option<FaultKind>,
 }
 
-/// The fault kind of a failed transcript.
-fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
+/// The fault kind of something that failed.
+pub(crate) fn error_kind(row: &Row) -> Result<Option<FaultKind>> {
     let name: Option<String> = row.get("error_kind")?;
     name.map(|name| name.parse().map_err(|_| Error::Damaged(format!("no fault is of kind {name:?}")))).transpose()
 }
@@ -349,11 +350,11 @@ async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<Transcr
     Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))
 }
 
-/// Ids have 53 random bits: too many to guess, and still safe integers in JSON. Older ones have 40.
-fn random_id() -> Result<TranscriptId> {
+/// The number of a new id. It has 53 random bits: too many to guess, and still a safe integer in JSON. Older ones have 40.
+pub(crate) fn random_number() -> Result<i64> {
     let number = u64::from_le_bytes(random::bytes::<8>()?) >> 11;
     // 0 refers to no transcript in other tables.
-    if number == 0 { random_id() } else { Ok(TranscriptId(number as i64)) }
+    if number == 0 { random_number() } else { Ok(number as i64) }
 }
 
 /// Inserts a queued transcript with a new random id.
@@ -367,7 +368,7 @@ pub(crate) async fn insert(
     now: i64,
 ) -> Result<TranscriptId> {
     loop {
-        let id = random_id()?;
+        let id = TranscriptId(random_number()?);
         let title = sealer.seal(&title_aad(id), new.title.as_bytes())?;
         let inserted = tx
             .execute(
@@ -528,7 +529,7 @@ impl Transcripts<'_> {
             .ok_or(Error::NotFound("transcript"))?;
         let status = row.get::<String>("status")?.parse()?;
         let queue_position =
-            if status == Status::Queued { queue::position(&mut tx, self.store, id).await? } else { None };
+            if status == Status::Queued { queue::position(&mut tx, self.store, id.into()).await? } else { None };
         Ok(StatusView {
             status,
             progress: row.get("progress")?,
@@ -552,10 +553,10 @@ impl Transcripts<'_> {
         let status: String = found.ok_or(Error::NotFound("transcript"))?.get("status")?;
         // An anonymous transcript that was not completed cost nothing, so a repeated request may start again.
         if account != self.store.anonymous_account() || status == Status::Completed.name() {
-            idempotency::tombstone(&mut tx, id).await?;
+            idempotency::tombstone(&mut tx, id.into()).await?;
         }
-        let jobs = remove_jobs(&mut tx, id, now).await?;
-        tx.execute("UPDATE blobs SET state = 'deleting' WHERE transcript_id = $1", args![id]).await?;
+        let jobs = remove_jobs(&mut tx, id.into(), now).await?;
+        Product::from(id).release_recordings(&mut tx).await?;
         tx.execute("DELETE FROM transcripts WHERE id = $1", args![id]).await?;
         audit::write_act(&mut tx, self.audit, &format!("transcript {id}"), now).await?;
         tx.commit().await?;
@@ -563,7 +564,7 @@ impl Transcripts<'_> {
             self.store.notify(Change::Stopped(job));
         }
         self.store.notify(Change::Finished(id));
-        Ok(self.store.recordings().remove_deleted_or_defer(None, Some(id)).await)
+        Ok(self.store.recordings().remove_deleted_or_defer(None, Some(id.into())).await)
     }
 
     /// Cancels the job of a transcript and releases its hold; the transcript stays, failed with this reason. [`Error::NotFound`] when no job is queued or
@@ -575,13 +576,14 @@ impl Transcripts<'_> {
         let found =
             tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         found.ok_or(Error::NotFound("transcript"))?;
-        let job = remove_jobs(&mut tx, id, now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
-        queue::mark_failed(&mut tx, id, FaultKind::Cancelled, reason, now).await?;
-        queue::release_recording(&mut tx, id).await?;
+        let job = remove_jobs(&mut tx, id.into(), now).await?.into_iter().next().ok_or(Error::NotFound("job"))?;
+        let product = Product::from(id);
+        product.mark_failed(&mut tx, FaultKind::Cancelled, reason, now).await?;
+        product.release_recordings(&mut tx).await?;
         tx.commit().await?;
         self.store.notify(Change::Stopped(job));
         self.store.notify(Change::Finished(id));
-        self.store.recordings().remove(id).await;
+        self.store.recordings().remove(product).await;
         Ok(job)
     }
 }

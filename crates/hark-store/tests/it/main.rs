@@ -7,6 +7,7 @@ mod blobs;
 mod calls;
 mod crash;
 mod encrypted;
+mod enhancements;
 mod identity;
 mod integrity;
 mod jobs;
