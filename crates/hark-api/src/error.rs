@@ -44,6 +44,8 @@ pub enum ErrorKind {
     ModelNotFound,
     /// The path exists, but not for this method.
     MethodNotAllowed,
+    /// None of the media types of `Accept` can be made.
+    NotAcceptable,
     /// The client sent nothing for too long.
     RequestTimeout,
     /// The request contradicts one that is still under way.
@@ -74,6 +76,8 @@ pub enum ErrorKind {
     AnonymousLimit,
     /// The day's questions of the plan are used up.
     ChatLimit,
+    /// The day's speeches in the voice of a reference are used up.
+    SpeechLimit,
     /// Our fault; the log has the rest.
     Internal,
     /// The model that this needs is not on this server.
@@ -106,7 +110,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 33] = [
+pub const ERRORS: [ErrorEntry; 35] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -119,6 +123,7 @@ pub const ERRORS: [ErrorEntry; 33] = [
     entry(ErrorKind::NotFound, 404, false, "there is nothing here: check the path and the id"),
     entry(ErrorKind::ModelNotFound, 404, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::MethodNotAllowed, 405, false, "this path does not take that method"),
+    entry(ErrorKind::NotAcceptable, 406, false, "none of the media types of `Accept` can be made"),
     entry(ErrorKind::RequestTimeout, 408, false, "nothing arrived for too long: send the request again"),
     entry(ErrorKind::Conflict, 409, false, "a request with the same Idempotency-Key is still under way"),
     entry(ErrorKind::Gone, 410, false, "what this request made was deleted since"),
@@ -134,6 +139,7 @@ pub const ERRORS: [ErrorEntry; 33] = [
     entry(ErrorKind::SpendingLimit, 429, false, "this key has spent what it may spend"),
     entry(ErrorKind::AnonymousLimit, 429, true, "the free transcriptions of today are used up: sign up to go on"),
     entry(ErrorKind::ChatLimit, 429, true, "the questions of today are used up"),
+    entry(ErrorKind::SpeechLimit, 429, true, "the speeches of today in the voice of a reference are used up"),
     entry(ErrorKind::Internal, 500, false, "something went wrong on the server: its log names this request's id"),
     entry(ErrorKind::ModelMissing, 503, false, "the model that this needs is not installed on this server"),
     entry(ErrorKind::QueueFull, 503, false, "too much work is waiting: try again later"),

@@ -65,6 +65,14 @@ fn translate() -> Object {
     yes_or_no("Whether to write English whatever is spoken.", false)
 }
 
+fn consent() -> Object {
+    let description = "The statement that the person who speaks in the sample agrees to have their voice imitated: `true` or `1`. The operator of a server may vouch for all \
+                       users instead; then it may be left out.";
+    let both = SchemaType::Array(vec![Type::Boolean, Type::Integer]);
+    let answer = ObjectBuilder::new().schema_type(both).minimum(Some(1)).maximum(Some(1));
+    answer.description(Some(description)).enum_values(Some([serde_json::json!(true), serde_json::json!(1)])).build()
+}
+
 fn word_timestamps() -> Object {
     yes_or_no("Whether every word gets its time.", true)
 }
@@ -101,6 +109,17 @@ pub struct EnhanceForm {
     /// Audio or video.
     #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
+    /// By how many dB noise is reduced at most; 100 is no limit.
+    #[schema(minimum = 0, maximum = 100, default = 100)]
+    pub strength: Option<f32>,
+}
+
+/// The form of `POST /v1/watermark/detect`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct WatermarkForm {
+    /// Audio or video: at most 100 MB and two hours, at least a second; a mark is read from about five seconds of speech.
+    #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
+    pub file: Vec<u8>,
 }
 
 /// The form of `POST /v1/tts`.
@@ -118,4 +137,7 @@ pub struct SpeakForm {
         pattern = "^(auto|ar|da|de|el|en|es|fi|fr|he|hi|it|ja|ko|ms|nl|no|pl|pt|ru|sv|sw|tr|zh)$"
     )]
     pub language: Option<String>,
+    /// The statement that the person who speaks in the sample agrees to have their voice imitated.
+    #[schema(schema_with = consent)]
+    pub consent: bool,
 }

@@ -6,6 +6,7 @@
 mod account;
 mod audit;
 mod completions;
+mod enhancement;
 mod error;
 mod fault;
 mod forms;
@@ -18,10 +19,12 @@ mod reference;
 mod search;
 mod session;
 mod speakers;
+mod speech;
 mod text;
 mod transcription;
 mod transcripts;
 mod translation;
+mod watermark;
 mod webhook;
 
 pub use account::{
@@ -34,9 +37,10 @@ pub use completions::{
     ChatCompletionRequest, ChatCompletionRole, ChatContent, ChatDelta, ChatFinishReason, ChatJsonSchema, ChatPart,
     ChatPromptTokens, ChatResponseFormat, ChatStop, ChatStreamOptions, ChatUsage,
 };
+pub use enhancement::{Enhancement, EnhancementAccepted};
 pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
-pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm};
+pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm, WatermarkForm};
 pub use hark_transcript::{
     AnalysisType, DateTime, GenerationType, Lane, Segment, SummaryStyle, TranscriptionResult, Word,
 };
@@ -58,6 +62,7 @@ pub use session::{
     SessionInfo, SessionKind, SessionList, SignIn, SignUp, SignedIn,
 };
 pub use speakers::{Speaker, SpeakerList};
+pub use speech::{OpenAiSpeechRequest, OpenAiStreamFormat, VoiceGender, VoiceInfo, VoiceList};
 pub use text::{
     AnalyzeRequest, ChatAnswer, ChatAnswerDelta, ChatAnswerSources, ChatRequest, ChatSource, EmbedRequest, EmbedText,
     Embeddings, GenerateRequest, SummarizeRequest, SummarizeTranscriptRequest, TranscriptAnalyzeRequest,
@@ -69,4 +74,5 @@ pub use transcripts::{
     TranscriptStatus, TranscriptSummary,
 };
 pub use translation::{TranscriptTranslation, TranslateTranscriptRequest, TranslatedSegment};
+pub use watermark::{WatermarkPayload, WatermarkReport, WatermarkSpan};
 pub use webhook::{WebhookEvent, WebhookRotation, WebhookSecret};

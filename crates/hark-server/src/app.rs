@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use hark_store::{Capabilities, Clock, Owner, Store};
 use tokio::sync::Notify;
 
+use crate::call_slots::CallSlots;
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::documentation::Documentation;
-use crate::embed_slots::EmbedSlots;
 use crate::engine::{Engines, Models};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::mail::Mailer;
+use crate::marks::MarkerOnDemand;
 use crate::metrics::Metrics;
 use crate::metrics::readiness::Report;
 use crate::probe::Probes;
@@ -34,6 +35,11 @@ pub enum Role {
     /// Runs jobs from the queue.
     Gpu,
 }
+
+/// Calls that embed texts at once: one computes on all cores while the next is tokenized.
+const EMBEDDINGS_AT_ONCE: usize = 2;
+/// Searches for watermarks at once: each takes one core, which speech waits for.
+const DETECTIONS_AT_ONCE: usize = 2;
 
 /// How long lists from the disk are cached.
 const KEEP_LISTS: Duration = Duration::from_secs(5);
@@ -63,9 +69,15 @@ pub(crate) struct Shared {
     /// Media probes in progress.
     pub(crate) probes: Probes,
     /// Calls that embed texts.
-    pub(crate) embed_slots: EmbedSlots,
+    pub(crate) embed_slots: CallSlots,
+    /// Calls that look for watermarks.
+    pub(crate) watermark_slots: CallSlots,
     /// Calls that work on texts with the language model.
     pub(crate) text_calls: AtOnce<Owner>,
+    /// Calls that speak in the voice of a reference.
+    pub(crate) matched_calls: AtOnce<Owner>,
+    /// The key of the watermark.
+    pub(crate) marker: MarkerOnDemand,
     /// Indexes of long transcripts that were asked about.
     pub(crate) retrievers: Retrievers,
     /// Uploads in progress that have an `Idempotency-Key`.
@@ -134,8 +146,11 @@ impl App {
             addresses: AddressHash::default(),
             sign: Sign::default(),
             mailer,
-            embed_slots: EmbedSlots::new(),
+            embed_slots: CallSlots::new(EMBEDDINGS_AT_ONCE, "too many texts are being embedded"),
+            watermark_slots: CallSlots::new(DETECTIONS_AT_ONCE, "too many recordings are being examined"),
             text_calls: AtOnce::new(),
+            matched_calls: AtOnce::new(),
+            marker: MarkerOnDemand::default(),
             retrievers: Retrievers::default(),
             uploads: AtOnce::new(),
             named_uploads: AtOnce::new(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/operators/events.md";
 /// The crates whose events must be listed: all that are part of the program.
-const LISTED: [&str; 14] = [
+const LISTED: [&str; 16] = [
     "hark",
     "hark-api",
     "hark-compute",
@@ -13,11 +13,13 @@ const LISTED: [&str; 14] = [
     "hark-http",
     "hark-media",
     "hark-models",
+    "hark-say",
     "hark-server",
     "hark-speakers",
     "hark-speech",
     "hark-store",
     "hark-text",
+    "hark-voice",
     "hark-weights",
     "hark-whisper",
 ];

@@ -6,12 +6,12 @@
 
 mod app;
 mod audit;
+mod call_slots;
 mod chat;
 mod config;
 mod credentials;
 mod document;
 mod documentation;
-mod embed_slots;
 mod embeddings;
 mod engine;
 mod error;
@@ -31,6 +31,7 @@ mod listen;
 mod live;
 mod mac;
 mod mail;
+mod marks;
 mod metrics;
 mod middleware;
 mod multipart;
@@ -48,6 +49,7 @@ mod routes;
 mod search;
 mod service;
 mod sign;
+mod speech_call;
 mod sse;
 mod storage;
 mod streams;
@@ -59,14 +61,15 @@ mod wire;
 
 pub use app::Role;
 pub use config::{
-    Anonymous, Config, DailyLimit, Hidden, Integrity, JobSettings, LimitUnit, Limits, MailConfig, MailSecurity,
-    PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, TextSettings, Webhooks,
+    Anonymous, Config, Consent, DailyLimit, EnhanceSettings, Hidden, Integrity, JobSettings, LimitUnit, Limits,
+    MailConfig, MailSecurity, MatchedPerDay, PaidModels, Recordings, Seconds, StorageQuota, StreamLimits, TextSettings,
+    VoiceSettings, Webhooks,
 };
 pub use engine::{
-    Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Language,
-    LanguageOptions, LanguageReport, Live, LiveHandle, Models, Pulls, SpeechEngine, SpeechOptions, Transcribe,
-    Transcribed, Translate, TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work,
-    default_memory_budget,
+    Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Enhance, EnhanceWork,
+    Enhanced, Language, LanguageOptions, LanguageReport, Live, LiveHandle, Models, Pulls, SoundFormat, SoundOutput,
+    Speak, SpeechEngine, SpeechOptions, SpeechStage, SpeechVoice, SpeechWork, Transcribe, Transcribed, Translate,
+    TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

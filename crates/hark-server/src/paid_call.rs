@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind};
-use hark_store::{Begun, Call, CallResult, Derived, NewCall};
+use hark_store::{Begun, Call, CallResult, Derived, NewCall, StoredAnswer};
 use serde::Serialize;
 
 use crate::app::App;
@@ -27,6 +27,14 @@ pub(crate) struct PaidCall {
     is_named: bool,
 }
 
+/// What became of a call whose answer is no JSON.
+pub(crate) enum Started {
+    /// It may run.
+    New(PaidCall),
+    /// The same request was answered before, and this was kept of it.
+    Answered(StoredAnswer),
+}
+
 /// What became of a call that was to begin.
 pub(crate) enum Opened {
     /// It may run.
@@ -43,6 +51,19 @@ impl PaidCall {
         headers: &HeaderMap,
         canonical: Canonical,
     ) -> Result<Opened, Failure> {
+        match Self::start(app, identity, headers, canonical).await? {
+            Started::New(call) => Ok(Opened::New(call)),
+            Started::Answered(answer) => idempotent::give(headers, &answer).map(Opened::Repeated),
+        }
+    }
+
+    /// The same for a call whose answer is no JSON.
+    pub(crate) async fn start(
+        app: &App,
+        identity: &Identity,
+        headers: &HeaderMap,
+        canonical: Canonical,
+    ) -> Result<Started, Failure> {
         let idempotency = idempotent::key(headers)?.map(|key| canonical.fingerprint().named(key));
         let is_named = idempotency.is_some();
         let ttl = app.config.text.longest().duration() + HOLD_MARGIN;
@@ -58,8 +79,8 @@ impl PaidCall {
             })
         });
         match task.await.map_err(|_| Failure::from(ErrorKind::Internal))?? {
-            Ok(call) => Ok(Opened::New(call)),
-            Err(Some(answer)) => idempotent::give(headers, &answer).map(Opened::Repeated),
+            Ok(call) => Ok(Started::New(call)),
+            Err(Some(answer)) => Ok(Started::Answered(answer)),
             Err(None) => {
                 let message = "the same request is in progress: wait for its answer";
                 Err(ApiError::new(ErrorKind::Conflict, message).retry_after(RETRY_AFTER).into())

@@ -109,7 +109,8 @@ pub(crate) fn minutes(seconds: f64) -> i64 {
 /// Tolerance of a recording beyond its minutes, in seconds.
 pub(crate) const ROUNDING: f64 = 0.05;
 
-fn refused(error: MediaError) -> Failure {
+/// The response for a recording that can't be read.
+pub(crate) fn refused(error: MediaError) -> Failure {
     match error {
         MediaError::Io(_) => {
             tracing::error!(%error, "upload.read_failed");

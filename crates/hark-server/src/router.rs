@@ -17,8 +17,9 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, account_data, audio, audit, chat, credits, documentation, health, keys, openai, reference, reset, search,
-    session, sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, webhooks,
+    account, account_data, audio, audit, chat, credits, documentation, enhancements, health, keys, openai, reference,
+    reset, search, session, sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, voices,
+    watermark, webhooks,
 };
 
 /// The parts of the OpenAPI document that belong to no handler.
@@ -75,6 +76,7 @@ fn open() -> OpenApiRouter<App> {
         .routes(routes!(reference::models))
         .routes(routes!(reference::languages))
         .routes(routes!(openai::models::show))
+        .routes(routes!(voices::list))
         .routes(routes!(health::health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
@@ -109,8 +111,12 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(text::analyze))
         .routes(routes!(text::generate))
         .routes(routes!(openai::completions::create))
-        .routes(routes!(audio::enhance))
-        .routes(routes!(audio::speak))
+        .routes(routes!(openai::speech::create))
+        .routes(routes!(audio::enhance::enhance))
+        .routes(routes!(enhancements::show, enhancements::delete))
+        .routes(routes!(enhancements::audio))
+        .routes(routes!(audio::speak::speak))
+        .routes(routes!(watermark::detect))
         .routes(routes!(account::show, account::update, account_data::delete))
         .routes(routes!(account_data::export))
         .routes(routes!(audit::own))

@@ -194,9 +194,14 @@ pub(crate) fn check_length(app: &App, characters: usize) -> Result<(), Failure> 
     Err(Failure::invalid(format!("the text has {characters} characters, and this server works on {limit} at most")))
 }
 
+/// Whose request it is, for the scheduler of the language model.
+pub(crate) fn owner(identity: &Identity) -> u64 {
+    identity.account().0.unsigned_abs()
+}
+
 /// The context of a task for an account.
 pub(crate) fn context<'a>(model: &'a dyn LanguageModel, identity: &Identity) -> Context<'a> {
-    Context::new(model, identity.account().0.unsigned_abs(), Lane::Interactive)
+    Context::new(model, owner(identity), Lane::Interactive)
 }
 
 /// The language model; it is loaded on a blocking thread.

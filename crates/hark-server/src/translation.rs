@@ -12,7 +12,7 @@ use crate::idempotent::Canonical;
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
 use crate::probe::CancelOnDrop;
-use crate::text_work::{check_length, take_place, within};
+use crate::text_work::{self, check_length, take_place, within};
 
 /// Texts of a call.
 const MAX_TEXTS: usize = 2048;
@@ -31,8 +31,9 @@ pub(crate) async fn translate(
     let characters = wanted.texts.iter().map(|text| text.chars().count()).sum();
     let Translation { texts, is_batch, target, source } = wanted;
     let target_language = target.clone();
+    let owner = text_work::owner(identity);
     let work = move |engine: &dyn Translate, cancel: &CancelToken| {
-        engine.translate(&texts, source.as_deref(), &target, cancel)
+        engine.translate(&texts, source.as_deref(), &target, owner, cancel)
     };
     let (call, done) = match run(app, identity, headers, canonical, characters, work).await? {
         Finished::New(call, done) => (call, done),

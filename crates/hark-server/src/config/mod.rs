@@ -1,5 +1,6 @@
 //! Settings of the service, with defaults for a single machine.
 
+mod enhance;
 mod integrity;
 mod jobs;
 mod limits;
@@ -7,6 +8,7 @@ mod mail;
 mod origin;
 mod stream;
 mod text;
+mod voice;
 mod webhooks;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,6 +18,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
+pub use enhance::EnhanceSettings;
 pub use integrity::Integrity;
 pub use jobs::JobSettings;
 pub use limits::Limits;
@@ -24,6 +27,7 @@ pub(crate) use mail::{sender, transport};
 use origin::is_origin;
 pub use stream::StreamLimits;
 pub use text::TextSettings;
+pub use voice::{Consent, MatchedPerDay, VoiceSettings};
 pub use webhooks::Webhooks;
 
 /// Settings of the service: the `[server]` table of `hark.toml`.
@@ -93,10 +97,14 @@ pub struct Config {
     pub stream: StreamLimits,
     /// Webhooks, called when a transcript is done.
     pub webhooks: Webhooks,
+    /// Noise reduction.
+    pub enhance: EnhanceSettings,
     /// Whether recordings of accounts are kept after transcription, until their transcript is deleted.
     pub keep_audio: bool,
     /// The file of the master key that seals text and audio.
     pub master_key_file: Option<std::path::PathBuf>,
+    /// The file of the watermark key, made at first use; by default `watermark.key` in the data folder.
+    pub watermark_key_file: Option<std::path::PathBuf>,
     /// The database, `sqlite:…` or `postgres://…`; by default `hark.db` in the data folder.
     pub database: Option<String>,
     /// Where recordings are stored, a folder or `s3://…`; by default `blobs` in the data folder.
@@ -106,6 +114,9 @@ pub struct Config {
     /// Work on text: the `[text]` table, which the commands use, too.
     #[serde(skip)]
     pub text: TextSettings,
+    /// Speech synthesis: the `[voice]` table, which the commands use, too.
+    #[serde(skip)]
+    pub voice: VoiceSettings,
 }
 
 impl Default for Config {
@@ -141,12 +152,15 @@ impl Default for Config {
             limits: Limits::default(),
             stream: StreamLimits::default(),
             webhooks: Webhooks::default(),
+            enhance: EnhanceSettings::default(),
             keep_audio: true,
             master_key_file: None,
+            watermark_key_file: None,
             database: None,
             blobs: None,
             recordings: Recordings::default(),
             text: TextSettings::default(),
+            voice: VoiceSettings::default(),
         }
     }
 }
@@ -177,6 +191,7 @@ impl Config {
         self.recordings.check()?;
         self.jobs.check()?;
         self.limits.check()?;
+        self.enhance.check()?;
         self.text.check()?;
         if let Some(mail) = &self.mail {
             mail.check()?;

@@ -14,6 +14,9 @@ use crate::engine::LanguageOptions;
 pub struct TextSettings {
     /// The language model, a name of the catalogue; its default when not given.
     pub model: Option<String>,
+    /// The languages, as ISO 639-1 codes, between which the language model translates what no translation model does; what the
+    /// catalogue says of the model when not given.
+    pub translation_languages: Option<Vec<String>>,
     /// Seconds a request waits for its answer.
     pub timeout: Seconds,
     /// Seconds that work for a request may take that sees its progress as events.
@@ -40,9 +43,11 @@ pub struct TextSettings {
 
 impl Default for TextSettings {
     fn default() -> Self {
-        let LanguageOptions { model, context, cache_bytes, endpoint: _ } = LanguageOptions::default();
+        let LanguageOptions { model, context, cache_bytes, endpoint: _, translation_languages } =
+            LanguageOptions::default();
         TextSettings {
             model,
+            translation_languages,
             timeout: Seconds(300.0),
             stream_timeout: Seconds(3600.0),
             max_characters: 400_000,
@@ -63,6 +68,10 @@ impl TextSettings {
     pub fn check(&self) -> Result<(), String> {
         if !(2048..=1 << 20).contains(&self.context) {
             return Err("`text.context` must be a number from 2048 to 1048576".to_owned());
+        }
+        let languages = self.translation_languages.iter().flatten();
+        if let Some(unknown) = languages.into_iter().find(|code| hark_translate::languages::find(code).is_none()) {
+            return Err(format!("`text.translation_languages` has {unknown:?}, which is the code of no language"));
         }
         if self.max_characters == 0 {
             return Err("`text.max_characters` must be at least 1".to_owned());
@@ -115,6 +124,7 @@ impl TextSettings {
             context: self.context,
             cache_bytes: self.cache_mb << 20,
             endpoint: self.endpoint(),
+            translation_languages: self.translation_languages.clone(),
         }
     }
 }

@@ -37,16 +37,8 @@ impl SpeechEngine {
         // The mapped file, and its matrices packed as bf16.
         let (folder, bytes) = self.folder(name)?;
         self.get(ModelSpec { name, bytes, is_counted: false }, || {
-            let begun = std::time::Instant::now();
             let embedder = Embedder::load(&self.compute, &folder)
                 .map_err(|error| EngineError::unavailable(Dependency::Engine, error))?;
-            tracing::info!(
-                checkpoint = name,
-                seconds = begun.elapsed().as_secs_f64(),
-                backend = self.compute.isa().name(),
-                max_bytes = bytes,
-                "model.loaded"
-            );
             Ok(EmbedModel { embedder, bytes })
         })
     }

@@ -35,6 +35,18 @@ pub enum EngineError {
     /// There is no translation model.
     #[error("this server has no translation model")]
     NoTranslationModel,
+    /// There is no noise reduction model.
+    #[error("this server has no model for noise reduction")]
+    NoEnhancement,
+    /// There is no speech model.
+    #[error("this server has no speech model")]
+    NoSpeechModel,
+    /// The text, its language, voice or speed can't be spoken.
+    #[error("{0}")]
+    Unspeakable(String),
+    /// A program or a model is missing that speaking needs.
+    #[error("{0}")]
+    CannotSpeak(String),
     /// No installed model translates between these languages.
     #[error("this server does not translate from {from} to {to}; it translates {}", there.join(", "))]
     NoTranslation {
@@ -111,7 +123,10 @@ impl EngineError {
     /// The fault kind of a job that fails with this error.
     pub fn fault(&self) -> FaultKind {
         match self {
-            EngineError::Unusable(_) | EngineError::NoLanguage | EngineError::UnknownLanguage(_) => FaultKind::Input,
+            EngineError::Unusable(_)
+            | EngineError::Unspeakable(_)
+            | EngineError::NoLanguage
+            | EngineError::UnknownLanguage(_) => FaultKind::Input,
             EngineError::NotCovered(_) => FaultKind::Credits,
             EngineError::Cancelled => FaultKind::Cancelled,
             EngineError::Failed(_) => FaultKind::Internal,
@@ -124,6 +139,9 @@ impl EngineError {
             | EngineError::NoEmbeddings
             | EngineError::NoLanguageModel
             | EngineError::NoTranslationModel
+            | EngineError::NoEnhancement
+            | EngineError::NoSpeechModel
+            | EngineError::CannotSpeak(_)
             | EngineError::NoTranslation { .. }
             | EngineError::Unavailable { .. } => FaultKind::Unavailable,
         }
@@ -174,8 +192,13 @@ impl From<EngineError> for ApiError {
             | EngineError::NoEmbeddings
             | EngineError::NoLanguageModel
             | EngineError::NoTranslationModel
+            | EngineError::NoEnhancement
+            | EngineError::NoSpeechModel
+            | EngineError::CannotSpeak(_)
             | EngineError::NoTranslation { .. } => ErrorKind::ModelMissing,
-            EngineError::NoLanguage | EngineError::UnknownLanguage(_) => ErrorKind::InvalidInput,
+            EngineError::NoLanguage | EngineError::UnknownLanguage(_) | EngineError::Unspeakable(_) => {
+                ErrorKind::InvalidInput
+            }
             EngineError::Unusable(_) => ErrorKind::UnreadableMedia,
             EngineError::NotCovered(_) => ErrorKind::InsufficientCredits,
             EngineError::Unavailable { .. } => {

@@ -10,7 +10,10 @@ use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
 use hark_store::Capabilities;
 
 use super::instant_live::InstantLive;
-use super::{EngineError, Engines, Live, LiveHandle, Models, Transcribe, Transcribed, Voices, Wake, Work};
+use super::{
+    EngineError, Engines, Enhance, EnhanceWork, Enhanced, Live, LiveHandle, Models, SoundOutput, Transcribe,
+    Transcribed, Voices, Wake, Work, enhance,
+};
 
 /// Answers every recording with the same few words, at once or after a set time.
 #[derive(Debug, Clone, Default)]
@@ -58,15 +61,7 @@ impl Transcribe for InstantEngine {
             block.clear();
         }
         let duration = samples as f64 / f64::from(hark_media::SAMPLE_RATE);
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < self.takes {
-            if cancel.is_cancelled() {
-                return Err(EngineError::Cancelled);
-            }
-            std::thread::sleep(POLL.min(self.takes));
-            let share = begun.elapsed().as_secs_f64() / self.takes.as_secs_f64();
-            progress(duration * share.min(1.0), Some(duration));
-        }
+        self.pass_time(duration, progress, cancel)?;
         let segment = hark_api::Segment { end: duration, text: "nothing was heard".into(), ..Default::default() };
         let result = TranscriptionResult {
             text: segment.text.clone(),
@@ -96,6 +91,54 @@ impl Voices for InstantEngine {
     }
 }
 
+impl Enhance for InstantEngine {
+    fn check_enhance(&self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// The recording as it is.
+    fn enhance(
+        &self,
+        source: Source,
+        work: &EnhanceWork,
+        out: SoundOutput,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<Enhanced, EngineError> {
+        let mut audio = enhance::open(source, work, cancel)?;
+        let (frames, channels) = enhance::write(&mut audio, work, out, cancel, |audio, writer| {
+            let mut block = Vec::new();
+            while audio.read(&mut block).map_err(SpeechError::from)? > 0 {
+                writer.write(&block).map_err(SpeechError::from)?;
+                block.clear();
+            }
+            self.pass_time(audio.info().duration.unwrap_or(1.0), progress, cancel)
+        })?;
+        Ok(Enhanced { model: "instant".to_owned(), frames, channels })
+    }
+}
+
+impl InstantEngine {
+    /// Takes as long as it was told.
+    fn pass_time(
+        &self,
+        duration: f64,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<(), EngineError> {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < self.takes {
+            if cancel.is_cancelled() {
+                return Err(EngineError::Cancelled);
+            }
+            std::thread::sleep(POLL.min(self.takes));
+            let share = begun.elapsed().as_secs_f64() / self.takes.as_secs_f64();
+            progress(duration * share.min(1.0), Some(duration));
+        }
+        Ok(())
+    }
+}
+
 impl Live for InstantEngine {
     fn start_session(&self, work: &Work, wake: Wake) -> Result<LiveHandle, EngineError> {
         Ok(LiveHandle::new(InstantLive::new(work, wake), ()))
@@ -105,7 +148,10 @@ impl Live for InstantEngine {
 impl From<InstantEngine> for Engines {
     fn from(engine: InstantEngine) -> Self {
         let engine = Arc::new(engine);
-        Engines::new(Arc::clone(&engine)).with_live(Arc::clone(&engine) as Arc<dyn Live>).with_voices(engine)
+        Engines::new(Arc::clone(&engine))
+            .with_live(Arc::clone(&engine) as Arc<dyn Live>)
+            .with_voices(Arc::clone(&engine) as Arc<dyn Voices>)
+            .with_enhance(engine)
     }
 }
 

@@ -26,11 +26,19 @@ pub struct LanguageOptions {
     pub cache_bytes: u64,
     /// Another server whose model is used instead of one here.
     pub endpoint: Option<EndpointSettings>,
+    /// The languages between which it translates; what the catalogue says of the model when not given.
+    pub translation_languages: Option<Vec<String>>,
 }
 
 impl Default for LanguageOptions {
     fn default() -> Self {
-        LanguageOptions { model: None, context: 8192, cache_bytes: 1 << 30, endpoint: None }
+        LanguageOptions {
+            model: None,
+            context: 8192,
+            cache_bytes: 1 << 30,
+            endpoint: None,
+            translation_languages: None,
+        }
     }
 }
 
@@ -94,19 +102,11 @@ impl SpeechEngine {
     }
 
     fn load_language(&self, name: &str, folder: &Path, cache_bytes: u64) -> Result<LoadedLanguage, EngineError> {
-        let begun = std::time::Instant::now();
         let unavailable = |error: hark_lm::LmError| EngineError::unavailable(Dependency::Engine, error);
         let model = Model::load(&self.compute, &folder.join(FILE)).map_err(unavailable)?;
         let limits = EngineLimits { context: self.options.language.context, cache_bytes, ..EngineLimits::default() };
         let model = LocalModel::start(name.to_owned(), model, limits).map_err(unavailable)?;
         let bytes = model.weight_bytes() + cache_bytes;
-        tracing::info!(
-            checkpoint = name,
-            seconds = begun.elapsed().as_secs_f64(),
-            backend = self.compute.isa().name(),
-            max_bytes = bytes,
-            "model.loaded"
-        );
         Ok(LoadedLanguage { model, bytes })
     }
 }

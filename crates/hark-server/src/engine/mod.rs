@@ -2,6 +2,7 @@
 
 mod budget;
 mod embed;
+mod enhance;
 mod error;
 mod installed;
 #[cfg(feature = "instant-engine")]
@@ -11,6 +12,7 @@ mod instant_live;
 mod language;
 mod pulls;
 mod registry;
+mod speak;
 mod speech;
 mod text_models;
 mod translate;
@@ -22,9 +24,11 @@ use hark_media::Source;
 use hark_speech::{CancelToken, Voiceprint};
 use hark_store::Capabilities;
 use hark_text::LanguageModel;
+use hark_voice::{PresetVoice, Spoken};
 
 pub use budget::{Bytes, default_memory_budget};
 pub use embed::EmbeddedTexts;
+pub use enhance::{EnhanceWork, Enhanced, SoundFormat, SoundOutput};
 pub use error::{Dependency, EngineError};
 pub use hark_speech::EngineState;
 #[cfg(feature = "instant-engine")]
@@ -33,6 +37,7 @@ pub use instant::{InstantEngine, NoModelsEngine};
 pub use instant_live::numbered_samples;
 pub use language::{LanguageOptions, LanguageReport};
 pub use pulls::Pulls;
+pub use speak::{SpeechStage, SpeechVoice, SpeechWork};
 pub use speech::{SpeechEngine, SpeechOptions};
 pub(crate) use translate::base_language;
 pub use translate::{MultilingualTranslation, TranslatedTexts, TranslationLanguages, TranslationPair};
@@ -40,6 +45,9 @@ pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
 /// The capability that naming known speakers needs in addition to a model.
 pub(crate) const IDENTIFY: &str = "identify";
+
+/// The capability that noise reduction needs.
+pub(crate) const ENHANCE: &str = "enhance";
 
 /// The models of an engine and their state.
 pub trait Models: Send + Sync + 'static {
@@ -108,6 +116,23 @@ pub trait Embed: Send + Sync + 'static {
     fn embed(&self, texts: &[String], cancel: &CancelToken) -> Result<EmbeddedTexts, EngineError>;
 }
 
+/// Takes the noise out of recordings.
+pub trait Enhance: Send + Sync + 'static {
+    /// Whether the model for it is installed; reads no files.
+    fn check_enhance(&self) -> Result<(), EngineError>;
+
+    /// Writes a recording without its noise and blocks meanwhile; `progress` gets the seconds done and, if known, the total. The first bytes of a WAV file
+    /// are to be replaced by the header of its length.
+    fn enhance(
+        &self,
+        source: Source,
+        work: &EnhanceWork,
+        out: SoundOutput,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<Enhanced, EngineError>;
+}
+
 /// Language models.
 pub trait Language: Send + Sync + 'static {
     /// Whether the model is installed; reads no files.
@@ -139,14 +164,35 @@ pub trait Translate: Send + Sync + 'static {
     /// The most likely language of a text; blocks while the model is loaded.
     fn detect_language(&self, text: &str) -> Result<String, EngineError>;
 
-    /// Translates texts into `target`, from `source` or the language that each is in; blocks, until cancelled by `cancel`.
+    /// Translates texts into `target`, from `source` or the language that each is in; blocks, until cancelled by `cancel`. `owner` is whose request it is: a
+    /// language model, which needs the runtime's context, is fair between owners.
     fn translate(
         &self,
         texts: &[String],
         source: Option<&str>,
         target: &str,
+        owner: u64,
         cancel: &CancelToken,
     ) -> Result<TranslatedTexts, EngineError>;
+}
+
+/// Speaks texts.
+pub trait Speak: Send + Sync + 'static {
+    /// Whether the models for it are installed, or which is missing; `with_reference` asks for those that compare voices, too. Reads no files.
+    fn check_speak(&self, with_reference: bool) -> Result<(), EngineError>;
+
+    /// The voices that come with the model, by name; lists a folder.
+    fn preset_voices(&self) -> Result<Vec<PresetVoice>, EngineError>;
+
+    /// Speaks a text into a marked file that goes to `out`; blocks, until cancelled by `cancel`. `stage` is told how it will be spoken, and when there is something to hear,
+    /// before anything is written.
+    fn speak(
+        &self,
+        work: &SpeechWork,
+        out: Box<dyn std::io::Write + Send>,
+        stage: &mut dyn FnMut(SpeechStage),
+        cancel: &CancelToken,
+    ) -> Result<Spoken, EngineError>;
 }
 
 /// The engines of a process by capability; clones share them.
@@ -159,13 +205,25 @@ pub struct Engines {
     embed: Option<Arc<dyn Embed>>,
     language: Option<Arc<dyn Language>>,
     translate: Option<Arc<dyn Translate>>,
+    enhance: Option<Arc<dyn Enhance>>,
+    speak: Option<Arc<dyn Speak>>,
 }
 
 impl Engines {
     /// With an engine that only transcribes recordings.
     pub fn new<E: Models + Transcribe>(engine: Arc<E>) -> Self {
         let models = Arc::clone(&engine) as Arc<dyn Models>;
-        Engines { models, transcribe: engine, live: None, voices: None, embed: None, language: None, translate: None }
+        Engines {
+            models,
+            transcribe: engine,
+            live: None,
+            voices: None,
+            embed: None,
+            language: None,
+            translate: None,
+            enhance: None,
+            speak: None,
+        }
     }
 
     /// Sets the engine for live audio.
@@ -191,6 +249,16 @@ impl Engines {
     /// Sets the engine for translations.
     pub fn with_translate(self, translate: Arc<dyn Translate>) -> Self {
         Engines { translate: Some(translate), ..self }
+    }
+
+    /// Sets the engine for noise reduction.
+    pub fn with_enhance(self, enhance: Arc<dyn Enhance>) -> Self {
+        Engines { enhance: Some(enhance), ..self }
+    }
+
+    /// Sets the engine for speech synthesis.
+    pub fn with_speak(self, speak: Arc<dyn Speak>) -> Self {
+        Engines { speak: Some(speak), ..self }
     }
 
     /// The engine for recordings.
@@ -221,6 +289,18 @@ impl Engines {
         translate.check_translate().map(|()| translate)
     }
 
+    /// The engine for noise reduction, if its model is installed.
+    pub(crate) fn enhance(&self) -> Result<&dyn Enhance, EngineError> {
+        let enhance = self.enhance.as_deref().ok_or(EngineError::NoEnhancement)?;
+        enhance.check_enhance().map(|()| enhance)
+    }
+
+    /// The engine for speech synthesis, if its models are installed.
+    pub(crate) fn speak(&self, with_reference: bool) -> Result<&Arc<dyn Speak>, EngineError> {
+        let speak = self.speak.as_ref().ok_or(EngineError::NoSpeechModel)?;
+        speak.check_speak(with_reference).map(|()| speak)
+    }
+
     /// The name of the language model, whether it is installed or not.
     pub(crate) fn language_model_name(&self) -> Result<Option<String>, EngineError> {
         self.language.as_ref().ok_or(EngineError::NoLanguageModel)?.language_model_name()
@@ -245,7 +325,9 @@ impl From<Arc<SpeechEngine>> for Engines {
             .with_voices(Arc::clone(&engine) as Arc<dyn Voices>)
             .with_embed(Arc::clone(&engine) as Arc<dyn Embed>)
             .with_language(Arc::clone(&engine) as Arc<dyn Language>)
-            .with_translate(engine)
+            .with_translate(Arc::clone(&engine) as Arc<dyn Translate>)
+            .with_enhance(Arc::clone(&engine) as Arc<dyn Enhance>)
+            .with_speak(engine)
     }
 }
 

@@ -14,6 +14,11 @@ pub(super) trait Resident: Any + Send + Sync {
     /// The maximum memory that it uses, in bytes.
     fn bytes(&self) -> u64;
 
+    /// The backend that computes it, where there is a choice.
+    fn backend(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether it can be used; if not it is reloaded for the next request.
     fn is_usable(&self) -> bool {
         true
@@ -117,7 +122,15 @@ impl ModelRegistry {
         let model = match slot.as_ref().and_then(typed) {
             Some(model) => model,
             None => {
+                let begun = Instant::now();
                 let model = Arc::new(load().map_err(GetError::Load)?);
+                tracing::info!(
+                    checkpoint = wanted.name,
+                    seconds = begun.elapsed().as_secs_f64(),
+                    backend = model.backend(),
+                    max_bytes = model.bytes(),
+                    "model.loaded"
+                );
                 *slot = Some(Arc::clone(&model) as Arc<dyn Resident>);
                 self.set_bytes(&key, model.bytes());
                 model

@@ -25,8 +25,8 @@ use super::language::LanguageOptions;
 use super::pulls::Pulls;
 use super::registry::{GetError, InUse, ModelRegistry, ModelSpec, Resident};
 use super::{
-    Dependency, EngineError, EngineReport, IDENTIFY, Live, LiveHandle, Models, Transcribe, Transcribed, Voices, Wake,
-    Work,
+    Dependency, ENHANCE, EngineError, EngineReport, Enhance as _, IDENTIFY, Live, LiveHandle, Models, Transcribe,
+    Transcribed, Voices, Wake, Work,
 };
 
 /// The options of the engine.
@@ -50,6 +50,8 @@ pub struct SpeechOptions {
     pub backend: Option<BackendLoader>,
     /// The language model and its limits.
     pub language: LanguageOptions,
+    /// The speech model, a name of the catalogue; its default when not given.
+    pub voice_model: Option<String>,
     /// Models that are being pulled.
     pub pulls: Pulls,
 }
@@ -76,6 +78,10 @@ struct DiarizationModels {
 impl Resident for SpeechModel {
     fn bytes(&self) -> u64 {
         self.transcriber.memory().most
+    }
+
+    fn backend(&self) -> Option<&str> {
+        Some(self.transcriber.backend_name())
     }
 
     fn is_usable(&self) -> bool {
@@ -242,15 +248,7 @@ impl SpeechEngine {
             restarts: self.restarts_of(checkpoint),
             ..LoadOptions::new(folder, PathBuf::new())
         };
-        let begun = std::time::Instant::now();
         let transcriber = Transcriber::load_with(&options, Arc::clone(&vad.vad))?;
-        tracing::info!(
-            checkpoint,
-            seconds = begun.elapsed().as_secs_f64(),
-            backend = transcriber.backend_name(),
-            max_bytes = transcriber.memory().most,
-            "model.loaded"
-        );
         Ok(SpeechModel { transcriber, _vad: vad, _diarization: diarization })
     }
 
@@ -310,14 +308,15 @@ impl Models for SpeechEngine {
     }
 
     fn capabilities(&self) -> Capabilities {
+        let enhance = self.check_enhance().is_ok().then_some(Need::Capability(ENHANCE));
         // Without it no checkpoint can be used.
         if self.check_installed(&[ModelRole::Vad]).is_err() {
-            return Capabilities::none();
+            return Capabilities::only(enhance);
         }
         let installed = self.installed();
         let models = self.options.aliases.served(&installed).map(|name| Need::Model(name.to_owned()));
         let voices = self.check_voices().is_ok().then_some(Need::Capability(IDENTIFY));
-        Capabilities::only(models.chain(voices))
+        Capabilities::only(models.chain(voices).chain(enhance))
     }
 
     fn device(&self) -> Option<String> {

@@ -2,20 +2,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use hark_models::{Model, Role as ModelRole};
 use hark_speech::CancelToken;
+use hark_text::{Context, LanguageModel, ModelError, TextError};
+use hark_transcript::Lane;
 use hark_translate::{
     LanguageDetector, MultilingualModel, SentenceModel, TranslateError, TranslationModel, Translator, languages,
 };
 
 use super::registry::{InUse, ModelSpec, Resident};
-use super::{Dependency, EngineError, SpeechEngine, Translate};
+use super::{Dependency, EngineError, Language as _, SpeechEngine, Translate};
 
 /// The file of the language identification model in its folder.
 const LID_FILE: &str = "lid.176.ftz";
+/// The format of Firefox's models.
+const STUDENTS: &str = "marian";
 /// The language between two others for which there is no model of their own.
 const PIVOT: &str = "en";
+/// Languages that a language model of which nothing is known is asked to translate between.
+const COMMON_LANGUAGES: [&str; 10] = ["de", "en", "es", "fr", "it", "ja", "nl", "pt", "ru", "zh"];
+/// The name of a language model behind an endpoint that was not asked for it yet.
+const ENDPOINT: &str = "endpoint";
+/// Most tokens of a sentence that a language model is asked to translate.
+const ASKED_TOKENS: usize = 160;
+/// How often a caller who left is looked for while a language model answers.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Two languages that can be translated between.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +46,8 @@ pub struct TranslationPair {
 pub struct MultilingualTranslation {
     /// The model.
     pub model: String,
+    /// Whether it is the language model, which is asked to translate.
+    pub is_language_model: bool,
     /// The codes of its languages.
     pub languages: Vec<String>,
 }
@@ -42,7 +57,7 @@ pub struct MultilingualTranslation {
 pub struct TranslationLanguages {
     /// By models of one pair, or two of them with English between.
     pub pairs: Vec<TranslationPair>,
-    /// By models of many languages, which serve what no pair does.
+    /// By models of many languages, which serve what no pair does; the language model last.
     pub multilingual: Vec<MultilingualTranslation>,
 }
 
@@ -50,6 +65,7 @@ pub struct TranslationLanguages {
 enum Route<'a> {
     Pair(&'a TranslationPair),
     Multilingual { model: &'a str, target: &'a str },
+    LanguageModel { model: &'a str },
 }
 
 /// Texts that were translated.
@@ -94,7 +110,10 @@ impl TranslationLanguages {
                 let target = model.languages.iter().find(|language| *language == to)?;
                 let source = base_language(from);
                 let knows_source = model.languages.iter().any(|language| base_language(language) == source);
-                knows_source.then_some(Route::Multilingual { model: &model.model, target })
+                knows_source.then_some(match model.is_language_model {
+                    true => Route::LanguageModel { model: &model.model },
+                    false => Route::Multilingual { model: &model.model, target },
+                })
             })
         };
         pair.map(Route::Pair).or_else(many)
@@ -130,8 +149,8 @@ impl Resident for LoadedMultilingual {
     }
 }
 
-struct LoadedDetector {
-    detector: LanguageDetector,
+pub(super) struct LoadedDetector {
+    pub(super) detector: LanguageDetector,
     bytes: u64,
 }
 
@@ -160,8 +179,10 @@ impl SpeechEngine {
 
     fn translation_model(&self, name: &str) -> Result<InUse<LoadedTranslation>, EngineError> {
         let (folder, bytes) = self.folder(name)?;
-        // Weights are unpacked to bf16.
-        self.get(ModelSpec { name, bytes: 2 * bytes, is_counted: false }, || {
+        // int8 weights of Firefox's models are unpacked to bf16, floats of others packed as that.
+        let is_int8 = self.options.models.installed(name).is_some_and(|model| model.format == STUDENTS);
+        let bytes = if is_int8 { 2 * bytes } else { bytes };
+        self.get(ModelSpec { name, bytes, is_counted: false }, || {
             let model = TranslationModel::load(&self.compute, &folder).map_err(unavailable)?;
             Ok(LoadedTranslation { model: Arc::new(model) })
         })
@@ -171,10 +192,7 @@ impl SpeechEngine {
         let (folder, bytes) = self.folder(name)?;
         // Quantized weights stay as they are, floats become bf16, and keys and values of a batch take some hundred megabytes.
         self.get(ModelSpec { name, bytes, is_counted: false }, || {
-            let begun = std::time::Instant::now();
             let model = MultilingualModel::load(&self.compute, &folder).map_err(unavailable)?;
-            let (seconds, max_bytes) = (begun.elapsed().as_secs_f64(), model.bytes());
-            tracing::info!(checkpoint = name, seconds, max_bytes, "model.loaded");
             Ok(LoadedMultilingual { model: Arc::new(model) })
         })
     }
@@ -191,7 +209,8 @@ impl SpeechEngine {
         Ok(languages)
     }
 
-    fn detector(&self) -> Result<InUse<LoadedDetector>, EngineError> {
+    /// The model of language identification.
+    pub(super) fn detector(&self) -> Result<InUse<LoadedDetector>, EngineError> {
         let name = self.name_for(ModelRole::LanguageIdentification)?;
         let (folder, bytes) = self.folder(name)?;
         self.get(ModelSpec { name, bytes, is_counted: false }, || {
@@ -200,11 +219,27 @@ impl SpeechEngine {
         })
     }
 
+    /// What the language model translates between; `None` where it is not installed or not used for that.
+    fn language_model_translation(&self) -> Option<MultilingualTranslation> {
+        self.check_language().ok()?;
+        let name = self.language_model_name().ok()?;
+        let in_catalogue = name.as_deref().and_then(|name| self.options.catalogue.get(name));
+        let known = in_catalogue.filter(|_| self.options.language.endpoint.is_none());
+        let languages = match (&self.options.language.translation_languages, known) {
+            (Some(languages), _) => languages.clone(),
+            (None, Some(model)) => model.translation_languages.clone(),
+            (None, None) => COMMON_LANGUAGES.map(str::to_owned).to_vec(),
+        };
+        let model = name.unwrap_or_else(|| ENDPOINT.to_owned());
+        (!languages.is_empty()).then_some(MultilingualTranslation { model, is_language_model: true, languages })
+    }
+
     /// Translates texts that are all in one language; the models stay loaded meanwhile.
     fn translate_by(
         &self,
         texts: &[&str],
-        route: &Route<'_>,
+        (route, from, to): (&Route<'_>, &str, &str),
+        owner: u64,
         cancel: &CancelToken,
     ) -> Result<Vec<String>, EngineError> {
         let (mut pair, mut many) = (Vec::new(), None);
@@ -221,9 +256,14 @@ impl SpeechEngine {
                 let into = into.ok_or_else(|| EngineError::Failed(format!("{model} does not know {target}")))?;
                 vec![Arc::new(into)]
             }
+            Route::LanguageModel { .. } => vec![Arc::new(AskedModel::new(self.language()?, from, to, owner)?)],
         };
         Translator::chain(models).translate(texts, &|| cancel.is_cancelled()).map_err(|error| match error {
             TranslateError::Cancelled => EngineError::Cancelled,
+            TranslateError::Model(error) => match error.downcast::<TextError>() {
+                Ok(error) => text_failure(*error),
+                Err(error) => EngineError::Failed(error.to_string()),
+            },
             other => EngineError::Failed(other.to_string()),
         })
     }
@@ -246,9 +286,76 @@ impl SpeechEngine {
     }
 }
 
+/// The language model, asked to translate from one language into another.
+struct AskedModel {
+    model: Arc<dyn LanguageModel>,
+    from: String,
+    to: String,
+    owner: u64,
+    /// Answers are awaited here.
+    runtime: tokio::runtime::Handle,
+}
+
+impl AskedModel {
+    fn new(model: Arc<dyn LanguageModel>, from: &str, to: &str, owner: u64) -> Result<Self, EngineError> {
+        let name = |code: &str| match languages::find(code) {
+            Some(language) => Ok(language.name.to_owned()),
+            None => Err(EngineError::UnknownLanguage(code.to_owned())),
+        };
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|error| EngineError::Failed(format!("a language model needs the runtime: {error}")))?;
+        Ok(AskedModel { model, from: name(from)?, to: name(to)?, owner, runtime })
+    }
+}
+
+impl SentenceModel for AskedModel {
+    fn max_tokens(&self) -> usize {
+        ASKED_TOKENS
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        self.model.count_tokens(text)
+    }
+
+    fn knows(&self, _: char) -> bool {
+        true
+    }
+
+    fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError> {
+        let context = Context::new(&*self.model, self.owner, Lane::Interactive);
+        self.runtime.block_on(async {
+            let cancelled = async {
+                while !is_cancelled() {
+                    tokio::time::sleep(CANCEL_INTERVAL).await;
+                }
+            };
+            tokio::select! {
+                translated = hark_text::translate(&context, sentences, &self.from, &self.to) => {
+                    translated.map_err(|error| TranslateError::Model(Box::new(error)))
+                }
+                () = cancelled => Err(TranslateError::Cancelled),
+            }
+        })
+    }
+}
+
+fn text_failure(error: TextError) -> EngineError {
+    match error {
+        TextError::Model(ModelError::Busy | ModelError::Unavailable(_)) | TextError::ContextTooSmall { .. } => {
+            unavailable(error)
+        }
+        other => EngineError::Failed(other.to_string()),
+    }
+}
+
 impl Translate for SpeechEngine {
     fn check_translate(&self) -> Result<(), EngineError> {
-        self.translation_models().next().map(drop).ok_or(EngineError::NoTranslationModel)
+        let is_there = self.translation_models().next().is_some() || self.language_model_translation().is_some();
+        if is_there { Ok(()) } else { Err(EngineError::NoTranslationModel) }
     }
 
     fn translation_languages(&self) -> TranslationLanguages {
@@ -271,13 +378,15 @@ impl Translate for SpeechEngine {
         pairs.sort();
         let many = self.translation_models().filter(|model| model.multilingual);
         let multilingual = many.filter_map(|model| match self.languages_of_model(&model.name) {
-            Ok(languages) => Some(MultilingualTranslation { model: model.name.clone(), languages }),
+            Ok(languages) => {
+                Some(MultilingualTranslation { model: model.name.clone(), is_language_model: false, languages })
+            }
             Err(error) => {
                 tracing::error!(%error, model = model.name, "translate.tokenizer_unreadable");
                 None
             }
         });
-        TranslationLanguages { pairs, multilingual: multilingual.collect() }
+        TranslationLanguages { pairs, multilingual: multilingual.chain(self.language_model_translation()).collect() }
     }
 
     fn language_code(&self, code: &str) -> Result<String, EngineError> {
@@ -294,6 +403,7 @@ impl Translate for SpeechEngine {
         texts: &[String],
         source: Option<&str>,
         target: &str,
+        owner: u64,
         cancel: &CancelToken,
     ) -> Result<TranslatedTexts, EngineError> {
         let known = self.translation_languages();
@@ -317,9 +427,11 @@ impl Translate for SpeechEngine {
                 })?;
                 match &route {
                     Route::Pair(pair) => models.extend(pair.models.iter().cloned()),
-                    Route::Multilingual { model, .. } => models.push((*model).to_owned()),
+                    Route::Multilingual { model, .. } | Route::LanguageModel { model } => {
+                        models.push((*model).to_owned());
+                    }
                 }
-                self.translate_by(&of_language, &route, cancel)?
+                self.translate_by(&of_language, (&route, &language, &target), owner, cancel)?
             };
             for (index, text) in indices.into_iter().zip(done) {
                 translated[index] = (text, language.clone());
@@ -345,7 +457,14 @@ mod tests {
         let languages = ["de", "en", "fr_CA", "pt", "zh", "zh_Hant"].map(str::to_owned).to_vec();
         TranslationLanguages {
             pairs: vec![pair("en", "pt", &["en-pt"])],
-            multilingual: vec![MultilingualTranslation { model: "many".to_owned(), languages }],
+            multilingual: vec![
+                MultilingualTranslation { model: "many".to_owned(), is_language_model: false, languages },
+                MultilingualTranslation {
+                    model: "asked".to_owned(),
+                    is_language_model: true,
+                    languages: ["de", "en", "ko"].map(str::to_owned).to_vec(),
+                },
+            ],
         }
     }
 
@@ -353,6 +472,7 @@ mod tests {
         known().route(from, to).map(|route| match route {
             Route::Pair(pair) => pair.models.join("+"),
             Route::Multilingual { model, target } => format!("{model} into {target}"),
+            Route::LanguageModel { model } => model.to_owned(),
         })
     }
 
@@ -363,6 +483,9 @@ mod tests {
         assert_eq!(model("fr", "zh_Hant").as_deref(), Some("many into zh_Hant"));
         assert_eq!(model("en", "ja"), None);
         assert_eq!(model("ja", "en"), None);
+        assert_eq!(model("de", "ko").as_deref(), Some("asked"), "the language model comes last");
+        assert_eq!(model("en", "de").as_deref(), Some("many into de"));
+        assert_eq!(model("fr", "ko"), None);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub enum ServerError {
 
 /// The header with the transcript of a request.
 pub(crate) const TRANSCRIPT_ID: HeaderName = HeaderName::from_static("x-transcript-id");
+/// The header with the enhancement of a request.
+pub(crate) const ENHANCEMENT_ID: HeaderName = HeaderName::from_static("x-enhancement-id");
 /// How much is allowed.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
 /// How much of it is left.
@@ -122,7 +124,7 @@ impl Failure {
             Error::KeyReused => ErrorKind::KeyReused.into(),
             Error::Deleted => Failure::new(
                 ErrorKind::Gone,
-                "the transcript of this Idempotency-Key was deleted: send the recording under a new key to transcribe it again",
+                "what the request with this Idempotency-Key made was deleted: send the recording again under a new key",
             ),
             Error::Conflict(why) => Failure::new(ErrorKind::Conflict, why),
             Error::Invalid(why) => Failure::invalid(why),
@@ -152,7 +154,7 @@ fn limited(what: Limit, limit: i64, used: i64, now: hark_store::Micros) -> Failu
     if what == Limit::StorageBytes {
         return storage_full(limit.unsigned_abs(), used.unsigned_abs());
     }
-    let until_tomorrow = (hark_store::DAY - now.rem_euclid(hark_store::DAY)).unsigned_abs().div_ceil(1_000_000);
+    let until_tomorrow = until_tomorrow(now);
     let (kind, message, wait) = match what {
         Limit::ConcurrentJobs => (
             ErrorKind::TooManyAtOnce,
@@ -219,6 +221,11 @@ fn size(bytes: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
+}
+
+/// Seconds until the next day (UTC).
+pub(crate) fn until_tomorrow(now: hark_store::Micros) -> u64 {
+    (hark_store::DAY - now.rem_euclid(hark_store::DAY)).unsigned_abs().div_ceil(1_000_000)
 }
 
 /// Seconds until the first of the next month (UTC).

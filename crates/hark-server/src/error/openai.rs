@@ -85,6 +85,7 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::Forbidden => (INVALID, "forbidden"),
         ErrorKind::NotFound => (INVALID, "not_found"),
         ErrorKind::MethodNotAllowed => (INVALID, "method_not_allowed"),
+        ErrorKind::NotAcceptable => (INVALID, "not_acceptable"),
         ErrorKind::RequestTimeout => (INVALID, "request_timeout"),
         ErrorKind::Gone => (INVALID, "gone"),
         ErrorKind::FileTooLarge | ErrorKind::BodyTooLarge => (INVALID, "file_too_large"),
@@ -92,9 +93,11 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::RangeNotSatisfiable => (INVALID, "range_not_satisfiable"),
         ErrorKind::KeyReused => (INVALID, "idempotency_key_reused"),
         ErrorKind::RateLimited | ErrorKind::TooManyAtOnce => ("rate_limit_error", "rate_limit_exceeded"),
-        ErrorKind::MonthlyLimit | ErrorKind::SpendingLimit | ErrorKind::AnonymousLimit | ErrorKind::ChatLimit => {
-            ("insufficient_quota", "insufficient_quota")
-        }
+        ErrorKind::MonthlyLimit
+        | ErrorKind::SpendingLimit
+        | ErrorKind::AnonymousLimit
+        | ErrorKind::ChatLimit
+        | ErrorKind::SpeechLimit => ("insufficient_quota", "insufficient_quota"),
         ErrorKind::Internal => ("server_error", "server_error"),
         ErrorKind::ModelMissing => ("server_error", "model_not_installed"),
         ErrorKind::QueueFull | ErrorKind::Unavailable | ErrorKind::ShuttingDown => ("server_error", "overloaded"),

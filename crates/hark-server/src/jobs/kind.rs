@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use hark_speech::CancelToken;
 use hark_store::{Job, Lease};
 
+use super::enhancement::Enhancement;
 use super::transcription::Transcription;
 use crate::app::App;
 use crate::queue::Fault;
@@ -59,7 +60,7 @@ pub(crate) struct Kinds(Vec<Box<dyn JobKind>>);
 impl Kinds {
     /// All kinds.
     pub(crate) fn standard() -> Self {
-        Kinds(vec![Box::new(Transcription)])
+        Kinds(vec![Box::new(Transcription), Box::new(Enhancement)])
     }
 
     pub(crate) fn names(&self) -> Vec<&'static str> {

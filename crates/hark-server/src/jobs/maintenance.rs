@@ -40,6 +40,7 @@ pub(crate) async fn listen_to_changes(app: &App, mut stop: watch::Receiver<bool>
                     app.waiting.wake(transcript);
                     app.index_due.notify_one();
                 }
+                Ok(Change::Enhanced(enhancement)) => app.waiting.wake(enhancement),
                 Ok(Change::Stopped(job)) => app.running.cancel(job),
                 // Missed changes: waiting requests poll as well.
                 Err(RecvError::Lagged(_)) => app.queue_changed.notify_one(),
@@ -71,6 +72,9 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
             }
             if let Err(error) = delete_expired_anonymous(&app).await {
                 tracing::error!(%error, "transcripts.expiry_failed");
+            }
+            if let Err(error) = app.store.enhancements().expire(app.config.enhance.keep()).await {
+                tracing::error!(%error, "enhancements.expiry_failed");
             }
             if started.elapsed() >= FIRST_SWEEP_DELAY.min(interval)
                 && let Err(error) = sweep(&app, interval).await

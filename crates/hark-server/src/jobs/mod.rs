@@ -1,12 +1,14 @@
 //! Work in the background: jobs from the queue, requests that wait for them, and maintenance.
 
 mod budget;
+mod enhancement;
 mod kind;
 mod maintenance;
 mod run;
 mod transcription;
 mod workers;
 
+pub(crate) use enhancement::NEEDS as ENHANCEMENT_NEEDS;
 pub(crate) use maintenance::{listen_to_changes, run_maintenance};
 pub(crate) use transcription::needs;
 pub(crate) use workers::Workers;

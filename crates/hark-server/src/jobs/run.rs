@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hark_store::{AfterFault, Error as StoreError, FaultKind, Job, Lease};
+use hark_store::{AfterFault, Error as StoreError, FaultKind, Job, Lease, Product};
 use tokio::time::MissedTickBehavior;
 
 use super::kind::{JobKind, JobResult, Kinds, Run};
@@ -26,8 +26,8 @@ pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
     let lease = &run.job.lease;
     app.running.add(lease.job, &run.cancel);
     app.metrics.jobs_running.fetch_add(1, Ordering::Relaxed);
-    let transcript = lease.transcript.map(|id| id.0);
-    tracing::info!(job = %lease.job, transcript, attempt = run.job.attempt, "job.claimed");
+    let (transcript, enhancement) = numbers(lease);
+    tracing::info!(job = %lease.job, transcript, enhancement, attempt = run.job.attempt, "job.claimed");
     let outcome = match kinds.get(&lease.kind) {
         Some(kind) => attempt(app, kind, &run).await,
         None => Err(Fault::internal(format!("no job is of kind {:?}", lease.kind))),
@@ -43,9 +43,17 @@ pub(super) async fn run(app: &App, kinds: &Kinds, job: Job) {
         Ok(()) => {}
         // The store already has the outcome of a cancelled job.
         Err(fault) if fault.kind == FaultKind::Cancelled => {
-            tracing::info!(job = %lease.job, transcript = lease.transcript.map(|id| id.0), "job.cancelled");
+            tracing::info!(job = %lease.job, transcript, enhancement, "job.cancelled");
         }
         Err(fault) => fail(app, &run, fault).await,
+    }
+}
+
+/// The transcript and the enhancement of a job, for the log.
+fn numbers(lease: &Lease) -> (Option<i64>, Option<i64>) {
+    match lease.product() {
+        Some(Product::Enhancement(id)) => (None, Some(id.0)),
+        _ => (lease.transcript.map(|id| id.0), None),
     }
 }
 
@@ -174,28 +182,29 @@ async fn fail(app: &App, run: &Run, mut fault: Fault) {
             let released = app.store.jobs().release(lease, fault.kind, &fault.detail).await;
             released.map(|()| AfterFault::Retry { wait: Duration::ZERO })
         } else {
-            app.store.jobs().fail_with_detail(lease, fault.kind, &fault.reason(), &fault.detail).await
+            app.store.jobs().fail_with_detail(lease, fault.kind, &fault.reason(lease.product()), &fault.detail).await
         };
         match done {
             Err(error) if backoff.wait_to_retry(app, lease, &error).await => {}
             done => break done,
         }
     };
-    let (job, transcript, attempt) = (lease.job.0, lease.transcript.map(|id| id.0), run.job.attempt);
+    let (transcript, enhancement) = numbers(lease);
+    let (job, attempt) = (lease.job.0, run.job.attempt);
     let (error_kind, error) = (fault.kind.name(), &fault.detail);
     match done {
         Ok(AfterFault::Retry { wait }) => {
             app.metrics.jobs_retried.fetch_add(1, Ordering::Relaxed);
             let retry_in = wait.as_secs_f64();
-            tracing::warn!(job, transcript, attempt, error_kind, error, retry_in, "job.retried");
+            tracing::warn!(job, transcript, enhancement, attempt, error_kind, error, retry_in, "job.retried");
         }
         Ok(AfterFault::Failed) => {
             app.metrics.jobs_failed.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(job, transcript, attempt, error_kind, error, "job.failed");
+            tracing::warn!(job, transcript, enhancement, attempt, error_kind, error, "job.failed");
         }
         Err(StoreError::LeaseLost) => {}
         Err(store_error) => {
-            tracing::error!(job, transcript, attempt, error_kind, error, %store_error, "job.failure_not_written");
+            tracing::error!(job, transcript, enhancement, attempt, error_kind, error, %store_error, "job.failure_not_written");
         }
     }
 }

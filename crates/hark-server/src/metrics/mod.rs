@@ -4,6 +4,7 @@ pub(crate) mod integrity;
 mod process;
 pub(crate) mod readiness;
 pub(crate) mod text;
+mod voice;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,6 +16,7 @@ use crate::engine::{EngineReport, EngineState};
 use integrity::IntegrityMetrics;
 use readiness::ReadinessMetrics;
 use text::TextMetrics;
+use voice::VoiceMetrics;
 
 /// Upper bounds of the histogram buckets, in seconds: from a cached response to a long transcription.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0];
@@ -65,6 +67,8 @@ pub(crate) struct Metrics {
     pub(crate) readiness: ReadinessMetrics,
     /// Work on text.
     pub(crate) text: TextMetrics,
+    /// Speech synthesis.
+    pub(crate) voice: VoiceMetrics,
 }
 
 #[derive(Default)]
@@ -138,6 +142,7 @@ impl Metrics {
         self.integrity.render(&mut text);
         self.readiness.render(&mut text);
         self.text.render(&mut text);
+        self.voice.render(&mut text);
         let name = "hark_request_seconds";
         let _ = write!(text, "# HELP {name} Time from a request's head to its answer's.\n# TYPE {name} histogram\n");
         for ((route, method, status), timings) in

@@ -132,6 +132,13 @@ pub(crate) fn render_language(text: &mut String, report: &LanguageReport) {
                 engine.cached_tokens as f64,
             ),
             ("hark_lm_generated_tokens_total", "counter", "Tokens generated.", engine.generated_tokens as f64),
+            ("hark_lm_drafted_tokens_total", "counter", "Tokens computed ahead.", engine.drafted_tokens as f64),
+            (
+                "hark_lm_accepted_tokens_total",
+                "counter",
+                "Tokens computed ahead that came next.",
+                engine.accepted_tokens as f64,
+            ),
             ("hark_lm_steps_total", "counter", "Batches computed.", engine.steps as f64),
             ("hark_lm_forward_seconds_total", "counter", "Seconds of forward passes.", forward),
         ] {

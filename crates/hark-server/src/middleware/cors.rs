@@ -8,9 +8,14 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::config::Config;
 
 /// Response headers that a page of another origin may read.
-const EXPOSED: [&str; 10] = [
+const EXPOSED: [&str; 15] = [
     "x-transcript-id",
+    "x-enhancement-id",
     "x-model",
+    "x-duration",
+    "x-generation-time",
+    "x-language",
+    "x-voice",
     "x-request-id",
     "x-should-retry",
     "retry-after",

@@ -1,6 +1,6 @@
 //! Why an attempt of a job gave no result, and whose fault that is.
 
-use hark_store::FaultKind;
+use hark_store::{FaultKind, Product};
 
 use crate::engine::{Dependency, EngineError};
 
@@ -21,17 +21,23 @@ impl Fault {
         Fault { kind: FaultKind::Internal, dependency: None, detail: detail.to_string() }
     }
 
-    /// The message for the owner of a failed job.
-    pub(crate) fn reason(&self) -> String {
+    /// The message for the owner of a failed job that was to make this.
+    pub(crate) fn reason(&self, product: Option<Product>) -> String {
+        let (done, advice) = match product {
+            Some(Product::Enhancement(_)) => ("enhanced", "send it again"),
+            Some(Product::Transcript(_)) | None => ("transcribed", "retry the transcript"),
+        };
         match self.kind {
             FaultKind::Input | FaultKind::Credits | FaultKind::Cancelled => self.detail.clone(),
             FaultKind::Internal | FaultKind::Timeout => {
-                "the recording could not be transcribed: something went wrong on the server; nothing was charged, and the recording is kept: retry the transcript"
-                    .to_owned()
+                format!(
+                    "the recording could not be {done}: something went wrong on the server; nothing was charged, and the recording is kept: {advice}"
+                )
             }
             FaultKind::Unavailable => {
-                "the recording could not be transcribed: what the server needs for it was unreachable for too long; nothing was charged, and the recording is kept: retry the transcript later"
-                    .to_owned()
+                format!(
+                    "the recording could not be {done}: what the server needs for it was unreachable for too long; nothing was charged, and the recording is kept: {advice} later"
+                )
             }
         }
     }
@@ -41,9 +47,10 @@ impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Self {
         let dependency = match &error {
             EngineError::Unavailable { dependency, .. } => Some(*dependency),
-            EngineError::ModelMissing(_) | EngineError::UnknownModel(_) | EngineError::NoVoices => {
-                Some(Dependency::Engine)
-            }
+            EngineError::ModelMissing(_)
+            | EngineError::UnknownModel(_)
+            | EngineError::NoVoices
+            | EngineError::NoEnhancement => Some(Dependency::Engine),
             _ => None,
         };
         Fault { kind: error.fault(), dependency, detail: error.to_string() }

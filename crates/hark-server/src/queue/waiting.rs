@@ -1,15 +1,15 @@
-//! Requests that wait for a transcript, and the action when the last of them disconnects.
+//! Requests that wait for a transcript or an enhancement, and the action when the last of them disconnects.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use hark_store::TranscriptId;
+use hark_store::Product;
 use tokio::sync::Notify;
 
-/// The waiting requests of this process by transcript; clones share it.
+/// The waiting requests of this process by what they wait for; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting {
-    by_transcript: Arc<Mutex<HashMap<TranscriptId, Entry>>>,
+    entries: Arc<Mutex<HashMap<Product, Entry>>>,
 }
 
 struct Entry {
@@ -24,34 +24,32 @@ type Action = Box<dyn FnOnce() + Send>;
 /// One waiting request; dropping it counts as a disconnect.
 pub(crate) struct Waiter {
     waiting: Waiting,
-    transcript: TranscriptId,
+    product: Product,
     changed: Arc<Notify>,
 }
 
 impl Waiting {
-    /// Begins to wait for a transcript.
-    pub(crate) fn join(&self, transcript: TranscriptId) -> Waiter {
+    /// Begins to wait for a transcript or an enhancement.
+    pub(crate) fn join(&self, product: impl Into<Product>) -> Waiter {
+        let product = product.into();
         let mut entries = self.lock();
-        let entry = entries.entry(transcript).or_insert_with(|| Entry {
-            count: 0,
-            changed: Arc::default(),
-            when_abandoned: None,
-        });
+        let entry =
+            entries.entry(product).or_insert_with(|| Entry { count: 0, changed: Arc::default(), when_abandoned: None });
         entry.count += 1;
         let changed = Arc::clone(&entry.changed);
         drop(entries);
-        Waiter { waiting: self.clone(), transcript, changed }
+        Waiter { waiting: self.clone(), product, changed }
     }
 
-    /// Wakes all requests that wait for a transcript.
-    pub(crate) fn wake(&self, transcript: TranscriptId) {
-        if let Some(entry) = self.lock().get(&transcript) {
+    /// Wakes all requests that wait for a transcript or an enhancement.
+    pub(crate) fn wake(&self, product: impl Into<Product>) {
+        if let Some(entry) = self.lock().get(&product.into()) {
             entry.changed.notify_waiters();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<TranscriptId, Entry>> {
-        self.by_transcript.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, HashMap<Product, Entry>> {
+        self.entries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -61,16 +59,16 @@ impl Waiter {
         Arc::clone(&self.changed).notified_owned()
     }
 
-    /// Runs `action` when the last request that waits for the transcript disconnects.
+    /// Runs `action` when the last request that waits for it disconnects.
     pub(crate) fn when_abandoned(&self, action: impl FnOnce() + Send + 'static) {
-        if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
+        if let Some(entry) = self.waiting.lock().get_mut(&self.product) {
             entry.when_abandoned = Some(Box::new(action));
         }
     }
 
     /// The wait has ended, or a response promised that the job continues: a disconnect no longer matters.
     pub(crate) fn settled(&self) {
-        if let Some(entry) = self.waiting.lock().get_mut(&self.transcript) {
+        if let Some(entry) = self.waiting.lock().get_mut(&self.product) {
             entry.when_abandoned = None;
         }
     }
@@ -79,12 +77,12 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut entries = self.waiting.lock();
-        let Some(entry) = entries.get_mut(&self.transcript) else { return };
+        let Some(entry) = entries.get_mut(&self.product) else { return };
         entry.count -= 1;
         if entry.count > 0 {
             return;
         }
-        let left = entries.remove(&self.transcript);
+        let left = entries.remove(&self.product);
         drop(entries);
         if let Some(action) = left.and_then(|entry| entry.when_abandoned) {
             action();
@@ -95,6 +93,7 @@ impl Drop for Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hark_store::TranscriptId;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     fn abandoned(waiters: usize, settled: bool) -> u32 {

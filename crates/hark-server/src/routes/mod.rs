@@ -7,6 +7,8 @@ pub(crate) mod audit;
 pub(crate) mod chat;
 pub(crate) mod credits;
 pub(crate) mod documentation;
+pub(crate) mod download;
+pub(crate) mod enhancements;
 pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod openai;
@@ -22,6 +24,9 @@ pub(crate) mod stream;
 pub(crate) mod text;
 pub(crate) mod transcribe;
 pub(crate) mod transcripts;
+pub(crate) mod upload;
+pub(crate) mod voices;
+pub(crate) mod watermark;
 pub(crate) mod webhooks;
 
 use hark_api::ErrorBody;
@@ -55,6 +60,7 @@ error_responses! { ErrorBody:
     Invalid 400 "something in the request makes no sense",
     Unauthorized 401 "no credential, or one that does not hold",
     Payment 402 "not enough credits, or a plan that does not include this",
+    Unacceptable 406 "none of the media types of Accept can be made",
     Missing 404 "no such id, or one of another account",
     Contradicted 409 "the state of the thing does not allow it",
     Deleted 410 "the transcript of this Idempotency-Key was deleted",

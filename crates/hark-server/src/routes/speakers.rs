@@ -16,7 +16,7 @@ use crate::multipart::Multipart;
 use crate::options::too_many_at_once;
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
-use crate::routes::transcribe::{refuse_announced, store_file};
+use crate::routes::upload::{refuse_announced, store_file};
 use crate::routes::{AnyError, Invalid, Limited, Missing, TooLarge, Unauthorized, Unavailable};
 
 /// Characters of a name.

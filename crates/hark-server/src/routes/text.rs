@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use hark_api::{
-    AnalyzeRequest, EmbedRequest, Embeddings, ErrorKind, GenerateRequest, SummarizeRequest, SummaryStyle,
-    TranslateAnswer, TranslateRequest,
+    AnalyzeRequest, EmbedRequest, Embeddings, GenerateRequest, SummarizeRequest, SummaryStyle, TranslateAnswer,
+    TranslateRequest,
 };
 use hark_text::{Analysis, Generation, Source, Summary, Task};
 
@@ -21,11 +21,6 @@ use crate::routes::{
 };
 use crate::text_work::TextCall;
 use crate::translation;
-
-/// The answer of an endpoint whose model this server does not have yet.
-pub(crate) fn model_missing(what: &str) -> Failure {
-    Failure::new(ErrorKind::ModelMissing, format!("this server has no model for {what} yet"))
-}
 
 fn check_text(text: &str) -> Result<(), Failure> {
     if text.trim().is_empty() {

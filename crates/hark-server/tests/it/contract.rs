@@ -140,7 +140,7 @@ async fn what_needs_a_model_that_is_not_there_checks_the_request_and_then_says_s
     refusal(server.anonymous().post("/v1/embed", value!({"text": "a"})).await, 503).await;
     let speak = |text: String| {
         let sample = reqwest::multipart::Part::bytes(vec![1; 100]).file_name("me.wav");
-        let form = reqwest::multipart::Form::new().text("text", text).part("reference", sample);
+        let form = reqwest::multipart::Form::new().text("text", text).part("reference", sample).text("consent", "true");
         client.request(Method::POST, "/v1/tts").multipart(form).send()
     };
     refusal(speak("hello".into()).await.unwrap(), 503).await;

@@ -22,6 +22,7 @@ fn options(models: &Path) -> SpeechOptions {
         memory_budget: Bytes(2 << 30),
         backend: None,
         language: hark_server::LanguageOptions::default(),
+        voice_model: None,
         pulls: hark_server::Pulls::default(),
     }
 }

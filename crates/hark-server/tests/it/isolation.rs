@@ -6,7 +6,7 @@ use serde_json::json as value;
 
 use crate::document::{Body, Operation, operations};
 use crate::log;
-use crate::server::{Client, Server, hum, json, refusal};
+use crate::server::{Client, Server, eventually, hum, json, refusal};
 
 #[tokio::test]
 async fn ids_of_another_account_look_absent_on_every_path() {
@@ -19,6 +19,13 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let form = reqwest::multipart::Form::new().text("name", "Ann").part("file", voice);
     let sent = owner.request(Method::POST, "/v1/speakers").multipart(form).send().await.unwrap();
     let speaker = json(sent, 201).await["id"].clone();
+    let sent = owner.transcribe("/v1/enhance-audio?async=true", hum(1.0), &[]).send().await.unwrap();
+    let enhancement = json(sent, 202).await["id"].clone();
+    eventually("its enhancement", async || {
+        let state = json(owner.get(&format!("/v1/enhancements/{enhancement}")).await, 200).await;
+        (state["status"] == "completed").then_some(())
+    })
+    .await;
     let session = NewKey::new(KeyKind::Session, "browser");
     let session = server.store.keys().create(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
@@ -36,6 +43,7 @@ async fn ids_of_another_account_look_absent_on_every_path() {
             Some(("/v1/transcripts/", rest)) => format!("/v1/transcripts/{id}{}", rest.replace("{format}", "txt")),
             Some(("/v1/keys/", rest)) => format!("/v1/keys/{key}{rest}"),
             Some(("/v1/auth/sessions/", "")) => format!("/v1/auth/sessions/{session}"),
+            Some(("/v1/enhancements/", rest)) => format!("/v1/enhancements/{enhancement}{rest}"),
             Some(("/v1/speakers/", "")) => format!("/v1/speakers/{speaker}"),
             _ => panic!("{}: say here what its ids are", operation.path),
         };

@@ -112,7 +112,7 @@ async fn retry(client: &Client, id: i64) -> reqwest::Response {
 }
 
 /// The real engine over a folder without models.
-fn engine_without_models(folder: &Path) -> SpeechEngine {
+pub(crate) fn engine_without_models(folder: &Path) -> SpeechEngine {
     SpeechEngine::new(SpeechOptions {
         models: ModelStore::new(folder.to_owned()),
         catalogue: Catalogue::builtin(),
@@ -123,6 +123,7 @@ fn engine_without_models(folder: &Path) -> SpeechEngine {
         memory_budget: hark_server::default_memory_budget(),
         backend: None,
         language: hark_server::LanguageOptions::default(),
+        voice_model: None,
         pulls: hark_server::Pulls::default(),
     })
 }

@@ -9,10 +9,17 @@ pub(crate) const MODEL: &str = "smollm2-135m-instruct";
 /// The context of the model, in tokens.
 pub(crate) const CONTEXT: usize = 2048;
 
+pub(crate) fn options() -> LanguageOptions {
+    LanguageOptions {
+        model: Some(MODEL.to_owned()),
+        context: CONTEXT,
+        cache_bytes: 128 << 20,
+        ..LanguageOptions::default()
+    }
+}
+
 pub(crate) fn engine() -> SpeechEngine {
-    let language =
-        LanguageOptions { model: Some(MODEL.to_owned()), context: CONTEXT, cache_bytes: 128 << 20, endpoint: None };
-    real_engine_with(language, &[MODEL])
+    real_engine_with(options(), &[MODEL])
 }
 
 /// Settings with which work on text may take so many seconds.

@@ -91,7 +91,7 @@ async fn every_refusal_has_openais_body_and_says_whether_to_try_again() {
     assert_eq!(refusal(stranger.send().await.unwrap(), 401, false).await["code"], "invalid_api_key");
     refusal(client.get(TRANSCRIPTIONS).await, 405, false).await;
     refusal(client.post(TRANSCRIPTIONS, value!({})).await, 415, false).await;
-    refusal(client.get("/v1/audio/speech").await, 404, false).await;
+    refusal(client.get("/v1/audio/speech").await, 405, false).await;
     refusal(client.get("/v1/models/nothing-of-that-name").await, 404, false).await;
     refusal(client.get("/v1/models/%FF").await, 404, false).await;
     let missing =

@@ -244,8 +244,12 @@ pub(crate) fn real_engine_with(language: LanguageOptions, further: &[&str]) -> S
         let model = folder.join(name);
         assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
     }
-    SpeechEngine::new(SpeechOptions {
-        models: ModelStore::new(folder),
+    SpeechEngine::new(real_options(language, folder))
+}
+
+fn real_options(language: LanguageOptions, models: PathBuf) -> SpeechOptions {
+    SpeechOptions {
+        models: ModelStore::new(models),
         catalogue: Catalogue::builtin(),
         aliases: Aliases::starter(),
         threads: Some(1),
@@ -254,9 +258,35 @@ pub(crate) fn real_engine_with(language: LanguageOptions, further: &[&str]) -> S
         memory_budget: hark_server::default_memory_budget(),
         backend: None,
         language,
+        voice_model: None,
         pulls: hark_server::Pulls::default(),
-    })
+    }
 }
+
+/// The real engine with a small cloning model of random weights, set as the speech model, and the folder of its models: links to those of the user, and that network.
+pub(crate) fn cloning_engine(models: &[&str]) -> (SpeechEngine, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    for name in models {
+        let model = ModelStore::default_dir().join(name);
+        assert!(model.is_dir(), "{} is not there: `./hark test` installs what tests need", model.display());
+        std::os::unix::fs::symlink(model, folder.path().join(name)).unwrap();
+    }
+    let small = folder.path().join(CLONING_MODEL);
+    std::fs::create_dir(&small).unwrap();
+    hark_clone::testing::SmallModel::default().write(&small);
+    let file = folder.path().join("catalogue.toml");
+    let entry = format!(
+        "version = 1\n[[model]]\nname = \"{CLONING_MODEL}\"\nrole = \"voice\"\nfamily = \"chatterbox\"\nlicence = \"none\"\n\
+         [[model.source]]\nkind = \"folder\"\npath = \"/nowhere\"\nfiles = [{{ name = \"conditional_decoder.onnx\" }}]\n"
+    );
+    std::fs::write(&file, entry).unwrap();
+    let options = real_options(LanguageOptions::default(), folder.path().to_owned());
+    let (catalogue, voice_model) = (Catalogue::with_user_file(&file).unwrap(), Some(CLONING_MODEL.to_owned()));
+    (SpeechEngine::new(SpeechOptions { catalogue, voice_model, ..options }), folder)
+}
+
+/// The small cloning model.
+pub(crate) const CLONING_MODEL: &str = "chatterbox-small";
 
 /// Asks until the answer is there.
 pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {

@@ -1,14 +1,18 @@
 //! `POST /v1/translate` and translations of transcripts with real models.
 
+use hark_server::LanguageOptions;
 use hark_store::{NewTranscript, Plan, TranscriptId};
 use hark_transcript::{Segment, TranscriptionResult};
 use serde_json::{Value, json as value};
 
+use crate::language;
 use crate::server::{Client, Server, config, json, real_engine_with, refusal};
 
 async fn server() -> Server {
     let models = ["lid-176", "firefox-en-pt", "firefox-pt-en"];
-    Server::with(config(), real_engine_with(hark_server::LanguageOptions::default(), &models)).await
+    // Whether the machine has a language model makes no difference.
+    let language = LanguageOptions { translation_languages: Some(Vec::new()), ..LanguageOptions::default() };
+    Server::with(config(), real_engine_with(language, &models)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,6 +64,46 @@ async fn what_can_not_be_translated_is_refused_with_what_can_and_costs_nothing()
         (client.credits(&server).await == before).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn the_language_model_translates_what_no_translation_model_does() {
+    let codes = ["de", "en", "pt"].map(str::to_owned).to_vec();
+    let options = LanguageOptions { translation_languages: Some(codes.clone()), ..language::options() };
+    let engine = real_engine_with(options, &["lid-176", "firefox-en-pt", language::MODEL]);
+    let server = Server::with(language::with_timeout(600.0), engine).await;
+    let client = server.account(Plan::Pro).await;
+    let listed = json(client.get("/v1/languages?for=translation").await, 200).await;
+    assert_eq!(listed["multilingual"], value!([{"model": language::MODEL, "languages": codes}]));
+    for (target, model) in [("pt", "firefox-en-pt"), ("de", language::MODEL)] {
+        let body = value!({"text": "Room 4711 is closed.\n\nPlease write to ann@example.org.", "source": "en", "target": target});
+        let answer = json(client.post("/v1/translate", body).await, 200).await;
+        assert_eq!(answer["model"], model);
+        let text = answer["translated_text"].as_str().unwrap();
+        // The tiny model's German is none; what must survive does.
+        assert!(text.contains("4711") && text.contains("\n\n") && text.contains("ann@example.org"), "{target}: {text}");
+    }
+    let message =
+        refusal(client.post("/v1/translate", value!({"text": "Hello.", "source": "en", "target": "fi"})).await, 503)
+            .await;
+    assert!(message.contains("en to pt"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs models"]
+async fn opus_mt_translates_its_pair() {
+    let engine = real_engine_with(LanguageOptions::default(), &["lid-176", "opus-mt-en-fr"]);
+    let server = Server::with(config(), engine).await;
+    let client = server.account(Plan::Pro).await;
+    let listed = json(client.get("/v1/languages?for=translation").await, 200).await;
+    let pair = value!({"from": "en", "to": "fr", "model": "opus-mt-en-fr"});
+    assert!(listed["pairs"].as_array().unwrap().contains(&pair), "{listed}");
+    let body = value!({"text": "I don’t know who was at the meeting in room 4711 on Monday.", "target": "fr"});
+    let answer = json(client.post("/v1/translate", body).await, 200).await;
+    assert_eq!((&answer["model"], &answer["source_language"]), (&value!("opus-mt-en-fr"), &value!("en")));
+    let text = answer["translated_text"].as_str().unwrap();
+    assert!(text.contains("réunion") && text.contains("4711") && text.contains("lundi"), "{text}");
 }
 
 async fn patch(client: &Client, path: &str, body: Value) -> reqwest::Response {

@@ -6,6 +6,7 @@ use super::layout::Layout;
 use crate::config::Config;
 use crate::error::Failure;
 use crate::routes::transcribe::{Fields, Form, ParsedForm, boolean, put};
+use crate::routes::upload::FormFields;
 
 /// The default model name; an operator may map it to a model in `hark.toml`.
 const DEFAULT_MODEL: &str = "whisper-1";
@@ -24,10 +25,7 @@ pub(crate) struct TranscriptionFields {
     languages: Vec<String>,
 }
 
-impl Form for TranscriptionFields {
-    type Layout = Layout;
-    const OPERATION: &'static str = "POST /v1/audio/transcriptions";
-
+impl FormFields for TranscriptionFields {
     fn longest(name: &str) -> Option<usize> {
         match list_name(name) {
             "model" | "language" | "prompt" | "response_format" => Fields::longest(name),
@@ -62,6 +60,11 @@ impl Form for TranscriptionFields {
             _ => Ok(()),
         }
     }
+}
+
+impl Form for TranscriptionFields {
+    type Layout = Layout;
+    const OPERATION: &'static str = "POST /v1/audio/transcriptions";
 
     fn parsed(mut self) -> Result<ParsedForm<Layout>, Failure> {
         let config = Config::default();
@@ -107,10 +110,7 @@ impl Form for TranscriptionFields {
 #[derive(Debug, Default)]
 pub(crate) struct TranslationFields(TranscriptionFields);
 
-impl Form for TranslationFields {
-    type Layout = Layout;
-    const OPERATION: &'static str = "POST /v1/audio/translations";
-
+impl FormFields for TranslationFields {
     fn longest(name: &str) -> Option<usize> {
         match name {
             "model" | "prompt" | "response_format" | "temperature" => TranscriptionFields::longest(name),
@@ -121,6 +121,11 @@ impl Form for TranslationFields {
     fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure> {
         self.0.set(name, value, config)
     }
+}
+
+impl Form for TranslationFields {
+    type Layout = Layout;
+    const OPERATION: &'static str = "POST /v1/audio/translations";
 
     fn parsed(self) -> Result<ParsedForm<Layout>, Failure> {
         let mut form = self.0.parsed()?;

@@ -9,6 +9,7 @@ mod fields;
 mod layout;
 pub(crate) mod models;
 pub(crate) mod realtime;
+pub(crate) mod speech;
 
 use hark_api::OpenAiError;
 use utoipa::IntoResponses;

@@ -1,27 +1,21 @@
 //! From an accepted job to its answer.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hark_api::{ApiError, ErrorKind, FaultKind, ResponseFormat, TranscriptionResult};
+use hark_api::{ErrorKind, FaultKind, ResponseFormat, TranscriptionResult};
 use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
-use tokio::time::Instant;
 
 use super::{MODEL, Queued};
-use crate::app::{App, Role};
+use crate::app::App;
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
 use crate::jobs::CLIENT_LEFT;
 use crate::middleware::Caller;
 use crate::queue::Waiter;
+use crate::routes::upload::{self, JobState};
 use crate::wire::wire_status;
-
-/// Poll interval of a waiting request: changes of this process wake it, changes of others may not.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
-const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A request that waits for its transcript; it is dropped when the client disconnects.
 pub(crate) struct Wait {
@@ -160,27 +154,13 @@ async fn wait(app: &App, waiter: &Waiter, id: TranscriptId, is_anonymous: bool) 
         true => "it was given up, since nobody could find it again without an account",
         false => "it goes on, ask for its status",
     };
-    let deadline = Instant::now() + app.config.transcribe_timeout.duration();
-    let poll_interval = if app.role == Role::Account { REMOTE_POLL_INTERVAL } else { POLL_INTERVAL };
-    loop {
-        let changed = waiter.changed();
+    let look = || async move {
         let view = app.store.transcripts().status(id).await?;
-        match view.status {
-            Status::Completed | Status::Failed => return Ok(view),
-            // This process starts no more jobs; the next one will.
-            Status::Queued if app.is_draining() => {
-                let message = format!("the server is going down before the transcription began: {goes_on}");
-                return Err(ApiError::new(ErrorKind::ShuttingDown, message).retry_after(30).into());
-            }
-            Status::Queued | Status::Processing => {}
-        }
-        if Instant::now() >= deadline {
-            return Err(Failure::new(
-                ErrorKind::Timeout,
-                format!("the transcription takes longer than this request may wait: {goes_on}"),
-            ));
-        }
-        let until = deadline.min(Instant::now() + poll_interval);
-        let _ = tokio::time::timeout_at(until, changed).await;
-    }
+        Ok(match view.status {
+            Status::Completed | Status::Failed => JobState::Ended(view),
+            Status::Queued => JobState::Queued,
+            Status::Processing => JobState::Running,
+        })
+    };
+    upload::wait(app, waiter, "transcription", goes_on, look).await
 }

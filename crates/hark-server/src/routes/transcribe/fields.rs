@@ -8,23 +8,18 @@ use crate::engine::Work;
 use crate::error::Failure;
 use crate::options::{MAX_PROMPT, language, words};
 use crate::routes::audio::refuse_second;
+use crate::routes::upload::FormFields;
 use crate::webhooks;
 
 const MAX_SPEAKERS: u32 = 100;
 
-/// The text fields of a form with a recording, of this API or OpenAI's.
-pub(crate) trait Form: Default + Send {
+/// The text fields of a form with a recording to transcribe, of this API or OpenAI's.
+pub(crate) trait Form: FormFields {
     /// The format of the response.
     type Layout: std::fmt::Debug + Clone + PartialEq + Send + serde::Serialize;
 
     /// The operation, for the fingerprint of the request.
     const OPERATION: &'static str;
-
-    /// The maximum bytes of a field's value; `None` for unknown fields.
-    fn longest(name: &str) -> Option<usize>;
-
-    /// Sets one field.
-    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure>;
 
     /// The complete request, with the defaults of the form.
     fn parsed(self) -> Result<ParsedForm<Self::Layout>, Failure>;
@@ -56,10 +51,7 @@ pub(crate) struct ParsedForm<Layout> {
     pub(crate) webhook_url: Option<String>,
 }
 
-impl Form for Fields {
-    type Layout = ResponseFormat;
-    const OPERATION: &'static str = "POST /v1/transcribe";
-
+impl FormFields for Fields {
     fn longest(name: &str) -> Option<usize> {
         match name {
             "model" | "language" | "diarize" | "speakers" | "identify" | "response_format" | "translate"
@@ -94,6 +86,11 @@ impl Form for Fields {
             _ => Ok(()),
         }
     }
+}
+
+impl Form for Fields {
+    type Layout = ResponseFormat;
+    const OPERATION: &'static str = "POST /v1/transcribe";
 
     fn parsed(self) -> Result<ParsedForm<ResponseFormat>, Failure> {
         let non_empty = |text: Option<String>| text.filter(|text| !text.is_empty());

@@ -1,16 +1,14 @@
 //! `POST /v1/transcribe`: an upload becomes a job, and the request waits for it.
 
-mod admit;
 mod answer;
 mod fields;
 mod fingerprint;
-mod receive;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
-use hark_api::{ApiError, ErrorKind, TranscribeForm, TranscriptionResult};
+use hark_api::{ErrorKind, TranscribeForm, TranscriptionResult};
 use hark_store::{Accepted, Lane, NewJob, NewTranscript, Owner, TranscriptId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -18,20 +16,20 @@ use utoipa::IntoParams;
 use crate::app::{App, Role};
 use crate::error::Failure;
 use crate::extract::Query;
-use crate::idempotent;
+use crate::idempotent::Fingerprint;
 use crate::jobs;
-use crate::limits::Place;
 use crate::middleware::Caller;
-use crate::options::too_many_at_once;
+use crate::options::{checkpoint, model};
 use crate::probe;
+use crate::recording::Unclaimed;
+use crate::routes::upload::{Admission, Incoming, count_networks, prefers_async, receive};
 use crate::routes::{
     AnyError, Deleted, IdempotencyHeader, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable,
 };
-use receive::Received;
+use fingerprint::fingerprint;
 
 pub(crate) use answer::{Wait, accepted, export};
 pub(crate) use fields::{Fields, Form, ParsedForm, boolean, put};
-pub(crate) use receive::{refuse_announced, store_file};
 
 /// The checkpoint that really ran.
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-model");
@@ -91,37 +89,18 @@ pub(crate) async fn enqueue<F: Form>(
     body: Body,
     wait: bool,
 ) -> Result<Queued<F::Layout>, Failure> {
-    let name = idempotent::key(headers)?;
-    admit::admit(app, caller, wait).await?;
-
-    // The slot is held until the job is queued, where the store counts it.
-    let owner = caller.owner();
-    let place = app.uploads.acquire(owner.clone());
-    let at_once = caller.plan().concurrency();
-    let limit_reached = |used: i64| too_many_at_once(app, caller, used);
-    let live = app.store.jobs().live_count(&owner).await? + place.before as i64;
-    // A repeat is no new work: one repeat at a time is allowed while the first request occupies the last slot.
-    let (is_repeat, _named) = repeats(app, &owner, name.as_deref()).await?;
-    if live >= at_once && !(is_repeat && (place.before as i64) <= at_once) {
-        return Err(limit_reached(live));
-    }
-    if !is_repeat {
-        admit::refuse_spent(app, caller).await?;
-    }
-    let _anonymous = admit::anonymous_place(app, caller).await?;
-
-    let received = receive::receive::<F>(app, caller, headers, body).await?;
+    let admission = Admission::of(app, caller, headers, wait).await?;
+    let received = received::<F>(app, caller, headers, body).await?;
     let layout = received.form.layout.clone();
+    let (owner, name) = (admission.owner.clone(), admission.name.clone());
     let new = job(app, caller, received, owner.clone(), name, wait).await?;
     let minutes = new.minutes;
-    let accepted = accept(app, caller, new, wait).await.map_err(|error| match error {
-        hark_store::Error::Limit { what: hark_store::Limit::ConcurrentJobs, used, .. } => limit_reached(used),
-        other => never_fits(&other, minutes).unwrap_or_else(|| Failure::of_store(other, app.clock.now())),
-    })?;
-    drop(place);
+    let accepted = accept(app, caller, new, wait).await;
+    let accepted = accepted.map_err(|error| Admission::refused(app, caller, error, minutes))?;
+    drop(admission);
     let (transcript, is_first) = match accepted {
         Accepted::New { transcript, .. } => {
-            admit::count_networks(app, &owner, caller, minutes).await;
+            count_networks(app, &owner, caller, minutes).await;
             (transcript, true)
         }
         Accepted::Repeat { transcript } => (transcript, false),
@@ -129,32 +108,30 @@ pub(crate) async fn enqueue<F: Form>(
     Ok(Queued { transcript, is_first, layout })
 }
 
-/// The error for a recording that exceeds the limit of a whole period: waiting for the next period would not help.
-fn never_fits(error: &hark_store::Error, minutes: i64) -> Option<Failure> {
-    let hark_store::Error::Limit { what, limit, .. } = error else { return None };
-    let (of_limit, upgrade) = match what {
-        hark_store::Limit::AnonymousMinutes => {
-            (format!("the {limit} a day that are free without an account: sign up, or send a shorter one"), true)
-        }
-        hark_store::Limit::MonthlyMinutes => {
-            (format!("the {limit} that this key may transcribe in a month: use another key, or raise its limit"), false)
-        }
-        _ => return None,
-    };
-    let message = format!("this recording has {minutes} minutes, more than {of_limit}");
-    (minutes > *limit).then(|| ApiError::new(ErrorKind::FileTooLarge, message).upgrade(upgrade).into())
+/// A completely received form.
+struct Received<Layout> {
+    form: ParsedForm<Layout>,
+    /// The title of the transcript.
+    title: String,
+    recording: Unclaimed,
+    /// The fingerprint of the request: of its fields and, with an idempotency key, of its bytes.
+    fingerprint: Fingerprint,
 }
 
-/// Whether a request with this idempotency key was accepted before or is in progress; the returned guard marks this one as in progress.
-async fn repeats(
+async fn received<F: Form>(
     app: &App,
-    owner: &Owner,
-    name: Option<&str>,
-) -> Result<(bool, Option<Place<(Owner, String)>>), Failure> {
-    let Some(name) = name else { return Ok((false, None)) };
-    let named = app.named_uploads.acquire((owner.clone(), name.to_owned()));
-    let is_repeat = named.before > 0 || app.store.idempotency().is_used(owner, name).await?;
-    Ok((is_repeat, Some(named)))
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received<F::Layout>, Failure> {
+    let Incoming { fields, upload, title } = receive::<F>(app, caller, headers, body).await?;
+    let requested = fields.parsed()?;
+    let mut resolved = requested.clone();
+    let model = model(&resolved.work.model, caller.plan().is_paid(), &app.config)?;
+    resolved.work.model = checkpoint(model, app.role, &*app.engines.models)?;
+    let blob = upload.finish().await?;
+    let fingerprint = fingerprint::<F>(&requested, &resolved, blob.sha256)?;
+    Ok(Received { form: resolved, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
 }
 
 /// Accepts a job in a task of its own: if the client disconnects meanwhile, the job is accepted completely and then cancelled.
@@ -234,10 +211,4 @@ fn check_identify(app: &App, caller: &Caller) -> Result<(), Failure> {
         app.engines.voices()?;
     }
     Ok(())
-}
-
-/// `Prefer: respond-async` (RFC 7240), alone or among others.
-fn prefers_async(headers: &HeaderMap) -> bool {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split([',', ';'])).any(|one| one.trim().eq_ignore_ascii_case("respond-async"))
 }

@@ -22,6 +22,7 @@ use crate::middleware::Identity;
 use crate::routes::{
     AnyError, IdempotencyHeader, Invalid, Limited, Missing, Payment, Reused, TimedOut, Unauthorized, Unavailable,
 };
+use crate::text_work;
 use crate::translation::{self, Finished};
 
 /// A translation as it is stored: times and speakers come from the transcript.
@@ -165,6 +166,7 @@ pub(crate) async fn translate(
     let source = source.or(known);
     let target = language.clone();
     let characters = transcript.text.chars().count();
+    let owner = text_work::owner(&identity);
     let run = translation::run(&app, &identity, &headers, canonical, characters, move |engine, cancel| {
         let source = match source {
             Some(source) => source,
@@ -183,7 +185,7 @@ pub(crate) async fn translate(
         let mut model = String::new();
         let texts = translate_cues(&cues, |texts| {
             let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-            let done = engine.translate(&texts, Some(&source), &target, cancel)?;
+            let done = engine.translate(&texts, Some(&source), &target, owner, cancel)?;
             model = done.model;
             Ok::<_, crate::engine::EngineError>(done.texts.into_iter().map(|(text, _)| text).collect())
         })?;

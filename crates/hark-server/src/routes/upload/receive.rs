@@ -7,15 +7,12 @@ use axum::http::{HeaderMap, header};
 use hark_api::{ApiError, ErrorKind};
 use hark_store::{Plan, Upload};
 
-use super::fields::{Form, ParsedForm};
-use super::fingerprint::fingerprint;
 use crate::app::App;
+use crate::config::Config;
 use crate::error::Failure;
-use crate::idempotent::{self, Fingerprint};
+use crate::idempotent;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
-use crate::options::{checkpoint, model};
-use crate::recording::Unclaimed;
 use crate::routes::audio::refuse_second;
 use crate::storage::StorageRoom;
 
@@ -24,23 +21,30 @@ const FORM_OVERHEAD: u64 = 1 << 20;
 /// Maximum characters of a title taken from a file name.
 const MAX_TITLE: usize = 200;
 
-/// A completely received form.
-pub(crate) struct Received<Layout> {
-    pub(crate) form: ParsedForm<Layout>,
-    /// The title of the transcript.
+/// The text fields of a form with a recording, validated as they arrive, so that an error is reported before the upload ends.
+pub(crate) trait FormFields: Default + Send {
+    /// The maximum bytes of a field's value; `None` for unknown fields.
+    fn longest(name: &str) -> Option<usize>;
+
+    /// Sets one field.
+    fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure>;
+}
+
+/// A received form: its fields, and its file, which is not finished yet.
+pub(crate) struct Incoming<F> {
+    pub(crate) fields: F,
+    pub(crate) upload: Upload,
+    /// The base name of the file.
     pub(crate) title: String,
-    pub(crate) recording: Unclaimed,
-    /// The fingerprint of the request: of its fields and, with an idempotency key, of its bytes.
-    pub(crate) fingerprint: Fingerprint,
 }
 
 /// Reads the form and stores its file.
-pub(crate) async fn receive<F: Form>(
+pub(crate) async fn receive<F: FormFields>(
     app: &App,
     caller: &Caller,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Received<F::Layout>, Failure> {
+) -> Result<Incoming<F>, Failure> {
     let plan = caller.plan();
     let mut form = Multipart::open(headers, body, app.config.idle_timeout.duration()).await?;
     refuse_announced(headers, plan)?;
@@ -72,13 +76,7 @@ pub(crate) async fn receive<F: Form>(
     let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
         return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
     };
-    let requested = fields.parsed()?;
-    let mut resolved = requested.clone();
-    let model = model(&resolved.work.model, plan.is_paid(), &app.config)?;
-    resolved.work.model = checkpoint(model, app.role, &*app.engines.models)?;
-    let blob = upload.finish().await?;
-    let fingerprint = fingerprint::<F>(&requested, &resolved, blob.sha256)?;
-    Ok(Received { form: resolved, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
+    Ok(Incoming { fields, upload, title })
 }
 
 fn announced(headers: &HeaderMap) -> Option<u64> {
