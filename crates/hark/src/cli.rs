@@ -19,7 +19,7 @@ pub(crate) use store::{
     BackupArgs, QuarantineCommand, RecordingsArgs, RecordingsCommand, RestoreArgs, StoreArgs, StoreCommand,
 };
 pub(crate) use text::{AnalyzeArgs, AskArgs, GenerateArgs, SummarizeArgs, TextArgs, TranslateArgs};
-pub(crate) use voice::{EnhanceArgs, SoundFormat};
+pub(crate) use voice::{EnhanceArgs, SoundFormat, SpeakArgs};
 pub(crate) use watermark::{WatermarkArgs, WatermarkCommand, WatermarkDetectArgs};
 
 /// Speech to text that you own: audio and video to words, on this machine.
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Live(LiveArgs),
     /// Take the noise out of recordings of speech
     Enhance(EnhanceArgs),
+    /// Speak a text into a sound file that says it is synthetic
+    Speak(SpeakArgs),
     /// Answer requests over HTTP: transcription, transcripts, accounts and keys
     Serve(ServeArgs),
     /// Teach hark the voices of people, so that `transcribe --identify` names them

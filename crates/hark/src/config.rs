@@ -12,8 +12,19 @@ use toml::Value;
 use crate::CliError;
 use crate::cli::Common;
 
-const KEYS: [&str; 10] =
-    ["models_dir", "catalogue", "model", "language", "format", "threads", "aliases", "data_dir", "server", "text"];
+const KEYS: [&str; 11] = [
+    "models_dir",
+    "catalogue",
+    "model",
+    "language",
+    "format",
+    "threads",
+    "aliases",
+    "data_dir",
+    "server",
+    "text",
+    "voice",
+];
 
 /// What the layers below the flags say.
 #[derive(Debug, Clone)]
@@ -80,6 +91,7 @@ impl Config {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
         let mut config = Self::default();
         let mut text = hark_server::TextSettings::default();
+        let mut voice = hark_server::VoiceSettings::default();
         for (key, value) in table {
             match key.as_str() {
                 "models_dir" => config.models_dir = Some(folder.join(expand_home(&string(&key, value)?))),
@@ -92,10 +104,12 @@ impl Config {
                 "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
                 "server" => config.server = server(value, folder)?,
                 "text" => text = text_settings(value, folder)?,
+                "voice" => voice = voice_settings(value)?,
                 _ => return Err(unknown_key(&key)),
             }
         }
         config.server.text = text;
+        config.server.voice = voice;
         Ok(config)
     }
 
@@ -121,6 +135,9 @@ impl Config {
         }
         if let Some(path) = set("HARK_MASTER_KEY_FILE") {
             self.server.master_key_file = Some(path.into());
+        }
+        if let Some(path) = set("HARK_WATERMARK_KEY_FILE") {
+            self.server.watermark_key_file = Some(path.into());
         }
         if let Some(endpoint) = text("HARK_TEXT_ENDPOINT")? {
             self.server.text.endpoint = Some(endpoint);
@@ -210,7 +227,9 @@ fn server(value: Value, folder: &Path) -> Result<hark_server::Config, String> {
     let mut server =
         hark_server::Config::deserialize(value).map_err(|error| format!("[server]: {}", error.message()))?;
     server.check().map_err(|problem| format!("[server]: {problem}"))?;
-    server.master_key_file = server.master_key_file.map(|path| folder.join(expand_home(&path.to_string_lossy())));
+    let in_folder = |path: std::path::PathBuf| folder.join(expand_home(&path.to_string_lossy()));
+    server.master_key_file = server.master_key_file.map(in_folder);
+    server.watermark_key_file = server.watermark_key_file.map(in_folder);
     Ok(server)
 }
 
@@ -220,6 +239,10 @@ fn text_settings(value: Value, folder: &Path) -> Result<hark_server::TextSetting
     text.check()?;
     text.endpoint_key_file = text.endpoint_key_file.map(|path| folder.join(expand_home(&path.to_string_lossy())));
     Ok(text)
+}
+
+fn voice_settings(value: Value) -> Result<hark_server::VoiceSettings, String> {
+    hark_server::VoiceSettings::deserialize(value).map_err(|error| format!("[voice]: {}", error.message()))
 }
 
 fn unknown_key(key: &str) -> String {

@@ -24,6 +24,7 @@ mod recordings;
 mod remote;
 mod seal;
 mod serve;
+mod speak;
 mod speakers;
 mod table;
 mod text;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         cli::Command::Transcribe(args) => transcribe::run(args, &cli.common),
         cli::Command::Live(args) => live::run(&args, &cli.common),
         cli::Command::Enhance(args) => enhance::run(&args, &cli.common),
+        cli::Command::Speak(args) => speak::run(&args, &cli.common),
         cli::Command::Serve(args) => serve::run(args, &cli.common),
         cli::Command::Speakers(args) => speakers::run(&args, &cli.common),
         cli::Command::Summarize(args) => text::summarize(&args, &cli.common),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use hark_voice::FileFormat;
 
 #[derive(Debug, Args)]
 pub(crate) struct EnhanceArgs {
@@ -45,6 +46,77 @@ pub(crate) struct EnhanceArgs {
     /// Leave out recordings whose output exists
     #[arg(long)]
     pub(crate) skip_existing: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("words").args(["text", "file", "list_voices"]).required(true))]
+pub(crate) struct SpeakArgs {
+    /// What to say, at most 20,000 characters; `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+
+    /// File with what to say
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// File to write to; `-`: stdout, a WAV file without its length in the header [default: stdout, unless it is a terminal]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Format to write: wav, flac, mp3, opus or pcm (24 kHz, 16 bits); flac, mp3 and opus need ffmpeg [default: as the output's extension says, else wav]
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_file_format)]
+    pub(crate) format: Option<FileFormat>,
+
+    /// Voice to speak with, see --list-voices [default: one that speaks the language]
+    #[arg(long, value_name = "NAME", conflicts_with = "like")]
+    pub(crate) voice: Option<String>,
+
+    /// Speak in the voice of this recording of a person, or as much like it as the voices here can: 3 to 10 seconds in which only they speak
+    #[arg(long, value_name = "FILE", requires = "consent")]
+    pub(crate) like: Option<PathBuf>,
+
+    /// States that the person in the recording of --like agrees to have their voice imitated
+    #[arg(long)]
+    pub(crate) consent: bool,
+
+    /// Language of the text, as a code such as `en`, or `auto` [default: auto]
+    #[arg(short, long, value_name = "CODE")]
+    pub(crate) language: Option<String>,
+
+    /// How fast to speak, 0.5 to 2
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_speed)]
+    pub(crate) speed: f32,
+
+    /// List the voices with their languages
+    #[arg(long, conflicts_with_all = ["output", "voice", "like", "language", "speed"])]
+    pub(crate) list_voices: bool,
+
+    /// Data folder of the service, whose watermark key marks the sound [default: hark in the user's data folder]
+    #[arg(long, value_name = "DIR", env = "HARK_DATA")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// CPU threads [env: HARK_THREADS] [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+
+    /// No summary; errors stay
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Replace a file that exists
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+}
+
+fn parse_file_format(text: &str) -> Result<FileFormat, String> {
+    FileFormat::of_name(text).ok_or_else(|| "a format is wav, flac, mp3, opus or pcm".to_owned())
+}
+
+fn parse_speed(text: &str) -> Result<f32, String> {
+    match text.trim().parse() {
+        Ok(speed) if hark_voice::SPEEDS.contains(&speed) => Ok(speed),
+        _ => Err("a speed is a number from 0.5 to 2".to_owned()),
+    }
 }
 
 /// A format of sound that is written.

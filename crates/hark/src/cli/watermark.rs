@@ -27,7 +27,7 @@ pub(crate) struct WatermarkDetectArgs {
     pub(crate) key_file: Option<PathBuf>,
 
     /// Data folder of the service [default: hark in the user's data folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "HARK_DATA")]
     pub(crate) data: Option<PathBuf>,
 
     /// Print a line of JSON for each file

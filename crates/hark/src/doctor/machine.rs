@@ -97,15 +97,24 @@ pub(super) fn gpu() -> Finding {
 
 pub(super) fn ffmpeg() -> Finding {
     let fix = "install ffmpeg (Debian: apt-get install ffmpeg) for the formats hark can't decode itself";
-    let run = Command::new("ffmpeg").arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    match run {
+    program("ffmpeg", "-version", 2, fix)
+}
+
+pub(super) fn espeak() -> Finding {
+    let fix =
+        "install espeak-ng (Debian: apt-get install espeak-ng) to speak languages other than English and Japanese";
+    program("espeak-ng", "--version", 3, fix)
+}
+
+/// A program beside this one, and the version that it gives as that word of its answer.
+fn program(name: &'static str, argument: &str, word: usize, fix: &'static str) -> Finding {
+    match Command::new(name).arg(argument).stdin(Stdio::null()).stderr(Stdio::null()).output() {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
-            let version = text.split_whitespace().nth(2).unwrap_or("unknown version");
-            Finding::ok("ffmpeg", version)
+            Finding::ok(name, text.split_whitespace().nth(word).unwrap_or("unknown version"))
         }
-        Ok(output) => Finding::optional("ffmpeg", format!("does not run ({})", output.status), fix),
-        Err(_) => Finding::optional("ffmpeg", "not found", fix),
+        Ok(output) => Finding::optional(name, format!("does not run ({})", output.status), fix),
+        Err(_) => Finding::optional(name, "not found", fix),
     }
 }
 

@@ -84,6 +84,7 @@ fn examine(common: &Common) -> Vec<Finding> {
         machine::memory(),
         machine::gpu(),
         machine::ffmpeg(),
+        machine::espeak(),
         machine::sandbox(),
         configuration,
     ];

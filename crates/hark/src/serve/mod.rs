@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Common, ServeArgs, ServeRole};
 use crate::config::Config;
 use crate::models::ModelLibrary;
-use crate::{CliError, output};
+use crate::{CliError, output, watermark};
 
 /// Runs the command.
 pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
@@ -42,6 +42,8 @@ fn hide_memory() {
 
 async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
     let failed = |error: &dyn std::fmt::Display| CliError::Failed(error.to_string());
+    let mut server = config.server.clone();
+    server.watermark_key_file = Some(watermark::key_file(args.data.as_deref(), config)?);
     let store = Store::open(store_options(args.data.as_deref(), config)?).await.map_err(|error| failed(&error))?;
     let role = match args.role {
         ServeRole::All => Role::All,
@@ -61,7 +63,7 @@ async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
         pull::start(ModelLibrary::open(config)?, pulls.clone())?;
     }
     let engine = SpeechEngine::new(speech_options(args, config, pulls)?);
-    let service = Service::start(store.clone(), engine, config.server.clone(), role, Clock::system());
+    let service = Service::start(store.clone(), engine, server, role, Clock::system());
     let service = service.await.map_err(|error| failed(&error))?;
     output::print(format!("hark listens on http://{}\n", service.address()))?;
     if let Some(address) = service.metrics_address() {
@@ -162,6 +164,7 @@ pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError>
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
         backend: None,
         language: language_options(config)?,
+        voice_model: config.server.voice.model.clone(),
         pulls: Pulls::default(),
     })
 }

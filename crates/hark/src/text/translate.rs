@@ -18,6 +18,13 @@ const BATCH: usize = 512;
 /// Runs the command.
 pub(crate) fn run(args: &TranslateArgs, common: &Common) -> Result<(), CliError> {
     let config = Config::load(common)?;
+    // A language model that is asked to translate answers on it.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::Failed(format!("no thread can be started: {error}")))?;
+    let _context = runtime.enter();
     let mut translate = Translator::new(args, &config)?;
     let file = input::open(&args.file, &config, &Compute::from_options(config.threads, None))?;
     let translated = match file {
@@ -76,7 +83,7 @@ impl<'a> Translator<'a> {
 
     fn batch(&self, texts: Vec<String>) -> Result<Vec<String>, CliError> {
         if let Some(engine) = &self.engine {
-            let done = engine.translate(&texts, self.source.as_deref(), &self.args.to, &CancelToken::default());
+            let done = engine.translate(&texts, self.source.as_deref(), &self.args.to, 0, &CancelToken::default());
             let done = done.map_err(|error| CliError::Failed(error.to_string()))?;
             return Ok(done.texts.into_iter().map(|(text, _)| text).collect());
         }

@@ -69,14 +69,13 @@ fn detect(args: &WatermarkDetectArgs, common: &Common) -> Result<(), CliError> {
 fn read_key(args: &WatermarkDetectArgs, config: &Config) -> Result<Key, CliError> {
     let usage = |error: hark_watermark::WatermarkError| CliError::Usage(error.to_string());
     if args.key_file.is_none()
-        && let Some(text) = std::env::var_os("HARK_WATERMARK_KEY").filter(|text| !text.is_empty())
+        && let Some(key) = key_from_environment()?
     {
-        return Key::from_hex(&text.to_string_lossy())
-            .map_err(|error| CliError::Usage(format!("HARK_WATERMARK_KEY: {error}")));
+        return Ok(key);
     }
     let file = match &args.key_file {
         Some(file) => file.clone(),
-        None => serve::data_dir(args.data.as_deref(), config)?.join(KEY_FILE),
+        None => key_file(args.data.as_deref(), config)?,
     };
     Key::read_file(&file).map_err(usage)?.ok_or_else(|| {
         CliError::Usage(format!(
@@ -85,6 +84,31 @@ fn read_key(args: &WatermarkDetectArgs, config: &Config) -> Result<Key, CliError
             file.display()
         ))
     })
+}
+
+fn key_from_environment() -> Result<Option<Key>, CliError> {
+    let Some(text) = std::env::var_os("HARK_WATERMARK_KEY").filter(|text| !text.is_empty()) else { return Ok(None) };
+    let key = Key::from_hex(&text.to_string_lossy());
+    key.map(Some).map_err(|error| CliError::Usage(format!("HARK_WATERMARK_KEY: {error}")))
+}
+
+/// The file of the key: the configured one, else the one in the data folder.
+pub(crate) fn key_file(data: Option<&Path>, config: &Config) -> Result<PathBuf, CliError> {
+    match &config.server.watermark_key_file {
+        Some(file) if data.is_none() => Ok(file.clone()),
+        _ => Ok(serve::data_dir(data, config)?.join(KEY_FILE)),
+    }
+}
+
+/// The key that marks sounds: from the environment or from its file, which is made where there is none.
+pub(crate) fn marking_key(data: Option<&Path>, config: &Config) -> Result<Key, CliError> {
+    match key_from_environment()? {
+        Some(key) => Ok(key),
+        None => {
+            let file = key_file(data, config)?;
+            Key::read_or_create_file(&file).map_err(|error| CliError::Failed(error.to_string()))
+        }
+    }
 }
 
 fn examine(file: &Path, key: &Key) -> Result<Detection, String> {
@@ -108,7 +132,6 @@ fn disclosure(file: &Path) -> Option<String> {
 
 fn describe(file: &Path, found: &Detection, disclosure: Option<&str>) -> String {
     use std::fmt::Write as _;
-    let file: PathBuf = file.to_owned();
     let mut text = format!("{}: ", file.display());
     if found.present {
         let _ = writeln!(text, "watermark found, chance of a false alarm below 1e{:.0}", found.log10_false_alarm);
