@@ -13,6 +13,7 @@ mod live;
 mod measure;
 mod noise;
 mod numbers;
+mod parallel;
 mod plot;
 mod process;
 mod protocol;
@@ -55,7 +56,7 @@ enum BenchCommand {
     Diarize(diarize::DiarizeArgs),
     /// Summaries, analyses, answers, translations: how good and how fast, on transcripts with references
     Text(text::TextArgs),
-    /// The watermark of synthetic speech: what it survives, false alarms, time
+    /// Speech and matched voices, noise reduction, and what the watermark survives
     Voice(voice::VoiceArgs),
     /// Hark behind the benchmark's line protocol
     #[command(hide = true)]
@@ -63,6 +64,9 @@ enum BenchCommand {
     /// The same for who spoke when
     #[command(hide = true)]
     DiarizeDriver(diarize::DiarizeDriverArgs),
+    /// The same for speech
+    #[command(hide = true)]
+    VoiceDriver(voice::VoiceDriverArgs),
 }
 
 fn main() -> ExitCode {
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         BenchCommand::Voice(args) => voice::run(&args),
         BenchCommand::Driver(args) => driver::run(&args),
         BenchCommand::DiarizeDriver(args) => diarize::run_driver(&args),
+        BenchCommand::VoiceDriver(args) => voice::run_driver(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

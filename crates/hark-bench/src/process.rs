@@ -6,6 +6,8 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
 use super::{
     BenchError,
     protocol::{self, Answer, Done, Outcome, Ready, Request},
@@ -13,6 +15,14 @@ use super::{
 
 /// Linux shows processor times to programs in hundredths of a second on every architecture Hark runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The answer to a request of a driver's own.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Called<A> {
+    Failed { error: String },
+    Done(A),
+}
 
 /// A loaded system that answers requests.
 pub struct Process {
@@ -63,6 +73,10 @@ impl Process {
 
     /// Sends a request without waiting for its answer.
     pub fn ask(&mut self, request: &Request) -> Result<(), BenchError> {
+        self.send(request)
+    }
+
+    fn send(&mut self, request: &impl Serialize) -> Result<(), BenchError> {
         let mut line = serde_json::to_string(request).map_err(BenchError::Json)?;
         line.push('\n');
         let sent = self
@@ -86,6 +100,16 @@ impl Process {
     pub fn transcribe(&mut self, request: &Request) -> Result<Done, BenchError> {
         self.ask(request)?;
         Ok(self.answer()?.1)
+    }
+
+    /// Sends a request of a driver with requests of its own and waits for the answer, `{"error": …}` being a failure.
+    pub fn call<A: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<A, BenchError> {
+        self.send(request)?;
+        let line = self.line()?;
+        match protocol::parse(&self.name, &line)? {
+            Called::Failed { error } => Err(BenchError::System { system: self.name.clone(), error }),
+            Called::Done(answer) => Ok(answer),
+        }
     }
 
     /// The child's process id.
@@ -179,6 +203,15 @@ mod tests {
         assert_eq!((id, done.text.as_str(), done.seconds), (5, "hi", 2.0));
         #[cfg(target_os = "linux")]
         assert!(process.peak_memory().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_driver_answers_in_its_own_terms_or_says_what_failed() {
+        let mut process =
+            shell(r#"echo '{"load_seconds": 0, "version": "fake"}'; read line; echo '[1, 2]'; read line; echo '{"error": "no"}'"#)
+                .unwrap();
+        assert_eq!(process.call::<Vec<u32>>(&"first").unwrap(), [1, 2]);
+        assert!(process.call::<Vec<u32>>(&"second").unwrap_err().to_string().contains("no"));
     }
 
     #[test]

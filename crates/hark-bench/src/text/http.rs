@@ -20,20 +20,28 @@ const BOUNDARY: &str = "hark-bench-2c81e6";
 
 /// A server and the key to use it with.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
-    pub(super) address: SocketAddr,
-    pub(super) key: String,
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+}
+
+/// What a caller waits for in an answer.
+#[derive(Debug, Clone, Copy)]
+enum Mark<'a> {
+    Text(&'a str),
+    /// Bytes of a body that is sent in chunks.
+    Bytes(usize),
 }
 
 /// An answer.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     pub(super) status: u16,
-    pub(super) body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// Until the whole was there.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Until the mark was seen that the caller waits for.
-    pub(super) first: Option<f64>,
+    pub(crate) first: Option<f64>,
     retry_after: Option<u64>,
 }
 
@@ -51,7 +59,12 @@ impl Client {
 
     /// Posts JSON and tells when `mark` was received.
     pub(super) fn stream(&self, path: &str, body: &Value, mark: &str) -> Result<Reply, BenchError> {
-        self.accepted(path, "application/json", body.to_string().as_bytes(), Some(mark))
+        self.accepted(path, "application/json", body.to_string().as_bytes(), Some(Mark::Text(mark)))
+    }
+
+    /// Posts JSON and tells when so many bytes of a body in chunks were received.
+    pub(crate) fn stream_bytes(&self, path: &str, body: &Value, bytes: usize) -> Result<Reply, BenchError> {
+        self.accepted(path, "application/json", body.to_string().as_bytes(), Some(Mark::Bytes(bytes)))
     }
 
     /// Posts a recording as a form.
@@ -68,7 +81,7 @@ impl Client {
         self.send("GET", path, "text/plain", &[], None).ok().map(|reply| reply.status)
     }
 
-    fn accepted(&self, path: &str, kind: &str, body: &[u8], mark: Option<&str>) -> Result<Reply, BenchError> {
+    fn accepted(&self, path: &str, kind: &str, body: &[u8], mark: Option<Mark<'_>>) -> Result<Reply, BenchError> {
         let mut attempt = 1;
         loop {
             let reply = self.send("POST", path, kind, body, mark)?;
@@ -86,7 +99,14 @@ impl Client {
         }
     }
 
-    fn send(&self, method: &str, path: &str, kind: &str, body: &[u8], mark: Option<&str>) -> Result<Reply, BenchError> {
+    fn send(
+        &self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        mark: Option<Mark<'_>>,
+    ) -> Result<Reply, BenchError> {
         let broken = |error: std::io::Error| failed(format!("{path}: {error}"));
         let start = Instant::now();
         let mut stream = TcpStream::connect(self.address).map_err(broken)?;
@@ -109,7 +129,7 @@ impl Client {
             }
             received.extend_from_slice(&block[..count]);
             if let (Some(mark), None) = (mark, first)
-                && has(&received, mark.as_bytes())
+                && mark.is_in(&received)
             {
                 first = Some(start.elapsed().as_secs_f64());
             }
@@ -121,8 +141,32 @@ impl Client {
     }
 }
 
-fn has(bytes: &[u8], mark: &[u8]) -> bool {
-    bytes.windows(mark.len()).any(|window| window == mark)
+impl Mark<'_> {
+    fn is_in(self, received: &[u8]) -> bool {
+        let position = |mark: &[u8]| received.windows(mark.len()).position(|window| window == mark);
+        match self {
+            Mark::Text(mark) => position(mark.as_bytes()).is_some(),
+            Mark::Bytes(wanted) => {
+                position(b"\r\n\r\n").is_some_and(|head_end| body_bytes(&received[head_end + 4..]) >= wanted)
+            }
+        }
+    }
+}
+
+/// Bytes of a body in chunks that were received so far.
+fn body_bytes(mut rest: &[u8]) -> usize {
+    let mut bytes = 0;
+    while let Some(line_end) = rest.windows(2).position(|two| two == b"\r\n") {
+        let line = std::str::from_utf8(&rest[..line_end]).unwrap_or_default();
+        let length = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16).unwrap_or(0);
+        let chunk = &rest[line_end + 2..];
+        bytes += length.min(chunk.len());
+        match chunk.get(length + 2..) {
+            Some(next) if length > 0 => rest = next,
+            _ => break,
+        }
+    }
+    bytes
 }
 
 /// Status, `Retry-After` and body of a whole answer.
@@ -169,6 +213,17 @@ mod tests {
         assert_eq!(parse(sized), Some((503, Some(15), b"hi".to_vec())));
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n3;x=y\r\n ho\r\n0\r\n\r\n";
         assert_eq!(parse(chunked), Some((200, None, b"hi ho".to_vec())));
+    }
+
+    #[test]
+    fn bytes_of_a_body_count_without_the_lines_between_them() {
+        let head: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let body: &[u8] = b"4\r\nabcd\r\n3\r\nef";
+        let all = [head, body].concat();
+        assert!(Mark::Bytes(6).is_in(&all) && !Mark::Bytes(7).is_in(&all));
+        assert!(!Mark::Bytes(1).is_in(head) && !Mark::Bytes(1).is_in(&head[..20]));
+        assert!(Mark::Text("bcd").is_in(&all) && !Mark::Text("bcde").is_in(&all));
+        assert_eq!(body_bytes(b"2\r\nhi\r\n0\r\n\r\n"), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::corpus::Document;
 use super::failed;
-use super::server::Server;
+use super::server::{ACCOUNTS, Server};
 use crate::error::BenchError;
 use crate::spread::Spread;
 
@@ -32,10 +32,10 @@ pub(super) fn second_question(server: &Server, documents: &[Document]) -> Result
     server.clients[0].post("/v1/summarize", &json!({ "text": "The meeting begins at nine. Bring the contract." }))?;
     server.clients[0].post("/v1/embed", &json!({ "text": "The meeting begins at nine." }))?;
     let (mut first, mut second) = (Vec::new(), Vec::new());
-    for (document, id) in documents.iter().zip(&server.transcripts) {
+    for (index, (document, id)) in documents.iter().zip(&server.transcripts).enumerate() {
         let ask = |question: &str| -> Result<f64, BenchError> {
             let body = json!({ "question": question, "stream": true });
-            let reply = server.clients[0].stream(&format!("/v1/transcripts/{id}/chat"), &body, FIRST_TEXT)?;
+            let reply = server.client_of(index).stream(&format!("/v1/transcripts/{id}/chat"), &body, FIRST_TEXT)?;
             reply.first.ok_or_else(|| failed(format!("no event of text in the answer to {question:?}")))
         };
         let answerable: Vec<_> =
@@ -70,12 +70,14 @@ pub(super) struct Clip {
 
 /// Sends a clip again and again to an idle server, then to one that writes summaries.
 pub(super) fn clip(server: &Server, document: usize, recording: &[u8]) -> Result<Clip, BenchError> {
-    let send = || -> Result<f64, BenchError> { Ok(server.clients[1].upload("/v1/transcribe", recording)?.seconds) };
+    let send =
+        || -> Result<f64, BenchError> { Ok(server.clients[ACCOUNTS - 1].upload("/v1/transcribe", recording)?.seconds) };
     let times = || Spread::of((0..CLIPS).map(|_| send()).collect::<Result<_, _>>()?).ok_or(BenchError::NoRounds);
     // Both models are in memory before anything counts.
     let path = format!("/v1/transcripts/{}/summarize", server.transcripts[document]);
     let body = json!({ "style": "detailed", "force": true });
-    server.clients[0].post(&path, &body)?;
+    let writer = server.client_of(document);
+    writer.post(&path, &body)?;
     send()?;
     let idle = times()?;
     let is_over = AtomicBool::new(false);
@@ -85,7 +87,7 @@ pub(super) fn clip(server: &Server, document: usize, recording: &[u8]) -> Result
                 scope.spawn(|| {
                     let mut written = 0;
                     while !is_over.load(Ordering::Relaxed) {
-                        server.clients[0].post(&path, &body)?;
+                        writer.post(&path, &body)?;
                         written += 1;
                     }
                     Ok::<usize, BenchError>(written)

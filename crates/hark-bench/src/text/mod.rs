@@ -8,13 +8,13 @@ mod chrf;
 mod completions;
 mod corpus;
 mod embeddings;
-mod http;
+pub(crate) mod http;
 mod latency;
 mod pattern;
 mod questions;
 mod schema;
 mod sentences;
-mod server;
+pub(crate) mod server;
 mod show;
 mod tasks;
 
@@ -29,6 +29,7 @@ use serde::Serialize;
 
 use crate::audio::{self, Scratch};
 use crate::error::BenchError;
+use crate::parallel::on_threads;
 use crate::{print, systems};
 use corpus::Document;
 use server::Server;
@@ -54,6 +55,9 @@ pub(super) struct TextArgs {
     /// Of the tasks only those that references judge: detailed summary, entities, action items, topics, key quotes
     #[arg(long)]
     few_tasks: bool,
+    /// Transcripts whose quality is measured at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    together: usize,
     /// Rounds of each measurement of speed
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
@@ -284,25 +288,26 @@ fn quality(
     bench: &Path,
     embedder: &Embedder,
 ) {
-    let client = &server.clients[0];
-    let numbered = || documents.iter().zip(&server.transcripts);
     if args.wants(Part::Questions) {
         eprintln!("questions");
-        for (document, &id) in numbered() {
-            let figures = questions::run(client, id, document, embedder);
+        let asked = on_threads(args.together, documents, |index, document| {
+            questions::run(server.client_of(index), server.transcripts[index], document, embedder)
+        });
+        for (document, figures) in documents.iter().zip(asked) {
             let figures = report.keep(&format!("questions to {}", document.name), figures);
             report.questions.extend(figures);
         }
     }
     if args.wants(Part::Tasks) {
         eprintln!("tasks");
-        report.tasks =
-            numbered().map(|(document, &id)| tasks::run(client, id, document, args.quick || args.few_tasks)).collect();
+        report.tasks = on_threads(args.together, documents, |index, document| {
+            tasks::run(server.client_of(index), server.transcripts[index], document, args.quick || args.few_tasks)
+        });
     }
     if args.wants(Part::Sentences) {
         eprintln!("sentences");
         let repository = bench.parent().unwrap_or(bench);
-        let figures = sentences::run(client, repository, args.quick);
+        let figures = sentences::run(&server.clients[0], repository, args.quick);
         report.sentences = report.keep("sentences", figures);
     }
 }

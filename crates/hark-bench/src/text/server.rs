@@ -23,16 +23,21 @@ const TEXT_TIMEOUT: u64 = 3600;
 const LOADING: Duration = Duration::from_secs(300);
 
 /// A server that listens; killed when dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
-    /// A client for each account; transcripts belong to the first.
-    pub(super) clients: Vec<Client>,
+    /// A client for each account.
+    pub(crate) clients: Vec<Client>,
     /// The stored transcripts, in the order of the documents.
     pub(super) transcripts: Vec<i64>,
 }
 
 impl Server {
-    /// `hark serve` in an empty folder, with accounts and with transcripts of the first account.
+    /// `hark serve` in an empty folder, with accounts that have nothing stored.
+    pub(crate) async fn without_transcripts(folder: &Path, threads: Option<usize>) -> Result<Self, BenchError> {
+        Self::hark(folder, &[], None, threads).await
+    }
+
+    /// `hark serve` in an empty folder, with accounts that the transcripts are dealt to in turn.
     pub(super) async fn hark(
         folder: &Path,
         documents: &[Document],
@@ -43,7 +48,7 @@ impl Server {
         std::fs::create_dir_all(&data).map_err(failed)?;
         let (database, blobs) = (format!("sqlite://{}", data.join("hark.db").display()), data.join("blobs"));
         let store = Store::open(Options::new(database, blobs.display().to_string())).await.map_err(failed)?;
-        let (mut keys, mut transcripts) = (Vec::new(), Vec::new());
+        let (mut accounts, mut keys, mut transcripts) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..ACCOUNTS {
             // Plans below have a daily limit of questions.
             let new = NewAccount {
@@ -53,17 +58,17 @@ impl Server {
             let account = store.accounts().create(&new).await.map_err(failed)?.id;
             let key = NewKey { rate_limit: 1_000_000, ..NewKey::new(KeyKind::Service, "bench") };
             keys.push(store.keys().create(account, &key).await.map_err(failed)?.1.reveal().to_owned());
-            for document in documents.iter().filter(|_| number == 0) {
-                let new = NewTranscript {
-                    title: document.reference.title.clone(),
-                    source_type: "api".into(),
-                    language: document.reference.language.clone(),
-                    model: "whisper-base".into(),
-                };
-                let saved =
-                    store.transcripts().save(account, &new, &document.transcript, None).await.map_err(failed)?;
-                transcripts.push(saved.0.0);
-            }
+            accounts.push(account);
+        }
+        for (document, account) in documents.iter().zip(accounts.into_iter().cycle()) {
+            let new = NewTranscript {
+                title: document.reference.title.clone(),
+                source_type: "api".into(),
+                language: document.reference.language.clone(),
+                model: "whisper-base".into(),
+            };
+            let saved = store.transcripts().save(account, &new, &document.transcript, None).await.map_err(failed)?;
+            transcripts.push(saved.0.0);
         }
         store.close().await;
         let model = model.map(|model| format!("model = {model:?}\n")).unwrap_or_default();
@@ -77,6 +82,11 @@ impl Server {
         })?;
         let clients = keys.into_iter().map(|key| Client { address, key }).collect();
         Ok(Server { child, clients, transcripts })
+    }
+
+    /// The client that the transcript of a document belongs to.
+    pub(super) fn client_of(&self, document: usize) -> &Client {
+        &self.clients[document % self.clients.len()]
     }
 
     /// `llama-server` over a model file, with a slot of `context` tokens for each client.

@@ -45,7 +45,7 @@ pub(super) fn recordings(folders: &[PathBuf]) -> Result<Vec<Recording>, BenchErr
                 std::fs::read_to_string(file).map_err(|source| BenchError::File { path: file.clone(), source })?;
             read_turns(&text, &mut turns);
         }
-        for file in files.iter().filter(|file| has_extension(file, &["wav", "flac", "mp3", "ogg", "opus"])) {
+        for file in files.iter().filter(|file| is_sound(file)) {
             let options = Options { rate: RATE, ..Options::default() };
             let samples = decode_all(Source::Path(file.clone()), &options)
                 .map_err(|error| failed(&file.display().to_string(), error))?
@@ -63,7 +63,8 @@ pub(super) fn recordings(folders: &[PathBuf]) -> Result<Vec<Recording>, BenchErr
     Ok(recordings)
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
+/// All files of a folder and of those in it.
+pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
     let wrong = |source| BenchError::File { path: folder.to_owned(), source };
     for entry in std::fs::read_dir(folder).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
@@ -74,6 +75,11 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
         }
     }
     Ok(())
+}
+
+/// Whether a file is sound, by its name.
+pub(super) fn is_sound(file: &Path) -> bool {
+    has_extension(file, &["wav", "flac", "mp3", "ogg", "opus"])
 }
 
 fn has_extension(file: &Path, wanted: &[&str]) -> bool {

@@ -1,28 +1,38 @@
 //! The watermark: payloads read after each change, false alarms, time.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use hark_media::{Options, Source, decode_all};
 use hark_watermark::{Detection, Detector, Key, Payload, detect, embed};
 use serde::Serialize;
 
 use super::changes::{CHANGES, Change, Changer, resample};
-use super::clips::{CLIP_S, RATE, Recording, recordings};
+use super::clips::{CLIP_S, RATE, Recording, collect, is_sound, recordings};
 use super::{VoiceArgs, failed};
 use crate::error::BenchError;
+use crate::parallel::on_all_cores;
 use crate::print;
 
 /// Speeds at which recordings come again among unmarked speech, in percent.
 const SPEEDS: [u32; 9] = [100, 92, 108, 85, 115, 96, 104, 89, 111];
 
+/// Files that are decoded and searched together.
+const FILES_OF_A_BATCH: usize = 40;
+
 /// A marked clip.
 struct Clip {
+    /// The recording and the second at which it begins.
+    name: String,
     samples: Vec<f32>,
     payload: Payload,
 }
+
+/// What was written, what was found, in how many seconds, and the clip where it was missed.
+type Trial = (Payload, Detection, f64, Option<String>);
 
 /// A line of the table.
 #[derive(Debug, Serialize)]
@@ -39,6 +49,8 @@ struct Line {
     corrected: f64,
     lowest_score: f64,
     mean_ms: f64,
+    /// Clips whose payload was not read.
+    missed: Vec<String>,
 }
 
 /// Marks looked for where there are none.
@@ -54,8 +66,9 @@ struct FalseAlarms {
     seconds: f64,
 }
 
+/// What became of the watermark.
 #[derive(Debug, Serialize)]
-struct Report {
+pub(super) struct Report {
     recordings: usize,
     lines: Vec<Line>,
     not_run: Vec<&'static str>,
@@ -64,7 +77,7 @@ struct Report {
     false_alarms: Option<FalseAlarms>,
 }
 
-pub(super) fn run(args: &VoiceArgs) -> Result<(), BenchError> {
+pub(super) fn run(args: &VoiceArgs) -> Result<Report, BenchError> {
     let recordings = recordings(&args.sounds)?;
     let key = Key::new([0x5a; 32]);
     let begun = Instant::now();
@@ -86,6 +99,7 @@ pub(super) fn run(args: &VoiceArgs) -> Result<(), BenchError> {
         recordings.len(),
         seconds / 60.0
     ))?;
+    let mut missed = Vec::new();
     for (name, change) in CHANGES {
         if !args.changes.is_empty() && !args.changes.iter().any(|wanted| wanted == name) {
             continue;
@@ -105,14 +119,24 @@ pub(super) fn run(args: &VoiceArgs) -> Result<(), BenchError> {
             line.lowest_score,
             line.mean_ms
         ))?;
+        missed.extend(line.missed.iter().map(|clip| format!("{name}: {clip}\n")));
         report.lines.push(line);
     }
-    if args.hours > 0.0 {
-        let alarms = false_alarms(&recordings, args.hours, &key)?;
+    if !missed.is_empty() {
+        print(&format!("\nmissed:\n{}", missed.concat()))?;
+    }
+    let alarms = if !args.unmarked.is_empty() {
+        Some(unmarked(&args.unmarked, &key)?)
+    } else if args.hours > 0.0 {
+        Some(false_alarms(&recordings, args.hours, &key)?)
+    } else {
+        None
+    };
+    if let Some(alarms) = alarms {
         let mut text = String::new();
         let _ = writeln!(
             text,
-            "\nunmarked: {:.1} h ({:.0} min of different speech, the rest at other speeds) in {} files: {} marks, {} payloads; highest score {:.1}, lowest bound 1e{:.1}; {:.0} × real time",
+            "\nunmarked: {:.2} h ({:.1} min of different speech, what is more at other speeds) in {} files: {} marks, {} payloads; highest score {:.1}, lowest bound 1e{:.1}; {:.0} × real time",
             alarms.hours,
             alarms.different_minutes,
             alarms.files,
@@ -125,11 +149,7 @@ pub(super) fn run(args: &VoiceArgs) -> Result<(), BenchError> {
         print(&text)?;
         report.false_alarms = Some(alarms);
     }
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&report).map_err(|error| failed("the report", error))?;
-        std::fs::write(path, text).map_err(|source| BenchError::File { path: path.clone(), source })?;
-    }
-    Ok(())
+    Ok(report)
 }
 
 /// Marks whole recordings, each with a payload of its own, and cuts clips from anywhere in them.
@@ -160,7 +180,8 @@ fn mark(recordings: &[Recording], args: &VoiceArgs, key: &Key) -> Result<Vec<Cli
                 let name = format!("{}-{from}.wav", recording.name);
                 write_pair(folder, &name, &recording.samples[from..from + length], &marked[from..from + length])?;
             }
-            clips.push(Clip { samples: marked[from..from + length].to_vec(), payload });
+            let name = format!("{} at {:.1} s", recording.name, from as f64 / f64::from(RATE));
+            clips.push(Clip { name, samples: marked[from..from + length].to_vec(), payload });
         }
     }
     Ok(clips)
@@ -188,14 +209,16 @@ fn measure(
         let Some(changed) = changer.apply(change, &clip.samples, number as u64 + 1)? else { return Ok(None) };
         let begun = Instant::now();
         let found = detect(&changed, RATE, key).map_err(|error| failed("hark-watermark", error))?;
-        Ok(Some((clip.payload, found, begun.elapsed().as_secs_f64())))
+        let seconds = begun.elapsed().as_secs_f64();
+        let missed = (found.payload != Some(clip.payload)).then(|| format!("{} (score {:.1})", clip.name, found.score));
+        Ok(Some((clip.payload, found, seconds, missed)))
     })?;
-    let found: Vec<(Payload, Detection, f64)> = results.into_iter().flatten().collect();
+    let found: Vec<Trial> = results.into_iter().flatten().collect();
     if found.is_empty() {
         return Ok(None);
     }
-    let read = |line: &&(Payload, Detection, f64)| line.1.payload == Some(line.0);
-    let count = |is: &dyn Fn(&&(Payload, Detection, f64)) -> bool| found.iter().filter(|line| is(line)).count();
+    let read = |line: &&Trial| line.1.payload == Some(line.0);
+    let count = |is: &dyn Fn(&&Trial) -> bool| found.iter().filter(|line| is(line)).count();
     let corrected: Vec<f64> = found.iter().filter(read).filter_map(|line| line.1.corrected).collect();
     Ok(Some(Line {
         change: name,
@@ -206,7 +229,52 @@ fn measure(
         corrected: corrected.iter().sum::<f64>() / corrected.len().max(1) as f64,
         lowest_score: found.iter().map(|line| line.1.score).fold(f64::INFINITY, f64::min),
         mean_ms: 1e3 * found.iter().map(|line| line.2).sum::<f64>() / found.len() as f64,
+        missed: found.iter().filter_map(|line| line.3.clone()).collect(),
     }))
+}
+
+/// Looks for marks in all files of folders, each recording once.
+fn unmarked(folders: &[PathBuf], key: &Key) -> Result<FalseAlarms, BenchError> {
+    let mut files = Vec::new();
+    for folder in folders {
+        collect(folder, &mut files)?;
+    }
+    files.retain(|file| is_sound(file));
+    files.sort();
+    // The same recording may lie in several folders.
+    let mut known = BTreeSet::new();
+    let mut different = Vec::new();
+    for file in files {
+        let bytes = std::fs::read(&file).map_err(|source| BenchError::File { path: file.clone(), source })?;
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        if known.insert((bytes.len(), hasher.finish())) {
+            different.push(file);
+        }
+    }
+    let begun = Instant::now();
+    // Prompts are short: many of them after one another are a recording.
+    let batches: Vec<&[PathBuf]> = different.chunks(FILES_OF_A_BATCH).collect();
+    let found = on_all_cores(&batches, |_, batch| {
+        let mut samples = Vec::new();
+        for file in *batch {
+            let options = Options { rate: RATE, ..Options::default() };
+            let decoded = decode_all(Source::Path(file.clone()), &options);
+            samples.extend(decoded.map_err(|error| failed(&file.display().to_string(), error))?.0);
+        }
+        let mut found = Vec::new();
+        for piece in samples.chunks(RATE as usize * 60) {
+            match detect(piece, RATE, key) {
+                Ok(one) => found.push(one),
+                Err(hark_watermark::WatermarkError::Silent) => {}
+                Err(error) => return Err(failed("hark-watermark", error)),
+            }
+        }
+        Ok((samples.len(), found))
+    })?;
+    let seconds = found.iter().map(|(samples, _)| *samples as f64).sum::<f64>() / f64::from(RATE);
+    let found: Vec<Detection> = found.into_iter().flat_map(|(_, found)| found).collect();
+    Ok(FalseAlarms::of(&found, seconds, seconds, different.len(), begun.elapsed().as_secs_f64()))
 }
 
 /// Looks for marks in recordings that have none, at other speeds when they come again.
@@ -244,39 +312,20 @@ fn false_alarms(recordings: &[Recording], hours: f64, key: &Key) -> Result<False
         }
     })?;
     let found: Vec<Detection> = found.into_iter().flatten().collect();
-    Ok(FalseAlarms {
-        hours: total / 3600.0,
-        different_minutes: different / 60.0,
-        files: found.len(),
-        present: found.iter().filter(|found| found.present).count(),
-        payloads: found.iter().filter(|found| found.payload.is_some()).count(),
-        highest_score: found.iter().map(|found| found.score).fold(0.0, f64::max),
-        lowest_log10_bound: found.iter().map(|found| found.log10_false_alarm).fold(0.0, f64::min),
-        seconds: begun.elapsed().as_secs_f64(),
-    })
+    Ok(FalseAlarms::of(&found, total, different, rounds.len(), begun.elapsed().as_secs_f64()))
 }
 
-/// Does the same with every item, on all cores; results in the order of the items.
-fn on_all_cores<T: Sync, R: Send>(
-    items: &[T],
-    work: impl Fn(usize, &T) -> Result<R, BenchError> + Sync,
-) -> Result<Vec<R>, BenchError> {
-    let next = AtomicUsize::new(0);
-    let results = Mutex::new(Vec::with_capacity(items.len()));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                while let Some((number, item)) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, items.get(at)?)))
-                {
-                    let result = work(number, item);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
-                }
-            });
+impl FalseAlarms {
+    fn of(found: &[Detection], seconds: f64, different: f64, files: usize, took: f64) -> Self {
+        FalseAlarms {
+            hours: seconds / 3600.0,
+            different_minutes: different.min(seconds) / 60.0,
+            files,
+            present: found.iter().filter(|found| found.present).count(),
+            payloads: found.iter().filter(|found| found.payload.is_some()).count(),
+            highest_score: found.iter().map(|found| found.score).fold(0.0, f64::max),
+            lowest_log10_bound: found.iter().map(|found| found.log10_false_alarm).fold(0.0, f64::min),
+            seconds: took,
         }
-    });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(number, _)| *number);
-    results.into_iter().map(|(_, result)| result).collect()
+    }
 }

@@ -2,25 +2,19 @@
 
 use std::time::Duration;
 
-/// SplitMix64: a few lines, and every seed gives a good sequence.
-pub(super) struct Dice(u64);
+use hark_numeric::SplitMix64;
+
+/// The choices of a seed.
+pub(super) struct Dice(SplitMix64);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Self {
-        Dice(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        bits ^ (bits >> 31)
+        Dice(SplitMix64::new(seed))
     }
 
     /// A number below `below`.
     pub(super) fn below(&mut self, below: u64) -> u64 {
-        self.next() % below.max(1)
+        self.0.bits() % below.max(1)
     }
 
     /// One of these.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Wideband PESQ of the clips that `hark bench voice --pairs DIR` wrote: marked against clean.
 
-Needs `pip install pesq soundfile` in an environment of its own. Usage: pesq.py DIR
+Needs `pip install pesq soundfile` in an environment of its own. Usage: audibility.py DIR
 """
 import pathlib
 import sys
