@@ -130,7 +130,6 @@ assert max(abs(a - b) for a, b in zip(plain.data[0].embedding, cat)) < 1e-4
 assert plain.usage.total_tokens == 9, plain.usage
 print("embeddings:  ", f"alike {alike:.2f}, unlike {unlike:.2f}")
 refused(openai.BadRequestError, lambda: client.embeddings.create(model="x", input=[]))
-refused(openai.NotFoundError, lambda: client.audio.speech.create(model="x", voice="alloy", input="a"))
 
 # Chat completions: whole, as a stream, as JSON of a schema, and what is refused.
 LANGUAGE = "smollm2-135m-instruct"
@@ -172,6 +171,35 @@ error = refused(openai.BadRequestError, lambda: chat(messages=[{"role": "user", 
 assert (error.code, error.param) == ("context_length_exceeded", "messages"), error.body
 error = refused(openai.BadRequestError, lambda: chat(logprobs=True))
 assert error.param == "logprobs", error.body
+
+# Speech: whole, as it is made, by our names and by OpenAI's; what was said is heard again.
+said = "The weather is nice today. We are going to the market to buy some apples and bread."
+mp3 = client.audio.speech.create(model="tts-1", voice="alloy", input=said)
+assert mp3.response.headers["content-type"] == "audio/mpeg" and mp3.response.headers["x-voice"] == "preset; name=af_alloy"
+assert mp3.content.startswith(b"ID3") and len(mp3.content) > 20_000, len(mp3.content)
+assert_heard(transcribe(model="gpt-4o-transcribe", file=("speech.mp3", mp3.content)).text)
+path = f"{RECORDINGS}/streamed.wav"
+begun, first, size = time.monotonic(), None, 0
+with client.audio.speech.with_streaming_response.create(
+    model="gpt-4o-mini-tts", voice="bm_george", input=f"{said} {said}", response_format="wav", speed=1.1
+) as streamed, open(path, "wb") as out:
+    for block in streamed.iter_bytes():
+        size += len(block)
+        first = first or time.monotonic() - begun
+        out.write(block)
+assert size > 100_000 and first < time.monotonic() - begun, size
+assert_heard(transcribe(model="gpt-4o-transcribe", file=open(path, "rb")).text)
+pcm = client.audio.speech.create(model="tts-1-hd", voice="nova", input="Hello.", response_format="pcm")
+assert len(pcm.content) % 2 == 0 and len(pcm.content) > 10_000
+for format in ("opus", "flac"):
+    made = client.audio.speech.create(model="tts-1", voice="echo", input="Hello.", response_format=format)
+    assert made.content[:4] == {"opus": b"OggS", "flac": b"fLaC"}[format], made.content[:4]
+error = refused(openai.BadRequestError, lambda: client.audio.speech.create(model="tts-1", voice="alloy", input="Hello.", response_format="aac"))
+assert error.param == "response_format" and "mp3" in error.body["message"], error.body
+error = refused(openai.BadRequestError, lambda: client.audio.speech.create(model="tts-1", voice="nobody", input="Hello."))
+assert "af_heart" in error.body["message"], error.body
+refused(openai.BadRequestError, lambda: client.audio.speech.create(model="tts-1", voice="alloy", input="a" * 2001))
+print("speech:      ", f"{len(mp3.content)} bytes of mp3; first of {size} bytes of wav after {first:.2f} s")
 
 # A limit: the client waits as long as Retry-After says and comes through; without retries it gives up.
 made = client.post("/keys", body={"name": "busy", "rate_limit": 60}, cast_to=object)

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import random
+import time
 import urllib.request
 import wave
 
@@ -25,13 +26,30 @@ def ask(method, path, body=None):
         return json.load(answer), answer.headers
 
 
-def upload(recording):
-    """Transcribes a recording and gives the id of its transcript."""
+def send(path, recording):
+    """Sends a recording and gives the headers of the answer."""
     body = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n' + recording + b"\r\n--xyz--\r\n"
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "multipart/form-data; boundary=xyz"}
-    request = urllib.request.Request(ADDRESS + "/v1/transcribe", data=body, headers=headers)
+    request = urllib.request.Request(ADDRESS + path, data=body, headers=headers)
     with urllib.request.urlopen(request) as answer:
-        return int(answer.headers["X-Transcript-Id"])
+        return answer.headers
+
+
+def upload(recording):
+    """Transcribes a recording and gives the id of its transcript."""
+    return int(send("/v1/transcribe", recording)["X-Transcript-Id"])
+
+
+def enhanced(recording):
+    """Takes the noise out of a recording and gives the id of the enhancement once it is completed."""
+    number = int(send("/v1/enhance-audio?async=true", recording)["X-Enhancement-Id"])
+    for _ in range(600):
+        state = ask("GET", f"/v1/enhancements/{number}")[0]
+        if state["status"] == "completed":
+            return number
+        assert state["status"] != "failed", state
+        time.sleep(0.1)
+    raise AssertionError("an enhancement is not completed within a minute")
 
 
 def silence(seconds):
@@ -59,6 +77,7 @@ assert ask("GET", f"/v1/transcripts/{SPOKEN}")[0]["word_count"] > 0, "the record
 SHARED = ask("PATCH", f"/v1/transcripts/{SPOKEN}", {"shared": True})[0]["share_token"]
 OWN_KEY = ask("GET", "/v1/keys")[0]["keys"][0]["id"]
 TRANSCRIPTS = [upload(TALK) for _ in range(4)]
+ENHANCEMENTS = [enhanced(TALK) for _ in range(2)]
 DICE = random.Random(1)
 ADDRESSES = itertools.count(1)
 
@@ -101,3 +120,5 @@ def before_call(context, case, kwargs):
     if case.path.startswith("/v1/transcripts/{id}") and operation != "deleteTranscript" and DICE.random() < 0.5:
         # Ids are random numbers of 40 bits: nobody guesses one.
         case.path_parameters["id"] = DICE.choice(TRANSCRIPTS)
+    if operation in ("showEnhancement", "enhancedAudio") and DICE.random() < 0.5:
+        case.path_parameters["id"] = DICE.choice(ENHANCEMENTS)
