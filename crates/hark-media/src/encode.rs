@@ -1,22 +1,23 @@
 //! Encoding in a confined ffmpeg child.
 //!
-//! The child reads 32-bit floats from a pipe and writes the encoded file to another; it can open nothing (see `sandbox`), and only
+//! The child reads 32-bit floats from a pipe and writes the encoded file to another; it can open nothing (see `hark-sandbox`), and only
 //! the `pipe` protocol and one encoder are named to it. A thread of this process passes its output on, so memory stays flat however
 //! long the audio is. Rates that a format lacks are resampled here to 48 kHz.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use hark_sandbox::Confinement;
+
 use crate::convert::ChannelResampler;
 use crate::ffmpeg;
 use crate::report::Reporter;
 use crate::resample::RATES;
-use crate::sandbox;
 use crate::watch::Watch;
 use crate::{AudioSpec, MediaError, Options, SampleWriter};
 
@@ -30,7 +31,7 @@ pub enum OutputFormat {
         /// Bits a second, in thousands.
         kbps: u32,
     },
-    /// Opus in Ogg; up to 8 channels.
+    /// Opus in Ogg; up to 8 channels. Of seven the fourth is the low-frequency channel, which keeps its lowest octaves only.
     Opus {
         /// Bits a second, in thousands.
         kbps: u32,
@@ -72,14 +73,34 @@ impl OutputFormat {
     }
 
     /// What chooses the encoder and the container.
-    fn arguments(self) -> Vec<String> {
+    fn arguments(self, channels: u16) -> Vec<String> {
         let bits = |kbps: u32| format!("{kbps}k");
         let list = |arguments: &[&str]| arguments.iter().map(|argument| (*argument).to_owned()).collect();
         match self {
             Self::Flac => list(&["-c:a", "flac", "-sample_fmt", "s16", "-f", "flac"]),
             Self::Mp3 { kbps } => list(&["-c:a", "libmp3lame", "-b:a", &bits(kbps), "-f", "mp3"]),
-            Self::Opus { kbps } => list(&["-c:a", "libopus", "-b:a", &bits(kbps), "-f", "ogg"]),
+            Self::Opus { kbps } => {
+                // By default ffmpeg (5.1, and its sources since 2012) puts five and seven channels into the file in a wrong order. With family 1 their order is right,
+                // but the low-frequency channel keeps its lowest octaves only, so the others stay as they are.
+                let family = if matches!(channels, 5 | 7) { "1" } else { "-1" };
+                list(&["-c:a", "libopus", "-mapping_family", family, "-b:a", &bits(kbps), "-f", "ogg"])
+            }
         }
+    }
+}
+
+/// The speaker positions of so many channels: those of FLAC, WAV and Vorbis, which libopus demands. ffmpeg's own guess has a low-frequency channel among three,
+/// and four in a cross.
+fn layout(channels: u16) -> &'static str {
+    match channels {
+        1 => "mono",
+        2 => "stereo",
+        3 => "3.0",
+        4 => "quad",
+        5 => "5.0",
+        6 => "5.1",
+        7 => "6.1",
+        _ => "7.1",
     }
 }
 
@@ -103,6 +124,11 @@ pub struct Encoder {
 }
 
 impl Encoder {
+    /// Whether the program that encodes is there.
+    pub fn is_available(options: &Options) -> bool {
+        ffmpeg::find(options.ffmpeg.as_deref()).is_some()
+    }
+
     /// Starts an encoder of samples of this rate and channels, whose file goes to `out`. Of the options it heeds the program, the
     /// limits of the child, the tags, the cancel token and the deadline.
     pub fn start(
@@ -124,26 +150,30 @@ impl Encoder {
             let to = AudioSpec { rate: encoded_rate, channels };
             ChannelResampler::new(rate, to)
         });
-        let mut command = Command::new(&program);
+        let mut command = hark_sandbox::command(&program);
         command
             .args(["-hide_banner", "-nostats", "-nostdin", "-loglevel", "warning"])
             // Raw samples need no probing, which would hold the first second back.
             .args(["-protocol_whitelist", "pipe", "-probesize", "32", "-analyzeduration", "0", "-f", "f32le"])
-            .args(["-ar", &encoded_rate.to_string(), "-ac", &channels.to_string()])
+            .args(["-ar", &encoded_rate.to_string(), "-channel_layout", layout(channels)])
             .args(["-threads", "1", "-i", "pipe:0", "-map_metadata", "-1", "-bitexact"])
-            .args(format.arguments())
+            .args(format.arguments(channels))
             .args(options.tags.ffmpeg_arguments())
             .args(["-threads", "1", "pipe:1"])
-            .env_clear()
             .env("LC_ALL", "C")
             .env("AV_LOG_FORCE_NOCOLOR", "1")
-            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)))
-            .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let limits = &options.limits;
-        let mut child = sandbox::spawn(command, &program, None, limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes)
+        let confinement = Confinement {
+            program: &program,
+            input: None,
+            readable: &[],
+            cpu_seconds: limits.ffmpeg_cpu_seconds,
+            memory_bytes: limits.ffmpeg_memory_bytes,
+        };
+        let mut child = hark_sandbox::spawn(command, &confinement)
             .map_err(|error| io::Error::new(error.kind(), format!("starting {}: {error}", program.display())))?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (sender, output) = channel();

@@ -11,14 +11,15 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hark_sandbox::Confinement;
+
 use crate::input::{Input, Stream};
 use crate::report::{Complaint, Report, Reporter};
-use crate::sandbox;
 use crate::sniff::Container;
 use crate::watch::Watch;
 use crate::{Block, Decoder, Info, MediaError, Options};
@@ -81,7 +82,7 @@ impl Ffmpeg {
             Input::File(_) => ("file", "file:/dev/fd/0"),
             Input::Stream(_) | Input::Seekable(_) => ("pipe", "pipe:0"),
         };
-        let mut command = Command::new(program);
+        let mut command = hark_sandbox::command(program);
         command
             .args(["-hide_banner", "-nostats", "-nostdin", "-loglevel", "info"])
             .args(["-protocol_whitelist", protocol, "-format_whitelist", DEMUXERS])
@@ -89,11 +90,8 @@ impl Ffmpeg {
             .args(["-map", &format!("0:a:{wanted}"), "-vn", "-sn", "-dn", "-map_metadata", "-1"])
             .args(["-af", "aresample=async=1:min_comp=0.1:first_pts=0"])
             .args(["-c:a", "pcm_f32le", "-threads", "1", "-f", "wav", "pipe:1"])
-            .env_clear()
             .env("LC_ALL", "C")
             .env("AV_LOG_FORCE_NOCOLOR", "1")
-            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)))
-            .current_dir("/")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let (mut feed, mut readable) = (None, None);
@@ -109,8 +107,14 @@ impl Ffmpeg {
             }
             Input::Seekable(_) => return Err(io::Error::other("a child process reads a file or a pipe").into()),
         }
-        let (cpu_seconds, memory_bytes) = (limits.ffmpeg_cpu_seconds, limits.ffmpeg_memory_bytes);
-        let mut child = sandbox::spawn(command, program, readable.as_ref(), cpu_seconds, memory_bytes)
+        let confinement = Confinement {
+            program,
+            input: readable.as_ref(),
+            readable: &[],
+            cpu_seconds: limits.ffmpeg_cpu_seconds,
+            memory_bytes: limits.ffmpeg_memory_bytes,
+        };
+        let mut child = hark_sandbox::spawn(command, &confinement)
             .map_err(|error| io::Error::new(error.kind(), format!("starting {}: {error}", program.display())))?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::Error::other("ffmpeg has no output").into());

@@ -118,21 +118,23 @@ fn program(name: &'static str, argument: &str, word: usize, fix: &'static str) -
     }
 }
 
-/// How far a decoder that a hostile file took over is kept from the rest of this machine.
+/// How far a program that a hostile file or text took over is kept from the rest of this machine.
 pub(super) fn sandbox() -> Finding {
-    let layers = hark_media::sandbox_layers();
+    let layers = hark_sandbox::layers();
     let (active, missing): (Vec<_>, Vec<_>) = layers.iter().partition(|layer| layer.is_active);
-    let names =
-        |layers: &[&hark_media::SandboxLayer]| layers.iter().map(|layer| layer.name).collect::<Vec<_>>().join(", ");
+    let names = |layers: &[&hark_sandbox::Layer]| layers.iter().map(|layer| layer.name).collect::<Vec<_>>().join(", ");
     if missing.is_empty() {
-        return Finding::ok("decoder sandbox", names(&active));
+        return Finding::ok("sandbox", names(&active));
     }
     let denied: Vec<String> =
         missing.iter().map(|layer| format!("{} would deny it {}", layer.name, layer.denies)).collect();
     Finding::optional(
-        "decoder sandbox",
+        "sandbox",
         format!("{}; missing: {}", names(&active), names(&missing)),
-        format!("a newer kernel, or a container that allows it, confines ffmpeg further: {}", denied.join("; ")),
+        format!(
+            "a newer kernel, or a container that allows it, confines ffmpeg and espeak-ng further: {}",
+            denied.join("; ")
+        ),
     )
 }
 

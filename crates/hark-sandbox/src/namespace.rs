@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::io;
 use std::sync::OnceLock;
 
-use super::{check, prctl};
+use crate::{check, prctl};
 
 /// The user and group that the child sees itself as.
 const NOBODY: u32 = 65_534;

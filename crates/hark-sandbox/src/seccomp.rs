@@ -1,12 +1,12 @@
-//! A system-call filter that refuses what no decoder needs: sockets, new processes, other processes, mounts, kernel interfaces.
+//! A system-call filter that refuses what no program needs that only reads and writes: sockets, new processes, other processes, mounts, kernel interfaces.
 //!
 //! It is a list of what is refused, not of what is allowed: ffmpeg is linked to two hundred libraries that differ between systems.
 
 use std::io;
 
-use super::{check, prctl};
+use crate::{check, prctl};
 
-/// A filter program for a decoder.
+/// A filter program.
 pub(super) struct Filter {
     program: Vec<libc::sock_filter>,
     /// Instructions that compare with the process's own number, known after fork.
@@ -160,8 +160,8 @@ const fn refuse(errno: libc::c_int) -> libc::sock_filter {
 }
 
 impl Filter {
-    /// The filter of a decoder; none where this kernel takes none.
-    pub(super) fn for_decoder() -> Option<Self> {
+    /// The filter; none where this kernel takes none.
+    pub(super) fn new() -> Option<Self> {
         // Offsets in struct seccomp_data; an argument's low half, where numbers of processes and flags are.
         const NUMBER_AT: u32 = 0;
         const ARCHITECTURE_AT: u32 = 4;

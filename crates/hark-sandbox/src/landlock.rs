@@ -1,14 +1,13 @@
 //! Landlock: which files the child may open (see landlock(7)). What no rule names is denied, `/proc` and the network included.
 
 use std::ffi::CString;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::check;
+use crate::{Confinement, LIBRARY_PATH, check};
 
 /// The first version of the interface with rules for TCP, and the first with scopes for signals and abstract sockets.
 pub(super) const NETWORK_ABI: i64 = 4;
@@ -76,29 +75,27 @@ fn all_access(abi: i64) -> u64 {
 pub(super) struct Ruleset(OwnedFd);
 
 impl Ruleset {
-    /// What a decoder may open: its program, shared libraries and its input. None where the kernel has no Landlock.
-    pub(super) fn for_decoder(program: &Path, input: Option<&File>) -> io::Result<Option<Self>> {
+    /// What a child may open: its program, shared libraries, and what it is to read. None where the kernel has no Landlock.
+    pub(super) fn new(confinement: &Confinement<'_>) -> io::Result<Option<Self>> {
         let abi = abi();
         if abi == 0 {
             return Ok(None);
         }
-        let ruleset = Ruleset::new(abi)?;
-        ruleset.allow_path(program, ACCESS_FS_EXECUTE | ACCESS_FS_READ_FILE)?;
-        for library in libraries(program) {
-            let is_folder = library.is_dir();
-            let access = ACCESS_FS_EXECUTE | ACCESS_FS_READ_FILE | if is_folder { ACCESS_FS_READ_DIR } else { 0 };
-            match ruleset.allow_path(&library, access) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        let ruleset = Ruleset::empty(abi)?;
+        ruleset.allow_path(confinement.program, ACCESS_FS_EXECUTE | ACCESS_FS_READ_FILE)?;
+        for library in libraries(confinement.program) {
+            ruleset.allow_tree(&library, ACCESS_FS_EXECUTE | ACCESS_FS_READ_FILE)?;
         }
-        if let Some(input) = input {
+        for path in confinement.readable {
+            ruleset.allow_tree(path, ACCESS_FS_READ_FILE)?;
+        }
+        if let Some(input) = confinement.input {
             ruleset.allow(input.as_raw_fd(), ACCESS_FS_READ_FILE)?;
         }
         Ok(Some(ruleset))
     }
 
-    fn new(abi: i64) -> io::Result<Self> {
+    fn empty(abi: i64) -> io::Result<Self> {
         let attr = RulesetAttr {
             handled_access_fs: all_access(abi),
             handled_access_net: if abi >= NETWORK_ABI { ACCESS_NET_BIND_AND_CONNECT_TCP } else { 0 },
@@ -116,6 +113,15 @@ impl Ruleset {
         let fd = check(fd)? as RawFd;
         // SAFETY: the call gave a new descriptor that nobody else owns.
         Ok(Ruleset(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Allows access to a file, or to a folder with all that lies in it, if it is there.
+    fn allow_tree(&self, path: &Path, access: u64) -> io::Result<()> {
+        let access = if path.is_dir() { access | ACCESS_FS_READ_DIR } else { access };
+        match self.allow_path(path, access) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            allowed => allowed,
+        }
     }
 
     fn allow_path(&self, path: &Path, access: u64) -> io::Result<()> {
@@ -159,7 +165,7 @@ impl Ruleset {
 /// Folders of shared libraries: the system's, those of `LD_LIBRARY_PATH`, and `lib` beside the program's folder.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = LIBRARIES.iter().map(PathBuf::from).collect();
-    let more = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let more = std::env::var_os(LIBRARY_PATH).unwrap_or_default();
     all.extend(std::env::split_paths(&more).filter(|path| path.is_absolute()));
     let real = program.canonicalize().ok();
     let beside = real.as_deref().and_then(Path::parent).and_then(Path::parent).map(|root| root.join("lib"));

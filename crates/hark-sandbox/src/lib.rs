@@ -1,12 +1,15 @@
-//! What the ffmpeg child may not do. Each layer is set between fork and exec, in the child alone; a kernel without one of them
-//! runs the child with the others.
+//! Child processes that reach nothing of the process that starts them: ffmpeg and espeak-ng, which read what strangers send.
 //!
+//! In: a [`Command`] made by [`command`], and what its program may use ([`Confinement`]). Out: the running child. None of its business: what the program is for,
+//! how long it may take, what it answers. Each layer is set between fork and exec, in the child alone; a kernel without one of them runs the child with the others.
+//!
+//! - Environment: empty, but for where shared libraries lie.
 //! - Resource limits: processor time, address space, no file may grow (so none can be written), few open files, no core dump.
 //! - Descriptors: standard input, output and error, nothing else of this process.
-//! - User namespace ([`namespace`]): no capability over anything of this system, no access to the memory or the environment of
+//! - User namespace (`namespace.rs`): no capability over anything of this system, no access to the memory or the environment of
 //!   this process, and network and IPC namespaces of its own. Without it, a root process drops its capabilities.
-//! - Landlock ([`landlock`]): of the file system only the program, shared libraries and the one recording; no TCP, no signals out.
-//! - System-call filter ([`seccomp`]): no sockets, no new processes, no tracing or signalling of others, no mounts.
+//! - Landlock (`landlock.rs`): of the file system only the program, shared libraries and what it is to read; no TCP, no signals out.
+//! - System-call filter (`seccomp.rs`): no sockets, no new processes, no tracing or signalling of others, no mounts.
 //! - Parent-death signal: the child ends with this process. The kernel sends it when the thread that forked ends, so that one
 //!   thread, which never ends, forks every child ([`spawn`]).
 //!
@@ -22,32 +25,47 @@ mod seccomp;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
-/// One layer of the decoder's sandbox, and whether this kernel gives it.
+/// One layer of the sandbox, and whether this kernel gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SandboxLayer {
+pub struct Layer {
     /// The layer, for example `landlock`.
     pub name: &'static str,
-    /// Whether decoders run behind it here.
+    /// Whether children run behind it here.
     pub is_active: bool,
     /// What it denies.
     pub denies: &'static str,
 }
 
-/// The layers between a decoder and this machine, with those that this kernel does not give.
-pub fn sandbox_layers() -> Vec<SandboxLayer> {
-    let layer = |name, is_active, denies| SandboxLayer { name, is_active, denies };
+/// What a confined program may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Confinement<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// An open file that it may open again, such as its standard input.
+    pub input: Option<&'a File>,
+    /// Files, and folders with all that lies in them, that it may read. What is not there is left out.
+    pub readable: &'a [PathBuf],
+    /// Seconds of processor time.
+    pub cpu_seconds: u64,
+    /// Bytes of address space.
+    pub memory_bytes: u64,
+}
+
+/// The layers between a child and this machine, with those that this kernel does not give.
+pub fn layers() -> Vec<Layer> {
+    let layer = |name, is_active, denies| Layer { name, is_active, denies };
     let mut layers = vec![layer("resource-limits", true, "processor time, memory, written files")];
     #[cfg(target_os = "linux")]
     {
         let abi = landlock::abi();
         let namespaces = namespace::available();
         layers.extend([
-            layer("landlock", abi >= 1, "files other than the recording"),
+            layer("landlock", abi >= 1, "files other than its program, libraries and input"),
             layer("landlock-network", abi >= landlock::NETWORK_ABI, "TCP"),
             layer("landlock-scopes", abi >= landlock::SCOPES_ABI, "signals and abstract sockets of other processes"),
             layer("user-namespace", namespaces.user, "capabilities, memory and environment of the service"),
@@ -60,36 +78,43 @@ pub fn sandbox_layers() -> Vec<SandboxLayer> {
     layers
 }
 
+/// Names the folders of shared libraries beside the system's.
+const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
 /// Logs once which layers are missing here.
 fn report_missing() {
     static REPORTED: Once = Once::new();
     REPORTED.call_once(|| {
-        for layer in sandbox_layers().iter().filter(|layer| !layer.is_active) {
+        for layer in layers().iter().filter(|layer| !layer.is_active) {
             tracing::warn!(layer = layer.name, denies = layer.denies, "sandbox.layer_missing");
         }
     });
 }
 
-/// Starts `command` confined; of the file system it may read its program, shared libraries and `input`.
-pub(crate) fn spawn(
-    mut command: Command,
-    program: &Path,
-    input: Option<&File>,
-    cpu_seconds: u64,
-    memory_bytes: u64,
-) -> io::Result<Child> {
+/// A command for the program that passes nothing of this process's environment on, but where shared libraries lie.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().current_dir("/");
+    command.envs(std::env::var_os(LIBRARY_PATH).map(|path| (LIBRARY_PATH, path)));
+    command
+}
+
+/// Starts `command`, which [`command`] made, confined. The child leads a process group of its own.
+pub fn spawn(mut command: Command, confinement: &Confinement<'_>) -> io::Result<Child> {
     report_missing();
     command.process_group(0);
+    let Confinement { cpu_seconds, memory_bytes, .. } = *confinement;
     #[cfg(target_os = "linux")]
-    let mut layers = Layers::prepare(program, input);
-    #[cfg(not(target_os = "linux"))]
-    let _ = (program, input);
+    let mut layers = Layers::prepare(confinement);
     let set_up = move || {
-        // Before the limits: entering a namespace opens files, and a service may have more of them open than a decoder may.
+        // Before the limits: entering a namespace opens files, and a service may have more of them open than a child may.
         #[cfg(target_os = "linux")]
         layers.enter_namespace()?;
         limit(libc::RLIMIT_CPU, cpu_seconds, cpu_seconds.saturating_add(1))?;
         limit(libc::RLIMIT_FSIZE, 0, 0)?;
+        // A write fails, and does not kill: libpulse, to which espeak-ng is linked, sizes shared memory at its start although no sound is made.
+        // SAFETY: a plain system call; an ignored signal stays ignored through exec.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         limit(libc::RLIMIT_CORE, 0, 0)?;
         limit(libc::RLIMIT_NOFILE, 64, 64)?;
         // macOS does not enforce it and refuses small values.
@@ -117,7 +142,7 @@ fn fork_on_lasting_thread(command: Command) -> io::Result<Child> {
     let mut orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
     if orders.is_none() {
         let (sender, inbox) = channel::<Order>();
-        std::thread::Builder::new().name("ffmpeg-fork".into()).spawn(move || {
+        std::thread::Builder::new().name("sandbox-fork".into()).spawn(move || {
             for (mut command, reply) in inbox {
                 // Whoever asked is waiting.
                 let _ = reply.send(command.spawn());
@@ -127,7 +152,7 @@ fn fork_on_lasting_thread(command: Command) -> io::Result<Child> {
     }
     let sent = orders.as_ref().is_some_and(|orders| orders.send((command, reply)).is_ok());
     drop(orders);
-    let ended = || io::Error::other("the thread that starts decoders has ended");
+    let ended = || io::Error::other("the thread that starts confined programs has ended");
     if sent { child.recv().map_err(|_| ended())? } else { Err(ended()) }
 }
 
@@ -143,15 +168,15 @@ struct Layers {
 #[cfg(target_os = "linux")]
 impl Layers {
     /// Makes everything that the child will need, since it can't allocate.
-    fn prepare(program: &Path, input: Option<&File>) -> Self {
-        let ruleset = landlock::Ruleset::for_decoder(program, input);
+    fn prepare(confinement: &Confinement<'_>) -> Self {
+        let ruleset = landlock::Ruleset::new(confinement);
         Layers {
             parent: std::process::id() as libc::pid_t,
             namespace: namespace::Namespace::prepare(),
             // SAFETY: a plain system call that can't fail.
             is_root: unsafe { libc::geteuid() } == 0,
             ruleset: ruleset.inspect_err(|error| tracing::warn!(%error, "sandbox.landlock_failed")).ok().flatten(),
-            filter: seccomp::Filter::for_decoder(),
+            filter: seccomp::Filter::new(),
         }
     }
 
