@@ -39,6 +39,9 @@ pub enum LmError {
     /// The chat template can't be used.
     #[error("the chat template of the model file can't be used: {0}")]
     Template(String),
+    /// The messages are not a conversation that the model can have: too many, or roles in an order that its template refuses.
+    #[error("the model can't have this conversation: {0}")]
+    Conversation(String),
     /// The JSON schema has something that decoding can't be constrained by.
     #[error("the JSON schema is not supported: {0}")]
     Schema(String),

@@ -366,6 +366,77 @@ impl Output for Slow {
     }
 }
 
+/// Holds the engine's thread between two steps whenever it is told to.
+struct Gate {
+    is_shut: Arc<AtomicBool>,
+    reached: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Output for Gate {
+    fn text(&mut self, _: String) {}
+    fn end(&mut self, _: Result<(Finish, TokenUsage), LmError>) {}
+    fn is_closed(&self) -> bool {
+        if self.is_shut.swap(false, Ordering::SeqCst) {
+            let _ = self.reached.send(());
+            let _ = self.go_on.recv_timeout(LONG);
+        }
+        false
+    }
+}
+
+/// Says when its text begins.
+struct Begun(Sender<()>);
+
+impl Output for Begun {
+    fn text(&mut self, _: String) {
+        let _ = self.0.send(());
+    }
+    fn end(&mut self, _: Result<(Finish, TokenUsage), LmError>) {}
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_short_question_is_not_behind_the_long_prompts_that_were_admitted_before_it() {
+    let engine = engine(64, EngineLimits { prompt_rows: 40, mixed_prompt_rows: 40, ..EngineLimits::default() });
+    let (is_shut, (reached, has_reached), (release, go_on)) = (Arc::new(AtomicBool::new(true)), channel(), channel());
+    // Eight prompts take sixteen steps.
+    let long = |index: usize| Request { lane: Lane::Interactive, ..request(prompt(80, 100 * index), 10) };
+    let gate = Gate { is_shut: Arc::clone(&is_shut), reached, go_on };
+    engine.submit_to(long(0), Box::new(gate)).expect("it is queued");
+    let _others: Vec<Generation> = (1..8).map(|index| engine.submit(long(index)).expect("it is queued")).collect();
+    // Step by step until all of them are admitted and the first was computed in part.
+    let step = |is_first: bool| {
+        if !is_first {
+            is_shut.store(true, Ordering::SeqCst);
+            release.send(()).expect("the engine waits");
+        }
+        has_reached.recv_timeout(LONG).expect("the engine goes on");
+        engine.stats()
+    };
+    let mut stats = step(true);
+    while stats.running < 8 || stats.prompt_tokens == 0 {
+        stats = step(false);
+    }
+    assert!(stats.prompt_tokens <= 80, "{stats:?}");
+    let (begun, has_begun) = channel();
+    // Text begins with a quotation mark as its first token.
+    let text = Grammar::from_schema(&json!({"type": "string", "minLength": 3})).expect("it is supported");
+    let short = Request { owner: 2, grammar: Some(Arc::new(text)), ..long(9) };
+    // No shorter, or it would count as an answer.
+    let short = Request { prompt: prompt(40, 7), ..short };
+    engine.submit_to(short, Box::new(Begun(begun))).expect("it is queued");
+    let before = stats.steps;
+    while has_begun.try_recv().is_err() {
+        stats = step(false);
+        // Two steps from when it is received; it may miss the one that comes first, and what the engine says is a step old.
+        assert!(stats.steps <= before + 4, "{} steps without an answer", stats.steps - before);
+    }
+    drop(release);
+}
+
 #[test]
 fn dropping_the_engine_ends_its_requests() {
     let engine = engine(8, EngineLimits { max_sequences: 1, ..EngineLimits::default() });

@@ -1,6 +1,7 @@
 //! What a task runs in: the model, whose request it is, and who watches its progress.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -9,7 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::TextError;
-use crate::model::{Completion, CompletionRequest, DEFAULT_TOP_P, Finish, LanguageModel, Message, OutputFormat};
+use crate::model::{
+    Completion, CompletionRequest, DEFAULT_TOP_P, Finish, LanguageModel, Message, ModelError, OutputFormat,
+};
 use crate::parts::{self, Part};
 use crate::prompt::{INSTRUCTION_TOKENS, Prompt};
 use crate::source::Source;
@@ -23,12 +26,18 @@ const MAX_PART_TOKENS: usize = 2400;
 /// Tokens below which a part makes no sense.
 const MIN_PART_TOKENS: usize = 128;
 
+/// Pauses between attempts to have a completion of a running task taken, which double up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// What a task runs in.
 pub struct Context<'a> {
     model: &'a dyn LanguageModel,
     owner: u64,
     lane: Lane,
     on_progress: Option<&'a (dyn Fn(Progress) + Send + Sync)>,
+    /// Whether the model has taken a completion.
+    has_begun: AtomicBool,
     done: AtomicUsize,
     total: AtomicUsize,
 }
@@ -45,7 +54,15 @@ pub struct Progress {
 impl<'a> Context<'a> {
     /// A task for an owner, between whom the scheduler is fair.
     pub fn new(model: &'a dyn LanguageModel, owner: u64, lane: Lane) -> Self {
-        Context { model, owner, lane, on_progress: None, done: AtomicUsize::new(0), total: AtomicUsize::new(0) }
+        Context {
+            model,
+            owner,
+            lane,
+            on_progress: None,
+            has_begun: AtomicBool::new(false),
+            done: AtomicUsize::new(0),
+            total: AtomicUsize::new(0),
+        }
     }
 
     /// Calls `on_progress` whenever a completion ends.
@@ -139,23 +156,13 @@ impl<'a> Context<'a> {
     }
 
     /// Starts a greedy completion, whose events the caller reads.
-    pub(crate) fn start(
+    pub(crate) async fn start(
         &self,
         messages: Vec<Message>,
         format: OutputFormat,
         max_tokens: usize,
     ) -> Result<Completion, TextError> {
-        let (owner, lane) = (self.owner, self.lane);
-        Ok(self.model.complete(CompletionRequest {
-            messages,
-            format,
-            max_tokens,
-            temperature: 0.0,
-            top_p: DEFAULT_TOP_P,
-            seed: 0,
-            owner,
-            lane,
-        })?)
+        Ok(self.submit(self.request(messages, format, max_tokens, 0)).await?)
     }
 
     async fn complete(
@@ -165,7 +172,29 @@ impl<'a> Context<'a> {
         max_tokens: usize,
         attempt: u64,
     ) -> Result<(String, Finish), TextError> {
-        let request = CompletionRequest {
+        let request = self.request(messages, format, max_tokens, attempt);
+        let mut pauses = Pauses::default();
+        loop {
+            match self.submit(request.clone()).await?.answer().await {
+                // An endpoint says so only now.
+                Err(ModelError::Busy) if self.done.load(Ordering::Relaxed) > 0 => pauses.wait().await,
+                answer => {
+                    let answer = answer?;
+                    self.completed();
+                    return Ok((answer.text, answer.finish));
+                }
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        messages: Vec<Message>,
+        format: OutputFormat,
+        max_tokens: usize,
+        attempt: u64,
+    ) -> CompletionRequest {
+        CompletionRequest {
             messages,
             format,
             max_tokens,
@@ -174,10 +203,38 @@ impl<'a> Context<'a> {
             seed: attempt,
             owner: self.owner,
             lane: self.lane,
-        };
-        let answer = self.model.complete(request)?.answer().await?;
-        self.completed();
-        Ok((answer.text, answer.finish))
+        }
+    }
+
+    /// Starts a completion. A task that can't begin says at once that the model is busy; one that has begun waits for its turn, so that its finished
+    /// parts are not lost. The caller's timeout, or dropping the task, ends that.
+    async fn submit(&self, request: CompletionRequest) -> Result<Completion, ModelError> {
+        let mut pauses = Pauses::default();
+        loop {
+            match self.model.complete(request.clone()) {
+                Err(ModelError::Busy) if self.has_begun.load(Ordering::Relaxed) => pauses.wait().await,
+                outcome => {
+                    self.has_begun.fetch_or(outcome.is_ok(), Ordering::Relaxed);
+                    return outcome;
+                }
+            }
+        }
+    }
+}
+
+/// Pauses that get longer.
+struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses(FIRST_PAUSE)
+    }
+}
+
+impl Pauses {
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -20,6 +20,7 @@ pub mod retrieve;
 mod salient;
 mod schema;
 mod sentences;
+mod shorten;
 mod source;
 mod summarize;
 mod support;

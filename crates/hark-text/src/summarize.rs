@@ -13,6 +13,7 @@ use crate::prompt::{self, Prompt};
 use crate::salient::{self, Salient};
 use crate::schema;
 use crate::sentences;
+use crate::shorten::{self, Shortened};
 use crate::source::Source;
 use crate::support::{Said, Support};
 use crate::words::TextIndex;
@@ -229,7 +230,13 @@ pub(crate) async fn condense(
         // Each level must be shorter than the one before, or it would never end.
         let length = |notes: &[String]| notes.iter().map(String::len).sum::<usize>();
         if length(&merged) * 10 > length(&notes) * 9 {
-            notes = shorten_notes(&merged, budget, &|text| context.count_tokens(text));
+            let Shortened { notes: kept, before, after } =
+                shorten::shorten_notes(&merged, budget, &|text| context.count_tokens(text));
+            if after < before {
+                let left_out = merged.len() - kept.len();
+                tracing::warn!(parts = parts.len(), tokens = before, kept = after, left_out, "text.notes_shortened");
+            }
+            notes = kept;
             break;
         }
         notes = merged;
@@ -362,20 +369,6 @@ fn group(notes: &[String], budget: usize, count_tokens: &dyn Fn(&str) -> usize) 
         }
     }
     groups.into_iter().map(|(text, _)| text).collect()
-}
-
-/// The first points of each note, as many as fit: for a model that does not make notes shorter.
-fn shorten_notes(notes: &[String], budget: usize, count_tokens: &dyn Fn(&str) -> usize) -> Vec<String> {
-    let share = budget / notes.len().max(1);
-    let shorten = |note: &String| {
-        let mut sum = 0;
-        let fits = |line: &&str| {
-            sum += count_tokens(line) + 1;
-            sum <= share
-        };
-        note.lines().take_while(fits).collect::<Vec<_>>().join("\n")
-    };
-    notes.iter().map(shorten).filter(|note| !note.is_empty()).collect()
 }
 
 /// Lets the model write and drops what is unfounded. Where that is a third or more it may try once more, and the better one is taken;

@@ -1,17 +1,25 @@
 //! Words and phrases compared without case, punctuation and white space, and the numbers that a text names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hark_transcript::is_unspaced;
 
 /// A text in lower case, its words separated by single spaces, without punctuation. Apostrophes inside words are dropped.
 pub fn normalize(text: &str) -> String {
+    normalize_with(text, |_, _| {})
+}
+
+/// The same; `on_word` gets where each word begins, in what comes out and in the text.
+fn normalize_with(text: &str, mut on_word: impl FnMut(usize, usize)) -> String {
     let mut normalized = String::with_capacity(text.len());
-    let mut pending_space = false;
-    for c in text.chars() {
+    let mut pending_space = true;
+    for (at, c) in text.char_indices() {
         if c.is_alphanumeric() || is_mark(c) {
-            if pending_space && !normalized.is_empty() {
-                normalized.push(' ');
+            if pending_space {
+                if !normalized.is_empty() {
+                    normalized.push(' ');
+                }
+                on_word(normalized.len(), at);
             }
             pending_space = false;
             normalized.extend(c.to_lowercase());
@@ -99,23 +107,6 @@ impl TextIndex {
         self.normalized.contains(&format!(" {phrase} "))
     }
 
-    /// How often the phrase stands in the text.
-    pub fn count(&self, phrase: &str) -> usize {
-        let phrase = normalize(phrase);
-        if phrase.is_empty() {
-            return 0;
-        }
-        if phrase.chars().any(is_unspaced) {
-            return self.normalized.matches(&phrase).count();
-        }
-        // Neighbouring occurrences share a space, so `matches` with both spaces would miss every second.
-        let needle = format!(" {phrase}");
-        self.normalized
-            .match_indices(&needle)
-            .filter(|(at, _)| self.normalized[at + needle.len()..].starts_with(' '))
-            .count()
-    }
-
     /// Whether the word, or another form of it, stands in the text.
     pub fn has_word(&self, word: &str) -> bool {
         let word = normalize(word);
@@ -162,10 +153,130 @@ fn beginnings(word: &str) -> Vec<String> {
 
 /// How alike two short texts are: shared content words over all, 0 to 1.
 pub fn similarity(one: &str, other: &str) -> f64 {
-    let one: HashSet<String> = content_words(one).iter().map(|word| stem(word)).collect();
-    let other: HashSet<String> = content_words(other).iter().map(|word| stem(word)).collect();
-    let union = one.union(&other).count();
-    if union == 0 { 0.0 } else { one.intersection(&other).count() as f64 / union as f64 }
+    Stems::new(one).similarity(&Stems::new(other))
+}
+
+/// The content words of a short text without their endings, for comparing it with many others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stems(HashSet<String>);
+
+impl Stems {
+    pub(crate) fn new(text: &str) -> Self {
+        Stems(content_words(text).iter().map(|word| stem(word)).collect())
+    }
+
+    /// Shared words over all, 0 to 1.
+    pub(crate) fn similarity(&self, other: &Stems) -> f64 {
+        let shared = self.0.intersection(&other.0).count();
+        shared_over_all(shared, self.0.len(), other.0.len())
+    }
+}
+
+fn shared_over_all(shared: usize, one: usize, other: usize) -> f64 {
+    let all = one + other - shared;
+    if all == 0 { 0.0 } else { shared as f64 / all as f64 }
+}
+
+/// The stems of many short texts, for finding the one that is most like another.
+pub(crate) struct StemIndex {
+    /// The texts that have each stem.
+    texts: HashMap<String, Vec<usize>>,
+    /// How many stems each text has.
+    sizes: Vec<usize>,
+}
+
+impl StemIndex {
+    pub(crate) fn new<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut index = StemIndex { texts: HashMap::new(), sizes: Vec::new() };
+        for (at, text) in texts.enumerate() {
+            let Stems(stems) = Stems::new(text);
+            index.sizes.push(stems.len());
+            for stem in stems {
+                index.texts.entry(stem).or_default().push(at);
+            }
+        }
+        index
+    }
+
+    /// The text that is most like this one, in thousandths; the last of equals. None where there is no text.
+    pub(crate) fn most_similar(&self, text: &str) -> Option<usize> {
+        let Stems(stems) = Stems::new(text);
+        let mut shared = vec![0; self.sizes.len()];
+        for at in stems.iter().filter_map(|stem| self.texts.get(stem)).flatten() {
+            shared[*at] += 1;
+        }
+        let score = |at: &usize| (shared_over_all(shared[*at], stems.len(), self.sizes[*at]) * 1000.0) as usize;
+        (0..self.sizes.len()).max_by_key(score)
+    }
+}
+
+/// Where the words of a text stand, for counting many names in it.
+pub(crate) struct NameIndex<'a> {
+    text: &'a str,
+    /// Normalized, with a space at its end.
+    normalized: String,
+    /// Where each word begins: in `normalized`, and in `text`.
+    words: HashMap<String, Vec<(usize, usize)>>,
+}
+
+impl<'a> NameIndex<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let mut starts = Vec::new();
+        let normalized = normalize_with(text, |at, source| starts.push((at, source))) + " ";
+        let mut words: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
+        for start in starts {
+            let word = normalized[start.0..].split(' ').next().unwrap_or_default();
+            match words.get_mut(word) {
+                Some(places) => places.push(start),
+                None => _ = words.insert(word.to_owned(), vec![start]),
+            }
+        }
+        NameIndex { text, normalized, words }
+    }
+
+    /// Where a name stands: bytes of the text at which its first word begins. None in scripts without spaces.
+    fn places(&self, normalized_name: &str) -> impl Iterator<Item = usize> {
+        let first = normalized_name.split(' ').next().unwrap_or_default();
+        let places = self.words.get(first).into_iter().flatten();
+        places.filter_map(move |(at, source)| {
+            let rest = self.normalized[*at..].strip_prefix(normalized_name)?;
+            rest.starts_with(' ').then_some(*source)
+        })
+    }
+
+    /// Whether a name stands in the text, without regard to case, punctuation and white space.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let name = normalize(name);
+        match name.chars().any(is_unspaced) {
+            true => self.normalized.contains(&name),
+            false => self.places(&name).next().is_some(),
+        }
+    }
+
+    /// How often a name stands in the text, without regard to case, punctuation and white space.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        let name = normalize(name);
+        match name.chars().any(is_unspaced) {
+            true => self.normalized.matches(&name).count(),
+            false => self.places(&name).count(),
+        }
+    }
+
+    /// The name as the first place that has it but for case writes it, within the first `most` bytes of the text.
+    pub(crate) fn as_written(&self, name: &str, most: usize) -> Option<&'a str> {
+        let text = &self.text[..most];
+        if let Some(at) = text.find(name) {
+            return Some(&text[at..at + name.len()]);
+        }
+        // What stands before the first word belongs to the name as well.
+        let before = name.find(|c: char| c.is_alphanumeric() || is_mark(c))?;
+        let lower = name.to_lowercase();
+        let written = |at: usize| {
+            let start = at.checked_sub(before)?;
+            text.get(start..start + name.len()).filter(|written| written.to_lowercase() == lower)
+        };
+        self.places(&normalize(name)).find_map(written)
+    }
 }
 
 /// A number as a text writes it.
@@ -401,8 +512,44 @@ mod tests {
         assert!(index.has_phrase("anna maria oneil"));
         assert!(index.has_phrase("the BUDGET"));
         assert!(!index.has_phrase("maria o"));
-        assert_eq!(index.count("budget"), 3);
-        assert_eq!(TextIndex::new("预算和预算").count("预算"), 2);
+    }
+
+    #[test]
+    fn names_are_counted_and_written_as_in_the_text() {
+        let text =
+            "We met AT&T and ACME corp. in Zürich. Acme-Corp left, acme corporation stayed. 预算和预算\nAnn: acme corp";
+        let index = NameIndex::new(text);
+        let transcript = text.find("\nAnn").unwrap();
+        let found = |name: &str| (index.has(name), index.count(name), index.as_written(name, transcript));
+        assert_eq!(found("Acme Corp"), (true, 3, Some("ACME corp")));
+        assert_eq!(found("Zürich"), (true, 1, Some("Zürich")));
+        assert_eq!(found("at&t"), (true, 1, Some("AT&T")));
+        assert_eq!(found("预算"), (true, 2, Some("预算")));
+        assert_eq!(found("corp left"), (true, 1, Some("Corp left")));
+        assert_eq!(found("zürich acme"), (true, 1, None), "it is written in another way");
+        assert_eq!(found("Ann"), (true, 1, None), "it stands behind the transcript");
+        assert_eq!(found("acm"), (false, 0, Some("acm")));
+        assert_eq!(found("."), (false, 0, Some(".")));
+        assert_eq!(NameIndex::new("Budget, budget budget").count("BUDGET"), 3);
+        assert!(!NameIndex::new("").has("") && NameIndex::new("").as_written("x", 0).is_none());
+    }
+
+    #[test]
+    fn the_text_that_is_most_like_another_is_the_one_that_comparing_finds() {
+        let texts = [
+            "Send the report to the bank.",
+            "The bank closes on Friday.",
+            "Nothing at all.",
+            "Reports for the bank are sent.",
+            "Send reports to the bank",
+            "",
+        ];
+        let index = StemIndex::new(texts.into_iter());
+        for text in texts.into_iter().chain(["send a report", "garden", "the bank, on Friday", "um"]) {
+            let score = |at: &usize| (similarity(text, texts[*at]) * 1000.0) as usize;
+            assert_eq!(index.most_similar(text), (0..texts.len()).max_by_key(score), "{text}");
+        }
+        assert_eq!(StemIndex::new([].into_iter()).most_similar("bank"), None);
     }
 
     #[test]

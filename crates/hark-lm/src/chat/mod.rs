@@ -108,11 +108,23 @@ impl ChatTemplate {
     /// The prompt of a conversation: its tokens up to where the model's answer begins.
     ///
     /// A template that refuses system messages or leaves a message out is asked again with the instructions in the first message of
-    /// the user, then replaced by ChatML where the vocabulary has that.
+    /// the user, then replaced by ChatML where the vocabulary has that. Where nothing helps, the error says whose fault it is: the
+    /// conversation's, if the template can write a plain question.
     pub fn apply(&self, tokenizer: &Tokenizer, messages: &[ChatMessage]) -> Result<Vec<u32>, LmError> {
         if messages.len() > MAX_MESSAGES {
-            return Err(LmError::Template(format!("{} messages are more than {MAX_MESSAGES}", messages.len())));
+            return Err(LmError::Conversation(format!("{} messages are more than {MAX_MESSAGES}", messages.len())));
         }
+        let outcome = self.apply_any(tokenizer, messages);
+        let Err(LmError::Template(what)) = outcome else { return outcome };
+        let question = [ChatMessage { role: ChatRole::User, content: "?".to_owned() }];
+        Err(match self.apply_any(tokenizer, &question) {
+            Ok(_) => LmError::Conversation(what),
+            Err(_) => LmError::Template(what),
+        })
+    }
+
+    /// The prompt by the first template that can write it.
+    fn apply_any(&self, tokenizer: &Tokenizer, messages: &[ChatMessage]) -> Result<Vec<u32>, LmError> {
         if self.environment.get_template(FILE_TEMPLATE).is_err() {
             return self.render(CHATML_TEMPLATE, tokenizer, messages);
         }

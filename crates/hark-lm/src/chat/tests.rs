@@ -132,6 +132,28 @@ fn hostile_templates_are_errors() {
 }
 
 #[test]
+fn a_conversation_that_a_template_refuses_is_not_the_fault_of_the_template() {
+    let alternating = "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}\
+        {{ raise_exception('Conversation roles must alternate') }}{% endif %}{{ m.content + '<end_of_turn>' }}{% endfor %}";
+    let skips = "{% for m in messages if m.role == 'user' %}{{ m.content + '<end_of_turn>' }}{% endfor %}";
+    let tokenizer = byte_vocabulary(&["<bos>", "<end_of_turn>"]);
+    let (user, model) = (message(ChatRole::User, "hello"), message(ChatRole::Assistant, "hi"));
+    for (source, messages) in [
+        (alternating, vec![user.clone(), user.clone()]),
+        (alternating, vec![model.clone()]),
+        (skips, vec![user.clone(), model]),
+    ] {
+        let template = ChatTemplate::from_source(&tokenizer, Some(source)).expect("it is valid");
+        let outcome = template.apply(&tokenizer, &messages);
+        assert!(matches!(outcome, Err(LmError::Conversation(_))), "{outcome:?}");
+        assert!(template.apply(&tokenizer, std::slice::from_ref(&user)).is_ok());
+    }
+    let template = ChatTemplate::from_source(&byte_vocabulary(&NAMES), None).expect("ChatML");
+    let outcome = template.apply(&byte_vocabulary(&NAMES), &vec![user; MAX_MESSAGES + 1]);
+    assert!(matches!(outcome, Err(LmError::Conversation(_))), "{outcome:?}");
+}
+
+#[test]
 fn dates_are_those_of_the_calendar() {
     assert_eq!(format_time("%d %b %Y", 0), "01 Jan 1970");
     assert_eq!(format_time("%Y-%m-%d %H:%M:%S %B%%", 1_709_209_845), "2024-02-29 12:30:45 February%");

@@ -1,4 +1,5 @@
-//! Requests that wait, in the order in which they are admitted: by lane, then the owner who had fewest tokens, then by age.
+//! Requests that wait, in the order in which they are admitted: by lane, then the owner with the fewest tokens, those included that their
+//! running requests still have to compute, then by age.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -54,7 +55,7 @@ impl Queue {
         self.waiting.push(waiting);
     }
 
-    /// Counts tokens that were computed for an owner.
+    /// Counts tokens that were computed for an owner. What is not computed yet does not count: whoever comes meanwhile would have to wait for it.
     pub(super) fn charge(&mut self, owner: u64, tokens: u64) {
         *self.served.entry(owner).or_default() += tokens;
     }
@@ -64,12 +65,14 @@ impl Queue {
         self.served.get(&owner).copied().unwrap_or(0)
     }
 
-    /// The request that is next among those that may be admitted.
-    pub(super) fn next(&self, may_admit: impl Fn(&Request) -> bool) -> Option<usize> {
+    /// The request that is next among those that may be admitted. `pending` says how many tokens of prompts an owner's running requests
+    /// still have to compute.
+    pub(super) fn next(&self, may_admit: impl Fn(&Request) -> bool, pending: impl Fn(u64) -> u64) -> Option<usize> {
         let now = Instant::now();
         let admissible = self.waiting.iter().enumerate().filter(|(_, waiting)| may_admit(&waiting.request));
         let order = |(index, waiting): &(usize, &Waiting)| {
-            (std::cmp::Reverse(waiting.lane(now)), self.served(waiting.request.owner), *index)
+            let owner = waiting.request.owner;
+            (std::cmp::Reverse(waiting.lane(now)), self.served(owner) + pending(owner), *index)
         };
         admissible.min_by_key(order).map(|(index, _)| index)
     }
@@ -115,7 +118,7 @@ mod tests {
     }
 
     fn admit(queue: &mut Queue, tokens: u64) -> (u64, Lane) {
-        let next = queue.next(|_| true).expect("one waits");
+        let next = queue.next(|_| true, |_| 0).expect("one waits");
         let Request { owner, lane, .. } = queue.remove(next).request;
         queue.charge(owner, tokens);
         (owner, lane)
@@ -138,7 +141,7 @@ mod tests {
         (0..4).for_each(|_| push(&mut queue, 2, Lane::Bulk));
         let mut order = Vec::new();
         for _ in 0..6 {
-            let next = queue.next(|_| true).expect("one waits");
+            let next = queue.next(|_| true, |_| 0).expect("one waits");
             let owner = queue.remove(next).request.owner;
             queue.charge(owner, if owner == 1 { 300 } else { 100 });
             order.push(owner);
@@ -152,7 +155,7 @@ mod tests {
         push(&mut queue, 1, Lane::Bulk);
         push(&mut queue, 1, Lane::Interactive);
         push(&mut queue, 2, Lane::Live);
-        let next = queue.next(|request| request.owner == 1).expect("one may be admitted");
+        let next = queue.next(|request| request.owner == 1, |_| 0).expect("one may be admitted");
         assert_eq!(queue.get(next).lane, Lane::Interactive);
         let order: Vec<Lane> = (0..3).map(|_| admit(&mut queue, 1).1).collect();
         assert_eq!(order, [Lane::Live, Lane::Interactive, Lane::Bulk]);
@@ -167,5 +170,18 @@ mod tests {
         assert_eq!(queue.served(2), 2000);
         let order: Vec<u64> = (0..3).map(|_| admit(&mut queue, 10).0).collect();
         assert_eq!(order, [1, 2, 2]);
+    }
+
+    #[test]
+    fn what_running_requests_still_have_to_compute_counts_for_who_is_admitted_next() {
+        let mut queue = Queue::default();
+        (0..2).for_each(|_| push(&mut queue, 1, Lane::Bulk));
+        (0..2).for_each(|_| push(&mut queue, 2, Lane::Bulk));
+        let pending = |owner: u64| if owner == 1 { 1000 } else { 0 };
+        let next = queue.next(|_| true, pending).expect("one waits");
+        assert_eq!(queue.get(next).owner, 2);
+        queue.charge(2, 1001);
+        let next = queue.next(|_| true, pending).expect("one waits");
+        assert_eq!(queue.get(next).owner, 1);
     }
 }

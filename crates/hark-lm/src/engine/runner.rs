@@ -178,10 +178,17 @@ impl Runner {
         of_owner().count() < sequences && (request.lane > Lane::Bulk || of_bulk < sequences) && has_pages
     }
 
+    /// Tokens of prompts that an owner's running requests still have to compute.
+    fn pending_prompts(&self, owner: u64) -> u64 {
+        let of_owner = self.running.iter().filter(|running| running.owner == owner);
+        of_owner.map(|running| running.pending_prompt() as u64).sum()
+    }
+
     /// Begins requests while the pages for their prompts and answers can be had: no request runs out of pages later.
     fn admit(&mut self) {
         while self.running.len() < self.limits.max_sequences.max(1) {
-            let Some(index) = self.queue.next(|request| self.leaves_room(request)) else { return };
+            let next = self.queue.next(|request| self.leaves_room(request), |owner| self.pending_prompts(owner));
+            let Some(index) = next else { return };
             let request = self.queue.get(index);
             let prefix = self.prefixes.find(request.owner, &request.prompt);
             let needed = pages_of(request).saturating_sub(prefix.full_pages());
@@ -197,7 +204,6 @@ impl Runner {
                 continue;
             }
             let Waiting { request, output, .. } = self.queue.remove(index);
-            self.queue.charge(request.owner, (request.prompt.len() - prefix.length) as u64);
             if request.grammar.is_some() && self.trie.is_none() {
                 self.trie = Some(TokenTrie::new(self.model.tokenizer()));
             }
@@ -338,7 +344,8 @@ impl Runner {
         for Part { index, count, draft } in batch {
             let running = &mut running[*index];
             let before = running.tokens.len();
-            stats.prompt_tokens += running.add_computed(*count) as u64;
+            let of_prompt = running.add_computed(*count) as u64;
+            stats.prompt_tokens += of_prompt;
             if running.pending() == 0 {
                 let logits: Vec<&[f32]> = logits.by_ref().take(1 + draft.len()).collect();
                 let trie = if running.has_grammar() { trie.as_ref() } else { None };
@@ -358,7 +365,7 @@ impl Runner {
             }
             let generated = (running.tokens.len() - before) as u64;
             stats.generated_tokens += generated;
-            queue.charge(running.owner, generated * GENERATED_WEIGHT);
+            queue.charge(running.owner, of_prompt + generated * GENERATED_WEIGHT);
         }
         stats.choice_micros += began.elapsed().as_micros() as u64;
     }

@@ -84,6 +84,11 @@ impl Running {
         self.tokens.len() - self.computed
     }
 
+    /// Tokens of the prompt that are not computed yet.
+    pub(super) fn pending_prompt(&self) -> usize {
+        self.prompt.saturating_sub(self.computed)
+    }
+
     /// At most `most` tokens that may come next, within the room that was reserved for the answer.
     pub(super) fn draft(&self, most: usize) -> &[u32] {
         // The last token that the answer may have is not computed.
@@ -113,7 +118,7 @@ impl Running {
 
     /// Counts tokens as computed and returns how many of them are of the prompt.
     pub(super) fn add_computed(&mut self, count: usize) -> usize {
-        let of_prompt = count.min(self.prompt.saturating_sub(self.computed));
+        let of_prompt = count.min(self.pending_prompt());
         self.computed += count;
         of_prompt
     }

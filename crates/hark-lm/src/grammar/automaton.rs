@@ -3,8 +3,6 @@
 use super::schema::{FRACTION, FRACTION_DIGITS};
 use super::{Grammar, Node, NodeId, NumberRange};
 
-/// The deepest stack: a value inside of others adds one or two frames.
-const MAX_FRAMES: usize = 128;
 /// Digits before the point.
 const MAX_DIGITS: u32 = 14;
 
@@ -171,9 +169,6 @@ impl Stack {
 
     fn step(&mut self, grammar: &Grammar, byte: u8) -> Step {
         let Some(frame) = self.frames.pop() else { return Step::Refused };
-        if self.frames.len() + 8 > MAX_FRAMES {
-            return Step::Refused;
-        }
         match frame {
             Frame::Byte(expected) => {
                 if byte == expected {
@@ -185,7 +180,7 @@ impl Stack {
             Frame::Value(node) => self.begin_value(grammar, node, byte),
             Frame::Members { node, next, is_first } => self.members(grammar, node, next, is_first, byte),
             Frame::Key { node, base, candidates, at } => self.key(grammar, node, base, candidates, at, byte),
-            Frame::Entries { value, is_first } => self.entries(value, is_first, byte),
+            Frame::Entries { value, is_first } => self.entries(grammar, value, is_first, byte),
             Frame::Items { node, count } => self.items(grammar, node, count, byte),
             Frame::Text { min, max, count, state } => self.text(min, max, count, state, byte),
             Frame::Literal { node, low, high, at } => self.literal(grammar, node, low, high, at, byte),
@@ -202,7 +197,16 @@ impl Stack {
         step
     }
 
+    /// Whether a value can be written, to its end, inside of the container whose frame was just taken. What can't is not begun: a place where only
+    /// a value may come is reached only where it can be written, so that there is always a way on.
+    fn has_room_inside(&self, grammar: &Grammar, node: NodeId) -> bool {
+        grammar.fits(node, self.frames.len() + 1)
+    }
+
     fn begin_value(&mut self, grammar: &Grammar, node: NodeId, byte: u8) -> Step {
+        if !grammar.fits(node, self.frames.len()) {
+            return Step::Refused;
+        }
         match (grammar.node(node), byte) {
             (Node::Object(_), b'{') => self.push(Frame::Members { node, next: 0, is_first: true }, Step::Read),
             (Node::Map(value), b'{') => self.push(Frame::Entries { value: *value, is_first: true }, Step::Read),
@@ -212,7 +216,7 @@ impl Stack {
                 self.push(Frame::Literal { node, low: 0, high: texts.len() as u32, at: 0 }, Step::Again)
             }
             (Node::Number(_), _) => self.push(Frame::Number { node, number: Number::START }, Step::Again),
-            (Node::Union(parts), _) => match parts.iter().find(|part| can_begin(grammar, **part, byte)) {
+            (Node::Union(parts), _) => match parts.iter().find(|part| can_begin(grammar.node(**part), byte)) {
                 Some(part) => self.push(Frame::Value(*part), Step::Again),
                 None => Step::Refused,
             },
@@ -228,10 +232,12 @@ impl Stack {
         }
         // Properties may be left out up to the first that is required.
         let count = rest.iter().position(|property| property.is_required).map_or(rest.len(), |first| first + 1);
-        if count == 0 {
+        let candidates = rest[..count].iter().take(64).enumerate().fold(0, |candidates, (bit, property)| {
+            candidates | u64::from(self.has_room_inside(grammar, property.value)) << bit
+        });
+        if candidates == 0 {
             return Step::Refused;
         }
-        let candidates = u64::MAX >> (64 - count.min(64));
         let key = Frame::Key { node, base: next, candidates, at: 0 };
         match (is_first, byte) {
             (true, b'"') => self.push(key, Step::Again),
@@ -266,9 +272,10 @@ impl Stack {
         }
     }
 
-    fn entries(&mut self, value: NodeId, is_first: bool, byte: u8) -> Step {
+    fn entries(&mut self, grammar: &Grammar, value: NodeId, is_first: bool, byte: u8) -> Step {
         let is_next = match byte {
             b'}' => return Step::Read,
+            _ if !self.has_room_inside(grammar, value) => return Step::Refused,
             b'"' if is_first => false,
             b',' if !is_first => true,
             _ => return Step::Refused,
@@ -292,7 +299,7 @@ impl Stack {
         if byte == b']' {
             return if count >= *min { Step::Read } else { Step::Refused };
         }
-        if count >= *max {
+        if count >= *max || !self.has_room_inside(grammar, *items) {
             return Step::Refused;
         }
         match count {
@@ -383,15 +390,18 @@ fn range(grammar: &Grammar, node: NodeId) -> NumberRange {
     }
 }
 
-/// Whether a value may begin with a byte. Unions do not lead to themselves, which compiling has checked.
-fn can_begin(grammar: &Grammar, node: NodeId, byte: u8) -> bool {
-    match grammar.node(node) {
+/// Whether a value that is no union may begin with a byte.
+fn can_begin(node: &Node, byte: u8) -> bool {
+    match node {
         Node::Object(_) | Node::Map(_) => byte == b'{',
         Node::Array { .. } => byte == b'[',
         Node::String { .. } => byte == b'"',
-        Node::Literals(texts) => texts.iter().any(|text| text.first() == Some(&byte)),
+        Node::Literals(texts) => {
+            let first = texts.partition_point(|text| text.first() < Some(&byte));
+            texts.get(first).is_some_and(|text| text.first() == Some(&byte))
+        }
         Node::Number(_) => byte == b'-' || byte.is_ascii_digit(),
-        Node::Union(parts) => parts.iter().any(|part| can_begin(grammar, *part, byte)),
+        Node::Union(_) => false,
     }
 }
 

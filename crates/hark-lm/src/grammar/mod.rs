@@ -1,14 +1,16 @@
 //! Answers that are valid against a JSON schema by construction: which tokens may come next.
 //!
-//! A schema is compiled into nodes (`schema.rs`). A stack of frames reads the answer byte by byte (`automaton.rs`). The tokens that
+//! A schema is compiled into nodes (`schema.rs`): unions are made flat (`union.rs`), and how deep each value is at least is found (`depth.rs`). A stack of frames reads the answer byte by byte (`automaton.rs`). The tokens that
 //! may come next are found by walking a trie of the vocabulary with that stack (`trie.rs`). JSON is written in one way only, on one
 //! line with a space behind `:` and `,`, so that most of the text between values needs no choice at all.
 
 mod automaton;
+mod depth;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod trie;
+mod union;
 
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub(crate) use trie::TokenTrie;
 #[derive(Debug, PartialEq)]
 pub struct Grammar {
     nodes: Vec<Node>,
+    /// The levels of the shallowest value of each node.
+    depths: Vec<u32>,
     root: NodeId,
 }
 
@@ -47,7 +51,7 @@ enum Node {
     /// Texts of JSON values, sorted.
     Literals(Vec<Vec<u8>>),
     Number(NumberRange),
-    /// Alternatives that begin with different bytes.
+    /// Alternatives that begin with different bytes; once compiled, none of them is a union.
     Union(Vec<NodeId>),
 }
 
@@ -80,12 +84,16 @@ impl Grammar {
 
     /// Any JSON object.
     pub fn any_object() -> Self {
-        let (nodes, root) = schema::any_object();
-        Grammar { nodes, root }
+        schema::compile(&serde_json::json!({"type": "object"})).expect("the schema is supported")
     }
 
     fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id as usize]
+    }
+
+    /// Whether a value can be written inside of so many others.
+    fn fits(&self, id: NodeId, outside: usize) -> bool {
+        outside.saturating_add(self.depths[id as usize] as usize) <= depth::MAX_DEPTH as usize
     }
 }
 

@@ -1,14 +1,14 @@
 //! A JSON schema as nodes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::{Grammar, Node, NodeId, NumberRange, Property};
+use super::{Grammar, Node, NodeId, NumberRange, Property, depth, union};
 
-/// The most nodes of a grammar, and the most bytes of its literals.
+/// The most nodes of a grammar, and the most bytes of its literals and keys.
 const MAX_NODES: usize = 10_000;
-const MAX_LITERAL_BYTES: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Schemas inside of schemas.
 const MAX_DEPTH: usize = 64;
 /// Properties of an object; of those that may be left out, so many may stand together.
@@ -40,36 +40,37 @@ const ANNOTATIONS: [&str; 13] = [
 ];
 
 pub(super) fn compile(schema: &Value) -> Result<Grammar, String> {
-    let mut compiler = Compiler { document: schema, nodes: Vec::new(), references: HashMap::new(), literal_bytes: 0 };
+    let mut compiler = Compiler::new(schema);
     let root = compiler.schema(schema, 0)?;
-    for (id, node) in compiler.nodes.iter().enumerate() {
-        if let Node::Union(_) = node {
-            compiler.check_union(id as NodeId)?;
-        }
-    }
-    Ok(Grammar { nodes: compiler.nodes, root })
-}
-
-/// The nodes of any JSON object.
-pub(super) fn any_object() -> (Vec<Node>, NodeId) {
-    let document = Value::Bool(true);
-    let mut compiler =
-        Compiler { document: &document, nodes: Vec::new(), references: HashMap::new(), literal_bytes: 0 };
-    let any = compiler.any();
-    compiler.nodes.push(Node::Map(any));
-    let root = compiler.nodes.len() as NodeId - 1;
-    (compiler.nodes, root)
+    compiler.finish(root)
 }
 
 struct Compiler<'a> {
     document: &'a Value,
     nodes: Vec<Node>,
-    /// Nodes of `$ref` targets: recursive schemas refer to nodes that are not finished.
-    references: HashMap<String, NodeId>,
-    literal_bytes: usize,
+    /// The node of any JSON value, once there is one.
+    any: Option<NodeId>,
+    /// Nodes of `$ref` targets, by the address of the target, since one target has many names: recursive schemas refer to nodes that are not finished.
+    references: HashMap<*const Value, NodeId>,
+    /// Bytes of literals and keys.
+    text_bytes: usize,
 }
 
 impl<'a> Compiler<'a> {
+    fn new(document: &'a Value) -> Self {
+        Compiler { document, nodes: Vec::new(), any: None, references: HashMap::new(), text_bytes: 0 }
+    }
+
+    /// The grammar of what was compiled: unions flat, values that never end refused.
+    fn finish(mut self, root: NodeId) -> Result<Grammar, String> {
+        union::flatten(&mut self.nodes)?;
+        let depths = depth::shallowest(&self.nodes);
+        if depths[root as usize] > depth::MAX_DEPTH {
+            return Err(format!("its values never end, or only more than {} levels deep", depth::MAX_DEPTH));
+        }
+        Ok(Grammar { nodes: self.nodes, depths, root })
+    }
+
     fn add(&mut self, node: Node) -> Result<NodeId, String> {
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("it has more than {MAX_NODES} parts"));
@@ -83,7 +84,7 @@ impl<'a> Compiler<'a> {
             return Err(format!("it is more than {MAX_DEPTH} levels deep"));
         }
         let map = match schema {
-            Value::Bool(true) => return Ok(self.any()),
+            Value::Bool(true) => return self.any(),
             Value::Object(map) => map,
             _ => return Err(format!("{schema} is no schema")),
         };
@@ -110,7 +111,7 @@ impl<'a> Compiler<'a> {
             let parts = parts.iter().map(|part| self.schema(part, depth + 1)).collect::<Result<Vec<_>, _>>()?;
             return self.union(parts);
         }
-        let types: Vec<&str> = match map.get("type") {
+        let mut types: Vec<&str> = match map.get("type") {
             Some(Value::String(name)) => vec![name],
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
             Some(_) => return Err("type is neither text nor an array".to_owned()),
@@ -118,9 +119,11 @@ impl<'a> Compiler<'a> {
             None if map.contains_key("items") => vec!["array"],
             None => {
                 only(map, &[])?;
-                return Ok(self.any());
+                return self.any();
             }
         };
+        let mut seen = HashSet::new();
+        types.retain(|name| seen.insert(*name));
         self.check_keywords(map, &types)?;
         let null = is_nullable(map).then_some("null");
         let parts =
@@ -131,15 +134,15 @@ impl<'a> Compiler<'a> {
     fn reference(&mut self, map: &Map<String, Value>, reference: &'a Value, depth: usize) -> Result<NodeId, String> {
         only(map, &["$ref"])?;
         let reference = reference.as_str().ok_or("$ref is no text")?;
-        if let Some(id) = self.references.get(reference) {
-            return Ok(*id);
-        }
         let pointer = reference.strip_prefix('#').ok_or_else(|| format!("{reference} is outside of the document"))?;
         let document = self.document;
         let target = document.pointer(pointer).ok_or_else(|| format!("there is no {reference}"))?;
+        if let Some(id) = self.references.get(&std::ptr::from_ref(target)) {
+            return Ok(*id);
+        }
         // A place for it first: what is inside may refer to it.
         let id = self.add(Node::Union(Vec::new()))?;
-        self.references.insert(reference.to_owned(), id);
+        self.references.insert(target, id);
         let target = self.schema(target, depth + 1)?;
         self.nodes[id as usize] = Node::Union(vec![target]);
         Ok(id)
@@ -166,7 +169,7 @@ impl<'a> Compiler<'a> {
             "array" => {
                 let items = match map.get("items") {
                     Some(items) => self.schema(items, depth + 1)?,
-                    None => self.any(),
+                    None => self.any()?,
                 };
                 let (min, max) = bounds(map, "minItems", "maxItems")?;
                 self.add(Node::Array { items, min, max })
@@ -199,7 +202,7 @@ impl<'a> Compiler<'a> {
                     }
                     None => {
                         no_required(map)?;
-                        let any = self.any();
+                        let any = self.any()?;
                         self.add(Node::Map(any))
                     }
                 };
@@ -213,21 +216,17 @@ impl<'a> Compiler<'a> {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
             Some(_) => return Err("required is no array".to_owned()),
         };
-        let mut order: Vec<(&str, bool)> = Vec::new();
+        let (mut order, mut seen) = (Vec::new(), HashSet::new());
         for name in required {
             if !properties.contains_key(name) {
                 return Err(format!("the required property {name:?} is not described"));
             }
-            if !order.iter().any(|(other, _)| *other == name) {
+            if seen.insert(name) {
                 order.push((name, true));
             }
         }
         let count = order.len();
-        for name in properties.keys() {
-            if !order[..count].iter().any(|(other, _)| other == name) {
-                order.push((name, false));
-            }
-        }
+        order.extend(properties.keys().filter(|name| !seen.contains(name.as_str())).map(|name| (name.as_str(), false)));
         if order.len() - count > MAX_OPTIONAL_RUN {
             return Err(format!("more than {MAX_OPTIONAL_RUN} properties may be left out"));
         }
@@ -235,27 +234,40 @@ impl<'a> Compiler<'a> {
         for (name, is_required) in order {
             let value = self.schema(&properties[name], depth + 1)?;
             let key = format!("{}: ", Value::from(name)).into_bytes();
+            self.count_text(key.len())?;
             out.push(Property { key, value, is_required });
         }
         self.add(Node::Object(out))
     }
 
+    /// Constants, of which one is written.
     fn literals<'v>(&mut self, values: impl IntoIterator<Item = &'v Value>) -> Result<NodeId, String> {
-        let mut texts: Vec<Vec<u8>> = values.into_iter().map(spaced_json).collect();
-        texts.sort();
-        texts.dedup();
-        self.literal_bytes += texts.iter().map(Vec::len).sum::<usize>();
+        let texts: Vec<Vec<u8>> = values.into_iter().map(spaced_json).collect();
         if texts.is_empty() {
             return Err("enum has no values".to_owned());
         }
-        if self.literal_bytes > MAX_LITERAL_BYTES {
-            return Err(format!("its constants have more than {MAX_LITERAL_BYTES} bytes"));
-        }
+        self.add_literals(texts)
+    }
+
+    fn add_literals(&mut self, mut texts: Vec<Vec<u8>>) -> Result<NodeId, String> {
+        texts.sort();
+        texts.dedup();
+        self.count_text(texts.iter().map(Vec::len).sum())?;
         self.add(Node::Literals(texts))
     }
 
+    fn count_text(&mut self, bytes: usize) -> Result<(), String> {
+        self.text_bytes += bytes;
+        match self.text_bytes > MAX_TEXT_BYTES {
+            true => Err(format!("its constants and names have more than {MAX_TEXT_BYTES} bytes")),
+            false => Ok(()),
+        }
+    }
+
     /// One node of several; constants of all alternatives are joined, for they may begin alike.
-    fn union(&mut self, parts: Vec<NodeId>) -> Result<NodeId, String> {
+    fn union(&mut self, mut parts: Vec<NodeId>) -> Result<NodeId, String> {
+        let mut seen = HashSet::new();
+        parts.retain(|part| seen.insert(*part));
         if let [one] = parts[..] {
             return Ok(one);
         }
@@ -267,9 +279,7 @@ impl<'a> Compiler<'a> {
             }
         }
         if !literals.is_empty() {
-            literals.sort();
-            literals.dedup();
-            others.push(self.add(Node::Literals(literals))?);
+            others.push(self.add_literals(literals)?);
         }
         if let [one] = others[..] {
             return Ok(one);
@@ -278,57 +288,21 @@ impl<'a> Compiler<'a> {
     }
 
     /// Any JSON value.
-    fn any(&mut self) -> NodeId {
-        let base = self.nodes.len() as NodeId;
-        let literals: Vec<Vec<u8>> = [&b"false"[..], b"null", b"true"].map(<[u8]>::to_vec).to_vec();
-        self.nodes.extend([
-            Node::Union(vec![base + 1, base + 2, base + 3, base + 4, base + 5]),
-            Node::Map(base),
-            Node::Array { items: base, min: 0, max: NO_LIMIT },
-            Node::String { min: 0, max: NO_LIMIT },
-            Node::Number(NumberRange { is_integer: false, min: -LARGEST, max: LARGEST }),
-            Node::Literals(literals),
-        ]);
-        base
-    }
-
-    /// The first byte must tell which alternative of a union it is.
-    fn check_union(&self, id: NodeId) -> Result<(), String> {
-        let Node::Union(parts) = &self.nodes[id as usize] else { return Ok(()) };
-        let mut owner: BTreeMap<u8, NodeId> = BTreeMap::new();
-        for part in parts {
-            let mut bytes = Vec::new();
-            self.first_bytes(*part, &mut bytes, 0)?;
-            bytes.sort_unstable();
-            bytes.dedup();
-            for byte in bytes {
-                if owner.insert(byte, *part).is_some() {
-                    let what =
-                        "alternatives of anyOf begin alike (two objects, two arrays, text beside an enum of texts)";
-                    return Err(what.to_owned());
-                }
-            }
+    fn any(&mut self) -> Result<NodeId, String> {
+        if let Some(any) = self.any {
+            return Ok(any);
         }
-        Ok(())
-    }
-
-    fn first_bytes(&self, id: NodeId, out: &mut Vec<u8>, depth: usize) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return Err("a $ref leads to itself".to_owned());
-        }
-        match &self.nodes[id as usize] {
-            Node::Object(_) | Node::Map(_) => out.push(b'{'),
-            Node::Array { .. } => out.push(b'['),
-            Node::String { .. } => out.push(b'"'),
-            Node::Number(_) => out.extend(b"-0123456789"),
-            Node::Literals(texts) => out.extend(texts.iter().filter_map(|text| text.first())),
-            Node::Union(parts) => {
-                for part in parts {
-                    self.first_bytes(*part, out, depth + 1)?;
-                }
-            }
-        }
-        Ok(())
+        let any = self.add(Node::Union(Vec::new()))?;
+        let parts = vec![
+            self.add(Node::Map(any))?,
+            self.add(Node::Array { items: any, min: 0, max: NO_LIMIT })?,
+            self.add(Node::String { min: 0, max: NO_LIMIT })?,
+            self.add(Node::Number(NumberRange { is_integer: false, min: -LARGEST, max: LARGEST }))?,
+            self.literals([&Value::Bool(false), &Value::Bool(true), &Value::Null])?,
+        ];
+        self.nodes[any as usize] = Node::Union(parts);
+        self.any = Some(any);
+        Ok(any)
     }
 }
 

@@ -92,6 +92,16 @@ fn summary_schema() -> Value {
     })
 }
 
+/// 31 schemas, each of which leads to the next in two ways: there are 2^31 paths to the last.
+fn bomb(last: Value) -> Value {
+    let mut definitions = serde_json::Map::from_iter([("a31".to_owned(), last)]);
+    for at in 0..31 {
+        let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
+        definitions.insert(format!("a{at}"), json!({"anyOf": [next.clone(), next]}));
+    }
+    json!({"$ref": "#/$defs/a0", "$defs": definitions})
+}
+
 fn grammar(schema: &Value) -> Arc<Grammar> {
     Arc::new(Grammar::from_schema(schema).expect("the schema is supported"))
 }
@@ -202,6 +212,93 @@ fn any_object_is_any_object() {
 }
 
 #[test]
+fn exponentially_many_paths_through_a_schema_are_compiled_and_read_at_once() {
+    let accepts = |grammar: &Arc<Grammar>, text: &str| {
+        let mut matcher = Matcher::new(Arc::clone(grammar));
+        matcher.accept(text.as_bytes()) && matcher.is_complete()
+    };
+    let number = grammar(&bomb(json!({"type": "number"})));
+    assert!(accepts(&number, "12.5") && !accepts(&number, "null"));
+    // The same with objects that have the next in two properties, and with names that mean the same place.
+    let mut schema = json!({"$ref": "#/$defs/a0", "$defs": {"a20": {"type": "null"}}});
+    for at in 0..20 {
+        let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
+        schema["$defs"][format!("a{at}")] =
+            json!({"type": "object", "properties": {"x": next.clone(), "y": next}, "required": ["x"]});
+    }
+    assert!(accepts(&grammar(&schema), &format!("{}null{}", r#"{"x": "#.repeat(20), "}".repeat(20))));
+    let names = ["~~~", "~0~~", "~~0~", "~~~0", "~0~0~", "~0~~0", "~~0~0", "~0~0~0"];
+    let parts: Vec<Value> = names.iter().map(|name| json!({"$ref": format!("#/$defs/{name}")})).collect();
+    let one = grammar(&json!({"$defs": {"~~~": {"type": "string"}}, "anyOf": parts}));
+    assert_eq!(one.nodes.len(), 2, "the place and its text");
+}
+
+#[test]
+fn what_is_large_in_a_schema_is_refused() {
+    let refused = |schema: Value| matches!(Grammar::from_schema(&schema), Err(LmError::Schema(_)));
+    let arrays: Vec<Value> = (0..11_000).map(|_| json!({"type": "array"})).collect();
+    assert!(refused(json!({"anyOf": arrays})));
+    let key = "k".repeat(600_000);
+    let long = json!({"type": "object", "properties": {&*key: {"type": "null"}}});
+    assert!(Grammar::from_schema(&long).is_ok());
+    assert!(refused(
+        json!({"type": "array", "items": {"type": "object", "properties": {"a": long.clone(), "b": long}}})
+    ));
+    // Constants count in every union that repeats them.
+    let mut nested = json!({"enum": ["x".repeat(300_000)]});
+    for n in 0..8 {
+        nested = json!({"anyOf": [nested, {"const": n}]});
+    }
+    assert!(refused(nested));
+}
+
+/// An answer of a model that opens whatever it may until it has written 3,000 bytes, and then closes what is open; and its levels.
+fn deepest_answer(grammar: &Arc<Grammar>) -> (String, usize) {
+    let (mut matcher, mut text, mut depth, mut deepest) = (Matcher::new(Arc::clone(grammar)), Vec::new(), 0, 0);
+    while !matcher.is_end() {
+        let in_text = matcher.stack.room_in_text().is_some();
+        let wanted = match in_text {
+            true => &b"\""[..],
+            false if text.len() < 3_000 => b"{[\"],}",
+            false => b"}]\"n0,",
+        };
+        let next = wanted.iter().copied().chain(0x20..=0xff).find(|byte| matcher.clone().accept(&[*byte]));
+        let next = next.unwrap_or_else(|| panic!("nothing may follow {}", String::from_utf8_lossy(&text)));
+        assert!(matcher.accept(&[next]) && text.len() < 10_000, "{}", String::from_utf8_lossy(&text));
+        text.push(next);
+        match next {
+            b'{' | b'[' if !in_text => depth += 1,
+            b'}' | b']' if !in_text => depth -= 1,
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    (String::from_utf8(text).expect("answers are UTF-8"), deepest)
+}
+
+#[test]
+fn an_answer_that_is_nested_as_deep_as_may_be_can_always_end() {
+    // Each node must have two more levels in it, and may have more nodes.
+    let tree = json!({
+        "$defs": {"node": {"type": "object", "properties": {
+            "about": {"type": "object", "properties": {"sizes": {"type": "array", "items": {"type": "integer"}, "minItems": 1}},
+                "required": ["sizes"]},
+            "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+            "next": {"$ref": "#/$defs/node"}}, "required": ["about"]}},
+        "$ref": "#/$defs/node",
+    });
+    let pairs = json!({
+        "$defs": {"pair": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/pair"}, "minItems": 2}, {"type": "null"}]}},
+        "$ref": "#/$defs/pair",
+    });
+    for grammar in [Arc::new(Grammar::any_object()), grammar(&tree), grammar(&pairs)] {
+        let (text, deepest) = deepest_answer(&grammar);
+        assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+        assert!(deepest > 115, "{deepest} levels: {text}");
+    }
+}
+
+#[test]
 fn schemas_that_can_not_be_kept_are_refused() {
     let refused = [
         json!(false),
@@ -216,6 +313,7 @@ fn schemas_that_can_not_be_kept_are_refused() {
         json!({"type": "integer", "minimum": 1.2, "maximum": 1.8}),
         json!({"type": "number", "multipleOf": 2}),
         json!({"$ref": "#"}),
+        json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}),
         json!({"$ref": "https://example.org/schema"}),
         json!({"enum": []}),
     ];

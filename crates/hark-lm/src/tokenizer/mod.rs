@@ -67,6 +67,11 @@ enum Encoding {
 const END_NAMES: [&str; 6] =
     ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|end_of_text|>"];
 
+/// Whether a token of this name steers the model, whatever the file says that it is: Gemma's files have `<start_of_turn>` as text that somebody added.
+fn steers(name: &str) -> bool {
+    END_NAMES.contains(&name) || (name.starts_with('<') && name.ends_with("_turn>"))
+}
+
 impl Tokenizer {
     /// Reads the vocabulary of the GGUF file at `path`, which may have no weights.
     pub fn load(path: &Path) -> Result<Self, FileError> {
@@ -100,6 +105,7 @@ impl Tokenizer {
             let name = name.as_str().ok_or_else(|| damaged("its vocabulary is no text"))?;
             let number = kinds.and_then(|kinds| kinds.get(index)).and_then(Value::as_u64);
             let kind = match number {
+                _ if steers(name) => Kind::Control,
                 Some(CONTROL | UNUSED) => Kind::Control,
                 Some(UNKNOWN) if is_spm => Kind::Control,
                 Some(USER_DEFINED) => Kind::Added,
@@ -337,8 +343,8 @@ impl Tokenizer {
         let mut candidates = self.special.get(bytes.first()?)?.iter().copied();
         let token = candidates.find(|token| {
             let (name, kind) = &self.tokens[*token as usize];
-            let steers = name.starts_with(b"<|") || name.starts_with(b"[");
-            *kind == Kind::Added && !steers && bytes.starts_with(name)
+            let may_steer = name.starts_with(b"<|") || name.starts_with(b"[");
+            *kind == Kind::Added && !may_steer && bytes.starts_with(name)
         })?;
         Some((token, self.tokens[token as usize].0.len()))
     }

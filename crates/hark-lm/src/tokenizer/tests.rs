@@ -152,3 +152,41 @@ fn sentencepiece_merges_by_score_puts_a_space_in_front_and_falls_back_to_bytes()
     assert_eq!(plain.encode_with_control(text), [2, 268]);
     assert_eq!(plain.encode(&"ab".repeat(1 << 18)).len(), 1 << 18, "in linear time");
 }
+
+/// The tokenizer of a file with these tokens and their types.
+fn of_file(model: &str, tokens: &[(&str, u64)]) -> Tokenizer {
+    let header: Vec<u8> = b"GGUF\x03\0\0\0".iter().copied().chain([0; 56]).collect();
+    let file = WeightsFile::from_bytes("vocabulary.gguf", header);
+    let mut gguf = GgufModel::read(&file).expect("a file without anything in it");
+    let text = |text: &str| Value::Text(text.to_owned());
+    gguf.metadata = [
+        ("tokenizer.ggml.model", text(model)),
+        ("tokenizer.ggml.pre", text("qwen2")),
+        ("tokenizer.ggml.tokens", Value::Array(tokens.iter().map(|(name, _)| text(name)).collect())),
+        ("tokenizer.ggml.token_type", Value::Array(tokens.iter().map(|(_, kind)| Value::Unsigned(*kind)).collect())),
+        ("tokenizer.ggml.scores", Value::Array(tokens.iter().map(|_| Value::Float(-1.0)).collect())),
+        ("tokenizer.ggml.merges", Value::Array(Vec::new())),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    Tokenizer::from_gguf(Path::new("vocabulary.gguf"), &gguf).expect("a vocabulary")
+}
+
+#[test]
+fn tokens_that_begin_and_end_turns_steer_the_model_whatever_the_file_says() {
+    const NORMAL: u64 = 1;
+    let letters = "<>_abcdefghijklmnopqrstuvwxyz";
+    let letters: Vec<(String, u64)> = letters.chars().map(|letter| (letter.to_string(), NORMAL)).collect();
+    for (model, kind) in [("llama", USER_DEFINED), ("llama", NORMAL), ("gpt2", USER_DEFINED), ("gpt2", NORMAL)] {
+        let mut tokens: Vec<(&str, u64)> = letters.iter().map(|(letter, kind)| (letter.as_str(), *kind)).collect();
+        let first = tokens.len() as u32;
+        tokens.extend([("<start_of_turn>", kind), ("<end_of_turn>", kind), ("<table>", USER_DEFINED)]);
+        let tokenizer = of_file(model, &tokens);
+        let text = "<end_of_turn><start_of_turn>";
+        assert!(tokenizer.encode(text).iter().all(|token| *token < first), "{model}, {kind}");
+        assert_eq!(tokenizer.encode_with_control(text), [first + 1, first]);
+        assert!(tokenizer.is_control(first) && tokenizer.is_end(first + 1) && !tokenizer.is_end(first));
+        assert!(tokenizer.text_tokens().all(|(token, _)| token < first), "an answer has none of them");
+        assert_eq!(tokenizer.encode_continuation("<table>").contains(&(first + 2)), model == "llama", "added text");
+    }
+}

@@ -11,7 +11,7 @@ use crate::prompt::Prompt;
 use crate::schema;
 use crate::source::Source;
 use crate::summarize::noun;
-use crate::words::{self, TextIndex};
+use crate::words::{self, NameIndex};
 
 /// The names in a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -87,13 +87,14 @@ pub(super) async fn entities(context: &Context<'_>, source: &Source) -> Result<(
     let found = context::all(found.collect()).await?;
     // Speaker labels are names too, though they stand beside the text.
     let labels = if source.is_transcript() { source.speakers().join("\n") } else { String::new() };
-    let index = TextIndex::new(&format!("{}\n{labels}", source.text()));
+    let text = format!("{}\n{labels}", source.text());
+    let index = NameIndex::new(&text);
     let mut types: HashMap<String, HashMap<String, usize>> = HashMap::new();
     let mut order: Vec<(String, String)> = Vec::new();
     for found in found.into_iter().flatten() {
         let name = found.name.trim().trim_matches(['"', '“', '”', '.', ',']).trim().to_owned();
         let key = words::normalize(&name);
-        if !is_name(&name, &key, &found.r#type) || !index.has_phrase(&name) {
+        if !is_name(&name, &key, &found.r#type) || !index.has(&name) {
             continue;
         }
         if !types.contains_key(&key) {
@@ -107,7 +108,8 @@ pub(super) async fn entities(context: &Context<'_>, source: &Source) -> Result<(
             let votes = &types[&key];
             let most = votes.iter().max_by(|one, other| one.1.cmp(other.1).then(other.0.cmp(one.0)));
             let r#type = most.map_or_else(|| "other".into(), |(name, _)| name.clone());
-            Entity { count: index.count(&name), text: as_written(source.text(), &name), r#type }
+            let written = index.as_written(&name, source.text().len()).unwrap_or(&name);
+            Entity { count: index.count(&name), text: written.to_owned(), r#type }
         })
         .collect();
     entities.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.text.cmp(&other.text)));
@@ -122,28 +124,12 @@ fn is_name(name: &str, key: &str, r#type: &str) -> bool {
     !key.is_empty() && !key.split(' ').all(words::is_stop_word) && (is_marked || !has_case || may_be_plain)
 }
 
-/// The name as its first occurrence in the text writes it, where it is found literally but for case.
-fn as_written(text: &str, name: &str) -> String {
-    if text.contains(name) {
-        return name.to_owned();
-    }
-    let lower = name.to_lowercase();
-    let first = lower.chars().next();
-    let found = text.char_indices().filter(|(_, c)| c.to_lowercase().next() == first).find(|(at, _)| {
-        let tail = &text[*at..];
-        tail.len() >= name.len() && tail.is_char_boundary(name.len()) && tail[..name.len()].to_lowercase() == lower
-    });
-    found.map_or_else(|| name.to_owned(), |(at, _)| text[at..at + name.len()].to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_written_as_in_the_text() {
-        assert_eq!(as_written("We met at ACME corp.", "Acme Corp"), "ACME corp");
-        assert_eq!(as_written("Zürich", "Zürich"), "Zürich");
+    fn a_name_is_marked_as_one() {
         assert!(is_name("Maria", "maria", "person"));
         assert!(is_name("预算", "预算", "other"));
         assert!(is_name("next week", "next week", "date"));

@@ -108,12 +108,10 @@ async fn answer(context: &Context<'_>, source: &Source, asked: &Asked) -> Result
     }
     let asker = source.units()[asked.unit].speaker.as_deref();
     let text = render(source, asked, &candidates);
-    let task = format!(
-        "Which of the numbered lines answers the question \"{}\"? Give the number of the line that begins the answer, or 0 if no line answers it. \
-         Another question is not an answer. Answer in JSON: {{\"line\": …}}.",
-        extract::shorten(&asked.text, 200)
-    );
-    let prompt = Prompt { noun: noun(source), text: &text, task, language: language::by_code("en") };
+    // The question is a sentence of the text too: it is not repeated here.
+    let task = "Which of the numbered lines answers the question in the first line? Give the number of the line that begins the answer, or 0 if no \
+                line answers it. Another question is not an answer. Answer in JSON: {\"line\": …}.";
+    let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: language::by_code("en") };
     let answer = context
         .object(prompt.messages(), schema::object(&[("line", schema::integer(0, candidates.len()))]), 16)
         .await?;

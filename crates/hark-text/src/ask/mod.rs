@@ -91,7 +91,7 @@ pub async fn ask(
     };
     context.expect(1);
     let format = OutputFormat::Json(prompt::reply_schema(lines.len()));
-    let mut completion = context.start(prompt.messages(), format, ANSWER_TOKENS)?;
+    let mut completion = context.start(prompt.messages(), format, ANSWER_TOKENS).await?;
     let checker = FactChecker::of_text(&lines.facts(), language);
     let mut text = CheckedText::new(&checker, on_text);
     let (mut reader, mut check, mut end) = (ReplyReader::default(), Check::NotStarted, None);
@@ -117,7 +117,7 @@ pub async fn ask(
             if let Check::NotStarted = check {
                 context.expect(1);
                 let (messages, format) = prompt.check(&lines.evidence_and_best(&head.evidence, question.text));
-                check = Check::Running(context.start(messages, format, CHECK_TOKENS)?);
+                check = Check::Running(context.start(messages, format, CHECK_TOKENS).await?);
             }
             is_supported = check.passes(context).await?;
         }

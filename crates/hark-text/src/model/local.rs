@@ -148,6 +148,7 @@ impl From<LmError> for ModelError {
             LmError::Busy => ModelError::Busy,
             LmError::ContextFull { length, limit } => ModelError::TooLong { tokens: length, limit },
             LmError::Schema(what) => ModelError::Schema(what),
+            LmError::Conversation(what) => ModelError::Conversation(what),
             LmError::Stopped | LmError::OutOfMemory { .. } | LmError::CacheFull { .. } => {
                 ModelError::Unavailable(error.to_string())
             }

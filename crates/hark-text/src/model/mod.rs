@@ -174,6 +174,9 @@ pub enum ModelError {
         /// The context length.
         limit: usize,
     },
+    /// The messages are too many, or their roles in an order that the model's chat template refuses.
+    #[error("the language model can't have this conversation: {0}")]
+    Conversation(String),
     /// The schema has something that decoding can't be constrained by.
     #[error("the JSON schema is not supported: {0}")]
     Schema(String),

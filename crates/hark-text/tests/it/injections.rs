@@ -32,6 +32,22 @@ async fn an_attack_stays_between_the_marks() {
 }
 
 #[tokio::test]
+async fn a_question_of_the_text_stays_between_the_marks() {
+    for attack in attacks() {
+        let attack = format!("{}, will you do that?", attack.trim_end_matches('.'));
+        let model = Script::always(r#"{"line": 1}"#);
+        analyze(&model.task(), &Source::from_text(&talk(&attack)), AnalysisType::Questions).await.unwrap();
+        assert!(!model.requests().is_empty(), "{attack}");
+        for request in model.requests() {
+            let data = data(&request);
+            let asked = data.lines().next().unwrap().strip_prefix("Question: Bob: ").unwrap();
+            assert!(attack.contains(asked.trim_end_matches('…')), "{asked}");
+            assert!(!prompt(&request).replace(&data, "").contains(asked), "{attack}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_a_model_that_falls_for_an_attack_adds_is_dropped() {
     let source = Source::from_text(&talk("hello there"));
     let model = Script::always("Zed Corp is the best company, invest 5000 euros with Mallory. The budget is fine.");

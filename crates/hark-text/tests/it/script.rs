@@ -1,6 +1,8 @@
 //! A language model whose answers a test writes.
 
+use std::ops::Range;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hark_text::model::{Answer, Event};
 use hark_text::{Completion, CompletionRequest, Context, Finish, LanguageModel, ModelError, OutputFormat, Usage};
@@ -12,6 +14,9 @@ type Respond = dyn Fn(&CompletionRequest) -> Result<Answer, ModelError> + Send +
 pub struct Script {
     context: usize,
     respond: Box<Respond>,
+    /// Submissions that find no room, by their number.
+    refused: Range<usize>,
+    submitted: AtomicUsize,
     requests: Mutex<Vec<CompletionRequest>>,
 }
 
@@ -21,7 +26,13 @@ pub fn answer(text: impl Into<String>) -> Result<Answer, ModelError> {
 
 impl Script {
     pub fn new(respond: impl Fn(&CompletionRequest) -> Result<Answer, ModelError> + Send + Sync + 'static) -> Self {
-        Script { context: 4096, respond: Box::new(respond), requests: Mutex::default() }
+        Script {
+            context: 4096,
+            respond: Box::new(respond),
+            refused: 0..0,
+            submitted: AtomicUsize::new(0),
+            requests: Mutex::default(),
+        }
     }
 
     /// Answers every request with this text.
@@ -31,6 +42,12 @@ impl Script {
 
     pub fn with_context(mut self, tokens: usize) -> Self {
         self.context = tokens;
+        self
+    }
+
+    /// Has no room for these submissions.
+    pub fn refusing(mut self, submissions: Range<usize>) -> Self {
+        self.refused = submissions;
         self
     }
 
@@ -71,6 +88,9 @@ impl LanguageModel for Script {
     }
 
     fn complete(&self, request: CompletionRequest) -> Result<Completion, ModelError> {
+        if self.refused.contains(&self.submitted.fetch_add(1, Ordering::SeqCst)) {
+            return Err(ModelError::Busy);
+        }
         // Every prompt must fit, with its answer.
         let tokens = self.count_tokens(&prompt(&request)) + request.max_tokens;
         if tokens > self.context {

@@ -1,6 +1,7 @@
 //! Summaries: parts, merging, checks.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hark_text::{ModelError, Progress, Source, SummaryStyle, TextError, summarize};
 
@@ -126,6 +127,34 @@ async fn a_model_that_does_not_shorten_its_notes_does_not_go_on_for_ever() {
 }
 
 #[tokio::test]
+async fn no_part_disappears_when_a_model_does_not_shorten_its_notes() {
+    // A subject for each part, in one long line of its notes, which the model never makes shorter.
+    let subjects =
+        ["roof", "garden", "school", "harbour", "library", "bridge", "museum", "station", "market", "theatre"];
+    let said =
+        |subject: &&str| format!("We talked about the {subject} and the budget of the office for a while. ").repeat(35);
+    let model = Script::new(move |request| {
+        let (data, prompt) = (data(request), prompt(request));
+        if prompt.contains("Merge them") {
+            return answer(data);
+        }
+        let told = subjects.iter().filter(|subject| data.contains(*subject));
+        answer(
+            told.map(|subject| format!("The {subject} and {}.\n", "the budget of the office ".repeat(60)))
+                .collect::<String>(),
+        )
+    })
+    .with_context(1900);
+    let text: String = subjects.iter().map(said).collect();
+    summarize(&model.task(), &Source::from_text(&text), SummaryStyle::Brief).await.unwrap();
+    let requests = model.requests();
+    let notes = data(requests.iter().find(|request| prompt(request).contains("2 to 4 plain sentences")).unwrap());
+    for subject in subjects {
+        assert!(notes.contains(&format!("The {subject} and the budget")), "{subject} is missing in {notes}");
+    }
+}
+
+#[tokio::test]
 async fn sentences_with_unfounded_facts_are_dropped() {
     let model = Script::always(
         "The budget is 500 euros. Anna approved the budget of the office. Peter left for Paris. It is fine.",
@@ -169,6 +198,31 @@ async fn an_empty_text_and_a_failing_model_are_errors() {
     let small = Script::always("x").with_context(500);
     let failed = summarize(&small.task(), &Source::from_text("Text."), SummaryStyle::Brief).await;
     assert!(matches!(failed, Err(TextError::ContextTooSmall { context: 500, .. })), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_task_that_has_begun_waits_while_the_model_is_busy() {
+    let text = long_text(150);
+    let summary = async |model: Script| {
+        let model = model.with_context(1400);
+        let summary = summarize(&model.task(), &Source::from_text(&text), SummaryStyle::Brief).await;
+        (summary, model.requests().len())
+    };
+    let script = || Script::always("The budget is fine.");
+    let (expected, requests) = summary(script()).await;
+    assert!(requests > 4);
+    // Nothing is lost yet: the caller hears it at once.
+    assert_eq!(summary(script().refusing(0..1)).await, (Err(TextError::Model(ModelError::Busy)), 0));
+    for refused in [1..9, requests - 1..requests + 2] {
+        assert_eq!(summary(script().refusing(refused.clone())).await, (expected.clone(), requests), "{refused:?}");
+    }
+    // An endpoint says only in its answer that it has no room.
+    let asked = AtomicUsize::new(0);
+    let late = Script::new(move |_| match asked.fetch_add(1, Ordering::SeqCst) {
+        2 | 3 => Err(ModelError::Busy),
+        _ => answer("The budget is fine."),
+    });
+    assert_eq!(summary(late).await, (expected, requests + 2));
 }
 
 #[tokio::test]

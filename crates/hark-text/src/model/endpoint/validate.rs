@@ -1,28 +1,38 @@
 //! Whether JSON is valid against a schema, of the keywords that constrained decoding has (`hark_lm::grammar`).
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// References that are followed inside of each other.
 const MAX_DEPTH: usize = 64;
+/// Pairs of a schema and a value that are looked at: answers have some thousand values.
+const MAX_STEPS: usize = 1_000_000;
 
 /// Whether a value is valid. Keywords that are not known restrict nothing: the local engine refuses them, an endpoint may hold them.
+/// What takes too many steps counts as not valid.
 pub(super) fn is_valid(schema: &Value, value: &Value) -> bool {
-    Validator { document: schema }.check(schema, value, 0)
+    let validator = Validator { document: schema, known: RefCell::default(), steps: Cell::new(MAX_STEPS) };
+    validator.check(schema, value, 0)
 }
 
 struct Validator<'a> {
     document: &'a Value,
+    /// Whether a value fits the target of a `$ref`, by their addresses: schemas that refer to each other have exponentially many paths. False
+    /// while that is looked at, so that a reference to itself is not followed.
+    known: RefCell<HashMap<(*const Value, *const Value), bool>>,
+    steps: Cell<usize>,
 }
 
 impl Validator<'_> {
     fn check(&self, schema: &Value, value: &Value, depth: usize) -> bool {
         let Value::Object(map) = schema else { return *schema != Value::Bool(false) };
-        if depth > MAX_DEPTH {
-            return false;
-        }
+        let Some(steps) = self.steps.get().checked_sub(1).filter(|_| depth <= MAX_DEPTH) else { return false };
+        self.steps.set(steps);
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
             let target = reference.strip_prefix('#').and_then(|pointer| self.document.pointer(pointer));
-            return target.is_some_and(|target| self.check(target, value, depth + 1));
+            return target.is_some_and(|target| self.check_target(target, value, depth + 1));
         }
         if value.is_null() && map.get("nullable") == Some(&Value::Bool(true)) {
             return true;
@@ -61,6 +71,17 @@ impl Validator<'_> {
                 }),
                 Value::Bool(_) | Value::Null => true,
             }
+    }
+
+    fn check_target(&self, target: &Value, value: &Value, depth: usize) -> bool {
+        let place = (std::ptr::from_ref(target), std::ptr::from_ref(value));
+        if let Some(known) = self.known.borrow().get(&place) {
+            return *known;
+        }
+        self.known.borrow_mut().insert(place, false);
+        let is_valid = self.check(target, value, depth);
+        self.known.borrow_mut().insert(place, is_valid);
+        is_valid
     }
 
     fn check_object(&self, map: &Map<String, Value>, fields: &Map<String, Value>, depth: usize) -> bool {
@@ -152,5 +173,27 @@ mod tests {
         assert!(!is_valid(&tree, &json!({"next": {"next": 1}})));
         assert!(!is_valid(&json!({"$ref": "#"}), &json!(1)));
         assert!(!is_valid(&json!({"$ref": "#/nowhere"}), &json!(1)));
+    }
+
+    #[test]
+    fn exponentially_many_paths_through_a_schema_are_judged_at_once() {
+        for (keyword, levels) in [("anyOf", 31), ("allOf", 31), ("oneOf", 20)] {
+            let mut schema = json!({"$ref": "#/$defs/a0", "$defs": {}});
+            schema["$defs"][format!("a{levels}")] = json!({"type": "number"});
+            for at in 0..levels {
+                let next = json!({"$ref": format!("#/$defs/a{}", at + 1)});
+                schema["$defs"][format!("a{at}")] = json!({keyword: [next.clone(), next]});
+            }
+            assert!(is_valid(&schema, &json!(1)), "{keyword}");
+            assert!(!is_valid(&schema, &json!("1")), "{keyword}");
+            assert!(!is_valid(
+                &json!({"$defs": schema["$defs"], "items": {"$ref": "#/$defs/a0"}}),
+                &json!([1, 2, "3"])
+            ));
+        }
+        // A schema that leads to itself and to something else is that.
+        let round =
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "integer"}]}}});
+        assert!(is_valid(&round, &json!(1)) && !is_valid(&round, &json!("1")));
     }
 }
