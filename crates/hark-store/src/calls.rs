@@ -2,7 +2,7 @@
 //!
 //! [`Calls::begin`] claims the idempotency key and holds the credits in one transaction. [`Calls::complete`] charges them and stores
 //! the answer in one transaction; [`Calls::abandon`] returns them. A process that dies in between leaves a hold that expires and
-//! a key that may be claimed again: nothing is charged.
+//! a key that may be claimed again when the hold has expired: nothing is charged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::Store;
 use crate::clock::{DAY, day_of, micros, month_of};
 use crate::db::args;
 use crate::error::{Error, Result};
-use crate::idempotency::{self, Idempotency, IdempotencyKey, StoredAnswer};
+use crate::idempotency::{self, Idempotency, IdempotencyKey, KeyClaim, StoredAnswer};
 use crate::ids::{AccountId, KeyId, Owner, TranscriptId};
 use crate::transcripts::derived;
 use crate::{keys, ledger, random};
@@ -30,7 +30,7 @@ pub struct NewCall {
     pub key: KeyId,
     /// What it costs.
     pub credits: i64,
-    /// When a call whose process died gives its credits back; longer than any call takes.
+    /// When a call whose process died gives its credits and its idempotency key back; longer than any call takes.
     pub ttl: Duration,
     /// The idempotency key of the request.
     pub idempotency: Option<IdempotencyKey>,
@@ -41,6 +41,7 @@ pub struct NewCall {
 pub struct Call {
     new: NewCall,
     reference: String,
+    claim: Option<KeyClaim>,
 }
 
 /// What became of a call that was to begin.
@@ -90,9 +91,10 @@ impl Calls<'_> {
         let mut tx = self.store.db().begin().await?;
         // First the account, as in every transaction that posts entries.
         ledger::lock(&mut tx, new.account).await?;
+        let mut claim = None;
         if let Some(name) = &new.idempotency {
-            match idempotency::claim(&mut tx, &sealer, &owner, new.account, name, now).await? {
-                Idempotency::New => {}
+            match idempotency::claim(&mut tx, &sealer, &owner, new.account, name, new.ttl, now).await? {
+                Idempotency::New(new) => claim = Some(new),
                 Idempotency::UnderWay => return Ok(Begun::UnderWay),
                 Idempotency::Done(answer) => return Ok(Begun::Done(answer)),
             }
@@ -103,10 +105,11 @@ impl Calls<'_> {
         ledger::hold(&mut tx, new.account, &reference, new.credits, Some(expires_at), now).await?;
         ledger::count_for_key(&mut tx, &reference, new.key, month).await?;
         tx.commit().await?;
-        Ok(Begun::New(Call { new, reference }))
+        Ok(Begun::New(Call { new, reference, claim }))
     }
 
-    /// Charges a call and stores its answer; [`Error::NotFound`] when its hold has expired or its transcript was deleted. What is derived from a text that
+    /// Charges a call and stores its answer; [`Error::NotFound`] when its hold has expired, a repeat has claimed its idempotency key since, or its
+    /// transcript was deleted: then nothing is charged. What is derived from a text that
     /// was changed meanwhile is not stored.
     pub async fn complete(self, call: &Call, result: CallResult<'_>) -> Result<()> {
         let now = self.store.now();
@@ -123,9 +126,11 @@ impl Calls<'_> {
                 derived::set_summary(&mut tx, &sealer, account, data.transcript, summary).await?;
             }
         }
-        if let (Some(name), Some(answer)) = (&call.new.idempotency, result.answer) {
+        if let (Some(claim), Some(answer)) = (&call.claim, result.answer) {
             let owner = Owner::Account(account).name();
-            idempotency::finish(&mut tx, &sealer, &owner, name, answer, now).await?;
+            if !idempotency::finish(&mut tx, &sealer, &owner, claim, answer, now).await? {
+                return Err(Error::NotFound("call in progress"));
+            }
         }
         tx.commit().await
     }
@@ -144,8 +149,8 @@ impl Calls<'_> {
         if ledger::settle(&mut tx, &call.reference, 0, "", self.store.now()).await?.is_none() {
             return Ok(());
         }
-        if let Some(name) = &call.new.idempotency {
-            idempotency::release(&mut tx, &Owner::Account(call.new.account).name(), name).await?;
+        if let Some(claim) = &call.claim {
+            idempotency::release(&mut tx, &Owner::Account(call.new.account).name(), claim).await?;
         }
         tx.commit().await
     }

@@ -45,6 +45,14 @@ pub struct ChatTurn {
     pub at: Micros,
 }
 
+/// A question that was counted against the daily quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountedQuestion {
+    /// How many were asked that day, this one included.
+    pub asked: i64,
+    day: i64,
+}
+
 fn aad(session: &str, position: i64) -> AssociatedData {
     columns::CHAT_TURN.associated_data(&[&session, &position])
 }
@@ -70,12 +78,13 @@ impl Chats<'_> {
         Ok(session)
     }
 
-    /// The turns of a chat session about this transcript, or about all, in order.
-    pub async fn turns(
+    /// The last turns of a chat session about this transcript, or about all, in order.
+    pub async fn last_turns(
         self,
         account: AccountId,
         about: impl Into<Option<TranscriptId>>,
         session: &str,
+        limit: i64,
     ) -> Result<Vec<ChatTurn>> {
         let about: Option<TranscriptId> = about.into();
         let sealer = self.store.sealer(account).await?;
@@ -83,9 +92,10 @@ impl Chats<'_> {
         let sql = format!("SELECT id FROM chat_sessions WHERE id = $1 AND account_id = $2 AND {IS_ABOUT}");
         let found = tx.optional(&sql, args![session, account, about.map(|id| id.0)]).await?;
         found.ok_or(Error::NotFound("chat session"))?;
-        let sql = "SELECT position, role, body, created_at FROM chat_turns WHERE session_id = $1 ORDER BY position";
-        let rows = tx.all(sql, args![session]).await?;
+        let sql = "SELECT position, role, body, created_at FROM chat_turns WHERE session_id = $1 ORDER BY position DESC LIMIT 0 + $2";
+        let rows = tx.all(sql, args![session, limit]).await?;
         rows.iter()
+            .rev()
             .map(|row| {
                 let role: String = row.get("role")?;
                 Ok(ChatTurn {
@@ -127,14 +137,15 @@ impl Chats<'_> {
         tx.commit().await
     }
 
-    /// Counts a question against the daily quota; returns how many were asked today, this one included.
-    pub async fn count_question(self, account: AccountId, limit: Option<i64>) -> Result<i64> {
+    /// Counts a question against the daily quota.
+    pub async fn count_question(self, account: AccountId, limit: Option<i64>) -> Result<CountedQuestion> {
+        let day = day_of(self.store.now());
         let mut tx = self.store.db().begin().await?;
         let row = tx
             .one(
                 "INSERT INTO chat_days (account_id, day, questions) VALUES ($1, $2, 1)
                  ON CONFLICT (account_id, day) DO UPDATE SET questions = chat_days.questions + 1 RETURNING questions",
-                args![account, day_of(self.store.now())],
+                args![account, day],
             )
             .await?;
         let asked: i64 = row.get("questions")?;
@@ -142,15 +153,15 @@ impl Chats<'_> {
             Some(limit) if asked > limit => Err(Error::Limit { what: Limit::DailyQuestions, limit, used: asked - 1 }),
             _ => {
                 tx.commit().await?;
-                Ok(asked)
+                Ok(CountedQuestion { asked, day })
             }
         }
     }
 
-    /// Uncounts a question that got no answer.
-    pub async fn uncount_question(self, account: AccountId) -> Result<()> {
+    /// Uncounts a question that got no answer, on the day that it was counted.
+    pub async fn uncount_question(self, account: AccountId, counted: CountedQuestion) -> Result<()> {
         let sql = "UPDATE chat_days SET questions = questions - 1 WHERE account_id = $1 AND day = $2 AND questions > 0";
-        self.store.db().execute(sql, args![account, day_of(self.store.now())]).await.map(drop)
+        self.store.db().execute(sql, args![account, counted.day]).await.map(drop)
     }
 
     /// Questions asked today.

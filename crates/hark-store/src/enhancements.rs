@@ -54,7 +54,7 @@ pub struct Enhancement {
     pub error_kind: Option<FaultKind>,
     /// When it was sent.
     pub created_at: Micros,
-    /// When it was completed or failed.
+    /// When it was completed or failed, or earlier where [`Enhancements::expire_soon`] made it older.
     pub completed_at: Option<Micros>,
 }
 
@@ -174,6 +174,16 @@ impl Enhancements<'_> {
             }
         }
         Ok(expired)
+    }
+
+    /// Makes a completed enhancement old enough for [`Enhancements::expire`] with this `age` to delete it once `left` has passed, unless it would be deleted
+    /// sooner anyway.
+    pub async fn expire_soon(self, account: AccountId, id: EnhancementId, age: Duration, left: Duration) -> Result<()> {
+        let completed_at = self.store.now().saturating_add(micros(left)).saturating_sub(micros(age));
+        let sql = "UPDATE enhancements SET completed_at = $1
+                   WHERE id = $2 AND account_id = $3 AND status = 'completed' AND completed_at > $1";
+        self.store.db().execute(sql, args![completed_at, id, account]).await?;
+        Ok(())
     }
 
     async fn remove(self, account: AccountId, id: EnhancementId, how: impl FnOnce(Status) -> Removal) -> Result<()> {

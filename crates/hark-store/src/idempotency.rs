@@ -17,9 +17,6 @@ pub struct IdempotencyKeys<'a> {
     pub(crate) store: &'a Store,
 }
 
-/// The claim of a request whose process died expires after this long.
-const UNDER_WAY: Duration = Duration::from_secs(600);
-
 /// An idempotency key with the fingerprint of its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey {
@@ -44,11 +41,19 @@ pub struct StoredAnswer {
     pub body: Vec<u8>,
 }
 
+/// A claimed idempotency key. Once it has expired, a repeat may claim the key; the two claims never act on each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyClaim {
+    name: IdempotencyKey,
+    /// Identifies the claim: the next one begins when this one has expired, so it expires later.
+    expires_at: Micros,
+}
+
 /// The state of a request by its idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Idempotency {
     /// It is new: do it, then [`IdempotencyKeys::finish`] or [`IdempotencyKeys::abandon`].
-    New,
+    New(KeyClaim),
     /// The first request is still in progress.
     UnderWay,
     /// The stored response.
@@ -57,6 +62,9 @@ pub enum Idempotency {
 
 /// The tombstone of a key whose transcript or enhancement was deleted: a repeat must neither find it nor create it again. HTTP's "Gone".
 const DELETED: i64 = 410;
+
+/// The condition that a row is a claim without a response, transcript, enhancement or tombstone.
+const IS_CLAIM: &str = "answer IS NULL AND status IS NULL AND transcript_id IS NULL AND enhancement_id IS NULL";
 
 impl IdempotencyKey {
     /// Whether a stored fingerprint is of this request.
@@ -87,15 +95,16 @@ impl IdempotencyKeys<'_> {
         }
     }
 
-    /// Claims a key; [`Error::KeyReused`] when it belongs to another request.
-    pub async fn begin(self, owner: &Owner, name: &IdempotencyKey) -> Result<Idempotency> {
+    /// Claims a key; [`Error::KeyReused`] when it belongs to another request. The claim of a process that died expires after `ttl`, which must be longer
+    /// than the request may take.
+    pub async fn begin(self, owner: &Owner, name: &IdempotencyKey, ttl: Duration) -> Result<Idempotency> {
         let account = self.store.account_of(owner);
         let owner = owner.name();
         let sealer = self.store.sealer(account).await?;
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
-        let found = claim(&mut tx, &sealer, &owner, account, name, now).await?;
-        if found == Idempotency::New {
+        let found = claim(&mut tx, &sealer, &owner, account, name, ttl, now).await?;
+        if matches!(found, Idempotency::New(_)) {
             tx.commit().await?;
         }
         Ok(found)
@@ -111,48 +120,50 @@ impl IdempotencyKeys<'_> {
         }
     }
 
-    /// Stores the response of a request for its repeats.
-    pub async fn finish(self, owner: &Owner, name: &IdempotencyKey, answer: &StoredAnswer) -> Result<()> {
+    /// Stores the response of a request for its repeats. Does nothing for a claim that has expired and was replaced.
+    pub async fn finish(self, owner: &Owner, claim: &KeyClaim, answer: &StoredAnswer) -> Result<()> {
         let sealer = self.store.sealer(self.store.account_of(owner)).await?;
         let mut tx = self.store.db().begin().await?;
-        finish(&mut tx, &sealer, &owner.name(), name, answer, self.store.now()).await?;
+        finish(&mut tx, &sealer, &owner.name(), claim, answer, self.store.now()).await?;
         tx.commit().await
     }
 
-    /// Releases the key of a request that failed, so that it may be retried.
-    pub async fn abandon(self, owner: &Owner, name: &IdempotencyKey) -> Result<()> {
+    /// Releases the key of a request that failed, so that it may be retried. Does nothing for a claim that has expired and was replaced.
+    pub async fn abandon(self, owner: &Owner, claim: &KeyClaim) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        release(&mut tx, &owner.name(), name).await?;
+        release(&mut tx, &owner.name(), claim).await?;
         tx.commit().await
     }
 }
 
 /// Releases the key of a request that got no answer.
-pub(crate) async fn release(tx: &mut Tx, owner: &str, name: &IdempotencyKey) -> Result<()> {
-    let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND answer IS NULL AND transcript_id IS NULL AND enhancement_id IS NULL AND status IS NULL";
-    tx.execute(sql, args![owner, &name.key]).await.map(drop)
+pub(crate) async fn release(tx: &mut Tx, owner: &str, claim: &KeyClaim) -> Result<()> {
+    let sql = format!("DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at = $3 AND {IS_CLAIM}");
+    tx.execute(&sql, args![owner, &claim.name.key, claim.expires_at]).await.map(drop)
 }
 
-/// Claims the key of a request.
+/// Claims the key of a request, for as long as `ttl` says.
 pub(crate) async fn claim(
     tx: &mut Tx,
     sealer: &Sealer,
     owner: &str,
     account: AccountId,
     name: &IdempotencyKey,
+    ttl: Duration,
     now: Micros,
 ) -> Result<Idempotency> {
+    let expires_at = now.saturating_add(micros(ttl));
     let sql = "DELETE FROM idempotency WHERE owner = $1 AND key = $2 AND expires_at <= $3";
     tx.execute(sql, args![owner, &name.key, now]).await?;
     let claimed = tx
         .execute(
             "INSERT INTO idempotency (owner, key, account_id, fingerprint, expires_at) VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (owner, key) DO NOTHING",
-            args![owner, &name.key, account, &name.fingerprint, now.saturating_add(micros(UNDER_WAY))],
+            args![owner, &name.key, account, &name.fingerprint, expires_at],
         )
         .await?;
     if claimed > 0 {
-        return Ok(Idempotency::New);
+        return Ok(Idempotency::New(KeyClaim { name: name.clone(), expires_at }));
     }
     // It may have been abandoned just now; then the client's retry can claim it.
     Ok(look(tx, sealer, owner, name, now).await?.unwrap_or(Idempotency::UnderWay))
@@ -179,20 +190,25 @@ async fn look(
     })))
 }
 
-/// Stores the response of a request whose key was claimed.
+/// Stores the response of a request whose key was claimed; returns whether the claim was still held.
 pub(crate) async fn finish(
     tx: &mut Tx,
     sealer: &Sealer,
     owner: &str,
-    name: &IdempotencyKey,
+    claim: &KeyClaim,
     answer: &StoredAnswer,
     now: Micros,
-) -> Result<()> {
+) -> Result<bool> {
+    let KeyClaim { name, expires_at } = claim;
     let body = sealer.seal(&aad(owner, &name.key), &answer.body)?;
-    let sql = "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4 WHERE owner = $5 AND key = $6";
+    let sql = format!(
+        "UPDATE idempotency SET answer = $1, status = $2, content_type = $3, expires_at = $4
+         WHERE owner = $5 AND key = $6 AND expires_at = $7 AND {IS_CLAIM}"
+    );
     let until = now.saturating_add(micros(name.keep));
     let status = i64::from(answer.status);
-    tx.execute(sql, args![&body, status, &answer.content_type, until, owner, &name.key]).await.map(drop)
+    let values = args![&body, status, &answer.content_type, until, owner, &name.key, *expires_at];
+    Ok(tx.execute(&sql, values).await? > 0)
 }
 
 /// What an earlier job with this key made.

@@ -62,12 +62,12 @@ pub use addresses::{AddressUse, Addresses};
 pub use audit::{Actor, Audit, AuditEntry, AuditPage, NewAudit};
 pub use backup::{BackupProgress, BackupReport, RestoreOptions, RestoreReport, VerifiedBackup, restore, verify_backup};
 pub use calls::{Begun, Call, CallResult, Calls, Derived, NewCall};
-pub use chats::{ChatRole, ChatTurn, Chats};
+pub use chats::{ChatRole, ChatTurn, Chats, CountedQuestion};
 pub use clock::{Clock, DAY, Micros, day_of};
 pub use enhancements::{ENHANCE, EnhancedRecording, Enhancement, Enhancements};
 pub use error::{Error, Limit, Result};
 pub use hark_api::{FaultKind, Lane};
-pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, StoredAnswer};
+pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, KeyClaim, StoredAnswer};
 pub use identity::IdentityCheck;
 pub use ids::{
     AccountId, EnhancementId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, VoiceprintId, WebhookId,

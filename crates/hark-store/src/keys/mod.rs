@@ -299,16 +299,17 @@ impl Keys<'_> {
         let sealer = self.store.sealer(account).await?;
         let now = self.store.now();
         let mut tx = self.store.db().begin().await?;
-        match idempotency::claim(&mut tx, &sealer, &owner, account, name, now).await? {
-            Idempotency::New => {}
+        // The claim is never seen by others: it ends in this transaction.
+        let claim = match idempotency::claim(&mut tx, &sealer, &owner, account, name, name.keep, now).await? {
+            Idempotency::New(claim) => claim,
             Idempotency::Done(answer) => return Ok(answer),
             // Only a request of another kind can be without a response.
             Idempotency::UnderWay => return Err(Error::KeyReused),
-        }
+        };
         let (key, secret) = insert(&mut tx, account, new, now).await?;
         audit::write_act(&mut tx, self.audit, &subject(key.id), now).await?;
         let answer = write(key, secret)?;
-        idempotency::finish(&mut tx, &sealer, &owner, name, &answer, now).await?;
+        idempotency::finish(&mut tx, &sealer, &owner, &claim, &answer, now).await?;
         tx.commit().await?;
         Ok(answer)
     }

@@ -25,6 +25,26 @@ pub(crate) async fn lock_text(tx: &mut Tx, account: AccountId, id: TranscriptId)
     tx.optional(&sql, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?.get("text_revision")
 }
 
+/// What of the derived data stays when its source changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// Nothing: the text has changed.
+    Nothing,
+    /// What holds no names of speakers, which have changed: translations are of the text alone.
+    Nameless,
+}
+
+/// Deletes derived data that is out of date, and raises the revision so that a call under way does not store what it made of the old source.
+pub(crate) async fn discard(tx: &mut Tx, id: TranscriptId, kept: Kept) -> Result<()> {
+    let kept = match kept {
+        Kept::Nothing => "",
+        Kept::Nameless => " AND kind NOT LIKE 'translation:%'",
+    };
+    tx.execute(&format!("DELETE FROM derived WHERE transcript_id = $1{kept}"), args![id]).await?;
+    let sql = "UPDATE transcripts SET summary = NULL, text_revision = text_revision + 1 WHERE id = $1";
+    tx.execute(sql, args![id]).await.map(drop)
+}
+
 impl Transcripts<'_> {
     /// The derived data of this kind (`summary:brief`, `analysis:topics`, an embedding) of a transcript.
     pub async fn derived(self, account: AccountId, id: TranscriptId, kind: &str) -> Result<Option<Vec<u8>>> {

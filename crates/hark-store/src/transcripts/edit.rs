@@ -8,6 +8,7 @@ use crate::ids::{AccountId, TranscriptId};
 use crate::live;
 use crate::search;
 use crate::transcripts::Transcripts;
+use crate::transcripts::derived;
 use crate::transcripts::segment;
 use crate::transcripts::share;
 use crate::transcripts::word_times::retime;
@@ -57,6 +58,7 @@ impl Transcripts<'_> {
             let shared = edit.shared.unwrap_or(was_shared);
             share::set(&mut tx, &sealer, id, was_shared, shared, edit.rotate_share_token).await?;
         }
+        let mut is_renamed = false;
         if !edit.speakers.is_empty() {
             let names = transcripts::names(&mut tx, &sealer, id).await?;
             let labels = tx
@@ -70,6 +72,7 @@ impl Transcripts<'_> {
                 let named = || names.iter().find(|(_, name)| *name == speaker).map(|(label, _)| label);
                 let label = labels.iter().find(|label| *label == speaker).or_else(named);
                 let label = label.ok_or(Error::NotFound("speaker"))?;
+                is_renamed |= names.get(label).map_or("", String::as_str) != name;
                 if name.is_empty() {
                     let sql = "DELETE FROM speaker_names WHERE transcript_id = $1 AND label = $2";
                     tx.execute(sql, args![id, label]).await?;
@@ -88,11 +91,11 @@ impl Transcripts<'_> {
             let more = segment::words_in(&new) - segment::words_in(&old);
             tx.execute("UPDATE transcripts SET word_count = word_count + $1 WHERE id = $2", args![more, id]).await?;
         }
+        if !edit.segments.is_empty() || is_renamed {
+            let kept = if edit.segments.is_empty() { derived::Kept::Nameless } else { derived::Kept::Nothing };
+            derived::discard(&mut tx, id, kept).await?;
+        }
         if !edit.segments.is_empty() {
-            // Data derived from the old text is out of date.
-            tx.execute("DELETE FROM derived WHERE transcript_id = $1", args![id]).await?;
-            let sql = "UPDATE transcripts SET summary = NULL, text_revision = text_revision + 1 WHERE id = $1";
-            tx.execute(sql, args![id]).await?;
             search::discard(&mut tx, id, self.store.now()).await?;
         }
         let edited = transcripts::find(&mut tx, &sealer, account, id).await?;

@@ -129,7 +129,7 @@ pub struct Transcript {
     pub created_at: Micros,
     /// When it was completed or failed.
     pub completed_at: Option<Micros>,
-    /// How often its text was changed.
+    /// How often its text, or the name of a speaker, was changed.
     pub text_revision: i64,
 }
 

@@ -5,7 +5,7 @@ use hark_store::{
     NewJob, NewKey, Owner, Plan, TranscriptId,
 };
 
-use crate::support::{account, claim, completed, new_job, on_both, result};
+use crate::support::{account, claim, completed, new_claim, new_job, on_both, result};
 
 /// An entry that no database can store.
 fn unwritable(account: AccountId) -> NewAudit {
@@ -118,6 +118,8 @@ on_both! {
             keep: Duration::from_secs(3600),
         };
         let job = async |name: &IdempotencyKey| NewJob { idempotency: Some(name.clone()), ..new_job(&store, &owner, 1).await };
+        let old = new_claim(store.idempotency().begin(&owner, &name, Duration::from_secs(60)).await.unwrap());
+        place.clock.advance(Duration::from_secs(60));
         let Accepted::New { transcript, .. } = store.jobs().accept(job(&name).await).await.unwrap() else { panic!("the first") };
         store.jobs().complete(&claim(&store).await.lease, &result(), 1, true).await.unwrap();
         // A repeat that an earlier version hashed in another way is the same request.
@@ -128,7 +130,7 @@ on_both! {
             assert!(matches!(store.jobs().accept(job(&name).await).await, Err(Error::Deleted)));
         }
         assert!(matches!(store.idempotency().transcript(&owner, &name).await, Err(Error::Deleted)));
-        store.idempotency().abandon(&owner, &name).await.unwrap();
+        store.idempotency().abandon(&owner, &old).await.unwrap();
         assert!(store.idempotency().is_used(&owner, "once").await.unwrap());
         let other = IdempotencyKey { fingerprint: vec![7], older: Vec::new(), ..name.clone() };
         assert!(matches!(store.jobs().accept(job(&other).await).await, Err(Error::KeyReused)));

@@ -83,6 +83,41 @@ on_both! {
         assert_balanced(&store).await;
     }
 
+    async fn a_repeat_of_a_long_call_waits_for_it_and_is_not_charged(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let (before, key) = (credits(&store, account).await, key(&store, account, None).await);
+        let hour = NewCall { ttl: Duration::from_secs(3720), ..new_call(account, key, Some(named("k"))) };
+        let call = begin(&store, hour.clone()).await;
+        place.clock.advance(Duration::from_secs(3600));
+        assert!(matches!(store.calls().begin(hour.clone()).await, Ok(Begun::UnderWay)));
+        let answer = StoredAnswer { status: 200, content_type: "application/json".to_owned(), body: b"{}".to_vec() };
+        store.calls().complete(&call, CallResult { answer: Some(&answer), ..CallResult::default() }).await.unwrap();
+        assert!(matches!(store.calls().begin(hour).await, Ok(Begun::Done(_))));
+        assert_eq!(credits(&store, account).await, before - 1);
+        assert_balanced(&store).await;
+    }
+
+    async fn a_call_that_outlived_its_claim_is_not_charged_and_leaves_its_repeat_alone(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 10).await;
+        let (before, key) = (credits(&store, account).await, key(&store, account, None).await);
+        let new = new_call(account, key, Some(named("k")));
+        let answer = StoredAnswer { status: 200, content_type: "application/json".to_owned(), body: b"{}".to_vec() };
+        let result = CallResult { answer: Some(&answer), ..CallResult::default() };
+        let late = begin(&store, new.clone()).await;
+        place.clock.advance(TTL);
+        let repeat = begin(&store, new.clone()).await;
+        let refused = store.calls().complete(&late, result).await;
+        assert!(matches!(refused, Err(Error::NotFound(_))), "{refused:?}");
+        store.calls().abandon(&late).await.unwrap();
+        assert!(matches!(store.calls().begin(new.clone()).await, Ok(Begun::UnderWay)), "the claim of the repeat stays");
+        store.calls().complete(&repeat, result).await.unwrap();
+        assert!(matches!(store.calls().begin(new).await, Ok(Begun::Done(_))));
+        assert_eq!(credits(&store, account).await, before - 1);
+        assert_balanced(&store).await;
+    }
+
     async fn a_call_that_nobody_can_pay_for_does_not_begin_and_takes_no_key(place: Place) {
         let store = place.open().await;
         let account = account(&store, 0).await;

@@ -263,6 +263,28 @@ on_both! {
         assert_eq!(place.recordings().len(), 0);
     }
 
+    async fn a_result_is_made_to_expire_soon_by_its_owner_alone(place: Place) {
+        let store = place.open().await;
+        let (ann, ben) = (account(&store, 20).await, account(&store, 3).await);
+        let (sent, kept) = (completed(&store, ann).await, completed(&store, ann).await);
+        let waiting = send(&store, ann).await;
+        let [day, soon, later] = [24 * 3600, 600, 900].map(Duration::from_secs);
+        let expire_soon = async |account, id, left| store.enhancements().expire_soon(account, id, day, left).await.unwrap();
+        expire_soon(ben, sent, Duration::ZERO).await;
+        expire_soon(ann, waiting, Duration::ZERO).await;
+        assert_eq!(store.enhancements().expire(day).await.unwrap(), 0);
+        expire_soon(ann, sent, soon).await;
+        // It is never put off.
+        expire_soon(ann, sent, later).await;
+        place.clock.advance(soon - Duration::from_secs(1));
+        assert_eq!(store.enhancements().expire(day).await.unwrap(), 0);
+        assert_eq!(read(&store, ann, sent).await, RESULT);
+        place.clock.advance(Duration::from_secs(1));
+        assert_eq!(store.enhancements().expire(day).await.unwrap(), 1);
+        assert!(matches!(store.enhancements().get(ann, sent).await, Err(Error::NotFound(_))));
+        assert_eq!((read(&store, ann, kept).await.as_slice(), status(&store, ann, waiting).await), (RESULT, Status::Queued));
+    }
+
     async fn results_are_sealed_with_the_rest_and_stay_results(place: Place) {
         let store = place.open().await;
         let ann = account(&store, 20).await;

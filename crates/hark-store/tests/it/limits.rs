@@ -5,7 +5,7 @@ use hark_store::{
     NewKey, Owner, StoredAnswer, day_of,
 };
 
-use crate::support::{START, account, claim, new_job, on_both, result};
+use crate::support::{START, account, claim, new_claim, new_job, on_both, result};
 
 on_both! {
     async fn an_owner_has_only_so_many_jobs_at_once(place: Place) {
@@ -128,37 +128,51 @@ on_both! {
     async fn questions_are_counted_by_the_day(place: Place) {
         let store = place.open().await;
         let id = account(&store, 0).await;
-        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 1);
-        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 2);
+        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap().asked, 1);
+        let second = store.chats().count_question(id, Some(2)).await.unwrap();
+        assert_eq!(second.asked, 2);
         let refused = store.chats().count_question(id, Some(2)).await;
         assert!(matches!(refused, Err(Error::Limit { what: Limit::DailyQuestions, limit: 2, used: 2 })), "{refused:?}");
         assert_eq!(store.chats().questions_today(id).await.unwrap(), 2);
-        store.chats().uncount_question(id).await.unwrap();
-        assert_eq!(store.chats().count_question(id, Some(2)).await.unwrap(), 2);
+        store.chats().uncount_question(id, second).await.unwrap();
+        let third = store.chats().count_question(id, Some(2)).await.unwrap();
+        assert_eq!(third.asked, 2);
         place.clock.advance(Duration::from_secs(86_400));
         assert_eq!(store.chats().questions_today(id).await.unwrap(), 0);
-        assert_eq!(store.chats().count_question(id, None).await.unwrap(), 1);
+        assert_eq!(store.chats().count_question(id, None).await.unwrap().asked, 1);
+        // It was asked before midnight and failed after it: the count of the new day stays.
+        store.chats().uncount_question(id, third).await.unwrap();
+        assert_eq!(store.chats().questions_today(id).await.unwrap(), 1);
     }
 
     async fn a_repeated_call_gets_the_same_answer(place: Place) {
         let store = place.open().await;
         let owner = Owner::Account(account(&store, 0).await);
         let name = |print: u8| IdempotencyKey { key: "k".into(), fingerprint: vec![print], older: Vec::new(), keep: Duration::from_secs(3600) };
-        assert_eq!(store.idempotency().begin(&owner, &name(1)).await.unwrap(), Idempotency::New);
-        assert_eq!(store.idempotency().begin(&owner, &name(1)).await.unwrap(), Idempotency::UnderWay);
-        assert!(matches!(store.idempotency().begin(&owner, &name(2)).await, Err(Error::KeyReused)));
-        store.idempotency().abandon(&owner, &name(1)).await.unwrap();
-        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::New);
+        let begin = async |print: u8| store.idempotency().begin(&owner, &name(print), Duration::from_secs(600)).await;
+        let first = new_claim(begin(1).await.unwrap());
+        assert_eq!(begin(1).await.unwrap(), Idempotency::UnderWay);
+        assert!(matches!(begin(2).await, Err(Error::KeyReused)));
+        store.idempotency().abandon(&owner, &first).await.unwrap();
+        let second = new_claim(begin(2).await.unwrap());
         let answer = StoredAnswer { status: 201, content_type: "application/json".into(), body: b"{}".to_vec() };
-        store.idempotency().finish(&owner, &name(2), &answer).await.unwrap();
-        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer.clone()));
-        store.idempotency().abandon(&owner, &name(2)).await.unwrap();
-        assert_eq!(store.idempotency().begin(&owner, &name(2)).await.unwrap(), Idempotency::Done(answer));
+        store.idempotency().finish(&owner, &second, &answer).await.unwrap();
+        assert_eq!(begin(2).await.unwrap(), Idempotency::Done(answer.clone()));
+        store.idempotency().abandon(&owner, &second).await.unwrap();
+        assert_eq!(begin(2).await.unwrap(), Idempotency::Done(answer.clone()));
         place.clock.advance(Duration::from_secs(3600));
-        assert_eq!(store.idempotency().begin(&owner, &name(3)).await.unwrap(), Idempotency::New);
+        let dead = new_claim(begin(3).await.unwrap());
         // The process died: its request counts as never made after a while.
-        place.clock.advance(Duration::from_secs(600));
-        assert_eq!(store.idempotency().begin(&owner, &name(4)).await.unwrap(), Idempotency::New);
+        place.clock.advance(Duration::from_secs(599));
+        assert_eq!(begin(3).await.unwrap(), Idempotency::UnderWay);
+        place.clock.advance(Duration::from_secs(1));
+        let repeat = new_claim(begin(3).await.unwrap());
+        // It was only slow: what it does now is not done to the claim of its repeat.
+        store.idempotency().abandon(&owner, &dead).await.unwrap();
+        store.idempotency().finish(&owner, &dead, &answer).await.unwrap();
+        assert_eq!(begin(3).await.unwrap(), Idempotency::UnderWay);
+        store.idempotency().abandon(&owner, &repeat).await.unwrap();
+        new_claim(begin(4).await.unwrap());
     }
 
     async fn a_day_of_usage_outlives_its_transcripts(place: Place) {

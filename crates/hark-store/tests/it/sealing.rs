@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hark_store::{
-    AccountId, Error, Idempotency, IdempotencyKey, MasterKey, MasterKeys, NewJob, Options, Owner, Store, StoredAnswer,
+    AccountId, Error, IdempotencyKey, MasterKey, MasterKeys, NewJob, Options, Owner, Store, StoredAnswer,
     TranscriptEdit, TranscriptId, WebhookTarget,
 };
 
 use crate::accounts::{count, run_sql};
-use crate::support::{Place, account, claim, completed, new_job, on_both, result};
+use crate::support::{Place, account, claim, completed, new_claim, new_job, on_both, result};
 
 pub const KEY: [u8; 32] = [7; 32];
 
@@ -30,21 +30,21 @@ pub async fn fill(store: &Store) -> (AccountId, TranscriptId) {
     heard.segments[0].text = "xylophone text".into();
     heard.segments[0].words[0].word = "xylophone".into();
     store.jobs().complete(&job.lease, &heard, 0, true).await.unwrap();
-    store.transcripts().set_summary(account, id, "xylophone summary").await.unwrap();
-    store.transcripts().store_derived(account, id, "topics", b"xylophone topics").await.unwrap();
-    let session = store.chats().begin(account, id).await.unwrap();
-    store.chats().add(account, id, &session, "xylophone?", "xylophone!").await.unwrap();
     let names = TranscriptEdit {
         speakers: BTreeMap::from([("SPEAKER_00".into(), "Xylophone xylophone".into())]),
         ..Default::default()
     };
     store.transcripts().edit(account, id, &names).await.unwrap();
+    store.transcripts().set_summary(account, id, "xylophone summary").await.unwrap();
+    store.transcripts().store_derived(account, id, "topics", b"xylophone topics").await.unwrap();
+    let session = store.chats().begin(account, id).await.unwrap();
+    store.chats().add(account, id, &session, "xylophone?", "xylophone!").await.unwrap();
     store.voiceprints().add(account, "xylophone name", b"xylophone print").await.unwrap();
     let name =
         IdempotencyKey { key: "k".into(), fingerprint: vec![1], older: Vec::new(), keep: Duration::from_secs(60) };
-    assert_eq!(store.idempotency().begin(&owner, &name).await.unwrap(), Idempotency::New);
+    let key_claim = new_claim(store.idempotency().begin(&owner, &name, Duration::from_secs(60)).await.unwrap());
     let answer = StoredAnswer { status: 200, content_type: "text/plain".into(), body: b"xylophone answer".to_vec() };
-    store.idempotency().finish(&owner, &name, &answer).await.unwrap();
+    store.idempotency().finish(&owner, &key_claim, &answer).await.unwrap();
     (account, id)
 }
 

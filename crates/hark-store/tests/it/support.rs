@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hark_api::{Segment, TranscriptionResult, Word};
 use hark_store::{
-    Accepted, AccountId, Blob, Clock, Job, JobId, Lane, MasterKey, MasterKeys, NewAccount, NewJob, NewTranscript,
-    Options, Owner, Plan, RetryPolicy, Store, TranscriptId,
+    Accepted, AccountId, Blob, Clock, Idempotency, Job, JobId, KeyClaim, Lane, MasterKey, MasterKeys, NewAccount,
+    NewJob, NewTranscript, Options, Owner, Plan, RetryPolicy, Store, TranscriptId,
 };
 
 /// 2026-01-15 12:00 UTC.
@@ -110,6 +110,14 @@ pub async fn account(store: &Store, credits: i64) -> AccountId {
     let email = format!("someone{}@example.org", NEXT.fetch_add(1, Ordering::Relaxed));
     let new = NewAccount { credits, ..NewAccount::new(email, Plan::Pro) };
     store.accounts().create(&new).await.expect("an account can be made").id
+}
+
+/// The claim of a request that is new.
+pub fn new_claim(found: Idempotency) -> KeyClaim {
+    match found {
+        Idempotency::New(claim) => claim,
+        other => panic!("not new: {other:?}"),
+    }
 }
 
 pub async fn upload(store: &Store, account: AccountId, bytes: &[u8]) -> Blob {

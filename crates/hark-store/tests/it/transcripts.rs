@@ -92,7 +92,7 @@ on_both! {
         absent(store.transcripts().set_summary(theirs, id, "x").await);
         absent(store.transcripts().store_derived(theirs, id, "x", b"x").await);
         absent(store.chats().begin(theirs, id).await);
-        absent(store.chats().turns(theirs, id, &session).await);
+        absent(store.chats().last_turns(theirs, id, &session, 9).await);
         absent(store.chats().add(theirs, id, &session, "q", "a").await);
         absent(store.recordings().get(theirs, id).await);
         assert_eq!(store.transcripts().derived(theirs, id, "x").await.unwrap(), None);
@@ -224,15 +224,19 @@ on_both! {
         let session = store.chats().begin(account, id).await.unwrap();
         store.chats().add(account, id, &session, "who?", "Ada").await.unwrap();
         store.chats().add(account, id, &session, "when?", "Monday").await.unwrap();
-        let said: Vec<_> = store.chats().turns(account, id, &session).await.unwrap().into_iter().map(|t| (t.role, t.text)).collect();
+        let said = async |limit| {
+            let turns = store.chats().last_turns(account, id, &session, limit).await.unwrap();
+            turns.into_iter().map(|turn| (turn.role, turn.text)).collect::<Vec<_>>()
+        };
         let turn = |role, text: &str| (role, text.to_owned());
-        assert_eq!(said, [
+        assert_eq!(said(2).await, [turn(ChatRole::User, "when?"), turn(ChatRole::Assistant, "Monday")]);
+        assert_eq!(said(9).await, [
             turn(ChatRole::User, "who?"),
             turn(ChatRole::Assistant, "Ada"),
             turn(ChatRole::User, "when?"),
             turn(ChatRole::Assistant, "Monday"),
         ]);
-        assert!(store.chats().turns(account, other, &session).await.is_err(), "a conversation is about its transcript");
+        assert!(store.chats().last_turns(account, other, &session, 9).await.is_err(), "a conversation is about its transcript");
     }
 
     async fn a_conversation_about_everything_is_of_its_account_and_of_no_transcript(place: Place) {
@@ -241,14 +245,14 @@ on_both! {
         let id = completed(&store, ours).await;
         let session = store.chats().begin(ours, None).await.unwrap();
         store.chats().add(ours, None, &session, "who?", "Ada").await.unwrap();
-        assert_eq!(store.chats().turns(ours, None, &session).await.unwrap().len(), 2);
-        assert!(store.chats().turns(ours, id, &session).await.is_err(), "it is about no transcript");
-        assert!(store.chats().turns(theirs, None, &session).await.is_err(), "it is of another account");
+        assert_eq!(store.chats().last_turns(ours, None, &session, 9).await.unwrap().len(), 2);
+        assert!(store.chats().last_turns(ours, id, &session, 9).await.is_err(), "it is about no transcript");
+        assert!(store.chats().last_turns(theirs, None, &session, 9).await.is_err(), "it is of another account");
         let about = store.chats().begin(ours, id).await.unwrap();
         assert!(store.chats().add(ours, None, &about, "q", "a").await.is_err(), "this one is about a transcript");
         store.transcripts().delete(ours, id).await.unwrap();
-        assert_eq!(store.chats().turns(ours, None, &session).await.unwrap().len(), 2);
-        assert!(store.chats().turns(ours, id, &about).await.is_err());
+        assert_eq!(store.chats().last_turns(ours, None, &session, 9).await.unwrap().len(), 2);
+        assert!(store.chats().last_turns(ours, id, &about, 9).await.is_err());
     }
 
     async fn what_was_derived_is_forgotten_when_the_text_changes(place: Place) {
@@ -263,6 +267,41 @@ on_both! {
         let edit = TranscriptEdit { segments: vec![SegmentEdit { position: 0, text: "x".into() }], ..Default::default() };
         assert_eq!(store.transcripts().edit(account, id, &edit).await.unwrap().summary, None);
         assert_eq!(store.transcripts().derived(account, id, "summary:brief").await.unwrap(), None);
+    }
+
+    async fn a_new_name_of_a_speaker_makes_all_but_translations_out_of_date(place: Place) {
+        let store = place.open().await;
+        let account = account(&store, 0).await;
+        let id = completed(&store, account).await;
+        let kinds = ["summary:brief", "analysis:action_items", "generation:minutes", "translation:pt"];
+        let derive = async || {
+            for kind in kinds {
+                store.transcripts().store_derived(account, id, kind, b"Ann").await.unwrap();
+            }
+            store.transcripts().set_summary(account, id, "Ann").await.unwrap();
+        };
+        let kept = async || {
+            let mut kept = Vec::new();
+            for kind in kinds {
+                kept.extend(store.transcripts().derived(account, id, kind).await.unwrap().map(|_| kind));
+            }
+            kept
+        };
+        let rename = async |name: &str| {
+            let speakers = BTreeMap::from([("SPEAKER_00".into(), name.into())]);
+            store.transcripts().edit(account, id, &TranscriptEdit { speakers, ..Default::default() }).await.unwrap()
+        };
+        let before = store.transcripts().get(account, id).await.unwrap().text_revision;
+        derive().await;
+        let renamed = rename("Bea").await;
+        assert_eq!((renamed.summary, kept().await), (None, vec!["translation:pt"]));
+        assert_eq!(renamed.text_revision, before + 1, "what a call under way made of the old names is not stored");
+        derive().await;
+        let same = rename("Bea").await;
+        assert_eq!((same.summary.as_deref(), same.text_revision), (Some("Ann"), before + 1));
+        assert_eq!(kept().await, kinds, "nothing has changed");
+        assert_eq!(rename("").await.summary, None);
+        assert_eq!(kept().await, ["translation:pt"]);
     }
 
     async fn a_long_transcript_comes_back_whole(place: Place) {
