@@ -1,7 +1,8 @@
 //! The model from its folder: clips to voices, sentences to samples.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use hark_onnx::{Runtime, Tensor};
 
@@ -22,6 +23,9 @@ const LONGEST_CLIP: usize = 10;
 const TOKEN_RATE: f64 = 25.0;
 /// How often a sentence is begun again where no end of it was found.
 const ATTEMPTS: u64 = 3;
+
+/// How often a wait for the networks looks whether it was called off.
+const GLANCE: Duration = Duration::from_millis(20);
 
 const TOKENIZER: &str = "tokenizer.json";
 const CANGJIE: &str = "Cangjie5_TC.json";
@@ -90,7 +94,7 @@ impl Cloner {
             return Err(refused("it holds samples that are no numbers"));
         }
         let heard = &clip[..clip.len().min(LONGEST_CLIP * SAMPLE_RATE as usize)];
-        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut networks = self.networks(is_cancelled)?;
         let samples = Tensor::f32(&[1, heard.len()], heard.to_vec())?;
         let mut outputs = networks.encoder.run(&[("audio_values", &samples)], is_cancelled)?;
         let mut floats = |name: &str, width: usize| {
@@ -130,7 +134,7 @@ impl Cloner {
     ) -> Result<Vec<f32>, CloneError> {
         let ids = self.encode(sentence, language)?;
         let text_tokens = self.tokenizer.text_tokens(&ids);
-        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut networks = self.networks(is_cancelled)?;
         for attempt in 0..ATTEMPTS {
             let seed = seed.wrapping_add(attempt);
             let made = generate(&mut networks, &ids, text_tokens, &voice.conditioning, settings, seed, is_cancelled)?;
@@ -145,6 +149,18 @@ impl Cloner {
     /// The tokens of a sentence; an error where it can't be spoken. Nothing is spoken yet.
     pub fn check(&self, sentence: &str, language: &str) -> Result<(), CloneError> {
         self.encode(sentence, language).map(drop)
+    }
+
+    /// Waits for the networks, which another sentence may have for a minute, unless it is called off.
+    fn networks(&self, is_cancelled: &dyn Fn() -> bool) -> Result<MutexGuard<'_, Networks>, CloneError> {
+        loop {
+            match self.networks.try_lock() {
+                Ok(networks) => return Ok(networks),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if is_cancelled() => return Err(CloneError::Cancelled),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(GLANCE),
+            }
+        }
     }
 
     fn encode(&self, sentence: &str, language: &str) -> Result<Vec<i64>, CloneError> {

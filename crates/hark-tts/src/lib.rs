@@ -17,7 +17,7 @@ mod stream;
 mod synthesizer;
 
 pub use error::TtsError;
-pub use matching::{EmbedSpeech, MatchReport, SearchBudget, VoiceMatcher};
+pub use matching::{EmbedSpeech, LISTENING_SENTENCE, MatchReport, SearchBudget, VoiceMatcher};
 pub use model::{SpeechModel, Voice, VoiceKind};
 pub use phonemes::{MAX_PHONEMES, alphabet, phoneme_id};
 pub use stream::{Sentence, SpeechStream, trimmed};

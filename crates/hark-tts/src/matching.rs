@@ -15,7 +15,7 @@ use crate::network::STYLE_WIDTH;
 use crate::pace::{syllables_per_second, to_16_khz};
 
 /// What voices speak to be compared: some two seconds with many different sounds.
-const SENTENCE: &str = "ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɑːɡ.";
+pub const LISTENING_SENTENCE: &str = "ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɑːɡ.";
 /// Samples of a piece that is embedded, and from one to the next.
 const PIECE: usize = 24_000;
 const HOP: usize = 12_000;
@@ -73,10 +73,20 @@ impl VoiceMatcher {
     ) -> Result<Self, TtsError> {
         let mut embeddings = Vec::with_capacity(presets.len());
         for voice in &presets {
-            let spoken = model.speak(SENTENCE, voice, 1.0, is_cancelled)?;
+            let spoken = model.speak(LISTENING_SENTENCE, voice, 1.0, is_cancelled)?;
             embeddings.push(mean_embedding(&mut embed, &to_16_khz(&spoken)));
         }
         Ok(VoiceMatcher { embed, presets, embeddings })
+    }
+
+    /// With the embeddings that [`VoiceMatcher::embeddings`] gave for these voices before.
+    pub fn with_embeddings(presets: Vec<Voice>, embeddings: Vec<Vec<f32>>, embed: EmbedSpeech) -> Self {
+        VoiceMatcher { embed, presets, embeddings }
+    }
+
+    /// What each voice sounds like, in the order of the voices: an embedding of length 1.
+    pub fn embeddings(&self) -> &[Vec<f32>] {
+        &self.embeddings
     }
 
     /// A voice that resembles the speaker of `reference` (16 kHz mono, two seconds or more), searched for as long as `budget`.
@@ -107,7 +117,7 @@ impl VoiceMatcher {
         let presets = &self.presets;
         let nearest = presets[index].name().to_owned();
         let mut best = presets[index].numbers.to_vec();
-        let mut spoken = model.speak(SENTENCE, &presets[index], 1.0, is_cancelled)?;
+        let mut spoken = model.speak(LISTENING_SENTENCE, &presets[index], 1.0, is_cancelled)?;
         let (mut similarity, mut tried) = (nearest_similarity, 0);
         let mut random = SplitMix64::new(seed);
         while begun.elapsed() < budget.time && tried < budget.tries && !is_cancelled() {
@@ -123,7 +133,7 @@ impl VoiceMatcher {
                 }
             }
             let candidate = Voice { name: "matched".into(), kind: VoiceKind::Matched, numbers: Arc::from(numbers) };
-            let sound = model.speak(SENTENCE, &candidate, 1.0, is_cancelled)?;
+            let sound = model.speak(LISTENING_SENTENCE, &candidate, 1.0, is_cancelled)?;
             let found = cosine(&mean_embedding(&mut self.embed, &to_16_khz(&sound)), &wanted);
             tried += 1;
             if found > similarity {

@@ -41,6 +41,11 @@ impl Voice {
         &self.name
     }
 
+    /// What the network is conditioned on.
+    pub fn numbers(&self) -> &[f32] {
+        &self.numbers
+    }
+
     /// What it is.
     pub fn kind(&self) -> VoiceKind {
         self.kind

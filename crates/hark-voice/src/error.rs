@@ -96,6 +96,14 @@ pub enum VoiceError {
         /// Seconds that are needed.
         needed: f64,
     },
+    /// The program that encodes a format is not there.
+    #[error(
+        "{format} files need the program ffmpeg, which was not found or could not be started: ask for wav or pcm, or install it"
+    )]
+    NoEncoder {
+        /// The name of the format.
+        format: &'static str,
+    },
     /// Several people speak in the reference clip.
     #[error("more than one voice was found in the reference clip: send one in which a single person speaks")]
     ReferenceVoices,
@@ -170,7 +178,9 @@ impl VoiceError {
             | VoiceError::ReferenceSpeech { .. }
             | VoiceError::ReferenceVoices
             | VoiceError::Tts(TtsError::Reference { .. }) => Fault::Reference,
-            VoiceError::NoPronunciation { .. } | VoiceError::NoMatching => Fault::Installation,
+            VoiceError::NoPronunciation { .. } | VoiceError::NoMatching | VoiceError::NoEncoder { .. } => {
+                Fault::Installation
+            }
             VoiceError::Say(SayError::Cancelled)
             | VoiceError::Tts(TtsError::Cancelled)
             | VoiceError::Media(MediaError::Cancelled)

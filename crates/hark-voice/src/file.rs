@@ -1,11 +1,14 @@
 //! Sound files that say in their metadata that they are synthetic.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use hark_media::{
     AudioSpec, CancelToken, Encoder, MediaError, Options, OutputFormat, SampleWriter, Tags, WavFormat, WavWriter,
 };
 use hark_watermark::DISCLOSURE;
+
+use crate::error::VoiceError;
 
 /// A format in which speech is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +57,15 @@ impl FileFormat {
         }
     }
 
+    /// Whether the program that writes it is there; nothing is started. `ffmpeg` is looked for on the search path when not given.
+    pub fn check(self, ffmpeg: Option<&Path>) -> Result<(), VoiceError> {
+        let options = Options { ffmpeg: ffmpeg.map(Path::to_owned), ..Options::default() };
+        if self.encoded().is_none() || Encoder::is_available(&options) {
+            return Ok(());
+        }
+        Err(VoiceError::NoEncoder { format: self.name() })
+    }
+
     fn encoded(self) -> Option<OutputFormat> {
         match self {
             FileFormat::Wav | FileFormat::Pcm => None,
@@ -94,17 +106,22 @@ fn tags() -> Tags {
 }
 
 impl SpeechFile {
-    /// Begins a file. With `is_streamed` a WAV file goes out as it is made; its header then has no length.
+    /// Begins a file. With `is_streamed` a WAV file goes out as it is made; its header then has no length. `ffmpeg` is looked for on the search path when not given.
     pub(crate) fn start(
         spec: AudioSpec,
         format: FileFormat,
         is_streamed: bool,
+        ffmpeg: Option<PathBuf>,
         out: Output,
         cancel: &CancelToken,
-    ) -> Result<Self, MediaError> {
+    ) -> Result<Self, VoiceError> {
         if let Some(encoded) = format.encoded() {
-            let options = Options { tags: tags(), cancel: cancel.clone(), ..Options::default() };
-            return Encoder::start(spec, encoded, out, &options).map(SpeechFile::Encoded);
+            let options = Options { tags: tags(), cancel: cancel.clone(), ffmpeg, ..Options::default() };
+            // Every format has the rates and the channel of speech, so what is left is a program that is missing or does not start.
+            return Encoder::start(spec, encoded, out, &options).map(SpeechFile::Encoded).map_err(|error| {
+                tracing::error!(format = format.name(), %error, "encoder.start_failed");
+                VoiceError::NoEncoder { format: format.name() }
+            });
         }
         Ok(match (format, is_streamed) {
             (FileFormat::Pcm, _) => SpeechFile::Pcm { out, bytes: Vec::new(), frames: 0 },
@@ -157,6 +174,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::Fault;
 
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -174,7 +192,7 @@ mod tests {
     fn written(format: FileFormat, is_streamed: bool) -> Vec<u8> {
         let (out, spec) = (Shared::default(), AudioSpec { rate: 24_000, channels: 1 });
         let token = CancelToken::default();
-        let mut file = SpeechFile::start(spec, format, is_streamed, Box::new(out.clone()), &token).unwrap();
+        let mut file = SpeechFile::start(spec, format, is_streamed, None, Box::new(out.clone()), &token).unwrap();
         let tone: Vec<f32> = (0..24_000).map(|at| (at as f32 * 0.1).sin() * 0.5).collect();
         tone.chunks(1000).for_each(|block| file.write(block).unwrap());
         assert_eq!(file.finish().unwrap(), 24_000);
@@ -213,6 +231,23 @@ mod tests {
         for format in [FileFormat::Flac, FileFormat::Mp3, FileFormat::Opus] {
             check(format, true);
         }
+    }
+
+    #[test]
+    fn a_format_whose_program_is_missing_is_a_matter_of_the_installation_and_nothing_is_written() {
+        let (nowhere, token) = (PathBuf::from("/nowhere/ffmpeg"), CancelToken::default());
+        for format in FileFormat::ALL {
+            let (out, spec) = (Shared::default(), AudioSpec { rate: 24_000, channels: 1 });
+            let started = SpeechFile::start(spec, format, false, Some(nowhere.clone()), Box::new(out.clone()), &token);
+            let needs_program = format.encoded().is_some();
+            for found in [started.map(drop), format.check(Some(&nowhere))] {
+                assert_eq!(found.map_err(|error| error.fault()).err(), needs_program.then_some(Fault::Installation));
+            }
+            assert!(out.0.lock().unwrap().is_empty());
+        }
+        let message = FileFormat::Mp3.check(Some(&nowhere)).unwrap_err().to_string();
+        assert!(message.starts_with("mp3 files need the program ffmpeg"), "{message}");
+        assert!(FileFormat::Mp3.check(Some(Path::new("/proc/self/exe"))).is_ok());
     }
 
     #[test]

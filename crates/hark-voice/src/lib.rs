@@ -16,6 +16,7 @@
 mod cloning;
 mod error;
 mod file;
+mod listened;
 mod mark;
 mod matching;
 mod narrator;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use hark_media::{CancelToken, SAMPLE_RATE};
@@ -16,6 +16,7 @@ use hark_speech::vad::{SAMPLES_PER_PROBABILITY, SileroVad, VadStream};
 use hark_tts::{EmbedSpeech, MatchReport, SearchBudget, SpeechModel, Voice, VoiceMatcher};
 
 use crate::VoiceError;
+use crate::listened;
 use crate::reference::Reference;
 use crate::voices::PresetVoice;
 
@@ -48,12 +49,14 @@ pub(crate) struct SharedMatching {
     compute: Compute,
     /// The networks of voice activity and of speaker embeddings.
     folders: Option<(PathBuf, PathBuf)>,
+    /// The speech model, whose voices are compared.
+    model: PathBuf,
     loaded: Mutex<Option<Arc<Matching>>>,
 }
 
 impl SharedMatching {
-    pub(crate) fn new(compute: &Compute, folders: Option<(PathBuf, PathBuf)>) -> Self {
-        SharedMatching { compute: compute.clone(), folders, loaded: Mutex::default() }
+    pub(crate) fn new(compute: &Compute, folders: Option<(PathBuf, PathBuf)>, model: PathBuf) -> Self {
+        SharedMatching { compute: compute.clone(), folders, model, loaded: Mutex::default() }
     }
 
     pub(crate) fn get(&self) -> Result<Arc<Matching>, VoiceError> {
@@ -62,13 +65,15 @@ impl SharedMatching {
         if let Some(matching) = &*loaded {
             return Ok(Arc::clone(matching));
         }
-        let matching = Arc::new(Matching::load(&self.compute, vad, embedding)?);
+        let matching = Arc::new(Matching::load(&self.compute, vad, embedding, &self.model)?);
         Ok(Arc::clone(loaded.insert(matching)))
     }
 }
 
 /// What compares voices.
 pub(crate) struct Matching {
+    /// The speech model and the network of speaker embeddings.
+    folders: [PathBuf; 2],
     vad: Arc<SileroVad>,
     embedder: Arc<Mutex<Embedder>>,
     /// By the language whose voices they know; each has listened to them once.
@@ -79,14 +84,30 @@ pub(crate) struct Matching {
 /// The clip and the language whose voices were searched.
 type FoundKey = ([u8; 32], &'static str);
 
+/// How often a wait for a lock looks whether it was called off.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Waits for a lock that another search holds for seconds, unless it is called off.
+fn lock_unless<'a, T>(mutex: &'a Mutex<T>, is_cancelled: &dyn Fn() -> bool) -> Result<MutexGuard<'a, T>, VoiceError> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if is_cancelled() => return Err(VoiceError::Cancelled),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(GLANCE),
+        }
+    }
+}
+
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // After a panic only buffers are in an unknown state, and the next call overwrites them.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Matching {
-    fn load(compute: &Compute, vad: &Path, embedding: &Path) -> Result<Self, VoiceError> {
+    fn load(compute: &Compute, vad: &Path, embedding: &Path, model: &Path) -> Result<Self, VoiceError> {
         Ok(Matching {
+            folders: [model, embedding].map(Path::to_owned),
             vad: Arc::new(SileroVad::load(vad)?),
             embedder: Arc::new(Mutex::new(Embedder::load(embedding, compute)?)),
             matchers: Mutex::default(),
@@ -110,7 +131,7 @@ impl Matching {
         self.check(&reference.samples)?;
         let is_cancelled = || cancel.is_cancelled();
         // One search at a time: each uses all threads.
-        let mut matchers = lock(&self.matchers);
+        let mut matchers = lock_unless(&self.matchers, &is_cancelled)?;
         if let Some(found) = self.remembered(&key) {
             return Ok(found);
         }
@@ -118,14 +139,12 @@ impl Matching {
             return Err(VoiceError::Cancelled);
         }
         if !matchers.contains_key(own) {
-            let begun = Instant::now();
             let is_candidate = |voice: &&Voice| {
                 PresetVoice::of_name(voice.name())
                     .is_some_and(|one| one.language.starts_with("en") || one.language == own)
             };
             let candidates: Vec<Voice> = model.voices().iter().filter(is_candidate).cloned().collect();
-            let matcher = VoiceMatcher::new(model, candidates, self.embed(), &is_cancelled)?;
-            tracing::info!(language = own, seconds = begun.elapsed().as_secs_f64(), "voice.listened");
+            let matcher = self.matcher(model, candidates, own, &is_cancelled)?;
             matchers.insert(own, matcher);
         }
         let Some(matcher) = matchers.get_mut(own) else { return Err(VoiceError::NoMatching) };
@@ -139,6 +158,27 @@ impl Matching {
             all.pop_front();
         }
         Ok(found)
+    }
+
+    /// Knows what the candidates sound like: from the file beside the model, or by listening to each.
+    fn matcher(
+        &self,
+        model: &dyn SpeechModel,
+        candidates: Vec<Voice>,
+        own: &'static str,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<VoiceMatcher, VoiceError> {
+        let file = listened::path(&self.folders[0], &self.folders[1], &candidates);
+        if let Some(embeddings) = listened::read(&file, candidates.len()) {
+            return Ok(VoiceMatcher::with_embeddings(candidates, embeddings, self.embed()));
+        }
+        let begun = Instant::now();
+        let matcher = VoiceMatcher::new(model, candidates, self.embed(), is_cancelled)?;
+        tracing::info!(language = own, seconds = begun.elapsed().as_secs_f64(), "voice.listened");
+        if let Err(error) = listened::write(&file, matcher.embeddings()) {
+            tracing::debug!(%error, "voice.not_remembered");
+        }
+        Ok(matcher)
     }
 
     fn remembered(&self, key: &FoundKey) -> Option<Arc<MatchedVoice>> {
@@ -217,6 +257,19 @@ mod tests {
             vector
         };
         (0..pieces).map(piece).collect()
+    }
+
+    #[test]
+    fn who_waits_for_another_search_can_be_called_off() {
+        let (mutex, token) = (Mutex::new(()), CancelToken::default());
+        let searching = lock(&mutex);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock_unless(&mutex, &|| token.is_cancelled()).map(drop));
+            token.cancel();
+            assert!(matches!(waiting.join().unwrap(), Err(VoiceError::Cancelled)));
+        });
+        drop(searching);
+        assert!(lock_unless(&mutex, &|| false).is_ok());
     }
 
     #[test]

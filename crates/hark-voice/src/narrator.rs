@@ -32,6 +32,8 @@ pub struct NarratorOptions {
     pub matching: Option<(PathBuf, PathBuf)>,
     /// The program espeak-ng; found on the search path when not given.
     pub espeak: Option<PathBuf>,
+    /// The program ffmpeg, which writes FLAC, MP3 and Opus; found on the search path when not given.
+    pub ffmpeg: Option<PathBuf>,
     /// ONNX Runtime, which a cloning model needs.
     pub runtime: Option<PathBuf>,
     /// How long a voice is searched for that matches a reference.
@@ -46,6 +48,7 @@ impl NarratorOptions {
             dictionary: None,
             matching: None,
             espeak: None,
+            ffmpeg: None,
             runtime: None,
             match_time: MATCH_TIME,
         }
@@ -55,6 +58,7 @@ impl NarratorOptions {
 /// Speaks text; one for a process, shared by all requests.
 pub struct Narrator {
     model: Box<dyn VoiceModel>,
+    ffmpeg: Option<PathBuf>,
 }
 
 /// What was spoken.
@@ -71,12 +75,12 @@ pub struct Spoken {
 impl Narrator {
     /// Loads the speech model, to run on the threads and kernels of `compute`.
     pub fn load(compute: &Compute, options: NarratorOptions) -> Result<Self, VoiceError> {
-        let matching = Arc::new(SharedMatching::new(compute, options.matching.clone()));
+        let matching = Arc::new(SharedMatching::new(compute, options.matching.clone(), options.model.clone()));
         let model: Box<dyn VoiceModel> = match Narrator::clones(&options.model) {
             true => Box::new(ClonedVoices::load(compute, &options, matching)?),
             false => Box::new(PresetVoices::load(compute, &options, matching)?),
         };
-        Ok(Narrator { model })
+        Ok(Narrator { model, ffmpeg: options.ffmpeg })
     }
 
     /// Whether the model in a folder speaks in the voice of a reference, and has no voices of its own.
@@ -121,7 +125,8 @@ impl Narrator {
         self.model.prepare(request, cancel)
     }
 
-    /// Speaks a script into a file that goes to `out`, marked with `payload`; blocks meanwhile. `first_sound` is called once there is something to hear.
+    /// Speaks a script into a file that goes to `out`, marked with `payload`; blocks meanwhile. `first_sound` is called once there is something to hear and
+    /// its file was begun: before that nothing is written, and the caller may still answer with an error.
     pub fn speak(
         &self,
         script: &Script,
@@ -137,14 +142,14 @@ impl Narrator {
         let rate = self.model.sample_rate();
         let is_cancelled = || cancel.is_cancelled();
         let mut sounds = self.model.sounds(script, &is_cancelled).peekable();
-        // Nothing is written before there is something to hear: a caller may still answer with an error.
         if let Some(Err(_)) = sounds.peek() {
             sounds.next().transpose()?;
         }
         let spoken = begun.elapsed().as_secs_f64();
-        first_sound();
-        let mut file = SpeechFile::start(AudioSpec { rate, channels: 1 }, format, is_streamed, out, cancel)?;
+        let spec = AudioSpec { rate, channels: 1 };
+        let mut file = SpeechFile::start(spec, format, is_streamed, self.ffmpeg.clone(), out, cancel)?;
         let mut marked = MarkedWriter::new(rate, payload, marker, &mut file)?;
+        first_sound();
         for sound in sounds {
             marked.write(&sound?)?;
         }

@@ -49,14 +49,16 @@ impl PresetVoices {
         })
     }
 
-    /// The language of a request: that of its code, in the variety of the voice; else the voice's own, else English.
-    fn language(&self, code: Option<&str>, voice: Option<&Voice>) -> Result<&'static Language, VoiceError> {
+    /// The language of a request: that of its code, in the variety of the voice; else the voice's own where it can be spoken, else English.
+    fn language(&self, request: &SpeechRequest<'_>, voice: Option<&Voice>) -> Result<&'static Language, VoiceError> {
         let own = voice.and_then(|voice| PresetVoice::of_name(voice.name())).map(|voice| voice.language);
-        let code = match (code, own) {
+        let can_speak = |code: &str| Language::find(code).is_some_and(|language| self.reader.can_speak(language));
+        let code = match (request.language, own) {
             // An English voice reads English in its own way.
             (Some("en"), Some(own)) if own.starts_with("en") => own,
             (Some(code), _) => code,
-            (None, own) => own.unwrap_or("en-us"),
+            (None, Some(own)) if can_speak(own) || !is_latin(request.text) => own,
+            (None, _) => "en-us",
         };
         let unknown = || VoiceError::UnknownLanguage { language: code.chars().take(40).collect() };
         let base = code.split(['-', '_']).next().unwrap_or_default().to_lowercase();
@@ -111,7 +113,7 @@ impl VoiceModel for PresetVoices {
             VoiceChoice::Named(name) => Some(self.named(name)?),
             VoiceChoice::Default | VoiceChoice::Like(_) => None,
         };
-        let language = self.language(request.language, named)?;
+        let language = self.language(request, named)?;
         let is_cancelled = || cancel.is_cancelled();
         let planned = match self.reader.plan(request.text, language.code, &is_cancelled) {
             Err(SayError::EspeakMissing { .. }) => return Err(self.unpronounced(language.name, NO_ESPEAK)),
@@ -156,6 +158,28 @@ impl VoiceModel for PresetVoices {
     }
 }
 
+/// Whether all letters of a text are such as English is written in; those of other scripts would be left out.
+fn is_latin(text: &str) -> bool {
+    text.chars().filter(|character| character.is_alphabetic()).all(|letter| letter < LATIN_END)
+}
+
+/// Behind the last letter of Latin Extended-B.
+const LATIN_END: char = '\u{250}';
+
 /// Why a language can't be pronounced.
 const NO_ESPEAK: &str = ": it needs the program espeak-ng, which was not found";
 const NO_READING: &str = ": nothing here knows the readings of its characters";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_latin_without_letters_of_other_scripts() {
+        for (text, expected) in
+            [("Hi.", true), ("¡Olé, señor! 42", true), ("3.14", true), ("你好", false), ("Hi, मित्र", false)]
+        {
+            assert_eq!(is_latin(text), expected, "{text}");
+        }
+    }
+}

@@ -19,8 +19,9 @@ static NARRATOR: LazyLock<Narrator> = LazyLock::new(|| {
         dictionary: Some(model("misaki-en")),
         matching: Some((model("silero-vad"), model("campplus-zh-en"))),
         match_time: Duration::from_secs(3),
-        // A machine without espeak-ng.
+        // A machine without espeak-ng and ffmpeg.
         espeak: Some(PathBuf::from("/nowhere/espeak-ng")),
+        ffmpeg: Some(PathBuf::from("/nowhere/ffmpeg")),
         ..NarratorOptions::new(model("kokoro-82m"))
     };
     Narrator::load(&Compute::from_options(Some(2), None), options).unwrap()
@@ -47,6 +48,32 @@ fn without_espeak_only_english_and_japanese_are_spoken_and_the_rest_names_them()
     let long = refused(&SpeechRequest { max_characters: 3, ..request("four", VoiceChoice::Default) });
     assert!(long.to_string().contains("4 characters"), "{long}");
     assert!(refused(&request("a", VoiceChoice::Named("nobody"))).to_string().contains("af_heart"));
+}
+
+#[test]
+#[ignore = "needs models"]
+fn a_voice_whose_language_can_not_be_spoken_reads_english_where_no_language_is_known() {
+    let spoken = |text: &str, voice: &str| {
+        let prepared = NARRATOR.prepare(&request(text, VoiceChoice::Named(voice)), &CancelToken::default());
+        prepared.map(|script| (script.language(), script.voice())).map_err(|error| error.fault())
+    };
+    for voice in ["zf_xiaobei", "ef_dora"] {
+        assert_eq!(spoken("Hi.", voice), Ok(("en", format!("preset; name={voice}"))));
+    }
+    // English would leave out what the text is made of.
+    assert_eq!(spoken("你好", "zf_xiaobei"), Err(Fault::Installation));
+    assert_eq!(spoken("こんにちは", "jf_alpha"), Ok(("ja", "preset; name=jf_alpha".to_owned())));
+}
+
+#[test]
+#[ignore = "needs models"]
+fn a_file_that_can_not_be_begun_is_an_error_before_there_is_said_to_be_something_to_hear() {
+    let (token, marker, out) = (CancelToken::default(), Marker::new(Key::new([3; 32]), None), Shared::default());
+    let script = NARRATOR.prepare(&request("Good morning.", VoiceChoice::Default), &token).unwrap();
+    let (file, payload, mut sounds) = (Box::new(out.clone()), marker.payload(b"x", 0), 0);
+    let spoken = NARRATOR.speak(&script, FileFormat::Mp3, true, &marker, &payload, file, &mut || sounds += 1, &token);
+    assert_eq!(spoken.unwrap_err().fault(), Fault::Installation);
+    assert_eq!((sounds, out.bytes().len()), (0, 0));
 }
 
 #[test]
