@@ -67,7 +67,7 @@ fn translate() -> Object {
 
 fn consent() -> Object {
     let description = "The statement that the person who speaks in the sample agrees to have their voice imitated: `true` or `1`. The operator of a server may vouch for all \
-                       users instead; then it may be left out.";
+                       users instead; then it may be left out. `false` is always refused.";
     let both = SchemaType::Array(vec![Type::Boolean, Type::Integer]);
     let answer = ObjectBuilder::new().schema_type(both).minimum(Some(1)).maximum(Some(1));
     answer.description(Some(description)).enum_values(Some([serde_json::json!(true), serde_json::json!(1)])).build()
@@ -117,7 +117,7 @@ pub struct EnhanceForm {
 /// The form of `POST /v1/watermark/detect`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WatermarkForm {
-    /// Audio or video: at most 100 MB and two hours, at least a second; a mark is read from about five seconds of speech.
+    /// Audio or video: at most 100 MB and 20 minutes, at least a second; a mark is read from about five seconds of speech.
     #[schema(value_type = String, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Vec<u8>,
 }

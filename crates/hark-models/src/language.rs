@@ -100,9 +100,18 @@ pub const LANGUAGE_MODELS: [LanguageModelInfo; 12] = [
 impl LanguageModelInfo {
     /// Bytes of memory with a context of so many tokens: weights (packed, they take 3 % more than the file), KV cache and workspace.
     pub fn memory_bytes(&self, context: u64) -> u64 {
-        // Keys and values of every layer, two bytes each.
-        let cache = context * self.layers * self.kv_heads * self.head_dim * 4;
-        self.file_bytes + self.file_bytes / 32 + cache + WORKSPACE
+        self.file_bytes + self.file_bytes / 32 + self.cache_bytes(context) + WORKSPACE
+    }
+
+    /// Keys and values of every layer, two bytes each.
+    fn cache_bytes(&self, context: u64) -> u64 {
+        context * self.layers * self.kv_heads * self.head_dim * 4
+    }
+
+    /// Whether the service gives it a whole context within a memory budget: its KV cache has half of what the budget leaves beside weights and workspace, and a
+    /// page more than a context.
+    pub fn fits(&self, budget: u64) -> bool {
+        self.cache_bytes(CONTEXT + 32) <= budget.saturating_sub(self.memory_bytes(0)) / 2
     }
 
     /// About how many tokens a second it generates on so many cores: reading the weights takes the time.
@@ -116,11 +125,11 @@ impl LanguageModelInfo {
     }
 }
 
-/// The model that a machine with so much memory and so many cores should use: the largest with an open licence that leaves half of the memory to
-/// others and generates at least five tokens a second; the smallest where none does.
+/// The model that a machine with so much memory and so many cores should use: the largest with an open licence that fits the service's memory budget, half of
+/// the memory, and generates at least five tokens a second; the smallest where none does.
 pub fn recommended_language_model(memory: u64, cores: usize) -> &'static LanguageModelInfo {
     let suits = |model: &&LanguageModelInfo| {
-        model.is_open() && model.memory_bytes(CONTEXT) <= memory / 2 && model.tokens_per_second(cores) >= LEAST_SPEED
+        model.is_open() && model.fits(memory / 2) && model.tokens_per_second(cores) >= LEAST_SPEED
     };
     LANGUAGE_MODELS.iter().rfind(suits).unwrap_or(&LANGUAGE_MODELS[0])
 }
@@ -166,6 +175,13 @@ mod tests {
         let default = &LANGUAGE_MODELS[2];
         assert_eq!(default.memory_bytes(0), 1_117_320_768 + 34_916_274 + WORKSPACE);
         assert_eq!(default.memory_bytes(CONTEXT) - default.memory_bytes(0), 8192 * 28_672);
+    }
+
+    #[test]
+    fn a_model_fits_where_its_cache_has_half_of_what_the_budget_leaves() {
+        let default = &LANGUAGE_MODELS[2];
+        let least = default.memory_bytes(0) + 2 * (CONTEXT + 32) * 28_672;
+        assert!(default.fits(least) && !default.fits(least - 2));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::call_slots::CallSlots;
 use crate::config::Config;
 use crate::credentials::Credentials;
 use crate::documentation::Documentation;
-use crate::engine::{Engines, Models};
+use crate::engine::{Engines, Models, TRANSLATIONS_AT_ONCE};
 use crate::limits::{AddressHash, AtOnce, Bodies, RateLimiter};
 use crate::mail::Mailer;
 use crate::marks::MarkerOnDemand;
@@ -38,6 +38,8 @@ pub enum Role {
 
 /// Calls that embed texts at once: one computes on all cores while the next is tokenized.
 const EMBEDDINGS_AT_ONCE: usize = 2;
+/// Queries that are embedded at once beside them: each is one short text, and a search waits for it.
+const QUERIES_AT_ONCE: usize = 4;
 /// Searches for watermarks at once: each takes one core, which speech waits for.
 const DETECTIONS_AT_ONCE: usize = 2;
 
@@ -70,11 +72,17 @@ pub(crate) struct Shared {
     pub(crate) probes: Probes,
     /// Calls that embed texts.
     pub(crate) embed_slots: CallSlots,
+    /// Queries of searches that are embedded: they do not wait for calls with many texts.
+    pub(crate) query_slots: CallSlots,
+    /// Calls that translate.
+    pub(crate) translate_slots: CallSlots,
     /// Calls that look for watermarks.
     pub(crate) watermark_slots: CallSlots,
-    /// Calls that work on texts with the language model.
+    /// Calls that speak.
+    pub(crate) speech_slots: CallSlots,
+    /// Calls that work on texts with the language model, and those that speak.
     pub(crate) text_calls: AtOnce<Owner>,
-    /// Calls that speak in the voice of a reference.
+    /// Calls that speak in the voice of a reference and are not charged yet.
     pub(crate) matched_calls: AtOnce<Owner>,
     /// The key of the watermark.
     pub(crate) marker: MarkerOnDemand,
@@ -130,6 +138,7 @@ impl App {
                 None
             }
         });
+        let speech_slots = CallSlots::new(engines.speeches_at_once(), "too many texts are being spoken");
         App(Arc::new(Shared {
             probes: Probes::new(config.probes),
             store,
@@ -147,7 +156,10 @@ impl App {
             sign: Sign::default(),
             mailer,
             embed_slots: CallSlots::new(EMBEDDINGS_AT_ONCE, "too many texts are being embedded"),
+            query_slots: CallSlots::new(QUERIES_AT_ONCE, "too many searches are under way"),
+            translate_slots: CallSlots::new(TRANSLATIONS_AT_ONCE, "too many texts are being translated"),
             watermark_slots: CallSlots::new(DETECTIONS_AT_ONCE, "too many recordings are being examined"),
+            speech_slots,
             text_calls: AtOnce::new(),
             matched_calls: AtOnce::new(),
             marker: MarkerOnDemand::default(),

@@ -6,9 +6,12 @@ use hark_api::ErrorKind;
 use hark_media::CancelToken;
 
 use crate::app::App;
+use crate::call_slots::CallSlots;
 use crate::engine::EmbeddedTexts;
 use crate::error::Failure;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Caller;
+use crate::panics;
 use crate::probe::CancelOnDrop;
 
 /// Texts of a call.
@@ -16,7 +19,10 @@ const MAX_TEXTS: usize = 2048;
 /// Texts of a call without an account.
 const MAX_ANONYMOUS_TEXTS: usize = 64;
 
-/// Embeds texts on a blocking thread. It is cancelled when the caller disconnects.
+/// What the metrics call it.
+const TASK: &str = "embed";
+
+/// Embeds the texts of a call on a blocking thread. It is cancelled when the caller disconnects.
 pub(crate) async fn embed(app: &App, caller: &Caller, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
     let limit = match caller {
         Caller::Account(_) => MAX_TEXTS,
@@ -25,8 +31,27 @@ pub(crate) async fn embed(app: &App, caller: &Caller, texts: Vec<String>) -> Res
     if texts.len() > limit {
         return Err(Failure::invalid(format!("{} texts in one call: send at most {limit}", texts.len())));
     }
+    timed(app, compute(app, &app.embed_slots, caller, texts)).await
+}
+
+/// Embeds the query of a search, which does not wait for calls with many texts.
+pub(crate) async fn embed_query(app: &App, caller: &Caller, query: String) -> Result<EmbeddedTexts, Failure> {
+    timed(app, compute(app, &app.query_slots, caller, vec![query])).await
+}
+
+async fn timed(
+    app: &App,
+    embedding: impl Future<Output = Result<EmbeddedTexts, Failure>>,
+) -> Result<EmbeddedTexts, Failure> {
+    let timer = TextTimer::start(&app.metrics, TASK);
+    let embedded = embedding.await;
+    timer.end(Outcome::of(&embedded));
+    embedded
+}
+
+async fn compute(app: &App, slots: &CallSlots, caller: &Caller, texts: Vec<String>) -> Result<EmbeddedTexts, Failure> {
     app.engines.embed()?;
-    let slot = app.embed_slots.enter(caller.owner(), caller.plan().concurrency()).await?;
+    let slot = slots.enter(caller.owner(), caller.plan().concurrency()).await?;
     let engines = app.engines.clone();
     let cancel = CancelOnDrop(CancelToken::default());
     let (token, span) = (cancel.0.clone(), tracing::Span::current());
@@ -43,7 +68,7 @@ pub(crate) async fn embed(app: &App, caller: &Caller, texts: Vec<String>) -> Res
             Ok(embedded)
         }
         Err(error) => {
-            tracing::error!(%error, "embed.panicked");
+            tracing::error!(error = panics::ending(&error), "embed.panicked");
             Err(ErrorKind::Internal.into())
         }
     }

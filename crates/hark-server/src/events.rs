@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/operators/events.md";
 /// The crates whose events must be listed: all that are part of the program.
-const LISTED: [&str; 16] = [
+const LISTED: [&str; 17] = [
     "hark",
     "hark-api",
     "hark-compute",
@@ -13,6 +13,7 @@ const LISTED: [&str; 16] = [
     "hark-http",
     "hark-media",
     "hark-models",
+    "hark-sandbox",
     "hark-say",
     "hark-server",
     "hark-speakers",

@@ -6,6 +6,7 @@ use hark_store::{AnonymousLimit, Blob, BlobSource, Store};
 use crate::app::App;
 use crate::error::Failure;
 use crate::middleware::Caller;
+use crate::panics;
 use crate::probe::{self, CancelOnDrop};
 
 /// The recording as a decoder reads it.
@@ -43,7 +44,7 @@ pub(crate) async fn decode<T: Send + 'static>(
     match decoding.await {
         Ok(decoded) => decoded,
         Err(error) => {
-            tracing::error!(%error, "media.probe_panicked");
+            tracing::error!(error = panics::ending(&error), "media.probe_panicked");
             Err(hark_api::ErrorKind::Internal.into())
         }
     }

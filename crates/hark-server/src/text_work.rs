@@ -19,6 +19,7 @@ use crate::limits::Place;
 use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
+use crate::panics;
 use crate::sse::{self, Events};
 
 /// `Retry-After` of a language model with too much to do, in seconds.
@@ -71,17 +72,18 @@ impl TextCall {
         self.app.engines.language()?;
         let place = take_place(&self.app, &self.identity)?;
         let TextCall { app, identity, headers, canonical, task, source, transcript } = self;
-        let call = match PaidCall::begin(&app, &identity, &headers, canonical).await? {
+        let is_stream = sse::is_wanted(&headers);
+        let settings = &app.config.text;
+        let timeout = if is_stream { settings.stream_timeout } else { settings.timeout }.duration();
+        let call = match PaidCall::begin(&app, &identity, &headers, canonical, timeout).await? {
             Opened::New(call) => call,
             Opened::Repeated(response) => return Ok(response),
         };
         let work = Work { app, identity, headers, task, source, transcript, call, _place: place };
-        if !sse::is_wanted(&work.headers) {
-            let timeout = work.app.config.text.timeout.duration();
+        if !is_stream {
             return work.perform(timeout, None).await;
         }
         Ok(sse::respond(|events| async move {
-            let timeout = work.app.config.text.stream_timeout.duration();
             if let Err(failure) = work.perform(timeout, Some(events.clone())).await {
                 events.send_named("error", &failure.error.body());
             }
@@ -106,7 +108,7 @@ impl Work {
     async fn perform(self, timeout: Duration, events: Option<Events>) -> Result<Response, Failure> {
         let timer = TextTimer::start(&self.app.metrics, note(self.task));
         let result = self.answer(timeout, events).await;
-        timer.end(Outcome::of_status(result.as_ref().map_or_else(|failure| failure.error.status(), |_| 200)));
+        timer.end(Outcome::of(&result));
         result
     }
 
@@ -211,7 +213,7 @@ pub(crate) async fn load(app: &App) -> Result<Arc<dyn LanguageModel>, Failure> {
     match tokio::task::spawn_blocking(move || span.in_scope(|| engine.language())).await {
         Ok(model) => Ok(model?),
         Err(error) => {
-            tracing::error!(%error, "language.panicked");
+            tracing::error!(error = panics::ending(&error), "language.panicked");
             Err(ErrorKind::Internal.into())
         }
     }

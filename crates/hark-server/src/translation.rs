@@ -4,13 +4,16 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use hark_api::{ErrorKind, TranslateAnswer, TranslatedText, Translation};
 use hark_media::CancelToken;
+use hark_store::Owner;
 
 use crate::app::App;
 use crate::engine::{EngineError, Translate};
 use crate::error::Failure;
 use crate::idempotent::Canonical;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::paid_call::{Opened, PaidCall};
+use crate::panics;
 use crate::probe::CancelOnDrop;
 use crate::text_work::{self, check_length, take_place, within};
 
@@ -55,7 +58,7 @@ pub(crate) async fn translate(
             TranslateAnswer::Several { translations, target_language, model }
         }
     };
-    call.complete(headers, "translate", &answer, None).await
+    call.complete(headers, NOTE, &answer, None).await
 }
 
 /// What became of a translation.
@@ -65,6 +68,9 @@ pub(crate) enum Finished<T> {
     /// The same request was answered before.
     Repeated(Response),
 }
+
+/// What the ledger and the metrics call a translation.
+pub(crate) const NOTE: &str = "translate";
 
 /// Runs `work`, on so many characters, on a blocking thread within the limits of a call. It is cancelled, and costs nothing, when the caller disconnects.
 pub(crate) async fn run<T: Send + 'static>(
@@ -77,23 +83,30 @@ pub(crate) async fn run<T: Send + 'static>(
 ) -> Result<Finished<T>, Failure> {
     app.engines.translate()?;
     check_length(app, characters)?;
-    let _place = take_place(app, identity)?;
-    let call = match PaidCall::begin(app, identity, headers, canonical).await? {
+    let place = take_place(app, identity)?;
+    let timeout = app.config.text.timeout.duration();
+    let call = match PaidCall::begin(app, identity, headers, canonical, timeout).await? {
         Opened::New(call) => call,
         Opened::Repeated(response) => return Ok(Finished::Repeated(response)),
     };
-    let engines = app.engines.clone();
-    let cancel = CancelOnDrop(CancelToken::default());
-    let (token, span) = (cancel.0.clone(), tracing::Span::current());
-    let task = tokio::task::spawn_blocking(move || span.in_scope(|| work(engines.translate()?, &token)));
-    let done = within(app.config.text.timeout.duration(), async {
-        task.await
-            .map_err(|error| {
-                tracing::error!(%error, "translate.panicked");
-                Failure::from(ErrorKind::Internal)
-            })?
-            .map_err(Failure::from)
+    let timer = TextTimer::start(&app.metrics, NOTE);
+    let done = within(timeout, async {
+        let slot = app.translate_slots.enter(Owner::Account(identity.account()), identity.plan().concurrency()).await?;
+        let engines = app.engines.clone();
+        let cancel = CancelOnDrop(CancelToken::default());
+        let (token, span) = (cancel.0.clone(), tracing::Span::current());
+        let task = tokio::task::spawn_blocking(move || {
+            // Both are released when the work has ended, not when nobody waits for it any more.
+            let _taken = (place, slot);
+            span.in_scope(|| work(engines.translate()?, &token))
+        });
+        let done = task.await.map_err(|error| {
+            tracing::error!(error = panics::ending(&error), "translate.panicked");
+            Failure::from(ErrorKind::Internal)
+        })?;
+        Ok(done?)
     })
-    .await?;
-    Ok(Finished::New(call, done))
+    .await;
+    timer.end(Outcome::of(&done));
+    Ok(Finished::New(call, done?))
 }

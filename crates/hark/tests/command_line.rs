@@ -197,3 +197,47 @@ fn a_reader_that_goes_away_is_no_error() {
         assert_eq!(stderr(&output), "");
     }
 }
+
+/// A server that answers one request with this JSON; what it was sent comes out.
+fn answer_once(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let served = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let (mut request, mut bytes) = (String::new(), [0; 4096]);
+        // A JSON object ends with a brace; requests of these tests are ASCII.
+        while !request.ends_with('}') {
+            let count = connection.read(&mut bytes).unwrap();
+            assert!(count > 0, "the request ended: {request}");
+            request.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length:";
+        write!(connection, "{head} {}\r\n\r\n{answer}", answer.len()).unwrap();
+        request
+    });
+    (url, served)
+}
+
+#[test]
+fn a_server_is_told_who_speaks() {
+    let folder = folder();
+    let segments = r#"{"language": "en", "segments": [
+        {"start": 0, "end": 1, "text": "Can you call them?", "speaker": "Ann"},
+        {"start": 1, "end": 2, "text": "I will.", "speaker": "Bob"},
+        {"start": 2, "end": 3, "text": "Tomorrow.", "speaker": "Bob"},
+        {"start": 3, "end": 4, "text": "Thank you.", "speaker": "Ann"}]}"#;
+    std::fs::write(folder.path().join("talk.json"), segments).unwrap();
+    std::fs::write(folder.path().join("plain.txt"), "Nobody speaks here.").unwrap();
+    for (file, sent) in [
+        ("talk.json", r#""text":"Ann: Can you call them?\nBob: I will. Tomorrow.\nAnn: Thank you.""#),
+        ("plain.txt", r#""text":"Nobody speaks here.""#),
+    ] {
+        let (url, served) =
+            answer_once(r#"{"summary": "They call.", "style": "brief", "word_count": 2, "model": "m", "parts": 1}"#);
+        let output = run(folder.path(), &["summarize", file, "--server", &url]);
+        let request = served.join().unwrap();
+        assert!(request.contains(sent), "{request}");
+        assert_eq!(stdout(&output), "They call.\n", "{}", stderr(&output));
+    }
+}

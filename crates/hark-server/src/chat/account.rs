@@ -1,6 +1,6 @@
 //! Answers from all transcripts of an account: from the passages that search finds.
 
-use hark_api::{ChatSource, SearchMode, Segment};
+use hark_api::{ChatSource, Segment};
 use hark_text::ask::{AnswerSource, Excerpt, Question, ask, not_found, within_budget};
 use hark_text::{Context, Source};
 
@@ -47,20 +47,12 @@ pub(super) async fn answer(
     Ok(Found { answer, sources })
 }
 
-/// The passages that say something about a question. Without the vector of the question, by words alone.
+/// The passages that say something about a question.
 async fn find(app: &App, identity: &Identity, question: &Question<'_>) -> Result<Vec<Hit>, Failure> {
     // Quotation marks of a question ask for no phrase.
     let text = question.retrieval_query().replace(['"', '“', '”', '„'], " ");
-    let mut query = SearchQuery { text, limit: PASSAGES, ..SearchQuery::default() };
-    match search(app, identity, &query).await {
-        Ok(found) => Ok(found.hits),
-        Err(failure) if app.engines.embed().is_ok() => {
-            tracing::warn!(error = %failure.error.message, "chat.embed_failed");
-            query.mode = SearchMode::Text;
-            Ok(search(app, identity, &query).await?.hits)
-        }
-        Err(failure) => Err(failure),
-    }
+    let query = SearchQuery { text, limit: PASSAGES, ..SearchQuery::default() };
+    Ok(search(app, identity, &query).await?.hits)
 }
 
 /// A passage as a source of its own: each of its segments is a unit.

@@ -28,6 +28,9 @@ const TASK: &str = "chat";
 /// Characters of the longest question.
 const MAX_QUESTION: usize = 2000;
 
+/// Turns of a conversation that are read: more than a prompt takes.
+const MAX_TURNS: i64 = 20;
+
 /// What a question is about.
 pub(crate) enum About {
     /// One transcript.
@@ -93,17 +96,20 @@ pub(crate) async fn answer(
         Opened::Repeated(answer) => return Ok(Json(answer).into_response()),
     };
     let history = match &request.session_id {
-        Some(session) => exchanges(app.store.chats().turns(identity.account(), about.transcript(), session).await?),
+        Some(session) => {
+            let (account, about) = (identity.account(), about.transcript());
+            exchanges(app.store.chats().last_turns(account, about, session, MAX_TURNS).await?)
+        }
         None => Vec::new(),
     };
     let admitted = admitted.count(identity.plan().daily_questions()).await?;
     let (app, identity) = (app.clone(), identity.clone());
     let job = Job { app, identity, about, request, history, admitted };
     if !is_stream {
-        return Ok(Json(job.run(&|_| {}).await?).into_response());
+        return Ok(Json(job.run(None).await?).into_response());
     }
     Ok(sse::respond(|events| async move {
-        match job.run(&|text| send_text(&events, text)).await {
+        match job.run(Some(&events)).await {
             Ok(answer) => send_end(&events, &answer),
             Err(failure) => events.send_named("error", &failure.error.body()),
         }
@@ -146,26 +152,34 @@ fn exchanges(turns: Vec<ChatTurn>) -> Vec<Exchange> {
 }
 
 impl Job {
-    /// Answers and counts what became of the question.
-    async fn run(self, on_text: &(dyn Fn(&str) + Send + Sync)) -> Result<ChatAnswer, Failure> {
+    /// Answers, with the text as events where there are any, and counts what became of the question.
+    async fn run(self, events: Option<&Events>) -> Result<ChatAnswer, Failure> {
         let timer = TextTimer::start(&self.app.metrics, TASK);
-        let result = self.answer(on_text).await;
-        timer.end(Outcome::of_status(result.as_ref().map_or_else(|failure| failure.error.status(), |_| 200)));
+        let result = self.answer(events).await;
+        timer.end(Outcome::of(&result));
         result
     }
 
-    /// Answers within the time limit and adds question and answer to the conversation. Dropped before its end, it leaves nothing.
-    async fn answer(self, on_text: &(dyn Fn(&str) + Send + Sync)) -> Result<ChatAnswer, Failure> {
+    /// Answers within the time limit and adds question and answer to the conversation. Dropped before its end, it leaves nothing; the question stays counted
+    /// if part of the answer was sent.
+    async fn answer(self, events: Option<&Events>) -> Result<ChatAnswer, Failure> {
         let Job { app, identity, about, request, history, admitted } = self;
         let transcript = about.transcript();
         let question = Question { text: &request.question, history: &history };
+        let on_text = |text: &str| {
+            let Some(events) = events else { return };
+            admitted.hear();
+            send_text(events, text);
+        };
         let work = async {
             let model = load(&app).await?;
             let context = context(&*model, &identity);
             let found = match about {
-                About::Transcript(asked) => asked.answer(&app, &identity, &context, &question, on_text).await?,
-                About::Account => account::answer(&app, &identity, &context, &question, on_text).await?,
+                About::Transcript(asked) => asked.answer(&app, &identity, &context, &question, &on_text).await,
+                About::Account => account::answer(&app, &identity, &context, &question, &on_text).await,
             };
+            // A model that fails is not the caller's doing. Time that runs out after part of the answer counts, or reading slowly would make answers free.
+            let found = found.inspect_err(|_| admitted.waive())?;
             Ok((found, context.model_name().to_owned()))
         };
         let (found, model) = within(app.config.text.timeout.duration(), work).await?;

@@ -48,11 +48,22 @@ pub(super) async fn rank(
         }
     };
     let vector = match retriever.has_vectors() {
-        true => embed(app, identity, vec![query.clone()]).await.and_then(|vectors| vectors.into_iter().next()),
+        true => embed_query(app, identity, query.clone()).await,
         false => None,
     };
     let ranking = retriever.rank(&query, vector.as_deref());
     Ok((retriever, ranking))
+}
+
+/// The vector of a query; none when it can't be embedded: words are enough for an answer.
+async fn embed_query(app: &App, identity: &Identity, query: String) -> Option<Vec<f32>> {
+    match embeddings::embed_query(app, &Caller::Account(identity.clone()), query).await {
+        Ok(embedded) => embedded.vectors.into_iter().next(),
+        Err(failure) => {
+            tracing::warn!(error = %failure.error.message, "chat.embed_failed");
+            None
+        }
+    }
 }
 
 /// The vectors of texts; none without an embedding model, or when it fails: words are enough for an answer.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnhanceSettings {
-    /// Hours that a result is kept which its request has not received whole, and one that was asked for without waiting.
+    /// Hours that a result is kept which its request was not sent whole, and one that was asked for without waiting or with an idempotency key.
     pub keep_hours: u32,
 }
 

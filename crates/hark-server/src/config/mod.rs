@@ -52,6 +52,9 @@ pub struct Config {
     pub loaded_models: usize,
     /// Memory budget of all models together, such as `"6 GB"`; by default half of the machine's memory.
     pub memory_budget: Option<crate::engine::Bytes>,
+    /// Seconds after its last use when a model is unloaded; 0 keeps it until its memory is needed.
+    #[serde(deserialize_with = "seconds_or_zero")]
+    pub idle_unload: Seconds,
     /// Seconds that a transcription request waits for its result.
     pub transcribe_timeout: Seconds,
     /// Seconds without progress of a request or response body after which the connection is closed.
@@ -131,6 +134,7 @@ impl Default for Config {
             max_queue: 1000,
             loaded_models: 3,
             memory_budget: None,
+            idle_unload: Seconds(1800.0),
             transcribe_timeout: Seconds(600.0),
             idle_timeout: Seconds(60.0),
             header_timeout: Seconds(15.0),
@@ -249,6 +253,15 @@ impl<'de> Deserialize<'de> for Seconds {
         }
         Ok(Seconds(seconds))
     }
+}
+
+/// Reads a time where 0 has a meaning of its own.
+fn seconds_or_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    if !(0.0..=31_536_000.0).contains(&seconds) {
+        return Err(de::Error::custom("a time must be a number of seconds, or 0"));
+    }
+    Ok(Seconds(seconds))
 }
 
 /// A secret of the configuration; its `Debug` output is redacted.
@@ -422,6 +435,8 @@ mod tests {
         assert_eq!(config.max_queue, Config::default().max_queue);
         assert!(read(r#"{"wrokers": 3}"#).is_err());
         assert!(read(r#"{"idle_timeout": 0}"#).is_err());
+        assert_eq!(read(r#"{"idle_unload": 0}"#).unwrap().idle_unload, Seconds(0.0));
+        assert!(read(r#"{"idle_unload": -1}"#).is_err());
         assert!(Config { workers: 0, ..Config::default() }.check().is_err());
         let origins = vec!["app.example.com".to_owned()];
         assert!(Config { cors_origins: origins, ..Config::default() }.check().is_err());

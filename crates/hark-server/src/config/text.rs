@@ -112,11 +112,6 @@ impl TextSettings {
         })
     }
 
-    /// The most seconds that work for a request may take.
-    pub fn longest(&self) -> Seconds {
-        Seconds(self.timeout.0.max(self.stream_timeout.0))
-    }
-
     /// The same as the engine takes it.
     pub fn language_options(&self) -> LanguageOptions {
         LanguageOptions {

@@ -1,6 +1,7 @@
 //! The noise reduction model of the engine, and the sound that it writes.
 
 use std::io::Write;
+use std::path::Path;
 
 use hark_enhance::{EnhanceError, Enhancer, Fault, Options};
 use hark_media::{
@@ -82,6 +83,15 @@ impl SoundFormat {
             SoundFormat::Mp3 => Some(OutputFormat::Mp3 { kbps: 192 }),
             SoundFormat::Ogg => Some(OutputFormat::Opus { kbps: 96 }),
         }
+    }
+
+    /// Whether the program that writes it is there; nothing is started. `ffmpeg` is looked for on the search path when not given.
+    pub(super) fn check(self, ffmpeg: Option<&Path>) -> Result<(), EngineError> {
+        let options = hark_media::Options { ffmpeg: ffmpeg.map(Path::to_owned), ..hark_media::Options::default() };
+        if self.encoded().is_none() || Encoder::is_available(&options) {
+            return Ok(());
+        }
+        Err(EngineError::NoEncoder(self.media_type()))
     }
 
     /// Starts to write a sound.
@@ -243,5 +253,21 @@ fn of_enhancer(error: EnhanceError) -> EngineError {
         // The recording may be the cause, so the attempt counts.
         (EnhanceError::Media(_), _) => EngineError::Failed(error.to_string()),
         (_, Fault::Installation) => EngineError::unavailable(Dependency::Engine, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_whose_program_is_missing_is_named_with_one_that_needs_none() {
+        let nowhere = Path::new("/nowhere/ffmpeg");
+        assert!(SoundFormat::Wav.check(Some(nowhere)).is_ok());
+        for format in [SoundFormat::Flac, SoundFormat::Mp3, SoundFormat::Ogg] {
+            let message = format.check(Some(nowhere)).unwrap_err().to_string();
+            assert!(message.contains(format.media_type()) && message.ends_with("ask for audio/wav"), "{message}");
+            assert!(format.check(Some(Path::new("/proc/self/exe"))).is_ok());
+        }
     }
 }

@@ -38,6 +38,9 @@ pub enum EngineError {
     /// There is no noise reduction model.
     #[error("this server has no model for noise reduction")]
     NoEnhancement,
+    /// The program that writes a format is not installed.
+    #[error("this server can't write {0}: ffmpeg is not installed on it; ask for audio/wav")]
+    NoEncoder(&'static str),
     /// There is no speech model.
     #[error("this server has no speech model")]
     NoSpeechModel,
@@ -140,6 +143,7 @@ impl EngineError {
             | EngineError::NoLanguageModel
             | EngineError::NoTranslationModel
             | EngineError::NoEnhancement
+            | EngineError::NoEncoder(_)
             | EngineError::NoSpeechModel
             | EngineError::CannotSpeak(_)
             | EngineError::NoTranslation { .. }
@@ -193,6 +197,7 @@ impl From<EngineError> for ApiError {
             | EngineError::NoLanguageModel
             | EngineError::NoTranslationModel
             | EngineError::NoEnhancement
+            | EngineError::NoEncoder(_)
             | EngineError::NoSpeechModel
             | EngineError::CannotSpeak(_)
             | EngineError::NoTranslation { .. } => ErrorKind::ModelMissing,

@@ -1,7 +1,7 @@
 //! The language model of the engine.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use hark_lm::Model;
 use hark_lm::engine::{EngineLimits, EngineStats};
@@ -14,6 +14,10 @@ use super::{Dependency, EngineError, Language, SpeechEngine};
 
 /// The file of a language model in its folder.
 const FILE: &str = "model.gguf";
+/// The smallest context that a model is given, in tokens: with less a model is refused where memory is short.
+const MIN_CONTEXT: usize = 2048;
+/// Tokens of a page of the KV cache; the cache has one more than a context needs.
+const PAGE: usize = 32;
 
 /// The language model of an engine, and its limits.
 #[derive(Debug, Clone)]
@@ -49,6 +53,43 @@ pub struct LanguageReport {
     pub engine: Option<EngineStats>,
     /// The server elsewhere, if one is configured.
     pub endpoint: Option<EndpointStatus>,
+}
+
+/// The memory of a language model: what it always takes, and its KV cache within the budget of all models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LanguageMemory {
+    /// Bytes of weights and workspace.
+    fixed: u64,
+    /// Bytes of the KV cache.
+    cache: u64,
+    /// Most tokens of a prompt and its answer.
+    context: usize,
+}
+
+impl LanguageMemory {
+    /// Reads the metadata of a model's file.
+    fn of(file: &Path, options: &LanguageOptions, budget: u64) -> Result<Self, hark_lm::LmError> {
+        let fixed = hark_lm::memory_needed(file, 0)?;
+        let page = hark_lm::memory_needed(file, PAGE)?.saturating_sub(fixed);
+        let whole = hark_lm::memory_needed(file, options.context)?.saturating_sub(fixed);
+        Ok(Self::within(budget, options, fixed, page, whole))
+    }
+
+    /// `page` and `whole` are the bytes of a page and of a whole context. The cache has at most half of what the budget leaves, so that another model fits; a
+    /// context that is too long for that is shortened.
+    fn within(budget: u64, options: &LanguageOptions, fixed: u64, page: u64, whole: u64) -> Self {
+        let pages = |tokens: usize| (tokens.div_ceil(PAGE) as u64 + 1) * page;
+        let wanted = options.cache_bytes.max(whole + page);
+        let least = pages(MIN_CONTEXT).min(whole + page);
+        let cache = wanted.min((budget.saturating_sub(fixed) / 2).max(least));
+        let fitting = usize::try_from(cache / page.max(1)).unwrap_or(usize::MAX).saturating_sub(1).saturating_mul(PAGE);
+        let context = if whole + page <= cache { options.context } else { options.context.min(fitting) };
+        LanguageMemory { fixed, cache, context }
+    }
+
+    fn bytes(self) -> u64 {
+        self.fixed + self.cache
+    }
 }
 
 /// The loaded model.
@@ -101,14 +142,33 @@ impl SpeechEngine {
         }
     }
 
-    fn load_language(&self, name: &str, folder: &Path, cache_bytes: u64) -> Result<LoadedLanguage, EngineError> {
-        let unavailable = |error: hark_lm::LmError| EngineError::unavailable(Dependency::Engine, error);
-        let model = Model::load(&self.compute, &folder.join(FILE)).map_err(unavailable)?;
-        let limits = EngineLimits { context: self.options.language.context, cache_bytes, ..EngineLimits::default() };
+    fn load_language(&self, name: &str, file: &Path, memory: LanguageMemory) -> Result<LoadedLanguage, EngineError> {
+        let LanguageMemory { cache, context, .. } = memory;
+        if context < self.options.language.context {
+            tracing::warn!(model = name, context, cache_bytes = cache, "language.context_shortened");
+        }
+        let model = Model::load(&self.compute, file).map_err(unavailable)?;
+        let limits = EngineLimits { context, cache_bytes: cache, ..EngineLimits::default() };
         let model = LocalModel::start(name.to_owned(), model, limits).map_err(unavailable)?;
-        let bytes = model.weight_bytes() + cache_bytes;
-        Ok(LoadedLanguage { model, bytes })
+        Ok(LoadedLanguage { model, bytes: memory.bytes() })
     }
+
+    /// The memory of a model, whose file is read once.
+    fn language_memory(&self, name: &str, file: &Path, file_bytes: u64) -> Result<LanguageMemory, EngineError> {
+        let mut known = self.language_memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (name.to_owned(), file_bytes);
+        if let Some(memory) = known.get(&key) {
+            return Ok(*memory);
+        }
+        let budget = self.options.memory_budget.0;
+        let memory = LanguageMemory::of(file, &self.options.language, budget).map_err(unavailable)?;
+        known.insert(key, memory);
+        Ok(memory)
+    }
+}
+
+fn unavailable(error: hark_lm::LmError) -> EngineError {
+    EngineError::unavailable(Dependency::Engine, error)
 }
 
 /// The model behind an endpoint; blocks while the endpoint is asked about it.
@@ -150,9 +210,49 @@ impl Language for SpeechEngine {
         }
         let name = self.language_name()?;
         let (folder, file_bytes) = self.folder(name)?;
-        let cache_bytes = self.options.language.cache_bytes;
-        let spec = ModelSpec { name, bytes: file_bytes + cache_bytes, is_counted: true };
-        let loaded = self.get(spec, || self.load_language(name, &folder, cache_bytes))?;
+        let file = folder.join(FILE);
+        let memory = self.language_memory(name, &file, file_bytes)?;
+        let spec = ModelSpec { name, bytes: memory.bytes(), is_counted: true };
+        let loaded = self.get(spec, || self.load_language(name, &file, memory))?;
         Ok(Arc::new(UsedLanguage(loaded)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Qwen2.5 1.5B, as `hark_lm::memory_needed` counts it: weights and workspace, and 28 KiB a token.
+    const FIXED: u64 = 1_452_000_000;
+    const TOKEN: u64 = 28 * 1024;
+
+    fn within(budget: u64, options: &LanguageOptions) -> LanguageMemory {
+        let (page, whole) = (PAGE as u64 * TOKEN, options.context as u64 * TOKEN);
+        LanguageMemory::within(budget, options, FIXED, page, whole)
+    }
+
+    #[test]
+    fn the_default_model_with_its_whole_context_fits_a_machine_of_four_gigabytes() {
+        let options = LanguageOptions::default();
+        let memory = within(2_000_000_000, &options);
+        assert!(memory.bytes() <= 2_000_000_000, "{memory:?}");
+        assert_eq!(memory.context, options.context);
+        assert_eq!(memory.cache, (2_000_000_000 - FIXED) / 2, "half of the rest stays for another model");
+    }
+
+    #[test]
+    fn the_cache_is_as_configured_where_memory_allows_it_and_the_context_is_shortened_where_it_is_short() {
+        let options = LanguageOptions::default();
+        let roomy = within(8_000_000_000, &options);
+        assert_eq!((roomy.cache, roomy.context), (options.cache_bytes, options.context));
+        let short = within(FIXED + 300_000_000, &options);
+        assert!((MIN_CONTEXT..options.context).contains(&short.context), "{short:?}");
+        assert!((short.context as u64 + PAGE as u64) * TOKEN <= short.cache);
+        // Less than that is no use: the registry refuses it, with the numbers.
+        let refused = within(FIXED, &options);
+        assert_eq!(refused.context, MIN_CONTEXT);
+        assert!(refused.bytes() > FIXED);
+        let long = LanguageOptions { context: 65_536, cache_bytes: 64 << 20, ..LanguageOptions::default() };
+        assert_eq!(within(16_000_000_000, &long).cache, (65_536 + 32) * TOKEN, "one context always fits");
     }
 }

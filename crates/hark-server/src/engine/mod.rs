@@ -16,15 +16,17 @@ mod speak;
 mod speech;
 mod text_models;
 mod translate;
+mod turns;
 mod work;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hark_media::Source;
 use hark_speech::{CancelToken, Voiceprint};
 use hark_store::Capabilities;
 use hark_text::LanguageModel;
-use hark_voice::{PresetVoice, Spoken};
+use hark_voice::{FileFormat, PresetVoice, Spoken};
 
 pub use budget::{Bytes, default_memory_budget};
 pub use embed::EmbeddedTexts;
@@ -39,8 +41,8 @@ pub use language::{LanguageOptions, LanguageReport};
 pub use pulls::Pulls;
 pub use speak::{SpeechStage, SpeechVoice, SpeechWork};
 pub use speech::{SpeechEngine, SpeechOptions};
-pub(crate) use translate::base_language;
 pub use translate::{MultilingualTranslation, TranslatedTexts, TranslationLanguages, TranslationPair};
+pub(crate) use translate::{TRANSLATIONS_AT_ONCE, base_language};
 pub use work::{LiveHandle, LiveRecognizer, Transcribed, Wake, Work};
 
 /// The capability that naming known speakers needs in addition to a model.
@@ -73,6 +75,11 @@ pub trait Models: Send + Sync + 'static {
     /// The state of the engines of all models that were loaded; reads no files.
     fn reports(&self) -> Vec<EngineReport> {
         Vec::new()
+    }
+
+    /// Frees the memory of models that nobody has used for so long; returns how many. Blocks while they are unloaded.
+    fn unload_idle(&self, _after: Duration) -> usize {
+        0
     }
 }
 
@@ -120,6 +127,11 @@ pub trait Embed: Send + Sync + 'static {
 pub trait Enhance: Send + Sync + 'static {
     /// Whether the model for it is installed; reads no files.
     fn check_enhance(&self) -> Result<(), EngineError>;
+
+    /// Whether results of a format can be written on this machine; looks for a program.
+    fn check_format(&self, format: SoundFormat) -> Result<(), EngineError> {
+        format.check(None)
+    }
 
     /// Writes a recording without its noise and blocks meanwhile; `progress` gets the seconds done and, if known, the total. The first bytes of a WAV file
     /// are to be replaced by the header of its length.
@@ -180,6 +192,14 @@ pub trait Translate: Send + Sync + 'static {
 pub trait Speak: Send + Sync + 'static {
     /// Whether the models for it are installed, or which is missing; `with_reference` asks for those that compare voices, too. Reads no files.
     fn check_speak(&self, with_reference: bool) -> Result<(), EngineError>;
+
+    /// Whether files of a format can be written on this machine; looks for a program.
+    fn check_format(&self, format: FileFormat) -> Result<(), EngineError> {
+        Ok(format.check(None)?)
+    }
+
+    /// How many speeches may run at once: the memory of so many is counted.
+    fn at_once(&self) -> usize;
 
     /// The voices that come with the model, by name; lists a folder.
     fn preset_voices(&self) -> Result<Vec<PresetVoice>, EngineError>;
@@ -299,6 +319,11 @@ impl Engines {
     pub(crate) fn speak(&self, with_reference: bool) -> Result<&Arc<dyn Speak>, EngineError> {
         let speak = self.speak.as_ref().ok_or(EngineError::NoSpeechModel)?;
         speak.check_speak(with_reference).map(|()| speak)
+    }
+
+    /// How many speeches may run at once.
+    pub(crate) fn speeches_at_once(&self) -> usize {
+        self.speak.as_ref().map_or(1, |speak| speak.at_once())
     }
 
     /// The name of the language model, whether it is installed or not.

@@ -2,7 +2,7 @@
 //!
 //! A model in use is never evicted. Of the others, the most recently used ones stay as far as the budget and the limit of their
 //! number allow; the least recently used is evicted first. A model that was loaded beyond the limit is evicted when its last use
-//! ends. A model that does not fit waits for others to be released.
+//! ends. A model that does not fit waits for others to be released. What nobody has used for a while is unloaded.
 
 use std::any::{Any, TypeId};
 use std::ops::Deref;
@@ -69,6 +69,8 @@ struct Entry {
     key: Key,
     /// How many [`InUse`] there are.
     users: usize,
+    /// When its last use began or ended.
+    last_used: Instant,
     /// Its memory in bytes: the estimate, then the actual value.
     bytes: u64,
     is_counted: bool,
@@ -161,6 +163,21 @@ impl ModelRegistry {
         lock(&self.entries).iter().any(|entry| entry.key.name == name && is_there(&entry.model))
     }
 
+    /// Unloads models that nobody has used for so long; returns how many. Blocks while their memory is freed.
+    pub(super) fn unload_idle(&self, after: Duration) -> usize {
+        // A machine that was started more recently than that has nothing idle.
+        Instant::now().checked_sub(after).map_or(0, |moment| self.unload_unused_since(moment))
+    }
+
+    fn unload_unused_since(&self, moment: Instant) -> usize {
+        let mut entries = lock(&self.entries);
+        let is_idle = |entry: &mut Entry| entry.users == 0 && entry.last_used < moment;
+        let idle: Vec<Entry> = entries.extract_if(.., is_idle).collect();
+        drop(entries);
+        self.released.notify_all();
+        unload(idle, "idle")
+    }
+
     /// Counts one more user, and evicts models before another is loaded; returns how many bytes are missing if there
     /// are not enough.
     fn acquire(self: &Arc<Self>, key: &Key, wanted: ModelSpec<'_>) -> Result<(Lease, ModelSlot), u64> {
@@ -173,7 +190,7 @@ impl ModelRegistry {
             if !evicted.is_empty() {
                 // Free its memory before another model is loaded.
                 drop(entries);
-                drop(evicted);
+                unload(evicted, "memory");
                 entries = lock(&self.entries);
                 continue;
             }
@@ -184,12 +201,14 @@ impl ModelRegistry {
                     None => Entry {
                         key: key.clone(),
                         users: 0,
+                        last_used: Instant::now(),
                         bytes: wanted.bytes,
                         is_counted: wanted.is_counted,
                         model: Arc::default(),
                     },
                 };
                 entry.users += 1;
+                entry.last_used = Instant::now();
                 let slot = Arc::clone(&entry.model);
                 entries.push(entry);
                 return Ok((Lease { key: key.clone(), registry: Arc::downgrade(self) }, slot));
@@ -211,7 +230,7 @@ impl ModelRegistry {
         }
         let evicted = self.evict(&mut entries, 0, false, Some(key));
         drop(entries);
-        drop(evicted);
+        unload(evicted, "memory");
     }
 
     /// Evicts unused models until `needed` bytes fit, the least recently used first, and
@@ -242,6 +261,7 @@ impl Drop for Lease {
         let Some(index) = entries.iter().position(|entry| entry.key == self.key) else { return };
         let mut entry = entries.remove(index);
         entry.users -= 1;
+        entry.last_used = Instant::now();
         entries.push(entry);
         let evicted = registry.evict(&mut entries, 0, false, None);
         drop(entries);
@@ -249,7 +269,7 @@ impl Drop for Lease {
         if !evicted.is_empty() {
             // Dropping a model joins its engine's thread, and the last reference may be dropped on a Tokio worker. If
             // no thread can be started, it is dropped here.
-            let _ = std::thread::Builder::new().name("hark-unload".to_owned()).spawn(move || drop(evicted));
+            let _ = std::thread::Builder::new().name("hark-unload".to_owned()).spawn(move || unload(evicted, "memory"));
         }
     }
 }
@@ -260,6 +280,20 @@ impl<T> Deref for InUse<T> {
     fn deref(&self) -> &T {
         &self.model
     }
+}
+
+/// Frees the memory of models that were taken out of a registry; returns how many were loaded.
+fn unload(entries: Vec<Entry>, reason: &'static str) -> usize {
+    let mut unloaded = 0;
+    for Entry { key, bytes, last_used, model, .. } in entries {
+        // One that could not be loaded.
+        let Some(model) = lock(&model).take() else { continue };
+        drop(model);
+        let idle_seconds = last_used.elapsed().as_secs();
+        tracing::info!(model = key.name, reason, bytes, idle_seconds, "model.unloaded");
+        unloaded += 1;
+    }
+    unloaded
 }
 
 /// Downcasts a model to its type.
@@ -503,6 +537,32 @@ mod tests {
         drop((before, after));
         drop(get("a!"));
         assert_eq!(disk.loads(), 2, "the new one serves from now on");
+    }
+
+    #[test]
+    fn what_nobody_has_used_for_a_while_is_unloaded_and_what_is_in_use_or_was_used_since_stays() {
+        let (disk, loaded) = (Disk::default(), loaded(3));
+        let get = |name: &'static str| loaded.get(wanted(name), || disk.load(name)).unwrap();
+        let moment = || {
+            // Clocks may be coarse.
+            let pause = || std::thread::sleep(Duration::from_millis(2));
+            pause();
+            let now = Instant::now();
+            pause();
+            now
+        };
+        let session = get("a");
+        drop(get("b"));
+        let before = moment();
+        drop(get("c"));
+        assert_eq!(loaded.unload_idle(Duration::from_secs(3600)), 0);
+        assert_eq!((loaded.unload_unused_since(before), disk.in_memory()), (1, vec!["a".to_owned(), "c".to_owned()]));
+        // The time counts from the end of a use.
+        drop(session);
+        assert_eq!((loaded.unload_unused_since(before), loaded.bytes()), (0, 2));
+        drop(get("b"));
+        assert_eq!(disk.loads(), 4, "it is loaded again when it is asked for");
+        assert_eq!((loaded.unload_unused_since(moment()), loaded.bytes()), (3, 0));
     }
 
     #[test]

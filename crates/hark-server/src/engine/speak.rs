@@ -15,6 +15,10 @@ use super::{Dependency, EngineError, Speak, SpeechEngine};
 
 /// Memory of a pass over a long sentence, in bytes.
 const WORKSPACE: u64 = 400 << 20;
+/// Speeches at once, where memory allows. A pass uses all threads, so a second speech is for when the first one waits for a slow client, and more are only for machines with many
+/// threads: the products of one sentence are small (an estimate; passes were measured with two threads).
+const AT_ONCE: std::ops::RangeInclusive<usize> = 2..=8;
+const THREADS_OF_A_SPEECH: usize = 8;
 /// What comparing voices needs beside the speech model.
 const MATCHING: [ModelRole; 2] = [ModelRole::Vad, ModelRole::Embedding];
 /// The family of models that clone voices and have none of their own.
@@ -115,7 +119,8 @@ impl SpeechEngine {
     fn narrator(&self, with_reference: bool) -> Result<InUse<LoadedNarrator>, EngineError> {
         let name = self.voice_model(with_reference)?;
         let (folder, bytes) = self.folder(name)?;
-        self.get(ModelSpec { name, bytes: bytes + WORKSPACE, is_counted: false }, || {
+        let workspaces = self.at_once() as u64 * WORKSPACE;
+        self.get(ModelSpec { name, bytes: bytes + workspaces, is_counted: false }, || {
             let [vad, embedding] = MATCHING.map(|role| self.folder_for(role));
             let options = NarratorOptions {
                 dictionary: self.folder_for(ModelRole::Pronunciation)?,
@@ -125,7 +130,7 @@ impl SpeechEngine {
             };
             let narrator = Narrator::load(&self.compute, options)
                 .map_err(|error| EngineError::unavailable(Dependency::Engine, error))?;
-            let bytes = narrator.memory() + WORKSPACE;
+            let bytes = narrator.memory() + workspaces;
             Ok(LoadedNarrator { narrator, bytes })
         })
     }
@@ -151,7 +156,17 @@ impl SpeechEngine {
     }
 }
 
+/// How many speeches run at once on so many threads; their workspaces take at most half of the memory budget, since models need the rest.
+fn speeches_at_once(threads: usize, budget: u64) -> usize {
+    let fitting = usize::try_from(budget / 2 / WORKSPACE).unwrap_or(usize::MAX);
+    (threads / THREADS_OF_A_SPEECH).clamp(*AT_ONCE.start(), *AT_ONCE.end()).min(fitting).max(1)
+}
+
 impl Speak for SpeechEngine {
+    fn at_once(&self) -> usize {
+        speeches_at_once(self.compute.threads(), self.options.memory_budget.0)
+    }
+
     fn check_speak(&self, with_reference: bool) -> Result<(), EngineError> {
         let name = self.voice_model(with_reference)?;
         self.check_model(name)?;
@@ -198,5 +213,28 @@ impl Speak for SpeechEngine {
         let spoken = narrator.speak(&script, format, is_streamed, marker, payload, out, &mut sounding, cancel)?;
         // The search for a voice is part of what was made for the request.
         Ok(Spoken { first_sound: prepared + spoken.first_sound, took: prepared + spoken.took, ..spoken })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeches_at_once_follow_the_threads_and_their_workspaces_fit_into_half_of_the_memory() {
+        const GB: u64 = 1 << 30;
+        for (threads, budget, expected) in
+            [(1, 4 * GB, 2), (2, 16 * GB, 2), (32, 16 * GB, 4), (128, 64 * GB, 8), (128, 2 * GB, 2), (2, GB / 2, 1)]
+        {
+            assert_eq!(speeches_at_once(threads, budget), expected, "{threads} threads, {budget} bytes");
+        }
+    }
+
+    #[test]
+    fn a_missing_encoder_is_a_matter_of_the_installation() {
+        let error = FileFormat::Mp3.check(Some(std::path::Path::new("/nowhere/ffmpeg"))).unwrap_err();
+        let error = hark_api::ApiError::from(EngineError::from(error));
+        assert_eq!(error.status(), 503);
+        assert!(error.message.contains("ffmpeg"), "{}", error.message);
     }
 }

@@ -21,7 +21,7 @@ use hark_text::Endpoint;
 
 use super::budget::Bytes;
 use super::installed::InstalledModels;
-use super::language::LanguageOptions;
+use super::language::{LanguageMemory, LanguageOptions};
 use super::pulls::Pulls;
 use super::registry::{GetError, InUse, ModelRegistry, ModelSpec, Resident};
 use super::{
@@ -120,6 +120,8 @@ pub struct SpeechEngine {
     restarts: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
     /// The languages of multilingual translation models, by model.
     pub(super) translation_codes: Mutex<BTreeMap<String, Vec<String>>>,
+    /// The memory of language models, by name and size.
+    pub(super) language_memory: Mutex<BTreeMap<(String, u64), LanguageMemory>>,
 }
 
 impl SpeechEngine {
@@ -130,6 +132,7 @@ impl SpeechEngine {
             registry: ModelRegistry::new(options.loaded, options.memory_budget.0, MEMORY_TIMEOUT),
             restarts: Mutex::default(),
             translation_codes: Mutex::default(),
+            language_memory: Mutex::default(),
             compute: Compute::from_options(options.threads, options.isa),
             endpoint: options.language.endpoint.clone().and_then(|settings| match Endpoint::new(settings) {
                 Ok(endpoint) => Some(endpoint),
@@ -339,6 +342,10 @@ impl Models for SpeechEngine {
             }
         };
         restarts.iter().map(report).collect()
+    }
+
+    fn unload_idle(&self, after: Duration) -> usize {
+        self.registry.unload_idle(after)
     }
 }
 

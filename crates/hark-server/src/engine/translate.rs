@@ -13,6 +13,7 @@ use hark_translate::{
 };
 
 use super::registry::{InUse, ModelSpec, Resident};
+use super::turns::Turns;
 use super::{Dependency, EngineError, Language as _, SpeechEngine, Translate};
 
 /// The file of the language identification model in its folder.
@@ -27,6 +28,15 @@ const COMMON_LANGUAGES: [&str; 10] = ["de", "en", "es", "fr", "it", "ja", "nl", 
 const ENDPOINT: &str = "endpoint";
 /// Most tokens of a sentence that a language model is asked to translate.
 const ASKED_TOKENS: usize = 160;
+/// Calls that translate at once: the workspaces of so many are counted.
+pub(crate) const TRANSLATIONS_AT_ONCE: usize = 4;
+/// What a call takes beside the weights of a model of one pair: Firefox's (its whole process was measured at 65 MB), and OPUS-MT's with its caches of beams.
+const STUDENT_WORKSPACE: u64 = 32 << 20;
+const PAIR_WORKSPACE: u64 = 128 << 20;
+/// The same for a model of many languages: keys and values of a batch of 512 tokens and of its translation, 256 KiB each at three billion parameters.
+const MULTILINGUAL_WORKSPACE: u64 = 384 << 20;
+/// Sentences that a model of many languages translates before another call has its turn.
+const TURN_SENTENCES: usize = 64;
 /// How often a caller who left is looked for while a language model answers.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -131,21 +141,58 @@ impl TranslationLanguages {
 
 struct LoadedTranslation {
     model: Arc<TranslationModel>,
+    /// Of all calls.
+    workspace: u64,
 }
 
 impl Resident for LoadedTranslation {
     fn bytes(&self) -> u64 {
-        self.model.bytes()
+        self.model.bytes() + self.workspace
     }
 }
 
 struct LoadedMultilingual {
     model: Arc<MultilingualModel>,
+    /// One call computes at a time: its workspace is as large as a small model.
+    turns: Arc<Turns>,
 }
 
 impl Resident for LoadedMultilingual {
     fn bytes(&self) -> u64 {
-        self.model.bytes()
+        self.model.bytes() + MULTILINGUAL_WORKSPACE
+    }
+}
+
+/// A model whose calls take turns.
+struct InTurns<M> {
+    model: M,
+    turns: Arc<Turns>,
+}
+
+impl<M: SentenceModel> SentenceModel for InTurns<M> {
+    fn max_tokens(&self) -> usize {
+        self.model.max_tokens()
+    }
+
+    fn count_tokens(&self, text: &str) -> usize {
+        self.model.count_tokens(text)
+    }
+
+    fn knows(&self, character: char) -> bool {
+        self.model.knows(character)
+    }
+
+    fn translate_sentences(
+        &self,
+        sentences: &[&str],
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Vec<String>, TranslateError> {
+        let mut translated = Vec::with_capacity(sentences.len());
+        for some in sentences.chunks(TURN_SENTENCES) {
+            let _turn = self.turns.take(is_cancelled).ok_or(TranslateError::Cancelled)?;
+            translated.extend(self.model.translate_sentences(some, is_cancelled)?);
+        }
+        Ok(translated)
     }
 }
 
@@ -181,19 +228,20 @@ impl SpeechEngine {
         let (folder, bytes) = self.folder(name)?;
         // int8 weights of Firefox's models are unpacked to bf16, floats of others packed as that.
         let is_int8 = self.options.models.installed(name).is_some_and(|model| model.format == STUDENTS);
-        let bytes = if is_int8 { 2 * bytes } else { bytes };
-        self.get(ModelSpec { name, bytes, is_counted: false }, || {
+        let (weights, of_call) = if is_int8 { (2 * bytes, STUDENT_WORKSPACE) } else { (bytes, PAIR_WORKSPACE) };
+        let workspace = of_call * TRANSLATIONS_AT_ONCE as u64;
+        self.get(ModelSpec { name, bytes: weights + workspace, is_counted: false }, || {
             let model = TranslationModel::load(&self.compute, &folder).map_err(unavailable)?;
-            Ok(LoadedTranslation { model: Arc::new(model) })
+            Ok(LoadedTranslation { model: Arc::new(model), workspace })
         })
     }
 
     fn multilingual_model(&self, name: &str) -> Result<InUse<LoadedMultilingual>, EngineError> {
         let (folder, bytes) = self.folder(name)?;
-        // Quantized weights stay as they are, floats become bf16, and keys and values of a batch take some hundred megabytes.
-        self.get(ModelSpec { name, bytes, is_counted: false }, || {
+        // Quantized weights stay as they are, floats become bf16.
+        self.get(ModelSpec { name, bytes: bytes + MULTILINGUAL_WORKSPACE, is_counted: false }, || {
             let model = MultilingualModel::load(&self.compute, &folder).map_err(unavailable)?;
-            Ok(LoadedMultilingual { model: Arc::new(model) })
+            Ok(LoadedMultilingual { model: Arc::new(model), turns: Arc::default() })
         })
     }
 
@@ -254,7 +302,7 @@ impl SpeechEngine {
                 let loaded = many.insert(self.multilingual_model(model)?);
                 let into = loaded.model.into_language(target);
                 let into = into.ok_or_else(|| EngineError::Failed(format!("{model} does not know {target}")))?;
-                vec![Arc::new(into)]
+                vec![Arc::new(InTurns { model: into, turns: Arc::clone(&loaded.turns) })]
             }
             Route::LanguageModel { .. } => vec![Arc::new(AskedModel::new(self.language()?, from, to, owner)?)],
         };

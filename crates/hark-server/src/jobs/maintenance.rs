@@ -1,5 +1,6 @@
 //! Maintenance: forwards changes of the store, and runs periodic tasks.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -73,6 +74,7 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
             if let Err(error) = delete_expired_anonymous(&app).await {
                 tracing::error!(%error, "transcripts.expiry_failed");
             }
+            unload_idle(&app).await;
             if let Err(error) = app.store.enhancements().expire(app.config.enhance.keep()).await {
                 tracing::error!(%error, "enhancements.expiry_failed");
             }
@@ -87,6 +89,17 @@ pub(crate) fn run_maintenance(app: &App, mut stop: watch::Receiver<bool>) -> Joi
             }
         }
     })
+}
+
+/// Frees the memory of models that nobody has used for long.
+async fn unload_idle(app: &App) {
+    let after = app.config.idle_unload.duration();
+    if after.is_zero() {
+        return;
+    }
+    let models = Arc::clone(&app.engines.models);
+    // It joins threads of engines. A panic was logged where it happened.
+    let _ = tokio::task::spawn_blocking(move || models.unload_idle(after)).await;
 }
 
 /// Sweeps the recordings, if it is due and no other process does.

@@ -10,6 +10,7 @@ use hark_text::model::BreakerState;
 
 use super::{BUCKETS, Metrics, Timings};
 use crate::engine::LanguageReport;
+use crate::error::Failure;
 
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +30,11 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome of a call that ends with this.
+    pub(crate) fn of<T>(result: &Result<T, Failure>) -> Self {
+        Self::of_status(result.as_ref().map_or_else(|failure| failure.error.status(), |_| 200))
+    }
+
     /// The outcome of a request that is answered with this status.
     pub(crate) fn of_status(status: u16) -> Self {
         match status {

@@ -10,11 +10,14 @@ use utoipa::IntoParams;
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
+use crate::metrics::text::{Outcome, TextTimer};
 use crate::middleware::Identity;
 use crate::routes::transcripts::list::date_or_date_time;
 use crate::routes::{AnyError, Invalid, Limited, Missing, Unauthorized, Unavailable};
 use crate::search::{Hit, MAX_RANKED, SearchQuery, search};
 
+/// What the metrics call it.
+const TASK: &str = "search";
 /// The longest query, in characters.
 const MAX_QUERY: usize = 1000;
 
@@ -55,7 +58,8 @@ fn default_limit() -> i64 {
 
 /// Search the transcripts of the account
 ///
-/// Returns passages, best first. By words every form of a word is found, by meaning also other words that say the same.
+/// Returns passages, best first. By words every form of a word is found, by meaning also other words that say the same. Where the query can't be compared by meaning,
+/// `mode=all` compares words alone, as `mode` of the answer says; `mode=meaning` is refused.
 #[utoipa::path(get, path = "/v1/search", tag = "transcripts", operation_id = "search", params(SearchParams),
     responses((status = 200, body = SearchAnswer), Invalid, Unauthorized, Missing, Limited, Unavailable, AnyError),
     security(("bearer" = [])))]
@@ -92,7 +96,10 @@ pub(crate) async fn find(
         offset,
         limit: usize::try_from(params.limit).unwrap_or(1),
     };
-    let found = search(&app, &identity, &query).await?;
+    let timer = TextTimer::start(&app.metrics, TASK);
+    let found = search(&app, &identity, &query).await;
+    timer.end(Outcome::of(&found));
+    let found = found?;
     let counts = app.store.search().counts(identity.account()).await?;
     Ok(Answer(SearchAnswer {
         hits: found.hits.into_iter().map(wire).collect(),

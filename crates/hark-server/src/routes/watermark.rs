@@ -15,6 +15,7 @@ use crate::error::Failure;
 use crate::middleware::{Caller, Identity};
 use crate::multipart::Multipart;
 use crate::options::too_many_at_once;
+use crate::panics;
 use crate::probe::{self, CancelOnDrop};
 use crate::recording::{self, Unclaimed};
 use crate::routes::audio::refuse_second;
@@ -24,10 +25,12 @@ use crate::routes::{AnyError, Invalid, Limited, TimedOut, TooLarge, Unauthorized
 const MAX_BYTES: u64 = 100_000_000;
 /// Beyond the file itself a form may have this much.
 const FORM_OVERHEAD: u64 = 64 << 10;
-/// Compressed silence has any length: this much sound is examined.
-const MAX_SECONDS: f64 = 7200.0;
+/// Compressed silence has any length: this much sound is examined, which takes a quiet core about a minute.
+const MAX_SECONDS: f64 = 1200.0;
 /// The longest search.
-const TIMEOUT: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Searches of an owner at once, whatever the plan: they cost nothing, and others must find a slot.
+const AT_ONCE_BY_OWNER: i64 = 1;
 /// The rate at which marks are looked for: they lie below 3.6 kHz at every speed that is searched.
 const RATE: u32 = 16_000;
 /// Characters of a comment that are passed on.
@@ -55,17 +58,17 @@ pub(crate) async fn detect(
         return Err(too_many_at_once(&app, &caller, place.before as i64));
     }
     let recording = receive(&app, &identity, request).await?;
-    let slot = app.watermark_slots.enter(caller.owner(), limit).await?;
+    let slot = app.watermark_slots.enter(caller.owner(), AT_ONCE_BY_OWNER).await?;
     let source = recording::open(&app, &recording.blob).await?;
     let cancel = CancelOnDrop(CancelToken::default());
     let (token, span, task_app) = (cancel.0.clone(), tracing::Span::current(), app.clone());
     let searching = tokio::task::spawn_blocking(move || {
         // The slot is released when the search has ended, not when nobody waits for it any more.
         let _slot = slot;
-        span.in_scope(|| search(source, task_app.marker.get(&task_app.config)?.key(), token))
+        span.in_scope(|| search(source, task_app.marker.get(&task_app.config)?.key(), token, TIMEOUT))
     });
     let found = searching.await.map_err(|error| {
-        tracing::error!(%error, "watermark.search_panicked");
+        tracing::error!(error = panics::ending(&error), "watermark.search_panicked");
         Failure::from(ErrorKind::Internal)
     });
     // The recording is deleted before the response, whatever the outcome.
@@ -113,9 +116,9 @@ fn too_large() -> Failure {
 }
 
 /// Looks for the mark in a recording, in flat memory; blocks.
-fn search(source: Source, key: &Key, cancel: CancelToken) -> Result<WatermarkReport, Failure> {
+fn search(source: Source, key: &Key, cancel: CancelToken, timeout: Duration) -> Result<WatermarkReport, Failure> {
     let (source, disclosure) = read_disclosure(source);
-    let deadline = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + timeout;
     let limits = Limits { max_seconds: Some(MAX_SECONDS), ..Limits::default() };
     let options = Options {
         rate: RATE,
@@ -128,7 +131,7 @@ fn search(source: Source, key: &Key, cancel: CancelToken) -> Result<WatermarkRep
     let late = || {
         Failure::new(
             ErrorKind::Timeout,
-            format!("the search takes longer than {} s: send a shorter recording", TIMEOUT.as_secs()),
+            format!("the search takes longer than {} s: send a shorter recording", timeout.as_secs()),
         )
     };
     let unreadable = |error| if Instant::now() >= deadline { late() } else { probe::refused(error) };
@@ -182,5 +185,36 @@ fn report(found: Detection, disclosure: Option<String>) -> WatermarkReport {
         log10_false_alarm: found.log10_false_alarm,
         spans: found.spans.iter().map(span).collect(),
         disclosure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hark_media::{AudioSpec, SampleWriter as _, WavFormat, WavWriter};
+
+    use super::*;
+
+    fn hum(seconds: usize) -> Source {
+        let samples: Vec<f32> = (0..seconds * 8_000).map(|at| (at as f32 * 0.3).sin() * 0.1).collect();
+        let spec = AudioSpec { rate: 8_000, channels: 1 };
+        let mut wav = WavWriter::new(std::io::Cursor::new(Vec::new()), spec, WavFormat::S16).unwrap();
+        wav.write(&samples).unwrap();
+        wav.finish().unwrap();
+        Source::Seekable(Box::new(wav.into_inner()))
+    }
+
+    fn refused(seconds: usize, timeout: Duration) -> (u16, String) {
+        let error = search(hum(seconds), &Key::new([7; 32]), CancelToken::default(), timeout).unwrap_err().error;
+        (error.status(), error.to_string())
+    }
+
+    #[test]
+    fn a_search_is_bounded_in_sound_and_in_time() {
+        let (status, message) = refused(1300, TIMEOUT);
+        assert!(status == 400 && message.contains("1200 s"), "{status} {message}");
+        let begun = Instant::now();
+        let (status, message) = refused(600, Duration::from_secs(1));
+        assert!(status == 504 && message.contains("1 s"), "{status} {message}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 }

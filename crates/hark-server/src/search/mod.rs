@@ -12,7 +12,7 @@ use hark_store::{FoundPassage, PassageId, SearchFilter, SearchedTranscript, Tran
 use hark_text::retrieve::{Ranked, fuse};
 
 use crate::app::App;
-use crate::embeddings::embed;
+use crate::embeddings::embed_query;
 use crate::error::Failure;
 use crate::middleware::{Caller, Identity};
 use ranking::Words;
@@ -94,8 +94,20 @@ pub(crate) async fn search(app: &App, identity: &Identity, query: &SearchQuery) 
         ranked.sort_by(|one, other| other.1.total_cmp(&one.1).then(other.0.cmp(&one.0)));
         rankings.push(ranked);
     }
-    if wants_meaning {
-        let embedded = embed(app, &Caller::Account(identity.clone()), vec![query.text.clone()]).await?;
+    let embedded = match wants_meaning {
+        true => match embed_query(app, &Caller::Account(identity.clone()), query.text.clone()).await {
+            Ok(embedded) => Some(embedded),
+            // Words are an answer, too, unless meanings alone were asked for.
+            Err(failure) if query.mode == SearchMode::All => {
+                tracing::warn!(error = %failure.error.message, "search.query_not_embedded");
+                None
+            }
+            Err(failure) => return Err(failure),
+        },
+        false => None,
+    };
+    let mode = if query.mode == SearchMode::All && embedded.is_none() { SearchMode::Text } else { query.mode };
+    if let Some(embedded) = embedded {
         let vector = embedded.vectors.into_iter().next().unwrap_or_default();
         let nearest = app.store.search().nearest(account, &embedded.model, &vector, &query.filter, MAX_RANKED).await?;
         let near = nearest.into_iter().filter(|one| one.cosine >= MIN_COSINE);
@@ -120,7 +132,6 @@ pub(crate) async fn search(app: &App, identity: &Identity, query: &SearchQuery) 
         let highlights = highlights(&words, &passage, &text);
         Some(Hit { passage, transcript, text, highlights, score })
     });
-    let mode = if query.mode == SearchMode::All && !wants_meaning { SearchMode::Text } else { query.mode };
     Ok(SearchResult { hits: hits.collect(), more, mode })
 }
 

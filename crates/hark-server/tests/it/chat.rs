@@ -96,7 +96,7 @@ async fn a_question_is_answered_in_a_conversation_counted_and_free() {
     let second = json(ask(body.clone(), "two").await, 200).await;
     check(&second, id);
     assert_eq!(second["session_id"], session);
-    let turns = server.store.chats().turns(client.account.unwrap(), id, session).await.unwrap();
+    let turns = server.store.chats().last_turns(client.account.unwrap(), id, session, 100).await.unwrap();
     let texts: Vec<&str> = turns.iter().map(|turn| turn.text.as_str()).collect();
     let answers = [&first, &second].map(|answer| answer["answer"].as_str().unwrap());
     assert_eq!(texts, ["When is the invoice due?", answers[0], "And how much is it?", answers[1]]);

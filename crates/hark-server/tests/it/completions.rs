@@ -186,25 +186,13 @@ async fn what_can_not_be_answered_has_openais_errors_and_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs models"]
-async fn an_answer_that_takes_too_long_or_whose_reader_leaves_costs_nothing() {
+async fn an_answer_that_takes_too_long_costs_nothing() {
     let server = Server::with(with_timeout(0.05), engine()).await;
     let client = server.account(Plan::Pro).await;
     let before = client.credits(&server).await;
     let long = value!({"messages": [{"role": "user", "content": "Count to a thousand."}], "max_tokens": 1500});
-    assert_eq!(error(client.post(PATH, question(long.clone())).await, 504).await["code"], "timeout");
+    assert_eq!(error(client.post(PATH, question(long)).await, 504).await["code"], "timeout");
     eventually("the credit comes back", async || (client.credits(&server).await == before).then_some(())).await;
-
-    let server = crate::language::server().await;
-    let client = server.account(Plan::Pro).await;
-    let before = client.credits(&server).await;
-    let mut body = question(long);
-    body["stream"] = value!(true);
-    let mut response = client.post(PATH, body).await;
-    assert!(response.chunk().await.unwrap().is_some());
-    drop(response);
-    let balance = async || (client.credits(&server).await == before).then_some(());
-    eventually("the credit of a reader who left comes back", balance).await;
-    answer(&client, value!({})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,14 +2,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hark_media::Source;
 use hark_models::{Aliases, Catalogue, ModelStore};
-use hark_server::{Bytes, Dependency, EngineError, EngineState, Models, SpeechEngine, SpeechOptions, Transcribe, Work};
+use hark_server::{
+    Bytes, Config, Dependency, EngineError, EngineState, Engines, InstantEngine, Language as _, LanguageOptions,
+    Live as _, Models, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Work,
+};
 use hark_speech::{BackendLoader, CancelToken, load_on_cpu};
 use hark_whisper::testing::{FaultPlan, Faults, FaultyBackend};
 
-use crate::server::talk;
+use crate::server::{Server, config, eventually, talk};
 
 fn options(models: &Path) -> SpeechOptions {
     SpeechOptions {
@@ -112,4 +117,99 @@ fn a_model_that_does_not_fit_the_budget_is_not_loaded_and_one_that_fits_stays_wi
     assert!(hear(&enough).expect("it fits").to_lowercase().contains("market"));
     let taken = enough.reports().remove(0).bytes;
     assert!(taken > 30 << 20 && taken <= budget, "{taken} bytes");
+}
+
+#[test]
+#[ignore = "needs models"]
+fn a_model_that_nobody_uses_is_unloaded_and_one_of_a_live_session_stays() {
+    let folder = linked_models();
+    let engine = SpeechEngine::new(options(folder.path()));
+    let loaded = || engine.reports().iter().filter(|report| report.bytes > 0).count();
+    hear(&engine).expect("it is transcribed");
+    let work = Work { model: "whisper-tiny".into(), diarize: false, ..Work::default() };
+    let session = engine.start_session(&work, Box::new(|| {})).expect("a session begins");
+    assert_eq!(
+        (engine.unload_idle(Duration::from_secs(3600)), engine.unload_idle(Duration::ZERO), loaded()),
+        (0, 0, 1)
+    );
+    drop(session);
+    assert_eq!((engine.unload_idle(Duration::from_secs(3600)), loaded()), (0, 1), "it was used a moment ago");
+    assert_eq!((engine.unload_idle(Duration::ZERO), loaded()), (1, 0));
+    assert_eq!(engine.unload_idle(Duration::ZERO), 1, "voice activity goes with the model that used it");
+    assert!(hear(&engine).expect("it is loaded again").to_lowercase().contains("market"));
+}
+
+#[test]
+#[ignore = "needs models"]
+fn a_language_model_has_the_cache_that_the_budget_leaves_instead_of_none() {
+    let language = LanguageOptions { model: Some(crate::language::MODEL.to_owned()), ..LanguageOptions::default() };
+    let within = |megabytes: u64| {
+        let budget = Bytes(megabytes * 1_000_000);
+        let models = ModelStore::default_dir();
+        SpeechEngine::new(SpeechOptions { memory_budget: budget, language: language.clone(), ..options(&models) })
+    };
+    // Weights of 0.1 GB, 0.3 GB around them, and a cache of 1 GB as it is configured, of which a context of 8,192 tokens takes 0.2 GB.
+    let roomy = within(900).language().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(roomy.context_length(), 8192);
+    let engine = within(600);
+    let model = engine.language().unwrap_or_else(|error| panic!("{error}"));
+    assert!((2048..8192).contains(&model.context_length()), "{}", model.context_length());
+    assert_eq!(engine.unload_idle(Duration::ZERO), 0, "it is in use");
+    drop(model);
+    assert_eq!(engine.unload_idle(Duration::ZERO), 1);
+    match within(400).language() {
+        Err(EngineError::Unavailable { reason, .. }) => assert!(reason.contains("memory_budget"), "{reason}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("not refused"),
+    }
+}
+
+/// An engine that is told to unload.
+#[derive(Clone, Default)]
+struct Idle(InstantEngine, Arc<AtomicU64>);
+
+impl Models for Idle {
+    fn models(&self) -> Vec<hark_api::Model> {
+        self.0.models()
+    }
+
+    fn resolve(&self, model: &str) -> Result<String, EngineError> {
+        self.0.resolve(model)
+    }
+
+    fn device(&self) -> Option<String> {
+        self.0.device()
+    }
+
+    fn unload_idle(&self, after: Duration) -> usize {
+        self.1.store(after.as_secs(), Ordering::SeqCst);
+        0
+    }
+}
+
+impl Transcribe for Idle {
+    fn transcribe(
+        &self,
+        source: Source,
+        work: &Work,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<Transcribed, EngineError> {
+        self.0.transcribe(source, work, progress, cancel)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_unloads_what_was_idle_for_as_long_as_its_setting_says() {
+    let engine = Idle::default();
+    let server = Server::with(config(), Engines::new(Arc::new(engine.clone()))).await;
+    eventually("half an hour is the default", async || (engine.1.load(Ordering::SeqCst) == 1800).then_some(())).await;
+    server.stop().await;
+    let engine = Idle::default();
+    let never = Config { idle_unload: hark_server::Seconds(0.0), ..config() };
+    let server = Server::with(never, Engines::new(Arc::new(engine.clone()))).await;
+    // Maintenance begins with the service.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(engine.1.load(Ordering::SeqCst), 0);
+    server.stop().await;
 }

@@ -1,8 +1,13 @@
 //! `POST /v1/enhance-audio` and `/v1/enhancements`: from an upload to a sound, waited for or not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hark_server::{Config, InstantEngine, NoModelsEngine, Role, Seconds, Service, StorageQuota};
+use hark_media::{CancelToken, Source};
+use hark_server::{
+    Config, EngineError, Engines, Enhance, EnhanceWork, Enhanced, InstantEngine, NoModelsEngine, Role, Seconds,
+    Service, SoundFormat, SoundOutput, StorageQuota,
+};
 use hark_store::{Clock, EntryKind, Plan};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
@@ -75,8 +80,9 @@ fn recordings(server: &Server) -> usize {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_gets_the_sound_with_its_length_and_channels_and_nothing_is_kept() {
-    let server = Server::start().await;
+async fn a_call_that_waits_gets_the_sound_with_its_length_and_channels_and_may_fetch_it_again_for_ten_minutes() {
+    let clock = Clock::manual(hark_api::DateTime::parse("2030-05-17T12:00:00Z").unwrap().0);
+    let server = Server::with_clock(config(), InstantEngine::default(), clock).await;
     let client = server.account(Plan::Free).await;
     let sent = stereo(61_234);
     let response = enhance(&client, sent.clone()).send().await.unwrap();
@@ -91,9 +97,21 @@ async fn a_call_that_waits_gets_the_sound_with_its_length_and_channels_and_nothi
     assert_eq!((samples.len(), channels), (2 * 61_234, 2));
     assert_eq!(samples, decoded(&sent).0);
     assert_eq!(client.credits(&server).await, 599);
-    eventually("its deletion", async || (recordings(&server) == 0).then_some(())).await;
-    refusal(client.get(&format!("/v1/enhancements/{id}")).await, 404).await;
     assert!(server.store.ledger().check().await.unwrap().is_empty());
+    // What was handed to the connection may not have arrived.
+    let state = eventually("its expiry", async || {
+        let state = state(&client, id).await;
+        (state["expires_at"] == "2030-05-17T12:10:00Z").then_some(state)
+    })
+    .await;
+    assert_eq!(client.get(state["audio_url"].as_str().unwrap()).await.bytes().await.unwrap(), sound);
+    let keep = Duration::from_secs(24 * 3600);
+    server.clock.advance(Duration::from_secs(599));
+    assert_eq!(server.store.enhancements().expire(keep).await.unwrap(), 0);
+    server.clock.advance(Duration::from_secs(1));
+    assert_eq!(server.store.enhancements().expire(keep).await.unwrap(), 1);
+    refusal(client.get(&format!("/v1/enhancements/{id}")).await, 404).await;
+    assert_eq!((recordings(&server), client.credits(&server).await), (0, 599));
     // Another rate becomes 48 kHz of the same length.
     let (samples, channels) = decoded(&enhance(&client, hum(1.0)).send().await.unwrap().bytes().await.unwrap());
     assert_eq!((samples.len(), channels), (48_000, 1));
@@ -200,11 +218,9 @@ async fn what_makes_no_sense_is_refused_and_costs_nothing() {
     refusal(send(b"these are just words".repeat(100), &[]).await, 400).await;
     refusal(enhance(&client, hum(1.0)).header("accept", "audio/aac").send().await.unwrap(), 406).await;
     refusal(enhance(&server.anonymous(), hum(1.0)).send().await.unwrap(), 401).await;
+    eventually("deletions", async || (recordings(&server) == 0).then_some(())).await;
     let enhanced = send(hum(1.0), &[("strength", "12.5"), ("dereverb", "false")]).await;
     assert_eq!(enhanced.status(), 200);
-    // What was not fetched to the end would be kept.
-    enhanced.bytes().await.unwrap();
-    eventually("deletions", async || (recordings(&server) == 0).then_some(())).await;
     assert_eq!(client.credits(&server).await, 599);
 }
 
@@ -280,6 +296,47 @@ async fn without_a_model_the_answer_names_it_before_anything_is_read() {
     let message = refusal(enhance(&client, hum(1.0)).send().await.unwrap(), 503).await;
     assert!(message.contains("hark models pull deepfilternet3"), "{message}");
     assert_eq!(client.credits(&server).await, 600);
+}
+
+/// Has a model, and no program that encodes.
+struct WithoutEncoder(InstantEngine);
+
+impl Enhance for WithoutEncoder {
+    fn check_enhance(&self) -> Result<(), EngineError> {
+        self.0.check_enhance()
+    }
+
+    fn check_format(&self, format: SoundFormat) -> Result<(), EngineError> {
+        if format == SoundFormat::Wav { Ok(()) } else { Err(EngineError::NoEncoder(format.media_type())) }
+    }
+
+    fn enhance(
+        &self,
+        source: Source,
+        work: &EnhanceWork,
+        out: SoundOutput,
+        progress: &mut dyn FnMut(f64, Option<f64>),
+        cancel: &CancelToken,
+    ) -> Result<Enhanced, EngineError> {
+        self.0.enhance(source, work, out, progress, cancel)
+    }
+}
+
+#[tokio::test]
+async fn a_format_that_can_not_be_written_is_refused_before_anything_is_queued() {
+    let engine = InstantEngine::default();
+    let engines = Engines::from(engine.clone()).with_enhance(Arc::new(WithoutEncoder(engine)));
+    let server = Server::with(config(), engines).await;
+    let client = server.account(Plan::Free).await;
+    for format in ["audio/flac", "audio/mpeg", "audio/ogg"] {
+        for request in [enhance(&client, hum(1.0)), queue(&client, hum(1.0))] {
+            let message = refusal(request.header("accept", format).send().await.unwrap(), 503).await;
+            assert!(message.contains("ffmpeg is not installed") && message.contains(format), "{message}");
+        }
+    }
+    assert_eq!((client.credits(&server).await, recordings(&server)), (600, 0));
+    let either = enhance(&client, hum(1.0)).header("accept", "audio/flac;q=0.1, audio/wav").send().await.unwrap();
+    assert_eq!(either.status(), 200);
 }
 
 #[tokio::test]

@@ -145,6 +145,23 @@ async fn what_can_not_be_examined_is_refused_with_the_reason_and_leaves_nothing(
     assert_eq!(client.credits(&server).await, 600);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_has_one_search_at_a_time_and_leaves_a_slot_to_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path()).await;
+    let (client, other) = (server.account(Plan::Enterprise).await, server.account(Plan::Free).await);
+    // Minutes to search, and nothing to find.
+    let long = wav(&sound(600.0), None);
+    let mut searches = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let (client, long) = (client.clone(), long.clone());
+        searches.spawn(async move { detect(&client, long).await });
+    }
+    let message = refusal(searches.join_next().await.unwrap().unwrap(), 429).await;
+    assert!(message.contains("one call to end"), "{message}");
+    json(detect(&other, wav(&sound(3.0), None)).await, 200).await;
+}
+
 #[tokio::test]
 async fn a_file_beyond_the_limit_is_refused_before_it_is_read() {
     let folder = tempfile::tempdir().unwrap();

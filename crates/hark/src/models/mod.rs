@@ -220,7 +220,7 @@ fn language_findings(config: &Config, library: &ModelLibrary) -> [Finding; 2] {
         Some(installed) => {
             let memory = hark_lm::memory_needed(&installed.dir.join("model.gguf"), CONTEXT as usize);
             let detail = match memory {
-                Ok(memory) => format!("{used}; takes up to {} of memory", bytes(memory)),
+                Ok(memory) => format!("{used}; takes {} of memory with {CONTEXT} tokens", bytes(memory)),
                 Err(error) => format!("{used}: {error}"),
             };
             Finding::ok("language model", detail)

@@ -21,6 +21,8 @@ const MAX_ERROR_BODY: u64 = 1 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For the head of an answer; its body may take as long as it comes.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+/// For the head of an answer that a model makes, which comes when all of it is made. The server ends such work after its `text.timeout`.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(3600);
 /// For a request whose answer is short.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Shorter than the 15 s after which a hark server closes an idle connection.
@@ -132,14 +134,14 @@ impl Client {
         success(self.http.send(self.request(Method::POST, path).timeout(SHORT_TIMEOUT), None)).map(drop)
     }
 
-    /// Sends JSON and reads the JSON of the answer.
+    /// Sends JSON to a model and reads the JSON of its answer.
     pub(crate) fn post_json<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &serde_json::Value,
     ) -> Result<T, RemoteError> {
         let request = self.request(Method::POST, path).header(header::CONTENT_TYPE, "application/json");
-        read_json(success(self.http.send(request.body(body.to_string()), Some(HEAD_TIMEOUT)))?)
+        read_json(success(self.http.send(request.body(body.to_string()), Some(MODEL_TIMEOUT)))?)
     }
 
     /// Sends a form. It stops when the server answers, so that a refusal does not cost the whole upload. There is no time limit:
@@ -250,6 +252,12 @@ mod tests {
         {
             assert!(!is_here(elsewhere), "{elsewhere}");
         }
+    }
+
+    #[test]
+    fn a_model_is_waited_for_at_least_as_long_as_a_server_lets_it_work() {
+        let text = hark_server::TextSettings::default();
+        assert!(MODEL_TIMEOUT >= text.timeout.duration().max(text.stream_timeout.duration()));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
         config.server.listen = listen;
     }
     hark_server::raise_file_limit();
+    hark_server::log_panics();
     hide_memory();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -40,6 +40,7 @@ pub(crate) fn run(args: &SpeakArgs, common: &Common) -> Result<(), CliError> {
         return list_voices(&library, &config);
     }
     let (target, format) = target(args)?;
+    format.check(None).map_err(problem)?;
     let text = text(args)?;
     watch();
     let cancel = cancelled_by_signals();

@@ -6,6 +6,7 @@ mod render;
 mod subtitles;
 mod translate;
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use hark_lm::Model;
@@ -67,13 +68,21 @@ fn run(task: Task, args: &TextArgs, common: &Common) -> Result<(), CliError> {
 
 /// The answer of a server.
 fn remotely(client: &Client, task: Task, source: &Source) -> Result<Value, CliError> {
-    let text = source.text();
+    let text = labelled(source);
     let (path, body) = match task {
         Task::Summarize(style) => ("/v1/summarize", json!({"text": text, "style": style})),
         Task::Analyze(kind) => ("/v1/analyze", json!({"text": text, "type": kind})),
         Task::Generate(kind) => ("/v1/generate", json!({"text": text, "type": kind})),
     };
     Ok(client.post_json(path, &body)?)
+}
+
+/// A text as it is; a transcript with a line for each turn and the label of who speaks, as a server reads it back.
+fn labelled(source: &Source) -> Cow<'_, str> {
+    if source.speakers().is_empty() || !source.is_transcript() {
+        return Cow::Borrowed(source.text());
+    }
+    Cow::Owned(source.render(0..source.units().len(), 0..source.text().len()))
 }
 
 /// The answer of the model on this machine.

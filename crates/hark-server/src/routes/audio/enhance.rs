@@ -1,5 +1,7 @@
 //! `POST /v1/enhance-audio`: an upload becomes a job that takes the noise out, and the request waits for it.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -32,6 +34,8 @@ use crate::routes::{
 };
 use crate::wire::wire_status;
 
+/// How long a result is kept that was handed to the connection whole: what the client received of it is not known.
+const KEPT_AFTER_SENDING: Duration = Duration::from_secs(600);
 /// Decibels of `strength`.
 const MAX_STRENGTH: f32 = 100.0;
 
@@ -47,7 +51,7 @@ pub(crate) struct EnhanceQuery {
 ///
 /// Waits for the result and answers with it: 48 kHz, as many channels and as long as the recording, in the format of `Accept` (WAV unless it says otherwise).
 /// With `Prefer: respond-async` or `?async=true` it answers 202 at once. 1 credit a minute, rounded up; a failure costs nothing. A result that was sent whole
-/// is deleted, unless the request had an `Idempotency-Key`.
+/// is deleted ten minutes later, unless the request had an `Idempotency-Key`; until then it can be fetched again by its `X-Enhancement-Id`.
 #[utoipa::path(post, path = "/v1/enhance-audio", tag = "audio", operation_id = "enhanceAudio", params(EnhanceQuery,
         ("Prefer" = Option<String>, Header, description = "respond-async: answer at once"),
         IdempotencyHeader),
@@ -70,7 +74,7 @@ pub(crate) async fn enhance(
     let format = accepted_format(&head.headers)?;
     // A process without models leaves that to the worker that claims the job.
     if app.role != Role::Account {
-        app.engines.enhance()?;
+        app.engines.enhance()?.check_format(format)?;
     }
     let is_waiting = !(query.r#async || prefers_async(&head.headers));
     let queued = enqueue(&app, &identity, &caller, &head.headers, body, format, is_waiting).await?;
@@ -248,7 +252,7 @@ impl Wait {
         Wait { app: app.clone(), account, id, waiter }
     }
 
-    /// Waits, and sends the result. It is deleted once it was sent whole, unless it is kept for repeats.
+    /// Waits, and sends the result. It is deleted soon after it was sent whole, unless it is kept for repeats.
     async fn answer(self, is_kept: bool) -> Result<Response, Failure> {
         let id = self.id;
         self.send(is_kept).await.map_err(|failure| failure.header(ENHANCEMENT_ID, id.0))
@@ -264,7 +268,7 @@ impl Wait {
         if !is_kept {
             let runtime = tokio::runtime::Handle::current();
             body = body.when_sent(move || {
-                runtime.spawn(async move { delete_sent(&app, account, id).await });
+                runtime.spawn(async move { expire_sent(&app, account, id).await });
             });
         }
         let mut response = body.into_body().into_response();
@@ -280,11 +284,12 @@ impl Wait {
     }
 }
 
-async fn delete_sent(app: &App, account: AccountId, id: EnhancementId) {
-    match app.store.enhancements().delete(account, id).await {
-        Ok(()) | Err(hark_store::Error::NotFound(_)) => {}
+/// Lets a result that was sent expire soon.
+async fn expire_sent(app: &App, account: AccountId, id: EnhancementId) {
+    let keep = app.config.enhance.keep();
+    if let Err(error) = app.store.enhancements().expire_soon(account, id, keep, KEPT_AFTER_SENDING).await {
         // It is deleted when it is too old.
-        Err(error) => tracing::warn!(%error, enhancement = %id, "enhancement.delete_failed"),
+        tracing::warn!(%error, enhancement = %id, "enhancement.expiry_failed");
     }
 }
 

@@ -23,6 +23,7 @@ use crate::extract::Query;
 use crate::idempotent::Canonical;
 use crate::middleware::Identity;
 use crate::multipart::Multipart;
+use crate::panics;
 use crate::probe::CancelOnDrop;
 use crate::routes::transcribe::boolean;
 use crate::routes::{
@@ -30,8 +31,8 @@ use crate::routes::{
 };
 use crate::speech_call::{self, Speech};
 
-/// Ten seconds are smaller than this in every usual format: 192 kHz, 24 bits and five channels.
-const MAX_CLIP: usize = 32 << 20;
+/// Bytes of a clip, which is kept in memory. Ten seconds of 192 kHz, 24 bits and two channels are 11.5 MB; the rest is for what else a file may carry, such as a picture.
+const MAX_CLIP: usize = 16 << 20;
 /// How long a clip may take to decode.
 const DECODE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -69,8 +70,9 @@ pub(crate) async fn speak(
     request: Request,
 ) -> Result<Response, Failure> {
     let format: FileFormat = accepted_format(&headers)?.into();
-    let form = read(&app, request).await?;
-    app.engines.speak(true)?;
+    let form = open(&app, request).await?;
+    let place = speech_call::admit(&app, &identity, true, format)?;
+    let form = read(&app, form).await?;
     let reference = decode(&app, &identity, form.clip).await?;
     let canonical = Canonical::new("POST /v1/tts")
         .with("text", &form.text.as_str(), &"")?
@@ -86,7 +88,7 @@ pub(crate) async fn speak(
         format,
         is_streamed: query.stream,
     };
-    speech_call::respond(&app, &identity, &headers, canonical, speech).await
+    speech_call::respond(&app, &identity, &headers, canonical, speech, place).await
 }
 
 /// The form, checked.
@@ -97,8 +99,7 @@ struct Form {
     clip: Bytes,
 }
 
-async fn read(app: &App, request: Request) -> Result<Form, Failure> {
-    let mut form = open(app, request).await?;
+async fn read(app: &App, mut form: Multipart) -> Result<Form, Failure> {
     let (mut text, mut language, mut consent, mut clip) = (None, None, None, None);
     while let Some(part) = form.next_part().await? {
         match part.name.as_str() {
@@ -130,13 +131,22 @@ async fn read(app: &App, request: Request) -> Result<Form, Failure> {
     if let Some(code) = language.as_ref().filter(|code| !LANGUAGES.contains(&code.as_str())) {
         return Err(Failure::invalid(format!("`language` {code:?} can't be spoken: choose {}", LANGUAGES.join(", "))));
     }
-    if consent != Some(true) && app.config.voice.consent == Consent::Required {
-        return Err(Failure::invalid(
+    check_consent(consent, app.config.voice.consent)?;
+    Ok(Form { text, language, clip })
+}
+
+/// Whether a voice may be imitated. An operator may vouch for users who say nothing, not for one who says that there is no consent.
+fn check_consent(stated: Option<bool>, policy: Consent) -> Result<(), Failure> {
+    match (stated, policy) {
+        (Some(true), _) | (None, Consent::Assumed) => Ok(()),
+        (Some(false), _) => Err(Failure::invalid(
+            "`consent` is false: a voice is imitated only if the person who speaks in `reference_audio` agrees",
+        )),
+        (None, Consent::Required) => Err(Failure::invalid(
             "`consent` is missing: send `consent=true` to state that the person who speaks in `reference_audio` agrees to have \
              their voice imitated",
-        ));
+        )),
     }
-    Ok(Form { text, language, clip })
 }
 
 /// A text that can be spoken at once.
@@ -179,8 +189,28 @@ async fn decode(app: &App, identity: &Identity, clip: Bytes) -> Result<Reference
     match decoding.await {
         Ok(read) => read.map_err(|error| EngineError::from(error).into()),
         Err(error) => {
-            tracing::error!(%error, "media.probe_panicked");
+            tracing::error!(error = panics::ending(&error), "media.probe_panicked");
             Err(ErrorKind::Internal.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consent_is_stated_or_assumed_and_a_refusal_always_counts() {
+        for (stated, policy, is_accepted) in [
+            (Some(true), Consent::Required, true),
+            (Some(true), Consent::Assumed, true),
+            (None, Consent::Assumed, true),
+            (None, Consent::Required, false),
+            (Some(false), Consent::Required, false),
+            (Some(false), Consent::Assumed, false),
+        ] {
+            let checked = check_consent(stated, policy).map_err(|failure| failure.error.status());
+            assert_eq!(checked, if is_accepted { Ok(()) } else { Err(400) }, "{stated:?}, {policy:?}");
         }
     }
 }

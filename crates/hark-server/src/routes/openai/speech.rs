@@ -62,7 +62,8 @@ pub(crate) async fn create(
         format,
         is_streamed: true,
     };
-    speech_call::respond(&app, &identity, &headers, canonical, speech).await
+    let place = speech_call::admit(&app, &identity, false, format)?;
+    speech_call::respond(&app, &identity, &headers, canonical, speech, place).await
 }
 
 fn format(name: Option<&str>) -> Result<FileFormat, Failure> {

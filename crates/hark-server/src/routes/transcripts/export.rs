@@ -18,6 +18,7 @@ use crate::engine::base_language;
 use crate::error::Failure;
 use crate::extract::{Path, Query};
 use crate::middleware::Identity;
+use crate::panics;
 use crate::routes::{AnyError, Contradicted, Invalid, Missing, Unauthorized};
 
 /// The names of the formats as the document lists them; the handler reads them with [`Format`].
@@ -96,7 +97,7 @@ pub(crate) async fn export(
             return Err(ErrorKind::Internal.into());
         }
         Err(error) => {
-            tracing::error!(%error, %format, "export.panicked");
+            tracing::error!(error = panics::ending(&error), %format, "export.panicked");
             return Err(ErrorKind::Internal.into());
         }
     };

@@ -200,5 +200,5 @@ pub(crate) async fn translate(
     let kind = kind(&language);
     let revision = saved.text_revision;
     let derived = Derived { transcript: TranscriptId(id), revision, kind: &kind, body: &body, summary: None };
-    call.complete(&headers, "translate", &answer(transcript, stored, language, false), Some(derived)).await
+    call.complete(&headers, translation::NOTE, &answer(transcript, stored, language, false), Some(derived)).await
 }

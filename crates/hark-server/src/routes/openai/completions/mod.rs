@@ -39,10 +39,12 @@ const NOTE: &str = "chat completion";
 const TASK: &str = "chat_completion";
 /// Most tokens of an answer whose request names no limit.
 const DEFAULT_MAX_TOKENS: usize = 2048;
+/// More bytes a token than texts have on average (4 in English): a conversation beyond that is refused before its tokens are counted.
+const MAX_BYTES_PER_TOKEN: usize = 16;
 
 /// Continue a conversation, as OpenAI's clients ask for it
 ///
-/// Costs 1 credit, when it is answered; a stream, when it has ended. With `stream: true` the answer is server-sent events of `ChatCompletionChunk`, then `[DONE]`.
+/// Costs 1 credit, when it is answered; a stream, once any of its text was sent. With `stream: true` the answer is server-sent events of `ChatCompletionChunk`, then `[DONE]`.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "openai", operation_id = "createChatCompletion",
     request_body = ChatCompletionRequest,
     params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$",
@@ -65,14 +67,14 @@ pub(crate) async fn create(
     let place = text_work::take_place(&app, &identity)?;
     let canonical = Canonical::new("POST /v1/chat/completions");
     let canonical = canonical.with("request", &request, &ChatCompletionRequest::default())?;
-    let call = match PaidCall::begin(&app, &identity, &headers, canonical).await? {
+    let settings = &app.config.text;
+    let timeout = if checked.is_stream { settings.stream_timeout } else { settings.timeout }.duration();
+    let call = match PaidCall::begin(&app, &identity, &headers, canonical, timeout).await? {
         Opened::New(call) => call,
         Opened::Repeated(response) => return Ok(response),
     };
     let timer = TextTimer::start(&app.metrics, TASK);
     let begun = Instant::now();
-    let settings = &app.config.text;
-    let timeout = if checked.is_stream { settings.stream_timeout } else { settings.timeout }.duration();
     let (model, timer) = timed(timer, text_work::within(timeout, text_work::load(&app)).await)?;
     // The name of a model elsewhere may be known only now.
     let ((), timer) = timed(timer, check_model(Some(model.name()), request.model.as_deref()))?;
@@ -140,8 +142,9 @@ enum Next {
 
 impl Answer {
     fn begin(app: &App, identity: &Identity, model: Arc<dyn LanguageModel>, checked: Checked) -> Result<Self, Failure> {
-        let prompt_tokens = model.prompt_tokens(&checked.messages).map_err(failure)?;
         let context = model.context_length();
+        check_bytes(checked.messages.iter().map(|message| message.content.len()).sum(), context)?;
+        let prompt_tokens = model.prompt_tokens(&checked.messages).map_err(failure)?;
         let room = context.saturating_sub(prompt_tokens);
         let max_tokens = checked.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS.min(room).max(1));
         let request = CompletionRequest {
@@ -221,6 +224,15 @@ impl Answer {
     }
 }
 
+/// Refuses a conversation that is far too long for the context, before its tokens are counted.
+fn check_bytes(bytes: usize, context: usize) -> Result<(), Failure> {
+    if bytes <= context.saturating_mul(MAX_BYTES_PER_TOKEN) {
+        return Ok(());
+    }
+    let message = format!("`messages` have {bytes} bytes, but the context of the model is {context} tokens: send less");
+    Err(Failure::new(ErrorKind::ContextLength, message))
+}
+
 fn context_length(prompt_tokens: usize, max_tokens: Option<usize>, context: usize) -> Failure {
     let asked = max_tokens.map_or_else(String::new, |tokens| format!(" and {tokens} are asked for in the answer"));
     let message = format!(
@@ -234,6 +246,9 @@ fn failure(error: ModelError) -> Failure {
     match error {
         ModelError::Busy => ApiError::new(ErrorKind::QueueFull, error.to_string()).retry_after(RETRY_AFTER).into(),
         ModelError::TooLong { tokens, limit } => context_length(tokens, None, limit),
+        ModelError::Conversation(what) => {
+            Failure::invalid(format!("the language model can't have the conversation of `messages`: {what}"))
+        }
         ModelError::Schema(what) => Failure::invalid(format!("`response_format` has an unsupported schema: {what}")),
         ModelError::Unavailable(_) => {
             tracing::error!(%error, "language.unavailable");

@@ -31,9 +31,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Responds with events. When the client disconnects, the model stops, and nothing is charged.
+    /// Responds with events. When the client disconnects, the model stops; it is charged if any text was sent, else nothing is.
     pub(super) async fn respond(self) -> Result<Response, Failure> {
-        let Stream { mut answer, call, headers, place, begun, timeout, timer } = self;
+        let Stream { mut answer, mut call, headers, place, begun, timeout, timer } = self;
         let deadline = begun + timeout;
         let limit = deadline.min(Instant::now() + HEAD_TIMEOUT);
         let first = match tokio::time::timeout_at(limit, answer.next()).await {
@@ -45,8 +45,10 @@ impl Stream {
         Ok(sse::respond(|events| async move {
             let _place = place;
             let mut chunks = Chunks { answer, events };
-            let written = match tokio::time::timeout_at(deadline, chunks.write(first)).await {
-                Ok(written) => written,
+            let written = match tokio::time::timeout_at(deadline, chunks.write(first, &mut call)).await {
+                // A model that fails costs nothing; time that runs out costs what was sent, or reading slowly would make an answer free.
+                Ok(written) => written.inspect_err(|_| call.waive()),
+                Err(_) if call.is_owed() => Err(cut_off(timeout)),
                 Err(_) => Err(timed_out(timeout)),
             };
             let ended = match written {
@@ -76,15 +78,19 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Sends the text.
-    async fn write(&mut self, first: Option<Next>) -> Result<(ChatFinishReason, ChatUsage), Failure> {
+    /// Sends the text. With the first of it the call is owed.
+    async fn write(
+        &mut self,
+        first: Option<Next>,
+        call: &mut PaidCall,
+    ) -> Result<(ChatFinishReason, ChatUsage), Failure> {
         self.send_delta(ChatDelta { role: Some("assistant".to_owned()), content: Some(String::new()) }, None);
         let mut next = first;
         loop {
             match next.take() {
-                Some(Next::Text(text)) => self.send_text(text),
+                Some(Next::Text(text)) => self.send_text(text, call),
                 Some(Next::End(text, reason, usage)) => {
-                    self.send_text(text);
+                    self.send_text(text, call);
                     return Ok((reason, usage));
                 }
                 None => {}
@@ -101,8 +107,9 @@ impl Chunks {
         self.events.send_done();
     }
 
-    fn send_text(&self, text: String) {
+    fn send_text(&self, text: String, call: &mut PaidCall) {
         if !text.is_empty() {
+            call.owe(NOTE);
             self.send_delta(ChatDelta { role: None, content: Some(text) }, None);
         }
     }
@@ -121,6 +128,15 @@ impl Chunks {
             usage: self.answer.include_usage.then_some(usage),
         });
     }
+}
+
+/// The time has run out after some of the text was sent.
+fn cut_off(timeout: Duration) -> Failure {
+    let message = format!(
+        "the answer takes longer than the {} s that a request may wait: ask for fewer tokens",
+        timeout.as_secs()
+    );
+    Failure::new(ErrorKind::Timeout, message)
 }
 
 fn timed_out(timeout: Duration) -> Failure {
