@@ -95,6 +95,8 @@ pub(super) fn run(client: &Client, id: i64, document: &Document, few: bool) -> F
         }
     }
     figures.seconds = start.elapsed().as_secs_f64();
+    // Of a run that is broken off, the transcripts that are through are not lost.
+    eprintln!("  {}", serde_json::to_string(&figures).unwrap_or_default());
     figures
 }
 
@@ -122,6 +124,7 @@ fn check(figures: &mut Figures, task: Task, result: Value) {
     let violation = schema::violation(&result, &task.result_schema());
     figures.valid.count(violation.is_none());
     if let Some(violation) = violation {
+        eprintln!("  {}: invalid: {task:?}: {violation}", figures.transcript);
         figures.misses.push(format!("invalid: {task:?}: {violation}"));
     }
 }
