@@ -125,19 +125,19 @@ impl PaidCall {
         answer: &T,
         derived: Option<Derived<'_>>,
     ) -> Result<(), Failure> {
-        let Some(call) = self.call.take() else { return Err(ErrorKind::Internal.into()) };
+        let Some(call) = &self.call else { return Err(ErrorKind::Internal.into()) };
         let kept = if self.is_named { idempotent::keep(headers, StatusCode::OK, answer) } else { None };
         let result = CallResult { note, answer: kept.as_ref(), derived };
         // Whether it was charged is decided by the transaction. Until that is known (an error, a caller who leaves during the commit) the call is kept, and
         // dropping it returns what is still held.
-        self.app.store.calls().complete(&call, result).await?;
+        self.app.store.calls().complete(call, result).await?;
         self.call = None;
         Ok(())
     }
 
     /// From now on it is charged even if it is dropped: part of its answer is sent.
     pub(crate) fn owe(&mut self, note: &'static str) {
-        let _ = note;
+        self.owed = Some(note);
     }
 
     pub(crate) fn is_owed(&self) -> bool {
