@@ -10,7 +10,7 @@ use crate::context::{self, Context};
 use crate::error::TextError;
 use crate::extract;
 use crate::language;
-use crate::prompt::Prompt;
+use crate::prompt::{Prompt, mark};
 use crate::schema;
 use crate::sentences;
 use crate::source::{Source, Unit};
@@ -108,10 +108,15 @@ async fn answer(context: &Context<'_>, source: &Source, asked: &Asked) -> Result
     }
     let asker = source.units()[asked.unit].speaker.as_deref();
     let text = render(source, asked, &candidates);
-    // The question is a sentence of the text too: it is not repeated here.
-    let task = "Which of the numbered lines answers the question in the first line? Give the number of the line that begins the answer, or 0 if no \
-                line answers it. Another question is not an answer. Answer in JSON: {\"line\": …}.";
-    let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: language::by_code("en") };
+    // The question is a sentence of the text: between marks of its own it is data here too. A small model needs it beside its task: told to look for it in the
+    // first or last line, it chose worse lines.
+    let question = extract::shorten(&asked.text, 200);
+    let mark = mark(&question);
+    let task = format!(
+        "Which of the numbered lines answers the question {mark} {question} {mark}? Give the number of the line that begins the answer, or 0 if no \
+         line answers it. Another question is not an answer. Answer in JSON: {{\"line\": …}}."
+    );
+    let prompt = Prompt { noun: noun(source), text: &text, task, language: language::by_code("en") };
     let answer = context
         .object(prompt.messages(), schema::object(&[("line", schema::integer(0, candidates.len()))]), 16)
         .await?;

@@ -42,7 +42,15 @@ async fn a_question_of_the_text_stays_between_the_marks() {
             let data = data(&request);
             let asked = data.lines().next().unwrap().strip_prefix("Question: Bob: ").unwrap();
             assert!(attack.contains(asked.trim_end_matches('…')), "{asked}");
-            assert!(!prompt(&request).replace(&data, "").contains(asked), "{attack}");
+            // It stands once more beside the task, between marks of its own.
+            let outside = prompt(&request).replace(&data, "");
+            let (before, after) = outside.split_once(asked).unwrap();
+            assert!(!after.contains(asked), "{attack}");
+            let (mark, same) = (before.trim_end().rsplit(' ').next(), after.trim_start().split([' ', '?']).next());
+            assert!(
+                mark == same && mark.is_some_and(|mark| mark.starts_with("==") && !asked.contains(mark)),
+                "{attack}"
+            );
         }
     }
 }
