@@ -97,7 +97,9 @@ async fn a_mark_is_found_with_what_it_says_and_where() {
         "{found}"
     );
     let spans = found["spans"].as_array().unwrap();
-    assert_eq!((spans.len(), &spans[0]["speed"]), (1, &1.0.into()), "{found}");
+    // The key is a new one each time: with some, a neighbouring speed of the search scores as well.
+    let speed = spans[0]["speed"].as_f64().unwrap();
+    assert!(spans.len() == 1 && (speed - 1.0).abs() < 0.006, "{found}");
     assert!((5.0..=10.0).contains(&spans[0]["start"].as_f64().unwrap()) && spans[0]["end"] == 20.0, "{found}");
 
     // The mark of another key is none of ours.
