@@ -1,4 +1,4 @@
-//! What the voices of a model sound like, remembered beside the model: to listen to all of them takes a machine of two cores half a minute.
+//! What the voices of a model sound like, remembered beside the model, so that they are listened to once and not in every process.
 //!
 //! The file goes with the folder of the model, and its name with everything that its numbers depend on: models that were replaced are listened to again. Where the
 //! folder can't be written, nothing is remembered.
