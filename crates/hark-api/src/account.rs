@@ -24,6 +24,8 @@ pub struct Account {
     pub lang: String,
     /// Whether the address was confirmed.
     pub is_confirmed: bool,
+    /// Whether it manages others.
+    pub is_admin: bool,
     /// When it was made.
     pub created_at: DateTime,
     /// Which mails the owner wants.

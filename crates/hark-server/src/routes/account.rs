@@ -33,6 +33,7 @@ pub(crate) fn wire_account(account: hark_store::Account) -> Account {
         credits: account.credits,
         next_billing_date: account.next_billing_at.map(DateTime),
         is_confirmed: account.is_confirmed,
+        is_admin: account.is_admin,
         created_at: DateTime(account.created_at),
         email_preferences: EmailPreferences {
             marketing: mails.marketing,
