@@ -42,6 +42,7 @@ const de: Translated<typeof en> = {
   unreachable: "Der Server ist nicht erreichbar. Bitte die Verbindung prüfen und erneut versuchen.",
   ownMachine: "Ihre Aufnahmen bleiben auf diesem Server.",
   apiDocs: "API-Referenz",
+  speaker: (number: number) => `Sprecher ${number}`,
   accountOf: (email: string) => `Konto von ${email}`,
 };
 export default de;

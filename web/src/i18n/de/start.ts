@@ -55,7 +55,6 @@ const de: Translated<typeof en> = {
   leaveWarning: "Eine Aufnahme wird noch gesendet. Trotzdem verlassen?",
   emptyResult: "In dieser Aufnahme wurde keine Sprache gefunden.",
   wordsSoFar: "Bisherige Wörter",
-  speaker: (name: string) => `Sprecher ${name}`,
   accountHelps: "Mit einem Konto werden Transkripte aufbewahrt, durchsucht und bearbeitet.",
 };
 export default de;

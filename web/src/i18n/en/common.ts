@@ -39,5 +39,6 @@ export default {
   unreachable: "The server can't be reached. Check the connection and try again.",
   ownMachine: "Your recordings stay on this server.",
   apiDocs: "API reference",
+  speaker: (number: number) => `Speaker ${number}`,
   accountOf: (email: string) => `Account of ${email}`,
 };

@@ -52,6 +52,5 @@ export default {
   leaveWarning: "A recording is still being sent. Leave anyway?",
   emptyResult: "No speech was found in this recording.",
   wordsSoFar: "Words so far",
-  speaker: (name: string) => `Speaker ${name}`,
   accountHelps: "With an account transcripts are kept, searched and edited.",
 };

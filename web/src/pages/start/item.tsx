@@ -9,6 +9,7 @@ import { copyText, fileName, saveBlob } from "../../ui/download";
 import { bytes, percent } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { ErrorNotice, Notice, ProgressBar } from "../../ui/states";
+import { speakerName } from "../../ui/speakers";
 import { toSrt, toText } from "../../ui/subtitles";
 import { toast } from "../../ui/toast";
 import { cancel, remove, retry, type Item } from "./uploads";
@@ -93,7 +94,7 @@ function Words({ item }: { item: Item }) {
       <div class={`start-text${isPreview ? " preview" : ""}`} dir="auto" aria-label={isPreview ? t.wordsSoFar : undefined} tabIndex={isPreview ? undefined : 0} role={isPreview ? undefined : "region"}>
         {turns(shown).map((turn, index) => (
           <p key={index} dir="auto">
-            {turn.speaker && <strong class="start-speaker">{turn.speaker}: </strong>}
+            {turn.speaker && <strong class="start-speaker">{speakerName(turn.speaker)}: </strong>}
             {turn.text}
           </p>
         ))}
@@ -118,6 +119,7 @@ function Words({ item }: { item: Item }) {
   );
 }
 
+/** Speakers by turns; a monologue needs no name in front of it. */
 function turns(segments: Item["segments"]): { speaker: string; text: string }[] {
   const found: { speaker: string; text: string }[] = [];
   for (const segment of segments) {
@@ -126,5 +128,6 @@ function turns(segments: Item["segments"]): { speaker: string; text: string }[] 
     if (last?.speaker === speaker) last.text += ` ${segment.text}`;
     else found.push({ speaker, text: segment.text });
   }
-  return found;
+  const isMonologue = new Set(segments.map((segment) => segment.speaker ?? "")).size < 2;
+  return isMonologue ? found.map((turn) => ({ ...turn, speaker: "" })) : found;
 }
