@@ -167,6 +167,12 @@ function Head() {
       : []),
     ...(who && isAdmin(who) ? ([{ href: "/admin", label: t.admin, icon: "admin", under: /^\/admin\// }] as const) : []),
   ];
+  // On a phone the menu is wider than the window: where one is stays in sight.
+  const menu = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const current = menu.current?.querySelector<HTMLElement>("[aria-current]");
+    if (menu.current && current) menu.current.scrollLeft = current.offsetLeft - (menu.current.clientWidth - current.offsetWidth) / 2;
+  }, [path.value, who?.id]);
   return (
     <header class="top">
       <div class="top-in">
@@ -174,7 +180,7 @@ function Head() {
           <Mark />
           Hark
         </a>
-        <nav aria-label={t.mainMenu}>
+        <nav aria-label={t.mainMenu} ref={menu}>
           {links.map((link) => (
             <a key={link.href} href={link.href} aria-current={path.value === link.href || link.under?.test(path.value) ? "page" : undefined}>
               {link.label}

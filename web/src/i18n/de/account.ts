@@ -308,7 +308,6 @@ const de: Translated<typeof en> = {
     grace: (time) => `Das alte Geheimnis galt noch ${time}`,
     graceNone: "Das alte Geheimnis endete sofort",
     byYou: "Sie",
-    byAccount: "Das Konto",
     byKey: "Mit einem API-Schlüssel",
     byNamedKey: (name) => `Mit dem Schlüssel ${name}`,
     byOperator: "Wer den Server betreibt",

@@ -35,7 +35,7 @@ const de: Translated<typeof en> = {
   retrying: "Erneut gesendet.",
 
   text: "Text",
-  panel: "Zusammenfassung und mehr",
+  panel: "Auswertung",
   textOrPanel: "Was angezeigt wird",
   emptyTitle: "Es war niemand zu hören",
   emptyText: "In dieser Aufnahme gibt es keine Wörter, oder es wurden keine erkannt.",

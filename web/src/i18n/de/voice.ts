@@ -61,7 +61,7 @@ const de: Translated<typeof en> = {
   recording: "Aufnahme",
   speakTitle: "Einen Text sprechen lassen",
   text: "Text",
-  textPlaceholder: "Good morning. Here is what we will talk about today.",
+  textPlaceholder: "Guten Morgen. Darüber sprechen wir heute.",
   textCount: (count: string, most: string) => `${count} von ${most} Zeichen`,
   textTooLong: (over: string) => `${over} Zeichen zu viel. Bitte kürzen oder in Teilen sprechen lassen.`,
   textEmpty: "Bitte schreiben, was gesprochen werden soll.",

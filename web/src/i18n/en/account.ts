@@ -306,7 +306,6 @@ export default {
     grace: (time: string) => `The old secret worked for ${time} more`,
     graceNone: "The old secret ended at once",
     byYou: "You",
-    byAccount: "The account",
     byKey: "With an API key",
     byNamedKey: (name: string) => `With the key ${name}`,
     byOperator: "Whoever runs the server",

@@ -35,7 +35,7 @@ export default {
 
   // Text
   text: "Text",
-  panel: "Summary and more",
+  panel: "Summary & chat",
   textOrPanel: "What to show",
   emptyTitle: "Nobody was heard speaking",
   emptyText: "There are no words in this recording, or none that were recognised.",

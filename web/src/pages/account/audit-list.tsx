@@ -35,9 +35,11 @@ export function AuditList({ events, isOwn, keyName, accountOf }: { events: Audit
             </span>
             <span class="small account-log-who">
               {accountOf?.(event)}
-              <span class="account-under" dir="auto">
-                {actor}
-              </span>
+              {actor && (
+                <span class="account-under" dir="auto">
+                  {actor}
+                </span>
+              )}
               {event.address && <span class="soft account-under">{t.from(event.address)}</span>}
             </span>
           </li>

@@ -29,7 +29,7 @@ describe("an event", () => {
 
   it("says who did it", () => {
     expect(eventActor(event({}), en.audit, help, true)).toBe("You");
-    expect(eventActor(event({}), en.audit, help, false)).toBe("The account");
+    expect(eventActor(event({}), en.audit, help, false)).toBe("");
     expect(eventActor(event({ actor: "key", key_id: 7 }), en.audit, help, true)).toBe("With the key laptop");
     expect(eventActor(event({ actor: "key", key_id: 9 }), en.audit, help, true)).toBe("With an API key");
     expect(eventActor(event({ actor: "key" }), en.audit, help, true)).toBe("With an API key");

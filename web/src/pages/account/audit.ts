@@ -18,7 +18,6 @@ export interface AuditWords {
   grace: (time: string) => string;
   graceNone: string;
   byYou: string;
-  byAccount: string;
   byKey: string;
   byNamedKey: (name: string) => string;
   byOperator: string;
@@ -60,11 +59,12 @@ function detailWords(event: AuditEvent, words: AuditWords, help: AuditHelp): str
   return event.detail;
 }
 
-/** Who did it; empty where the event itself says so: whoever signs in is a visitor until then. */
+/** Who did it: whoever signs in is a visitor until then. Among the events of all, empty where it was the account that they name. */
 export function eventActor(event: AuditEvent, words: AuditWords, help: AuditHelp, isOwn: boolean): string {
+  const own = isOwn ? words.byYou : "";
   switch (event.actor) {
     case "account":
-      return isOwn ? words.byYou : words.byAccount;
+      return own;
     case "key": {
       const name = event.key_id == null ? undefined : help.keyName?.(event.key_id);
       return name ? words.byNamedKey(name) : words.byKey;
@@ -72,7 +72,7 @@ export function eventActor(event: AuditEvent, words: AuditWords, help: AuditHelp
     case "operator":
       return words.byOperator;
     case "visitor":
-      return event.event === "session.refused" || event.event === "password.reset_requested" ? words.byVisitor : isOwn ? words.byYou : words.byAccount;
+      return event.event === "session.refused" || event.event === "password.reset_requested" ? words.byVisitor : own;
     default:
       return event.actor;
   }

@@ -1,12 +1,13 @@
 /** The models of the server: which there are, and which can be used. */
 
+import type { ComponentChildren } from "preact";
 import { api, unwrap, type Schema } from "../../api/client";
 import { adminTexts } from "../../i18n/admin";
 import { bytes, number } from "../../ui/format";
 import { Icon, type IconName } from "../../ui/icon";
 import { useInterval, useLoaded } from "../../ui/loaded";
 import { Empty, ErrorNotice, ProgressBar, Skeleton } from "../../ui/states";
-import { Fact, Group } from "../account/pieces";
+import { Group } from "../account/pieces";
 
 type ModelState = Schema<"ModelState">;
 
@@ -70,41 +71,38 @@ function Count({ have, all }: { have: number; all: number }) {
   return <span class="soft small numeric">{t.count(number(have), number(all))}</span>;
 }
 
-function Head({ name, id, badge, icon, words }: { name: string; id: string; badge: string; icon: IconName; words: string }) {
+/** A model in two lines: what it is called and whether it is there, and what is known of it. */
+function Row({ name, id, badge, icon, words, about, children }: { name: string; id: string; badge: string; icon: IconName; words: string; about: (string | false | null | undefined)[]; children?: ComponentChildren }) {
   return (
-    <div class="admin-model-head">
-      <div class="grow">
-        <h3 class="admin-model-name" dir="auto">
-          {name}
+    <li>
+      <div class="admin-model-head">
+        <h3 class="admin-model-name grow">
+          <bdi>{name}</bdi> <code class="soft">{id}</code>
         </h3>
-        <code class="soft">{id}</code>
+        <span class={`badge ${badge}`}>
+          <Icon name={icon} class="account-badge-icon" />
+          {words}
+        </span>
       </div>
-      <span class={`badge ${badge}`}>
-        <Icon name={icon} class="account-badge-icon" />
-        {words}
-      </span>
-    </div>
+      <p class="soft small">{about.filter(Boolean).join(" · ")}</p>
+      {children}
+    </li>
   );
 }
 
 function SpeechModel({ model }: { model: Schema<"Model"> }) {
   const t = adminTexts().models;
   const look = LOOK[model.installed ? "installed" : "missing"];
+  const speed = Object.hasOwn(t.speeds, model.speed) ? t.speeds[model.speed] : model.speed;
   return (
-    <li>
-      <Head name={model.name} id={model.id} badge={look.kind} icon={look.icon} words={model.installed ? t.installed : t.notInstalled} />
-      <dl class="account-facts admin-model-facts small">
-        <Fact term={t.maker}>{model.provider}</Fact>
-        <Fact term={t.licence}>{model.license}</Fact>
-        <Fact term={t.languages}>
-          <span class="numeric">{number(model.languages)}</span>
-        </Fact>
-        <Fact term={t.speed}>
-          {Object.hasOwn(t.speeds, model.speed) ? t.speeds[model.speed] : model.speed}
-          {model.paid_only && <span class="soft account-under">{t.forPaid}</span>}
-        </Fact>
-      </dl>
-    </li>
+    <Row
+      name={model.name}
+      id={model.id}
+      badge={look.kind}
+      icon={look.icon}
+      words={model.installed ? t.installed : t.notInstalled}
+      about={[model.provider, model.license, t.languages(model.languages, number(model.languages)), speed, model.paid_only && t.forPaid]}
+    />
   );
 }
 
@@ -113,24 +111,20 @@ function TextModel({ model }: { model: Schema<"TextModel"> }) {
   const look = LOOK[model.state];
   const { bytes_done: done, bytes_total: all } = model;
   return (
-    <li>
-      <Head name={model.name} id={model.id} badge={look.kind} icon={look.icon} words={t.states[model.state]} />
+    <Row
+      name={model.name}
+      id={model.id}
+      badge={look.kind}
+      icon={look.icon}
+      words={t.states[model.state]}
+      about={[model.provider, model.license, t.tasks[model.task], model.context != null && t.tokens(number(model.context))]}
+    >
       {model.state === "pulling" && (
-        <div class="stack tight">
+        <>
           <ProgressBar share={done != null && all ? done / all : null} label={t.fetching(model.name)} />
           {done != null && <p class="soft small numeric">{all ? t.fetched(bytes(done), bytes(all)) : bytes(done)}</p>}
-        </div>
+        </>
       )}
-      <dl class="account-facts admin-model-facts small">
-        <Fact term={t.maker}>{model.provider}</Fact>
-        <Fact term={t.licence}>{model.license}</Fact>
-        <Fact term={t.task}>{t.tasks[model.task]}</Fact>
-        {model.context != null && (
-          <Fact term={t.context}>
-            <span class="numeric">{t.tokens(number(model.context))}</span>
-          </Fact>
-        )}
-      </dl>
-    </li>
+    </Row>
   );
 }

@@ -167,16 +167,17 @@ export function List({ view, onEmpty }: { view: View; onEmpty: (isEmpty: boolean
       )}
       {selection.size > 0 && (
         <div class="library-selection" role="region" aria-label={t.selectionTools}>
-          <span class="numeric grow" aria-live="polite">
+          <span class="numeric" aria-live="polite">
             {t.selected(number(selection.size))}
           </span>
+          <IconButton small icon="close" label={t.clearSelection} onClick={() => setSelection(new Map())} />
+          <span class="library-selection-space" />
           <Button small icon="download" onClick={() => setExporting([...selection.values()])}>
             {t.export}
           </Button>
           <Button small kind="danger" icon="trash" onClick={() => setDeleting([...selection.values()])}>
             {t.delete}
           </Button>
-          <IconButton small icon="close" label={t.clearSelection} onClick={() => setSelection(new Map())} />
         </div>
       )}
       {deleting && (

@@ -151,7 +151,11 @@ function Text({ heard, hasNames }: { heard: CaptionText | null; hasNames: boolea
       <div class="captions-lines">
         {paragraphs.map((paragraph, index) => (
           <p key={paragraph.id} dir="auto">
-            {hasNames && paragraph.speaker !== null && paragraph.speaker !== paragraphs[index - 1]?.speaker && <span class="captions-name">{c.speaker(paragraph.speaker + 1)}: </span>}
+            {hasNames && paragraph.speaker !== null && paragraph.speaker !== paragraphs[index - 1]?.speaker && (
+              <>
+                <span class="captions-name">{c.speaker(paragraph.speaker + 1)}:</span>{" "}
+              </>
+            )}
             {paragraph.text}
             {paragraph === last && partial && (
               <span class="captions-partial" aria-hidden="true">

@@ -5,11 +5,12 @@ import { endsSentence, between, speakersOf, textOf, type Line, type Paragraph } 
 /** What a speaker is called, from 0. */
 export type Named = (speaker: number) => string;
 
-/** Paragraphs with a blank line between them; with speakers where there are some. */
+/** Paragraphs with a blank line between them; with speakers where there are several. */
 export function toText(paragraphs: readonly Paragraph[], named: Named): string {
+  const many = speakersOf(paragraphs) > 1;
   const text = paragraphs.map((paragraph) => {
     const words = oneLine(textOf(paragraph.lines));
-    return paragraph.speaker === null ? words : `${named(paragraph.speaker)}: ${words}`;
+    return paragraph.speaker === null || !many ? words : `${named(paragraph.speaker)}: ${words}`;
   });
   return text.length ? `${text.join("\n\n")}\n` : "";
 }

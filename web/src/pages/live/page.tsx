@@ -1,12 +1,13 @@
 /** The live page: what to listen to, then the text as it comes, then what becomes of it. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Problem } from "../../api/client";
 import { Title } from "../../app";
 import { liveTexts } from "../../i18n/live";
 import { guardLeaving } from "../../router";
 import { session } from "../../session";
 import { remembered } from "../../ui/remembered";
-import { Notice } from "../../ui/states";
+import { ErrorNotice, Notice } from "../../ui/states";
 import { read, written, type Chosen } from "./options";
 import { Run } from "./run";
 import { Running } from "./running";
@@ -27,6 +28,7 @@ export function LivePage() {
   const [file, setFile] = useState<File | null>(null);
   const [isOpening, setOpening] = useState(false);
   const [fault, setFault] = useState<SourceFault | null>(null);
+  const [refused, setRefused] = useState<Problem | null>(null);
   const [run, setRun] = useState<Run | null>(null);
   const current = useRef<Run | null>(null);
   const words = useRef(t);
@@ -41,6 +43,7 @@ export function LivePage() {
   const start = async () => {
     if (isOpening) return;
     setFault(null);
+    setRefused(null);
     setOpening(true);
     const { language, model, diarize, translate } = chosen;
     const next = new Run({ language, model, diarize, translate }, chosen.isAnnounced, t.noConnection);
@@ -64,6 +67,18 @@ export function LivePage() {
     current.current = null;
     setRun(null);
   };
+
+  // A session that did not begin leaves nothing behind but the reason: it can be chosen differently, and tried again.
+  useEffect(() => {
+    if (!run) return;
+    return run.state.subscribe(({ phase, parts, failure }) => {
+      if (phase !== "ended" || parts > 0 || !failure) return;
+      setRefused(new Problem(failure.status, failure.message, failure.upgrade));
+      setRun(null);
+      current.current = null;
+      run.close();
+    });
+  }, [run]);
 
   useEffect(() => {
     const isAsking = () => (run ? run.isGoing.value || isUnsaved(run) : false);
@@ -102,6 +117,7 @@ export function LivePage() {
               {t[fault]}
             </Notice>
           )}
+          <ErrorNotice error={refused} />
           <Setup chosen={chosen} onChoose={choose} file={file} onFile={setFile} isOpening={isOpening} onStart={() => void start()} />
         </>
       )}

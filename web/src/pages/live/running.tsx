@@ -67,7 +67,7 @@ export function Running({ run, onAgain }: { run: Run; onAgain: () => void }) {
           {t.transcript}
         </h2>
         <Spoken paragraphs={state.paragraphs} partial={state.partial} isAnnounced={run.isAnnounced} isOver={isOver} />
-        {state.paragraphs.length === 0 && !state.partial && <p class="soft live-nothing">{isOver ? t.nothingHeard : t.nothingYet}</p>}
+        {state.paragraphs.length === 0 && !state.partial && !state.failure && <p class="soft live-nothing">{isOver ? t.nothingHeard : t.nothingYet}</p>}
         <div ref={end} class="live-end" />
       </section>
       <div class="live-foot">

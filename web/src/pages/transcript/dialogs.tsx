@@ -120,6 +120,8 @@ export function ShareDialog({ editor, onClose }: { editor: Editor; onClose: () =
   const c = common();
   const { id, share_token: token } = editor.detail.value;
   const [isBusy, setBusy] = useState(false);
+  /** What was ticked, until the server has it. */
+  const [ticked, setTicked] = useState<boolean | null>(null);
   const [error, setError] = useState<unknown>(null);
   const send = async (body: Parameters<typeof change>[1], done?: string) => {
     setBusy(true);
@@ -133,12 +135,21 @@ export function ShareDialog({ editor, onClose }: { editor: Editor; onClose: () =
       setError(caught);
     } finally {
       setBusy(false);
+      setTicked(null);
     }
   };
   const link = token ? `${location.origin}/s/${encodeURIComponent(token)}` : "";
   return (
     <Dialog title={t.shareTitle} onClose={onClose}>
-      <Check label={t.shareOn} hint={t.shareOnHint} checked={Boolean(token)} disabled={isBusy} onChange={(event) => void send({ shared: event.currentTarget.checked })} />
+      <Check
+        label={t.shareOn}
+        hint={t.shareOnHint}
+        checked={ticked ?? Boolean(token)}
+        onChange={(event) => {
+          setTicked(event.currentTarget.checked);
+          void send({ shared: event.currentTarget.checked });
+        }}
+      />
       <div class="transcript-share" aria-live="polite">
         {token ? (
           <div class="stack">

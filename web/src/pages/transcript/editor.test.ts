@@ -201,6 +201,19 @@ describe("two tabs", () => {
     expect([one.isDirty, other.isDirty, kept.value]).toEqual([false, false, null]);
   });
 
+  it("ask in both, also when one hears of it before it told of its own change", async () => {
+    const { one, other, deliver } = tabs();
+    other.type(0, "yours");
+    await vi.advanceTimersByTimeAsync(150);
+    one.type(0, "mine");
+    await vi.advanceTimersByTimeAsync(100);
+    deliver();
+    expect(one.conflicts.value).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(300);
+    deliver();
+    expect(other.conflicts.value).toEqual([{ index: 0, mine: "yours", theirs: "mine" }]);
+  });
+
   it("end it with the other text, too", async () => {
     const { one, other, deliver, saved } = tabs();
     one.type(0, "mine");

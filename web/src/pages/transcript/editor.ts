@@ -309,7 +309,8 @@ export class Editor {
       const mine = this.#edits.get(index);
       const isOnMine = mine?.text === seen;
       const answer = message.decided || isOnMine ? (mine?.text === text ? "same" : "take") : meet(mine, text);
-      this.#agreed[index] = text;
+      // Nothing is agreed on while both differ: what this tab tells next must not look as if it rested on theirs.
+      if (answer !== "conflict") this.#agreed[index] = text;
       if (answer === "conflict" && mine) {
         this.conflicts.value = [...this.conflicts.peek().filter((other) => other.index !== index), { index, mine: mine.text, theirs: text }];
       } else {

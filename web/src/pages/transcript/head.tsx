@@ -1,10 +1,11 @@
 /** The head of the page: the title, which can be changed, and what the transcript is. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { common } from "../../i18n/common";
 import { transcriptTexts } from "../../i18n/transcript";
 import { Button, IconButton } from "../../ui/button";
-import { dateTime, duration, isoDuration, languageName, number } from "../../ui/format";
+import { dateTime, duration, isoDuration, languageName } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { Menu, MenuItem } from "../../ui/menu";
 import { ErrorNotice } from "../../ui/states";
@@ -21,7 +22,8 @@ export function Head({
   onAsk,
 }: {
   detail: Detail;
-  words: number;
+  /** How many words it has. */
+  words?: ComponentChildren;
   speakers: number;
   onDetail: (detail: Detail) => void;
   /** Null where the transcript is not there yet. */
@@ -42,7 +44,7 @@ export function Head({
         />
       ) : (
         <div class="transcript-title">
-          <h1 dir="auto">{detail.title}</h1>
+          <h1 dir="auto" title={detail.title}>{detail.title}</h1>
           <IconButton small icon="edit" label={t.editTitle} onClick={() => setEditing(true)} />
         </div>
       )}
@@ -57,7 +59,7 @@ export function Head({
             </li>
           )}
           {isDone && <li>{detail.language && detail.language !== "auto" ? languageName(detail.language.replace("_", "-")) : t.unknownLanguage}</li>}
-          {isDone && <li class="numeric">{t.words(number(words))}</li>}
+          {isDone && <li class="numeric">{words}</li>}
           {isDone && speakers > 0 && <li>{t.speakersCount(speakers)}</li>}
           {detail.share_token && (
             <li>

@@ -1,12 +1,13 @@
 /** A transcript: its recording, its text, and what is made of it. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../../api/client";
 import { Title, type PageProps } from "../../app";
 import { transcriptTexts } from "../../i18n/transcript";
 import { guardLeaving, navigate, query } from "../../router";
 import { LinkButton } from "../../ui/button";
 import { Confirm } from "../../ui/dialog";
+import { number } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
 import { remembered } from "../../ui/remembered";
@@ -68,7 +69,7 @@ function TranscriptPage({ id }: { id: number }) {
   return (
     <div class="page transcript-page">
       <Title words={detail.title} />
-      <Head detail={detail} words={0} speakers={0} onDetail={loaded.set} onAsk={() => setAskedToDelete(true)} />
+      <Head detail={detail} speakers={0} onDetail={loaded.set} onAsk={() => setAskedToDelete(true)} />
       {detail.status === "failed" ? (
         <Failed detail={detail} onAgain={loaded.reload} onDelete={() => setAskedToDelete(true)} />
       ) : (
@@ -124,7 +125,7 @@ class Session {
   readonly editor: Editor;
   readonly player: Player;
   readonly reader: Reader;
-  readonly #channel: BroadcastChannel | null;
+  #channel: BroadcastChannel | null;
 
   constructor(detail: Detail) {
     const { id } = detail;
@@ -153,7 +154,10 @@ class Session {
   end(): void {
     this.editor.dispose();
     // What was just saved is still told.
-    setTimeout(() => this.#channel?.close(), 1000);
+    setTimeout(() => {
+      this.#channel?.close();
+      this.#channel = null;
+    }, 1000);
   }
 }
 
@@ -221,6 +225,16 @@ function Ready({ first }: { first: Detail }) {
     };
   }, [session]);
 
+  // The bars stick under the head of the app, which is higher on a phone.
+  const page = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const head = document.querySelector<HTMLElement>("header.top");
+    if (!head) return;
+    const observer = new ResizeObserver(() => page.current?.style.setProperty("--transcript-top", `${head.offsetHeight}px`));
+    observer.observe(head);
+    return () => observer.disconnect();
+  }, []);
+
   useKeys({ reader, player, areOn: areKeysOn, onHelp: () => setAsked("keys") });
 
   const speakers = editor.speakers.value;
@@ -231,11 +245,11 @@ function Ready({ first }: { first: Detail }) {
   const close = () => setAsked(null);
   const isEmpty = editor.segments.length === 0;
   return (
-    <div class="page transcript-page">
+    <div class="page transcript-page" ref={page}>
       <Title words={detail.title} />
       <Head
         detail={detail}
-        words={wordsIn(editor)}
+        words={<Words editor={editor} />}
         speakers={speakers.length}
         onDetail={(changed) => {
           editor.meetServer(changed);
@@ -287,7 +301,6 @@ function Ready({ first }: { first: Detail }) {
         <Conflicts editor={editor} />
         {kept.value && !reader.isFollowing.value && (
           <button type="button" class="button small transcript-follow" onClick={() => reader.follow()}>
-            <Icon name="up" />
             {t.backToWord}
           </button>
         )}
@@ -336,8 +349,9 @@ function Picture({ player, id }: { player: Player; id: number }) {
   );
 }
 
-/** Words: those that the server counted, and what edits made of them since. */
-function wordsIn(editor: Editor): number {
+/** Words: those that the server counted, and what edits made of them since. On its own, so that saving does not draw the page. */
+function Words({ editor }: { editor: Editor }) {
+  const t = transcriptTexts();
   const detail = editor.detail.value;
   void editor.saving.value;
   let more = 0;
@@ -346,5 +360,5 @@ function wordsIn(editor: Editor): number {
     const now = segment.said.peek().text;
     if (now !== before) more += countWords(now) - countWords(before);
   }
-  return detail.word_count + more;
+  return <>{t.words(number(detail.word_count + more))}</>;
 }

@@ -164,7 +164,7 @@ export function DraftView({ detail }: { detail: Editor["detail"]["value"] }) {
   );
 }
 
-/** The bar of the text: what is marked, how a click works, undo, and whether all is saved. */
+/** Whether all is saved. */
 export function SavingState({ editor }: { editor: Editor }) {
   const t = transcriptTexts();
   const state = editor.saving.value;
@@ -173,7 +173,11 @@ export function SavingState({ editor }: { editor: Editor }) {
   const problem = editor.problem.value;
   return (
     <div class={`transcript-saving${isBad ? " is-bad" : ""}`}>
-      <span class="transcript-saving-words" role="status">
+      {/* Told only when something is wrong: each word that is typed would be told otherwise. */}
+      <span class="visually-hidden" role="status">
+        {isBad ? words : ""}
+      </span>
+      <span class="transcript-saving-words">
         <Icon name={state === "saved" ? "check" : isBad ? "warning" : "clock"} />
         <span>
           {words}

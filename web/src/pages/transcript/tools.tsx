@@ -67,10 +67,12 @@ export function FindBar({ reader }: { reader: Reader }) {
   return (
     <div class="transcript-find" role="search" aria-label={t.find} onKeyDown={onKeyDown}>
       <div class="transcript-find-line">
-        <input ref={input} class="input" type="text" dir="auto" aria-label={t.findLabel} placeholder={t.findLabel} value={reader.wanted.value} onInput={(event) => reader.find(event.currentTarget.value)} />
-        <span class="transcript-find-count small soft numeric" role="status">
-          {reader.wanted.value ? (matches.length ? t.matchesOf(number(at + 1), number(matches.length)) : t.noMatches) : ""}
-        </span>
+        <div class="transcript-find-field">
+          <input ref={input} class="input" type="text" dir="auto" aria-label={t.findLabel} placeholder={t.findLabel} value={reader.wanted.value} onInput={(event) => reader.find(event.currentTarget.value)} />
+          <span class="transcript-find-count small soft numeric" role="status">
+            {reader.wanted.value ? (matches.length ? t.matchesOf(number(at + 1), number(matches.length)) : t.noMatches) : ""}
+          </span>
+        </div>
         <IconButton small icon="up" label={t.previous} disabled={matches.length === 0} onClick={() => reader.stepMatch(-1)} />
         <IconButton small icon="chevron" label={t.next} disabled={matches.length === 0} onClick={() => reader.stepMatch(1)} />
         <IconButton small icon="close" label={common().close} onClick={() => reader.closeFind()} />

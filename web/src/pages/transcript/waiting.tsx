@@ -33,6 +33,8 @@ export function Waiting({ detail, onDetail }: { detail: Detail; onDetail: (detai
         const isAtEnd = (end.current?.getBoundingClientRect().top ?? 0) < innerHeight + 80;
         onDetail(await loadTranscript(detail.id));
         if (isAtEnd && now.status === "processing") requestAnimationFrame(() => end.current?.scrollIntoView({ block: "end" }));
+        // Who only watched the words come begins to read at the top.
+        if (isAtEnd && now.status === "completed") scrollTo(0, 0);
       }
       known.current = mark;
     } catch {

@@ -106,7 +106,7 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
   const microphoneWords = microphone && { refused: t.micRefused, missing: t.micMissing, insecure: t.micInsecure, failed: t.micFailed }[microphone];
   const clipSeconds = clip?.samples ? clip.samples.length / CLIP_RATE : null;
   return (
-    <fieldset class="voice-clip" aria-describedby={wrong ? "voice-clip-wrong" : "voice-clip-hint"}>
+    <fieldset class="voice-clip" aria-describedby={wrong && phase.is === "idle" ? "voice-clip-wrong" : "voice-clip-hint"}>
       <legend class="label">{t.clip}</legend>
       <p class="soft small" id="voice-clip-hint">
         {t.clipText} {t.clipKept}
@@ -195,7 +195,7 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
           {microphoneWords}
         </p>
       )}
-      {wrong && (
+      {wrong && phase.is === "idle" && (
         <p class="voice-wrong small" id="voice-clip-wrong" role="alert" dir="auto">
           {wrong}
         </p>
