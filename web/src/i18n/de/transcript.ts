@@ -135,6 +135,7 @@ const de: Translated<typeof en> = {
   exportLanguage: "Sprache",
   exportOriginal: (name) => `${name} (wie gesprochen)`,
   exportLanguageHint: "Andere Sprachen, sobald das Transkript in sie übersetzt wurde.",
+  notTranslated: (name) => `Es gibt noch keine Übersetzung in diese Sprache (${name}). Erstellen Sie eine unter „Übersetzung“ neben dem Text und exportieren Sie sie dann hier.`,
   preview: "Vorschau",
   previewCut: "Der Anfang der Datei.",
   noPreview: "Für dieses Format gibt es keine Vorschau.",

@@ -140,6 +140,7 @@ export default {
   exportLanguage: "Language",
   exportOriginal: (name: string) => `${name} (as spoken)`,
   exportLanguageHint: "Other languages once the transcript was translated into them.",
+  notTranslated: (name: string) => `There is no translation into ${name} yet. Make one under Translation beside the text, then export it here.`,
   preview: "Preview",
   previewCut: "The beginning of the file.",
   noPreview: "There is no preview of this format.",

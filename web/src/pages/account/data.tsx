@@ -15,7 +15,7 @@ import { bytes, number } from "../../ui/format";
 import { ErrorNotice, Notice, ProgressBar } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { readExport, type ExportCount } from "./export";
-import { Group, isolated, useFocusWrong } from "./pieces";
+import { focusOn, Group, isolated, useFocusWrong } from "./pieces";
 
 export function Data() {
   const account = session.value?.account;
@@ -54,6 +54,7 @@ function Export() {
     setError(null);
     setFile(null);
     setCount({ lines: 0, bytes: 0, transcripts: 0, isWhole: false });
+    focusOn("account-export-cancel");
     try {
       setAll(await transcriptsInAll(control.signal));
       const response = await fetch("/v1/account/export", { headers: callHeaders(), signal: control.signal });
@@ -73,7 +74,10 @@ function Export() {
       // A connection that breaks in the middle is told apart from none at all.
       if (!isAbort(failure)) setError(failure instanceof Problem ? failure : count ? new Problem(0, t.exportBroken) : failed(failure));
     } finally {
-      if (abort.current === control) setCount(null);
+      if (abort.current === control) {
+        setCount(null);
+        focusOn("account-export-start");
+      }
     }
   };
 
@@ -84,12 +88,12 @@ function Export() {
           <p class="small numeric">{all === null ? t.exportSoFar(number(count.lines), bytes(count.bytes)) : `${t.exportTranscripts(number(count.transcripts), number(all))}, ${bytes(count.bytes)}`}</p>
           <ProgressBar share={all ? count.transcripts / all : null} label={t.exporting} />
           <div class="row tight">
-            <Button onClick={() => abort.current?.abort()}>{c.cancel}</Button>
+            <Button id="account-export-cancel" onClick={() => abort.current?.abort()}>{c.cancel}</Button>
           </div>
         </div>
       ) : (
         <div class="row tight">
-          <Button kind="primary" icon="download" onClick={() => void run()}>
+          <Button kind="primary" icon="download" id="account-export-start" onClick={() => void run()}>
             {t.exportAction}
           </Button>
           {file && <Button onClick={() => saveBlob(file.blob, file.name)}>{t.exportSave}</Button>}

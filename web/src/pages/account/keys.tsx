@@ -14,7 +14,7 @@ import { Menu, MenuItem } from "../../ui/menu";
 import { Empty, ErrorNotice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { EMPTY_KEY, formOf, keyChange, MOST_NUMBER, MOST_RATE, newKey, SCOPES, type Expiry, type KeyFaults, type KeyForm } from "./key-form";
-import { Ago, CopyButton, Fact, GRACES, isolated, useFocusWrong, type Grace } from "./pieces";
+import { Ago, CopyButton, Fact, focusOn, GRACES, isolated, useFocusWrong, type Grace } from "./pieces";
 
 type Key = Schema<"Key">;
 type Open = { kind: "new" } | { kind: "change" | "roll" | "revoke"; key: Key };
@@ -36,6 +36,14 @@ export function Keys() {
     if (created) setMade(created);
     keys.reload();
   };
+  const revoked = () => {
+    finish(null);
+    focusOn("account-title");
+  };
+  const putAway = () => {
+    setMade(null);
+    focusOn("account-title");
+  };
   const active = keys.value?.filter((key) => key.is_active) ?? [];
   const old = keys.value?.filter((key) => !key.is_active) ?? [];
   return (
@@ -46,7 +54,7 @@ export function Keys() {
           {t.create}
         </Button>
       </div>
-      {made && <Secret key={made.created.key} made={made} onDone={() => setMade(null)} />}
+      {made && <Secret key={made.created.key} made={made} onDone={putAway} />}
       <ErrorNotice error={keys.error} onRetry={keys.reload} />
       {!keys.value && !keys.error && <Skeleton lines={3} height="8rem" />}
       {keys.value && active.length === 0 && (
@@ -75,7 +83,7 @@ export function Keys() {
       {open?.kind === "new" && <NewKeyDialog onClose={close} onMade={(created) => finish({ created, isRolled: false })} />}
       {open?.kind === "change" && <ChangeDialog shown={open.key} onClose={close} onChanged={() => finish(null)} />}
       {open?.kind === "roll" && <RollDialog shown={open.key} onClose={close} onRolled={(created) => finish({ created, isRolled: true })} />}
-      {open?.kind === "revoke" && <RevokeDialog shown={open.key} onClose={close} onRevoked={() => finish(null)} />}
+      {open?.kind === "revoke" && <RevokeDialog shown={open.key} onClose={close} onRevoked={revoked} />}
     </>
   );
 }

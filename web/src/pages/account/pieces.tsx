@@ -15,13 +15,21 @@ export function isolated(name: string): string {
   return `\u2068${letters.length > 60 ? `${letters.slice(0, 59).join("")}…` : letters.join("")}\u2069`;
 }
 
-/** A section with its heading. */
-export function Group({ title, text, aside, children, danger }: { title: string; text?: ComponentChildren; aside?: ComponentChildren; children?: ComponentChildren; danger?: boolean }) {
+/** Puts the focus on an element once the page is drawn: where what had it is gone. */
+export function focusOn(id: string): void {
+  // After the frame that draws, when a dialog has given the focus back.
+  requestAnimationFrame(() => setTimeout(() => document.getElementById(id)?.focus({ preventScroll: true })));
+}
+
+/** A section with its heading, which can be given the focus where it has an id. */
+export function Group({ id, title, text, aside, children, danger }: { id?: string; title: string; text?: ComponentChildren; aside?: ComponentChildren; children?: ComponentChildren; danger?: boolean }) {
   return (
     <section class={`account-group${danger ? " danger" : ""}`} aria-label={title}>
       <div class="account-group-head">
         <div class="grow stack tight">
-          <h2>{title}</h2>
+          <h2 id={id} tabIndex={id ? -1 : undefined}>
+            {title}
+          </h2>
           {text && <p class="soft account-measure">{text}</p>}
         </div>
         {aside}

@@ -45,7 +45,9 @@ export function Sections({ title, pick, base, sections, current, children }: { t
         </div>
       </nav>
       <div class="account-part stack loose">
-        <h1>{shown?.label}</h1>
+        <h1 id="account-title" tabIndex={-1}>
+          {shown?.label}
+        </h1>
         {children}
       </div>
     </div>

@@ -15,7 +15,7 @@ import { Empty, ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { agentOf } from "./agent";
 import { AuditList } from "./audit-list";
-import { Ago, Group, isolated, Pager, useFocusWrong } from "./pieces";
+import { Ago, focusOn, Group, isolated, Pager, useFocusWrong } from "./pieces";
 
 type Info = Schema<"SessionInfo">;
 
@@ -131,6 +131,7 @@ function Sessions({ sessions }: { sessions: ReturnType<typeof useLoaded<Info[]>>
       toast(asked === "others" ? t.endedOthers : t.ended);
       setAsked(null);
       sessions.reload();
+      focusOn("account-sessions");
     } catch (failure) {
       setError(failure);
     } finally {
@@ -143,6 +144,7 @@ function Sessions({ sessions }: { sessions: ReturnType<typeof useLoaded<Info[]>>
   };
   return (
     <Group
+      id="account-sessions"
       title={t.sessions}
       aside={
         list && list.length > 1 ? (

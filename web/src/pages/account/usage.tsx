@@ -85,7 +85,7 @@ function Days({ usage, count }: { usage: Schema<"Usage">; count: number }) {
       <p class="soft small">{t.utc}</p>
       <details class="account-more">
         <summary>{t.table}</summary>
-        <div class="table-scroll account-table" tabIndex={0} role="region" aria-label={t.table}>
+        <div class="table-scroll account-table" tabIndex={0} role="group" aria-label={t.table}>
           <table class="table">
             <caption class="visually-hidden">{t.lastDays(count)}</caption>
             <thead>

@@ -13,7 +13,7 @@ import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
 import { Empty, ErrorNotice, Notice, ProgressBar, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
-import { Group, isolated, useFocusWrong } from "./pieces";
+import { focusOn, Group, isolated, useFocusWrong } from "./pieces";
 import { canRecord, startClip, type ClipRecorder } from "./recorder";
 
 type Speaker = Schema<"Speaker">;
@@ -31,7 +31,7 @@ export function Voices() {
   return (
     <>
       <p class="soft account-measure account-intro">{t.intro}</p>
-      <Group title={t.listTitle} aside={voices.value && voices.value.length > 0 && <span class="soft small numeric">{t.of(number(voices.value.length), number(MOST_VOICES))}</span>}>
+      <Group id="account-voices" title={t.listTitle} aside={voices.value && voices.value.length > 0 && <span class="soft small numeric">{t.of(number(voices.value.length), number(MOST_VOICES))}</span>}>
         <ErrorNotice error={voices.error} onRetry={voices.reload} />
         {!voices.value && !voices.error && <Skeleton lines={3} height="2.75rem" />}
         {voices.value?.length === 0 && (
@@ -69,6 +69,7 @@ export function Voices() {
           onForgotten={() => {
             setAsked(null);
             voices.reload();
+            focusOn("account-voices");
           }}
         />
       )}
@@ -140,6 +141,7 @@ function Enroll({ onLearned }: { onLearned: (voice: Speaker) => void }) {
     form.append("file", clip);
     abort.current = new AbortController();
     setSending({ share: 0 });
+    focusOn("account-voice-cancel");
     try {
       const { body } = await upload<Speaker>("/v1/speakers", form, {
         signal: abort.current.signal,
@@ -150,8 +152,10 @@ function Enroll({ onLearned }: { onLearned: (voice: Speaker) => void }) {
       setClip(null);
       setConsent(false);
       onLearned(body);
+      focusOn("account-voices");
     } catch (failure) {
       if (!isAbort(failure)) setError(failure);
+      focusOn("account-voice-submit");
     } finally {
       setSending(null);
     }
@@ -181,14 +185,14 @@ function Enroll({ onLearned }: { onLearned: (voice: Speaker) => void }) {
             </p>
             <ProgressBar share={sending.share} label={t.learning} />
             <div class="row tight">
-              <Button small onClick={() => abort.current?.abort()}>
+              <Button small id="account-voice-cancel" onClick={() => abort.current?.abort()}>
                 {c.cancel}
               </Button>
             </div>
           </div>
         ) : (
           <div class="row tight">
-            <Button kind="primary" type="submit">
+            <Button kind="primary" type="submit" id="account-voice-submit">
               {t.submit}
             </Button>
           </div>
@@ -234,6 +238,7 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
     setTrouble(null);
     try {
       setRecorder(await startClip());
+      focusOn("account-clip-stop");
     } catch {
       setTrouble(t.noMicrophone);
     }
@@ -246,10 +251,12 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
     const made = await ending.stop();
     if (length < SHORTEST) {
       setTrouble(t.tooShort);
+      focusOn("account-clip-record");
       return;
     }
     setOwn(true);
     onClip(made);
+    focusOn("account-clip-again");
   };
 
   return (
@@ -267,7 +274,14 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
           </p>
           {url && <audio controls src={url} aria-label={isOwn ? t.recorded : clip.name} />}
           <div class="row tight">
-            <Button small onClick={() => onClip(null)}>
+            <Button
+              small
+              id="account-clip-again"
+              onClick={() => {
+                onClip(null);
+                focusOn("account-clip-file");
+              }}
+            >
               {t.remove}
             </Button>
           </div>
@@ -277,7 +291,7 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
           <p class="soft small">{t.readAloud}</p>
           <p class="account-passage">{t.passage}</p>
           <div class="row">
-            <Button kind="primary" icon="stop" onClick={() => void stop()}>
+            <Button kind="primary" icon="stop" id="account-clip-stop" onClick={() => void stop()}>
               {t.stop}
             </Button>
             <span class="row tight" role="status">
@@ -303,6 +317,7 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
                 setOwn(false);
                 setTrouble(null);
                 onClip(event.currentTarget.files?.[0] ?? null);
+                focusOn("account-clip-again");
               }}
             />
             <label class="button" for="account-clip-file">
@@ -311,7 +326,7 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
             </label>
           </span>
           {canRecord() && (
-            <Button icon="mic" onClick={() => void start()}>
+            <Button icon="mic" id="account-clip-record" onClick={() => void start()}>
               {t.record}
             </Button>
           )}

@@ -144,7 +144,7 @@ function Check() {
 /** Code that scrolls by itself; a keyboard can reach it for that. */
 function Code({ label, text }: { label: string; text: string }) {
   return (
-    <pre class="account-code" tabIndex={0} role="region" aria-label={label} dir="ltr">
+    <pre class="account-code" tabIndex={0} role="group" aria-label={label} dir="ltr">
       <code>{text}</code>
     </pre>
   );

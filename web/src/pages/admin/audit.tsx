@@ -10,7 +10,7 @@ import { number } from "../../ui/format";
 import { useLoaded } from "../../ui/loaded";
 import { Empty, ErrorNotice, Skeleton } from "../../ui/states";
 import { AuditList } from "../account/audit-list";
-import { Pager } from "../account/pieces";
+import { focusOn, Pager } from "../account/pieces";
 
 const EVENTS = 50;
 
@@ -70,9 +70,17 @@ function Filter({ account }: { account: number | null }) {
   return (
     <form class="admin-filter" noValidate onSubmit={submit}>
       <TextField label={t.account} inputMode="numeric" autocomplete="off" value={text} wrong={isWrong ? t.wrong : null} onInput={(event) => setText(event.currentTarget.value)} />
-      <Button type="submit">{t.show}</Button>
+      <Button type="submit" id="admin-show">
+        {t.show}
+      </Button>
       {account !== null && (
-        <Button kind="plain" onClick={() => setQuery({ account: null, page: null })}>
+        <Button
+          kind="plain"
+          onClick={() => {
+            setQuery({ account: null, page: null });
+            focusOn("admin-show");
+          }}
+        >
           {t.all}
         </Button>
       )}

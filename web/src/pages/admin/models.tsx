@@ -58,7 +58,7 @@ export function Models() {
         </ul>
       </Group>
       <Group title={t.get} text={t.getText}>
-        <pre class="account-code" tabIndex={0} role="region" aria-label={t.get} dir="ltr">
+        <pre class="account-code" tabIndex={0} role="group" aria-label={t.get} dir="ltr">
           <code>{`hark models list\nhark models pull large-v3-turbo`}</code>
         </pre>
       </Group>

@@ -287,8 +287,8 @@ function Row({
               {t.shared}
             </span>
           )}
+          <Progress item={item} state={state} />
         </div>
-        <Progress item={item} state={state} />
       </div>
       <Menu
         label={t.actions(item.title)}

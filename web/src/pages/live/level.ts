@@ -44,3 +44,8 @@ export function heard(before: Level, measure: Measure): Level {
   const warning = loud > 0 ? "clipped" : silent >= SILENT_SECONDS - 0.01 ? "silent" : null;
   return { value, silent, loud, warning };
 }
+
+/** The level while a source gives nothing at all, not even silence. */
+export function waited(before: Level, seconds: number): Level {
+  return heard(before, { peak: 0, rms: 0, clipped: 0, seconds });
+}

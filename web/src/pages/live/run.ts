@@ -2,7 +2,7 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { CAPTION_CHARACTERS, captionChannel, captionMessage, type CaptionText } from "./channel";
-import { heard, NO_LEVEL, type Level } from "./level";
+import { heard, NO_LEVEL, waited, type Level } from "./level";
 import { LiveSession, type LiveOptions, type LiveState } from "./session";
 import { openSource, SourceProblem, type Source, type SourceChoice } from "./source";
 import { tail } from "./transcript";
@@ -18,6 +18,8 @@ export class Run {
   readonly #session: LiveSession;
   #source: Source | null = null;
   #lock: WakeLockSentinel | null = null;
+  /** When the source last gave something. */
+  #heardAt = 0;
   readonly #channel = captionChannel();
   readonly #undo: (() => void)[] = [];
 
@@ -52,6 +54,7 @@ export class Run {
     this.#source = await openSource(choice, {
       onPiece: (pcm, measure) => {
         if (this.state.value.isPaused) return;
+        this.#heardAt = performance.now();
         this.level.value = heard(this.level.value, measure);
         this.#session.push(pcm);
       },
@@ -70,6 +73,11 @@ export class Run {
       });
       this.#undo.push(effect(() => this.#caption(this.state.value)));
     }
+    const watch = setInterval(() => {
+      const isListening = this.state.value.phase === "running" && !this.state.value.isPaused;
+      if (isListening && performance.now() - this.#heardAt > 1500) this.level.value = waited(this.level.value, 1);
+    }, 1000);
+    this.#undo.push(() => clearInterval(watch));
     void this.#stayAwake();
     this.#session.start();
   }

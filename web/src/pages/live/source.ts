@@ -65,7 +65,7 @@ export async function microphones(): Promise<MediaDeviceInfo[]> {
 export async function openSource(choice: SourceChoice, events: SourceEvents): Promise<Source> {
   if (!globalThis.isSecureContext) throw new SourceProblem("insecure");
   if (typeof AudioContext === "undefined" || typeof AudioWorkletNode === "undefined") throw new SourceProblem("unsupported");
-  const context = new AudioContext();
+  const context = newContext(choice.kind === "file" && choice.isAloud);
   let input: Input | null = null;
   try {
     input = await openInput(context, choice);
@@ -91,7 +91,8 @@ export async function openSource(choice: SourceChoice, events: SourceEvents): Pr
   context.addEventListener("statechange", () => {
     if (!isStopped && context.state !== "running" && context.state !== "closed") void context.resume().catch(() => undefined);
   });
-  await context.resume().catch(() => undefined);
+  // Not waited for: without a loudspeaker it may never come.
+  void context.resume().catch(() => undefined);
   opened.onEnd(() => {
     if (!isStopped) events.onEnd();
   });
@@ -112,6 +113,11 @@ export async function openSource(choice: SourceChoice, events: SourceEvents): Pr
       void context.close();
     },
   };
+}
+
+/** A context whose sound is heard, or one that needs no loudspeaker where the browser knows such a thing. */
+function newContext(isHeard: boolean): AudioContext {
+  return isHeard ? new AudioContext() : new AudioContext({ sinkId: { type: "none" } } as AudioContextOptions);
 }
 
 interface Input {

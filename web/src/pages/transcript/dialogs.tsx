@@ -1,7 +1,7 @@
 /** What the page asks in dialogs: export, sharing, speakers, keys. */
 
 import { useEffect, useState } from "preact/hooks";
-import { api, unwrap } from "../../api/client";
+import { api, Problem, unwrap } from "../../api/client";
 import { common } from "../../i18n/common";
 import { transcriptTexts } from "../../i18n/transcript";
 import { Button, IconButton, LinkButton } from "../../ui/button";
@@ -10,13 +10,18 @@ import { copyText, fileName, saveBlob } from "../../ui/download";
 import { Check, Select, TextField } from "../../ui/field";
 import { languageName, percent } from "../../ui/format";
 import { useLoaded } from "../../ui/loaded";
-import { ErrorNotice, Skeleton } from "../../ui/states";
+import { ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { change, exportFile, FORMATS, nameSpeakers, type Format } from "./calls";
 import type { Editor } from "./editor";
 import { labelNumber, namings } from "./model";
 import type { Reader } from "./reader";
 import { colourOf, nameOf } from "./text";
+
+/** Whether the translation that is asked for was not made yet. */
+function isMissing(error: unknown): boolean {
+  return error instanceof Problem && error.status === 409;
+}
 
 const PREVIEW = 3000;
 const TEXTS: Format[] = ["txt", "srt", "vtt", "json", "csv"];
@@ -65,7 +70,10 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
             <legend class="label">{t.format}</legend>
             {FORMATS.map((each) => (
               <label key={each} class={`transcript-format${each === format ? " is-chosen" : ""}`}>
-                <input type="radio" name="format" value={each} checked={each === format} onChange={() => setFormat(each)} />
+                <input type="radio" name="format" value={each} checked={each === format} onChange={() => {
+                    setFormat(each);
+                    setError(null);
+                  }} />
                 <span>
                   <strong>{t.formatNames[each]}</strong> <span class="soft small">.{each}</span>
                   <span class="soft small transcript-format-text">{t.formatTexts[each]}</span>
@@ -81,7 +89,10 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
               hint={t.exportLanguageHint}
               value={wanted}
               options={[{ value: "", label: t.exportOriginal(language === "auto" ? t.unknownLanguage : languageName(language)) }, ...others]}
-              onChange={(event) => setWanted(event.currentTarget.value)}
+              onChange={(event) => {
+                setWanted(event.currentTarget.value);
+                setError(null);
+              }}
             />
           )}
           <div class="stack tight">
@@ -89,6 +100,8 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
             <div class="transcript-preview" tabIndex={0} role="region" aria-label={t.preview}>
               {!isText ? (
                 <p class="soft small">{t.noPreview}</p>
+              ) : isMissing(file.error) ? (
+                <Notice icon="translate">{t.notTranslated(languageName(wanted))}</Notice>
               ) : file.error ? (
                 <ErrorNotice error={file.error} onRetry={file.reload} />
               ) : preview.value ? (
@@ -98,7 +111,7 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
               )}
             </div>
           </div>
-          <ErrorNotice error={error} />
+          {isMissing(error) ? <Notice icon="translate">{t.notTranslated(languageName(wanted))}</Notice> : <ErrorNotice error={error} />}
           <div class="row tight transcript-end">
             {isText && (
               <Button icon="copy" onClick={() => void file.value?.text().then(async (text) => toast((await copyText(text.replace(/^\ufeff/, ""))) ? common().copied : common().notCopied))}>

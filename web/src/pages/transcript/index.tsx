@@ -232,7 +232,12 @@ function Ready({ first }: { first: Detail }) {
     if (!head) return;
     const observer = new ResizeObserver(() => page.current?.style.setProperty("--transcript-top", `${head.offsetHeight}px`));
     observer.observe(head);
-    return () => observer.disconnect();
+    // A class, not `:has()`, which would be looked at again for each element of the text.
+    document.documentElement.classList.add("with-transcript");
+    return () => {
+      observer.disconnect();
+      document.documentElement.classList.remove("with-transcript");
+    };
   }, []);
 
   useKeys({ reader, player, areOn: areKeysOn, onHelp: () => setAsked("keys") });
@@ -311,6 +316,8 @@ function Ready({ first }: { first: Detail }) {
           </p>
         ) : kept.value ? (
           <PlayerBar player={player} editor={editor} wave={wave.value} id={id} />
+        ) : kept.error ? (
+          <ErrorNotice error={kept.error} onRetry={kept.reload} />
         ) : (
           <div class="transcript-player is-loading" />
         )}

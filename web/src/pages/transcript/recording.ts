@@ -1,6 +1,6 @@
 /** The recording of a transcript: whether it was kept, and how loud it is over its length. */
 
-import { throwProblem } from "../../api/client";
+import { failed, throwProblem } from "../../api/client";
 
 export interface Wave {
   duration: number;
@@ -21,7 +21,14 @@ export async function loadWave(id: number, signal: AbortSignal): Promise<Wave | 
 
 /** Whether a recording was kept. Asks for its first byte only. */
 export async function hasRecording(id: number, signal: AbortSignal): Promise<boolean> {
-  const response = await fetch(`/v1/transcripts/${id}/recording`, { headers: { Range: "bytes=0-0" }, signal });
-  void response.body?.cancel();
-  return response.ok || response.status === 416;
+  let response: Response;
+  try {
+    response = await fetch(`/v1/transcripts/${id}/recording`, { headers: { Range: "bytes=0-0" }, signal });
+  } catch (error) {
+    throw failed(error);
+  }
+  if (response.status === 404) return false;
+  if (!response.ok && response.status !== 416) return throwProblem(response);
+  void response.body?.cancel().catch(() => undefined);
+  return true;
 }

@@ -10,7 +10,7 @@ import { clock, number, percent } from "../../../ui/format";
 import { Icon } from "../../../ui/icon";
 import { make } from "./calls";
 import { analysisText, blackened, counts, groups, listText, onScale } from "./findings";
-import { Actions, CopyButton, Picker, Time } from "./pieces";
+import { Actions, CopyButton, Picker, Time, withSpeakers } from "./pieces";
 import { Places } from "./place";
 import type { Desk } from "./store";
 import {
@@ -91,7 +91,7 @@ export function AnalysisTab({
             <>
               {finding === "chapter_markers" ? <Chapters made={made} {...seeing} /> : <Quotes made={made} {...seeing} />}
               <Actions>
-                <CopyButton text={() => listText(made)} />
+                <CopyButton text={() => withSpeakers(listText(made))} />
               </Actions>
             </>
           )}

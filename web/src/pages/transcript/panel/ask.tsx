@@ -8,7 +8,7 @@ import { number } from "../../../ui/format";
 import { Icon } from "../../../ui/icon";
 import { ask } from "./calls";
 import { LONGEST_QUESTION, type Turn } from "./chat";
-import { CopyButton, Time } from "./pieces";
+import { CopyButton, Time, withSpeakers } from "./pieces";
 import type { Desk } from "./store";
 import { WorkError } from "./work";
 
@@ -151,7 +151,7 @@ function isNear(element: Element | null): boolean {
 
 function OneTurn({ turn, onSeek, onRetry }: { turn: Turn; onSeek: (seconds: number) => void; onRetry: () => void }) {
   const t = panel();
-  const answer = turn.parts.join("");
+  const answer = withSpeakers(turn.parts.join(""));
   return (
     <article class="stack tight">
       <p class="panel-asked" dir="auto">
@@ -180,7 +180,7 @@ function OneTurn({ turn, onSeek, onRetry }: { turn: Turn; onSeek: (seconds: numb
         <p class="panel-answer" dir="auto">
           <span class="visually-hidden">{t.answer}: </span>
           {turn.parts.map((part, at) => (
-            <span key={at}>{part}</span>
+            <span key={at}>{withSpeakers(part)}</span>
           ))}
         </p>
       )}

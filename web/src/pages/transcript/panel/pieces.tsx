@@ -65,6 +65,11 @@ export function CopyButton({ text, label }: { text: () => string; label?: string
   );
 }
 
+/** A text with the names of speakers in place of their labels, which models copy from the transcript. */
+export function withSpeakers(text: string): string {
+  return text.replaceAll(/\bSPEAKER_\d+\b/g, panel().speaker);
+}
+
 /** A row of actions under a result. */
 export function Actions({ children }: { children: ComponentChildren }) {
   return <div class="row tight panel-actions">{children}</div>;

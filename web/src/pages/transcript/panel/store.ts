@@ -81,15 +81,16 @@ export class Versions {
   readonly all = signal<Version[]>([]);
   readonly shown = signal(0);
 
-  /** Adds a version and shows it; one that is the same as one before is only shown. */
-  add(made: Generation): void {
+  /** Adds a version and shows it; one that is the same as one before is only shown, and `false` says so. */
+  add(made: Generation): boolean {
     const same = this.all.peek().findIndex((version) => version.made.result.content === made.result.content);
     if (same >= 0) {
       this.shown.value = same;
-      return;
+      return false;
     }
     this.all.value = [...this.all.peek(), { made, edited: null }];
     this.shown.value = this.all.peek().length - 1;
+    return true;
   }
 
   edit(index: number, text: string | null): void {

@@ -4,14 +4,14 @@ import { panel } from "../../../i18n/panel";
 import { number } from "../../../ui/format";
 import { make } from "./calls";
 import { Markdown } from "./markdown-view";
-import { Actions, CopyButton, Picker } from "./pieces";
+import { Actions, CopyButton, Picker, withSpeakers } from "./pieces";
 import type { Desk } from "./store";
 import { STYLES, type Style, type Summary, type TranscriptDetail } from "./types";
 import { Work } from "./work";
 
 export function SummaryTab({ id, transcript, desk, of, isBlocked }: { id: number; transcript: TranscriptDetail; desk: Desk; of: string; isBlocked: boolean }) {
   const t = panel();
-  const stored = transcript.summary ?? null;
+  const stored = transcript.summary == null ? null : withSpeakers(transcript.summary);
   // The API does not tell of which kind the stored one is: it is shown by itself until a kind is chosen.
   const style = desk.style.value ?? (stored === null ? "brief" : null);
   const start = (chosen: Style, force: boolean) =>
@@ -48,9 +48,9 @@ export function SummaryTab({ id, transcript, desk, of, isBlocked }: { id: number
         >
           {(summary) => (
             <>
-              <Markdown text={summary.summary} />
+              <Markdown text={withSpeakers(summary.summary)} />
               <Actions>
-                <CopyButton text={() => summary.summary} />
+                <CopyButton text={() => withSpeakers(summary.summary)} />
                 <span class="soft small numeric">{t.words(number(summary.word_count))}</span>
               </Actions>
             </>

@@ -8,11 +8,12 @@ import { TextArea } from "../../../ui/field";
 import { number } from "../../../ui/format";
 import { Icon } from "../../../ui/icon";
 import { Menu, MenuItem } from "../../../ui/menu";
+import { toast } from "../../../ui/toast";
 import { make } from "./calls";
 import { Cards, cardTable, Quiz } from "./cards";
 import { plainText } from "./markdown";
 import { Markdown } from "./markdown-view";
-import { Actions, CopyButton, Picker } from "./pieces";
+import { Actions, CopyButton, Picker, withSpeakers } from "./pieces";
 import type { Desk } from "./store";
 import { GENERATIONS, type Flashcard, type Generation, type GenerationKind, type QuizQuestion, type TranscriptDetail } from "./types";
 import { Work } from "./work";
@@ -24,7 +25,9 @@ export function WriteTab({ id, transcript, desk, of, isBlocked }: { id: number; 
   const start = (force: boolean) =>
     void slot
       .start(of, (signal, report) => make<Generation>(id, "generate", { type: kind, force }, signal, report))
-      .then((made) => made && desk.versions(kind).add(made));
+      .then((made) => {
+        if (made && !desk.versions(kind).add(made) && force) toast(panel().sameAgain);
+      });
   return (
     <div class="stack">
       <Picker
@@ -50,7 +53,7 @@ function Result({ kind, made, desk, title }: { kind: GenerationKind; made: Gener
   const version = all[shown] ?? { made, edited: null };
   const canPractise = (kind === "flashcards" || kind === "quiz") && Boolean(version.made.result.items?.length);
   const [look, setLook] = useState<Look>(canPractise ? "practise" : "read");
-  const text = version.edited ?? version.made.result.content;
+  const text = version.edited ?? withSpeakers(version.made.result.content);
   const name = `${title} – ${t.kinds[kind]}`;
   const save = (content: string, type: string, ending: string) => saveBlob(new Blob([content], { type: `${type};charset=utf-8` }), fileName(name, ending));
   const looks: Look[] = canPractise ? ["practise", "read", "edit"] : ["read", "edit"];
