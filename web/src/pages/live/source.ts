@@ -68,8 +68,11 @@ export async function openSource(choice: SourceChoice, events: SourceEvents): Pr
   const context = newContext(choice.kind === "file" && choice.isAloud);
   let input: Input | null = null;
   try {
-    input = await openInput(context, choice);
-    await context.audioWorklet.addModule("/audio/capture.js");
+    // At once: what is said while the module loads would be lost, and sharing a screen has to be asked for at once.
+    const [opening, loading] = await Promise.allSettled([openInput(context, choice), context.audioWorklet.addModule("/audio/capture.js")]);
+    if (opening.status === "fulfilled") input = opening.value;
+    else throw opening.reason;
+    if (loading.status === "rejected") throw new SourceProblem("sourceFailed");
   } catch (error) {
     input?.close();
     void context.close();

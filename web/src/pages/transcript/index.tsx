@@ -232,7 +232,7 @@ function Ready({ first }: { first: Detail }) {
     if (!head) return;
     const observer = new ResizeObserver(() => page.current?.style.setProperty("--transcript-top", `${head.offsetHeight}px`));
     observer.observe(head);
-    // A class, not `:has()`, which would be looked at again for each element of the text.
+    // The bars cover the edges of the page: what the keyboard reaches is scrolled clear of them.
     document.documentElement.classList.add("with-transcript");
     return () => {
       observer.disconnect();

@@ -26,11 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    let transcript: Value = ureq::get(format!("{url}/v1/transcripts/{id}"))
-        .header("Authorization", &key)
-        .call()?
-        .body_mut()
-        .read_json()?;
+    let transcript: Value =
+        ureq::get(format!("{url}/v1/transcripts/{id}")).header("Authorization", &key).call()?.body_mut().read_json()?;
     println!("{}", transcript["text"].as_str().unwrap_or(""));
     Ok(())
 }
