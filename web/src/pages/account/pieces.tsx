@@ -17,8 +17,12 @@ export function isolated(name: string): string {
 
 /** Puts the focus on an element once the page is drawn: where what had it is gone. */
 export function focusOn(id: string): void {
-  // After the frame that draws, when a dialog has given the focus back.
-  requestAnimationFrame(() => setTimeout(() => document.getElementById(id)?.focus({ preventScroll: true })));
+  const focus = () => document.getElementById(id)?.focus({ preventScroll: true });
+  // A dialog that closes gives the focus back a moment later, to what may be taken out of the page after that.
+  setTimeout(focus, 100);
+  setTimeout(() => {
+    if (document.activeElement === document.body) focus();
+  }, 600);
 }
 
 /** A section with its heading, which can be given the focus where it has an id. */
