@@ -85,7 +85,7 @@ pub struct AccountDeletion {
     pub confirmation: Option<String>,
 }
 
-/// A line of the account's ledger, as its export shows it.
+/// A line of the account's ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerEntry {
     /// Its number.
@@ -100,6 +100,19 @@ pub struct LedgerEntry {
     pub reference: Option<String>,
     /// Why, for people.
     pub note: String,
+}
+
+/// `GET /v1/account/ledger`: a page of the account's ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LedgerPage {
+    /// Newest first.
+    pub entries: Vec<LedgerEntry>,
+    /// How many there are on all pages.
+    pub total: i64,
+    /// Which page this is, from 1.
+    pub page: i64,
+    /// Entries a page.
+    pub per_page: i64,
 }
 
 /// `GET /v1/credits`: of an account, or of an address without one.

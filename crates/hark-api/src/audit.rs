@@ -13,7 +13,7 @@ pub struct AuditEvent {
     pub at: DateTime,
     /// What was done, such as `session.created` or `key.revoked`.
     pub event: String,
-    /// Who did it: `account`, `key`, `operator` (whoever runs the server) or `visitor` (somebody who was not let in).
+    /// Who did it: `account`, `key`, `operator` (whoever runs the server), `admin` (an account that manages others) or `visitor` (somebody who was not let in).
     pub actor: String,
     /// The number of the key, token or session that was used.
     pub key_id: Option<i64>,

@@ -4,6 +4,7 @@
 //! ([`ERRORS`]), and the two words that queue, engine and answers share ([`FaultKind`], [`Lane`]). None of its business: how a value is made, stored or sent.
 
 mod account;
+mod admin;
 mod audit;
 mod completions;
 mod enhancement;
@@ -29,7 +30,11 @@ mod webhook;
 
 pub use account::{
     Account, AccountCredits, AccountDeletion, AccountUpdate, AccountUpdated, AnonymousCredits, CloudInstance,
-    CloudInstances, Credits, DailyUsage, EmailPreferences, EmailPreferencesUpdate, LedgerEntry, Usage, UsageSummary,
+    CloudInstances, Credits, DailyUsage, EmailPreferences, EmailPreferencesUpdate, LedgerEntry, LedgerPage, Usage,
+    UsageSummary,
+};
+pub use admin::{
+    AccountAdjustment, AccountList, CatalogueModel, CatalogueModels, ListedAccount, QueueJob, QueueJobState, QueueState,
 };
 pub use audit::{AuditEvent, AuditLog};
 pub use completions::{
@@ -71,7 +76,7 @@ pub use text::{
 pub use transcription::Accepted;
 pub use transcripts::{
     Done, SegmentChange, SharedTranscript, TranscriptChange, TranscriptDetail, TranscriptPage, TranscriptState,
-    TranscriptStatus, TranscriptSummary,
+    TranscriptStatus, TranscriptSummary, Waveform,
 };
 pub use translation::{TranscriptTranslation, TranslateTranscriptRequest, TranslatedSegment};
 pub use watermark::{WatermarkPayload, WatermarkReport, WatermarkSpan};

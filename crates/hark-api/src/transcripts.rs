@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 
 use crate::{DateTime, Segment};
 
@@ -94,15 +95,35 @@ pub struct TranscriptDetail {
     pub is_encrypted: bool,
     /// When it was uploaded.
     pub created_at: DateTime,
-    /// The whole text.
+    /// The whole text; while it is processed, what was decoded so far.
     pub text: String,
-    /// What was said, in order of time.
+    /// What was said, in order of time; while it is processed, what was decoded so far, without speakers and words.
     pub segments: Vec<Segment>,
     /// The token of its public page while it is shared.
     pub share_token: Option<String>,
     /// Why it failed, where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// `GET /v1/transcripts/{id}/waveform`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Waveform {
+    /// Length of the audio in seconds.
+    #[schema(minimum = 0)]
+    pub duration: f64,
+    /// How many peaks there are.
+    #[schema(minimum = 100, maximum = 4000)]
+    pub points: i64,
+    /// The absolute peak in each of so many equal parts of the recording, 0 to 100 of full scale.
+    #[schema(schema_with = peaks)]
+    pub peaks: Vec<i32>,
+}
+
+fn peaks() -> Schema {
+    let description = "The absolute peak in each of so many equal parts of the recording, 0 to 100 of full scale.";
+    let peak = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(100));
+    ArrayBuilder::new().items(peak).min_items(Some(100)).max_items(Some(4000)).description(Some(description)).into()
 }
 
 /// `GET /v1/transcripts/{id}/status`.

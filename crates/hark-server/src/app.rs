@@ -24,6 +24,7 @@ use crate::readiness::{Needs, Readiness};
 use crate::retrievers::Retrievers;
 use crate::sign::Sign;
 use crate::streams::Streams;
+use crate::waveforms::Waveforms;
 
 /// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) watermark_slots: CallSlots,
     /// Calls that speak.
     pub(crate) speech_slots: CallSlots,
+    /// Requests that decode recordings for their waveforms.
+    pub(crate) waveforms: Waveforms,
     /// Calls that work on texts with the language model, and those that speak.
     pub(crate) text_calls: AtOnce<Owner>,
     /// Calls that speak in the voice of a reference and are not charged yet.
@@ -160,6 +163,7 @@ impl App {
             translate_slots: CallSlots::new(TRANSLATIONS_AT_ONCE, "too many texts are being translated"),
             watermark_slots: CallSlots::new(DETECTIONS_AT_ONCE, "too many recordings are being examined"),
             speech_slots,
+            waveforms: Waveforms::default(),
             text_calls: AtOnce::new(),
             matched_calls: AtOnce::new(),
             marker: MarkerOnDemand::default(),

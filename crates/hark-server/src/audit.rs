@@ -41,6 +41,15 @@ pub(crate) const TRANSCRIPT_DELETED: &str = "transcript.deleted";
 /// A known voice was deleted.
 pub(crate) const SPEAKER_DELETED: &str = "speaker.deleted";
 
+/// The plan or the credits of an account were changed by one that manages others; the store writes `plan.changed` and `credits.changed`.
+pub(crate) const ACCOUNT_CHANGED: &str = "account.changed";
+/// A failed job was queued again.
+pub(crate) const JOB_RETRIED: &str = "job.retried";
+/// A failed job was dropped.
+pub(crate) const JOB_DROPPED: &str = "job.dropped";
+/// A model is being pulled.
+pub(crate) const MODEL_PULLED: &str = "model.pulled";
+
 /// An event of an authenticated caller.
 pub(crate) fn by(identity: &Identity, event: &'static str) -> NewAudit {
     NewAudit {

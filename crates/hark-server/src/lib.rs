@@ -38,6 +38,7 @@ mod multipart;
 mod options;
 mod paid_call;
 mod panics;
+mod preferences;
 mod probe;
 mod queue;
 mod random;
@@ -57,6 +58,7 @@ mod streams;
 mod text_work;
 mod translation;
 mod visit;
+mod waveforms;
 mod webhooks;
 mod wire;
 
@@ -68,8 +70,8 @@ pub use config::{
 };
 pub use engine::{
     Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Enhance, EnhanceWork,
-    Enhanced, Language, LanguageOptions, LanguageReport, Live, LiveHandle, Models, Pulls, SoundFormat, SoundOutput,
-    Speak, SpeechEngine, SpeechOptions, SpeechStage, SpeechVoice, SpeechWork, Transcribe, Transcribed, Translate,
+    Enhanced, Language, LanguageOptions, LanguageReport, Live, LiveHandle, Models, PullRefusal, Pulls, SoundFormat,
+    SoundOutput, Speak, SpeechEngine, SpeechOptions, SpeechStage, SpeechVoice, SpeechWork, Transcribe, Transcribed, Translate,
     TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work, default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]

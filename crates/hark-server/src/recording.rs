@@ -33,6 +33,16 @@ pub(crate) async fn decode<T: Send + 'static>(
     // A repeat of a request may come while others take all places of its owner.
     let limit = caller.plan().concurrency() + 1;
     let place = app.probes.enter(caller.owner(), limit, &app.metrics).await?;
+    decode_in(app, place, blob, work).await
+}
+
+/// Decodes a recording on a blocking thread, which holds `place` until it ends. It is cancelled when the caller disconnects.
+pub(crate) async fn decode_in<T: Send + 'static>(
+    app: &App,
+    place: impl Send + 'static,
+    blob: &Blob,
+    work: impl FnOnce(Source, CancelToken) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let source = open(app, blob).await?;
     let cancel = CancelOnDrop(CancelToken::default());
     let (token, span) = (cancel.0.clone(), tracing::Span::current());

@@ -17,9 +17,9 @@ use crate::document::{describe_answers, drop_nulls_of_texts};
 use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
-    account, account_data, audio, audit, chat, credits, documentation, enhancements, health, keys, openai, reference,
-    reset, search, session, sessions, shared, shared_page, speakers, stream, text, transcribe, transcripts, voices,
-    watermark, webhooks,
+    account, account_data, admin, audio, audit, chat, credits, documentation, enhancements, health, keys, openai,
+    reference, reset, sample, search, session, sessions, shared, shared_page, speakers, stream, text, transcribe,
+    transcripts, voices, watermark, web, webhooks,
 };
 
 /// The parts of the OpenAPI document that belong to no handler.
@@ -38,6 +38,7 @@ use crate::routes::{
         (name = "transcripts", description = "What was transcribed."),
         (name = "speakers", description = "People whose voices the account knows."),
         (name = "account", description = "The account, its credits, its use and its keys."),
+        (name = "administration", description = "For accounts that manage others."),
         (name = "openai", description = "The same for programs written for OpenAI's API."),
         (name = "reference", description = "Lists and health."),
     ),
@@ -77,6 +78,7 @@ fn open() -> OpenApiRouter<App> {
         .routes(routes!(reference::languages))
         .routes(routes!(openai::models::show))
         .routes(routes!(voices::list))
+        .routes(routes!(sample::show))
         .routes(routes!(health::health))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
@@ -119,8 +121,16 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(watermark::detect))
         .routes(routes!(account::show, account::update, account_data::delete))
         .routes(routes!(account_data::export))
+        .routes(routes!(account::ledger))
         .routes(routes!(audit::own))
         .routes(routes!(audit::all))
+        .routes(routes!(admin::accounts::list))
+        .routes(routes!(admin::accounts::change))
+        .routes(routes!(admin::queue::show))
+        .routes(routes!(admin::queue::retry))
+        .routes(routes!(admin::queue::drop_failed))
+        .routes(routes!(admin::models::list))
+        .routes(routes!(admin::models::pull))
         .routes(routes!(sessions::list, sessions::end_others))
         .routes(routes!(sessions::end))
         .routes(routes!(account::usage))
@@ -139,6 +149,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::one::show, transcripts::one::change, transcripts::one::delete))
         .routes(routes!(transcripts::export::export))
         .routes(routes!(transcripts::recording::show))
+        .routes(routes!(transcripts::waveform::show))
         .routes(routes!(transcripts::retry::retry))
         .routes(routes!(transcripts::text::summarize))
         .routes(routes!(transcripts::text::analyze))
@@ -155,11 +166,11 @@ pub(crate) fn router(app: &App) -> Router {
         .merge(anonymous().route_layer(from_fn_with_state(app.clone(), allow_anonymous)))
         .merge(account_only().route_layer(from_fn_with_state(app.clone(), require_account)))
         .split_for_parts();
-    routes
+    web::mount(routes, &app.config)
         .route("/openapi.json", get(documentation::openapi))
         .route("/docs", get(documentation::docs))
         .route("/s/{token}", get(shared_page::show))
-        .fallback(|| async { Failure::from(ErrorKind::NotFound) })
+        .fallback(web::unmatched)
         .method_not_allowed_fallback(|| async { Failure::from(ErrorKind::MethodNotAllowed) })
         .layer(from_fn(guard))
         .layer(compress())

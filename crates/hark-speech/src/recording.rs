@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use hark_media::{AudioStream, SAMPLE_RATE};
-use hark_transcript::{Lane, TranscriptionResult};
+use hark_transcript::{Lane, Segment, TranscriptionResult};
 use hark_whisper::backend::BackendError;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
@@ -14,7 +14,7 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::diarization::DiarizationThread;
 use crate::scheduler::{Meter, Reply, WindowRequest};
-use crate::segments::{segments_of, straighten};
+use crate::segments::{insert_in_order, segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::transcriber::{Progress, Request, Transcriber, Transcription};
 use crate::vad::VadStream;
@@ -115,6 +115,8 @@ pub(crate) struct Recording<'a> {
     /// The last reported progress, in seconds of audio.
     reported: f64,
     done: Vec<Done>,
+    /// The segments of the decoded windows for [`Progress`], without words.
+    draft: Vec<Segment>,
     windows: usize,
     seconds_read: f64,
     total: Option<f64>,
@@ -159,6 +161,7 @@ impl<'a> Recording<'a> {
             windowed_until: 0.0,
             reported: 0.0,
             done: Vec::new(),
+            draft: Vec::new(),
             windows: 0,
             seconds_read: 0.0,
             total: duration,
@@ -169,7 +172,7 @@ impl<'a> Recording<'a> {
     pub(crate) fn run(
         &mut self,
         mut audio: AudioStream,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
         let mut vad = VadStream::with_gain_control(&self.transcriber.vad);
         let mut cutter = WindowCutter::new(&self.request.windows);
@@ -213,7 +216,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Submits a window, or queues it until the language is known.
-    fn enqueue(&mut self, window: Window, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+    fn enqueue(&mut self, window: Window, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         self.windowed_until = window.end() as f64 / f64::from(SAMPLE_RATE);
         self.awaiting_language.push(window);
         // The first window may be the only one: then it detects the language itself, without a second encoding.
@@ -227,7 +230,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Submits the windows that waited for the language.
-    fn flush(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+    fn flush(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.awaiting_language) {
             self.start(window, false);
             let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
@@ -338,7 +341,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Waits for the next reply of the engine, and reports progress meanwhile.
-    fn wait(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), SpeechError> {
+    fn wait(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         loop {
             match self.receive()? {
                 Some(reply) => {
@@ -352,7 +355,7 @@ impl<'a> Recording<'a> {
 
     /// Reports the progress if it has increased. Windows are decoded many at a time and end together: those
     /// being decoded count with the share of their work that is done.
-    fn report(&mut self, progress: &mut dyn FnMut(Progress)) {
+    fn report(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
         let seconds = |window: &Window| window.samples.len() as f64 / f64::from(SAMPLE_RATE);
         let waiting: f64 = self.awaiting_language.iter().map(seconds).sum();
         let left = self.outstanding.values().map(|window| window.seconds() * (1.0 - self.step_rate.share_done(window)));
@@ -360,11 +363,11 @@ impl<'a> Recording<'a> {
         let audio_done = windowed_until - waiting - left.sum::<f64>();
         if audio_done > self.reported {
             self.reported = audio_done;
-            progress(Progress { audio_done, audio_total: self.total });
+            progress(Progress { audio_done, audio_total: self.total, segments: &self.draft });
         }
     }
 
-    fn handle_reply(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress)) {
+    fn handle_reply(&mut self, (tag, outcome): (usize, Outcome), progress: &mut dyn FnMut(Progress<'_>)) {
         let Some(outstanding) = self.outstanding.remove(&tag) else {
             return;
         };
@@ -397,7 +400,10 @@ impl<'a> Recording<'a> {
             let second_look = window.sub_window(from, to);
             self.start(second_look, true);
         }
-        self.done.push(Done { samples: (window.start, window.end()), decoded, gaps });
+        let done = Done { samples: (window.start, window.end()), decoded, gaps };
+        let segments = segments_of(done.samples, &done.decoded, &done.gaps).into_iter();
+        insert_in_order(&mut self.draft, segments.map(|segment| Segment { words: Vec::new(), ..segment }));
+        self.done.push(done);
     }
 
     fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {

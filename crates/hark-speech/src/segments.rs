@@ -113,7 +113,43 @@ pub fn straighten(segments: &mut [Segment]) {
     }
 }
 
+/// Inserts segments, which are in order, where they belong among others, so that times still run forward.
+pub fn insert_in_order(segments: &mut Vec<Segment>, new: impl IntoIterator<Item = Segment>) {
+    let mut first = segments.len();
+    for segment in new {
+        let at = segments.partition_point(|other| other.start <= segment.start);
+        segments.insert(at, segment);
+        first = first.min(at);
+    }
+    straighten(&mut segments[first.saturating_sub(1)..]);
+}
+
 /// Times are told to the millisecond.
 pub fn round(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(start: f64, end: f64) -> Segment {
+        Segment { start, end, text: start.to_string(), ..Segment::default() }
+    }
+
+    #[test]
+    fn windows_that_are_decoded_out_of_order_are_put_in_order_and_times_run_forward() {
+        let mut all = Vec::new();
+        insert_in_order(&mut all, [segment(60.0, 70.0), segment(71.0, 80.0)]);
+        insert_in_order(&mut all, [segment(0.0, 10.0), segment(10.0, 20.0)]);
+        insert_in_order(&mut all, [segment(30.0, 60.5)]);
+        // A part that was left out, heard again.
+        insert_in_order(&mut all, [segment(20.0, 31.0)]);
+        insert_in_order(&mut all, []);
+        let texts: Vec<&str> = all.iter().map(|segment| segment.text.as_str()).collect();
+        assert_eq!(texts, ["0", "10", "20", "30", "60", "71"]);
+        let times: Vec<(f64, f64)> = all.iter().map(|segment| (segment.start, segment.end)).collect();
+        let expected = [(0.0, 10.0), (10.0, 20.0), (20.0, 31.0), (31.0, 60.5), (60.5, 70.0), (71.0, 80.0)];
+        assert_eq!(times, expected);
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hark_media::{AudioStream, CancelToken, Source};
-use hark_transcript::{Lane, TranscriptionResult};
+use hark_transcript::{Lane, Segment, TranscriptionResult};
 use hark_whisper::backend::MemoryUse;
 use hark_whisper::decode::{DecodeOptions, EngineStats, Task};
 use hark_whisper::mel::LogMel;
@@ -79,11 +79,13 @@ impl Default for Request {
 
 /// The progress of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Seconds of audio that are done: those of decoded windows, and a share of those being decoded. It never decreases.
     pub audio_done: f64,
     /// Total seconds of audio, if known from the container or the end was read.
     pub audio_total: Option<f64>,
+    /// What was decoded so far, in order of time, without words and speakers. It only grows. Windows are decoded many at a time, so parts may be missing in between.
+    pub segments: &'a [Segment],
 }
 
 /// A finished transcription.
@@ -212,7 +214,7 @@ impl Transcriber {
         &self,
         source: Source,
         request: &Request,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
         // The networks take 16 kHz mono.
         let media = hark_media::Options {

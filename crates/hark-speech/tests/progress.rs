@@ -1,10 +1,11 @@
-//! How far a transcription is, told while it goes on. Needs whisper-tiny, silero-vad and a recorded conversation.
+//! How far a transcription is and what was decoded so far, told while it goes on. Needs whisper-tiny, silero-vad and a recorded conversation.
 
 use std::io::Cursor;
 use std::path::PathBuf;
 
 use hark_media::Source;
 use hark_speech::{Compute, LoadOptions, Request, Transcriber};
+use hark_transcript::Segment;
 
 fn models() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from);
@@ -37,11 +38,15 @@ fn progress_is_the_share_of_sound_that_is_done_and_moves_while_windows_are_decod
     let request = Request { language: Some("en".into()), ..Request::default() };
     let begun = std::time::Instant::now();
     let mut told: Vec<(f64, f64)> = Vec::new();
+    let mut drafts: Vec<Vec<Segment>> = vec![Vec::new()];
     let source = Source::Reader(Box::new(Cursor::new(recording())));
     let done = transcriber
         .transcribe(source, &request, &mut |so_far| {
             let total = so_far.audio_total.expect("a WAV file says how long it is");
             told.push((so_far.audio_done / total, begun.elapsed().as_secs_f64()));
+            if so_far.segments.len() != drafts[drafts.len() - 1].len() {
+                drafts.push(so_far.segments.to_vec());
+            }
         })
         .expect("the recording is heard");
     let took = begun.elapsed().as_secs_f64();
@@ -58,4 +63,15 @@ fn progress_is_the_share_of_sound_that_is_done_and_moves_while_windows_are_decod
         let lasted = reached(to) - reached(from);
         assert!(lasted < 0.6 * took, "from {from} to {to} it took {lasted:.1} of {took:.1} s: {told:?}");
     }
+    // What was decoded is told on the way, in order of time, and in the end it is what is in the transcript.
+    assert!(drafts.len() > 5, "{}", drafts.len());
+    for pair in drafts.windows(2) {
+        assert!(pair[0].len() < pair[1].len(), "it only grows");
+        assert!(pair[1].windows(2).all(|segments| segments[0].end <= segments[1].start), "{:?}", pair[1]);
+        assert!(pair[1].iter().all(|segment| segment.speaker.is_none() && segment.words.is_empty()));
+        let texts: Vec<&str> = pair[1].iter().map(|segment| segment.text.as_str()).collect();
+        assert!(pair[0].iter().all(|segment| texts.contains(&segment.text.as_str())), "{texts:?}");
+    }
+    let text = |segments: &[Segment]| segments.iter().map(|segment| segment.text.clone()).collect::<Vec<_>>();
+    assert_eq!(text(&drafts[drafts.len() - 1]), text(&done.result.segments));
 }

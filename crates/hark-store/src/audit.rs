@@ -25,6 +25,8 @@ pub enum Actor {
     Key,
     /// The operator, on the machine of the service.
     Operator,
+    /// An account that manages others.
+    Admin,
     /// An unauthenticated caller.
     Visitor,
 }
@@ -36,6 +38,7 @@ impl Actor {
             Actor::Account => "account",
             Actor::Key => "key",
             Actor::Operator => "operator",
+            Actor::Admin => "admin",
             Actor::Visitor => "visitor",
         }
     }
@@ -99,7 +102,7 @@ pub struct AuditEntry {
     pub at: Micros,
     /// The account that it is about.
     pub account: Option<AccountId>,
-    /// The actor: `account`, `key`, `operator` or `visitor`.
+    /// The actor: `account`, `key`, `operator`, `admin` or `visitor`.
     pub actor: String,
     /// The key, token or session that was used.
     pub key: Option<KeyId>,

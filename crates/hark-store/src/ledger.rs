@@ -80,6 +80,15 @@ pub struct Entry {
     pub note: String,
 }
 
+/// A page of an account's ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerPage {
+    /// Newest first.
+    pub entries: Vec<Entry>,
+    /// How many there are in all.
+    pub total: i64,
+}
+
 /// The result of settling a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settlement {
@@ -327,6 +336,19 @@ impl Ledger<'_> {
     pub async fn entries(self, account: AccountId, limit: i64) -> Result<Vec<Entry>> {
         let sql = "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1 ORDER BY id DESC LIMIT 0 + $2";
         self.store.db().all(sql, args![account, limit]).await?.iter().map(entry).collect()
+    }
+
+    /// A page of an account's entries, newest first.
+    pub async fn page(self, account: AccountId, page: i64, per_page: i64) -> Result<LedgerPage> {
+        let per_page = per_page.clamp(1, 1000);
+        let offset = page.max(1).saturating_sub(1).saturating_mul(per_page);
+        let mut tx = self.store.db().snapshot().await?;
+        let sql = "SELECT count(*) AS n FROM ledger WHERE account_id = $1";
+        let total = tx.one(sql, args![account]).await?.get("n")?;
+        let sql = "SELECT id, at, kind, amount, reference, note FROM ledger WHERE account_id = $1
+             ORDER BY id DESC LIMIT 0 + $2 OFFSET $3";
+        let entries = tx.all(sql, args![account, per_page, offset]).await?.iter().map(entry).collect::<Result<_>>()?;
+        Ok(LedgerPage { entries, total })
     }
 
     /// Every account whose balance is not the sum of its ledger; there should be none.

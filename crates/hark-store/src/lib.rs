@@ -54,6 +54,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+pub use accounts::manage::{AccountFilter, AccountPage, Adjustment, ListedAccount};
 pub use accounts::plan::Plan;
 pub use accounts::usage::{UsageDay, UsageSummary};
 pub use accounts::{Account, AccountChange, Accounts, EmailPreferences, NewAccount};
@@ -82,9 +83,9 @@ pub use jobs::lease::Lease;
 pub use jobs::needs::{Capabilities, Need};
 pub use jobs::product::Product;
 pub use jobs::queue::{AfterFault, BULK_MAX_WAIT, Claim, Job, TRANSCRIBE};
-pub use jobs::retry::{JobFilter, JobSummary, RetryLimits};
+pub use jobs::retry::{JobCounts, JobFilter, JobSummary, RetryLimits};
 pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
-pub use ledger::{Entry, EntryKind, Ledger, Settlement, Unbalanced};
+pub use ledger::{Entry, EntryKind, Ledger, LedgerPage, Settlement, Unbalanced};
 pub use live::{LiveAppend, LiveLease, LiveSessions, ResumedLive, live_reference};
 pub use recordings::sweep::{Mismatch, QuarantinedFile, SweepOptions, SweepReport};
 pub use recordings::sweep_lease::MaintenanceLease;
@@ -383,7 +384,7 @@ impl Store {
 
     /// The job queue.
     pub fn jobs(&self) -> Jobs<'_> {
-        Jobs { store: self }
+        Jobs { store: self, audit: None }
     }
 
     /// API keys, tokens and sessions.

@@ -103,6 +103,8 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// Say what this machine has, what is missing and how to fix it
     Doctor(DoctorArgs),
+    /// Print the OpenAPI document of the service as JSON
+    Openapi,
     /// Measure: `hark bench transcribe`, `hark bench kernels`, `hark bench service`
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
@@ -277,6 +279,10 @@ pub(crate) struct ServeArgs {
     /// Pull the default models that are missing while it serves
     #[arg(long)]
     pub(crate) pull: bool,
+
+    /// Leave out the web app: the API alone
+    #[arg(long)]
+    pub(crate) no_web: bool,
 
     /// Which part of the service this process is
     #[arg(long, value_enum, default_value_t = ServeRole::All, env = "HARK_ROLE")]

@@ -19,6 +19,7 @@ mod key;
 mod live;
 mod local_store;
 mod models;
+mod openapi;
 mod output;
 mod recordings;
 mod remote;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         cli::Command::Recordings(args) => recordings::run(args, &cli.common),
         cli::Command::Models(args) => models::run(args, &cli.common),
         cli::Command::Doctor(args) => doctor::run(args, &cli.common),
+        cli::Command::Openapi => openapi::run(),
         cli::Command::Bench(args) => bench::run(args.args),
     };
     match done {

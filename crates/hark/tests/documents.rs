@@ -16,17 +16,41 @@ fn the_table_of_dependencies_names_exactly_what_the_workspace_depends_on() {
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
     let declared = manifest["workspace"]["dependencies"].as_table().unwrap().keys();
     let declared: BTreeSet<String> = declared.filter(|name| !name.starts_with("hark-")).cloned().collect();
-    let document = read(DEPENDENCIES);
-    let rows = document.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
-    let named = rows.map(|(crates, _)| crates).filter(|crates| !crates.starts_with("crate"));
-    let named: BTreeSet<String> = named.flat_map(|crates| crates.split(", ")).map(str::to_owned).collect();
-    assert!(named.len() > 10, "the table was not found");
+    assert_named(&declared, "| crate |");
+}
+
+#[test]
+fn the_table_of_packages_names_exactly_what_the_web_app_depends_on() {
+    let manifest: serde_json::Value = serde_json::from_str(&read("web/package.json")).unwrap();
+    let declared = ["dependencies", "devDependencies"].into_iter().flat_map(|kind| manifest[kind].as_object().unwrap());
+    assert_named(&declared.map(|(name, _)| name.clone()).collect(), "| package |");
+}
+
+/// Compares names with the first column of the table in `docs/dependencies.md` that begins so.
+fn assert_named(declared: &BTreeSet<String>, table: &str) {
+    let document = read("docs/dependencies.md");
+    let rows = document.lines().skip_while(|line| !line.starts_with(table)).skip(2);
+    let cells = rows.map_while(|line| line.strip_prefix("| ")?.split_once(" | ")).map(|(names, _)| names);
+    let named: BTreeSet<String> = cells.flat_map(|names| names.split(", ")).map(str::to_owned).collect();
+    assert!(named.len() > 5, "the table was not found");
     let missing: Vec<_> = declared.difference(&named).collect();
-    let stale: Vec<_> = named.difference(&declared).collect();
+    let stale: Vec<_> = named.difference(declared).collect();
     assert!(missing.is_empty() && stale.is_empty(), "without a line: {missing:?}; no longer there: {stale:?}");
 }
 
-const DEPENDENCIES: &str = "docs/dependencies.md";
+#[test]
+fn the_openapi_document_of_the_web_app_is_that_of_the_program() {
+    let done = std::process::Command::new(env!("CARGO_BIN_EXE_hark")).arg("openapi").output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let now = String::from_utf8(done.stdout).unwrap();
+    assert!(now.contains("\"/v1/transcribe\""), "no document: {now}");
+    let line = read("web/openapi.json").lines().zip(now.lines()).position(|(then, now)| then != now);
+    assert!(
+        read("web/openapi.json") == now,
+        "web/openapi.json is not up to date (line {}): renew it with `hark openapi > web/openapi.json`",
+        line.map_or("missing".to_owned(), |line| (line + 1).to_string())
+    );
+}
 
 /// The documents of the repository, as paths from its root.
 fn documents() -> Vec<PathBuf> {

@@ -196,6 +196,33 @@ fn accounts_keys_and_passwords_made_beside_a_running_server_work_at_once() {
 }
 
 #[test]
+#[ignore = "needs the web app"]
+fn the_web_app_is_at_the_root_of_the_server_unless_it_is_switched_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let root = |server: &Server| {
+        let (status, headers, body) = request::request("GET", &server.url, &[("accept", "text/html")], Vec::new());
+        (status, headers["content-type"].to_str().unwrap().to_owned(), String::from_utf8(body).unwrap())
+    };
+    let (status, kind, page) = root(&Server::start(folder, &[]));
+    assert_eq!(status, 200, "this program has no web app: `./hark test` builds it before the program ({page})");
+    assert_eq!(kind, "text/html; charset=utf-8");
+    let script = page.split("src=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a script");
+    let server = Server::start(folder, &[]);
+    let (status, headers, _) = request::request("GET", &format!("{}{script}", server.url), &[], Vec::new());
+    assert_eq!(
+        (status, headers["content-type"].to_str().unwrap()),
+        (200, "text/javascript; charset=utf-8"),
+        "{script}"
+    );
+    drop(server);
+    assert_eq!(root(&Server::start(folder, &["--no-web"])).0, 404);
+    std::fs::write(folder.join("hark.toml"), "[server]\nweb = false\n").unwrap();
+    let (status, kind, _) = root(&Server::start(folder, &[]));
+    assert_eq!((status, kind.as_str()), (404, "application/json"));
+}
+
+#[test]
 #[ignore = "needs models and espeak-ng"]
 fn what_was_stored_before_there_was_a_master_key_is_sealed_beside_a_server_that_has_it() {
     let folder = tempfile::tempdir().unwrap();

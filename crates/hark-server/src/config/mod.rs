@@ -38,6 +38,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The address that serves `/metrics`; not served if not set.
     pub metrics_listen: Option<SocketAddr>,
+    /// Whether the web app is served.
+    pub web: bool,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// Origins allowed by CORS; `*` allows any.
@@ -120,6 +122,9 @@ pub struct Config {
     /// Speech synthesis: the `[voice]` table, which the commands use, too.
     #[serde(skip)]
     pub voice: VoiceSettings,
+    /// The web app; the one of this build unless a test has another.
+    #[serde(skip)]
+    pub site: hark_web::Site,
 }
 
 impl Default for Config {
@@ -127,6 +132,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8600),
             metrics_listen: None,
+            web: true,
             trusted_proxies: Vec::new(),
             cors_origins: vec!["*".to_owned()],
             workers: 8,
@@ -165,6 +171,7 @@ impl Default for Config {
             recordings: Recordings::default(),
             text: TextSettings::default(),
             voice: VoiceSettings::default(),
+            site: hark_web::APP,
         }
     }
 }
@@ -211,6 +218,11 @@ impl Config {
     /// Whether the service is reachable from this machine alone: it listens on loopback, behind no proxy.
     pub(crate) fn is_local(&self) -> bool {
         self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty() && self.public_url.is_none()
+    }
+
+    /// The web app, if it is served and this build has it.
+    pub(crate) fn web_app(&self) -> Option<hark_web::Site> {
+        Some(self.site).filter(|site| self.web && site.page().is_some())
     }
 
     /// Whether sign-up is open. If the server is reachable from other machines, it requires a confirmed email address.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hark_api::TranscriptionResult;
 use hark_media::Source;
-use hark_speech::{CancelToken, EMBEDDING_WIDTH, SpeechError, Voiceprint};
+use hark_speech::{CancelToken, EMBEDDING_WIDTH, Progress, SpeechError, Voiceprint};
 use hark_store::Capabilities;
 
 use super::instant_live::InstantLive;
@@ -48,7 +48,7 @@ impl Transcribe for InstantEngine {
         &self,
         source: Source,
         work: &Work,
-        progress: &mut dyn FnMut(f64, Option<f64>),
+        progress: &mut dyn FnMut(Progress<'_>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         // Decoded and counted as by the real engine: the container's duration is not trusted.
@@ -61,7 +61,9 @@ impl Transcribe for InstantEngine {
             block.clear();
         }
         let duration = samples as f64 / f64::from(hark_media::SAMPLE_RATE);
-        self.pass_time(duration, progress, cancel)?;
+        let mut report =
+            |audio_done, audio_total| progress(Progress { audio_done, audio_total, segments: &[] });
+        self.pass_time(duration, &mut report, cancel)?;
         let segment = hark_api::Segment { end: duration, text: "nothing was heard".into(), ..Default::default() };
         let result = TranscriptionResult {
             text: segment.text.clone(),
@@ -182,7 +184,7 @@ impl Transcribe for NoModelsEngine {
         &self,
         _: Source,
         work: &Work,
-        _: &mut dyn FnMut(f64, Option<f64>),
+        _: &mut dyn FnMut(Progress<'_>),
         _: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         Err(EngineError::ModelMissing(work.model.clone()))

@@ -1,6 +1,7 @@
 //! The engines of the service: one trait for each capability.
 
 mod budget;
+mod catalogue;
 mod embed;
 mod enhance;
 mod error;
@@ -19,11 +20,12 @@ mod translate;
 mod turns;
 mod work;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hark_media::Source;
-use hark_speech::{CancelToken, Voiceprint};
+use hark_speech::{CancelToken, Progress, Voiceprint};
 use hark_store::Capabilities;
 use hark_text::LanguageModel;
 use hark_voice::{FileFormat, PresetVoice, Spoken};
@@ -38,7 +40,7 @@ pub use instant::{InstantEngine, NoModelsEngine};
 #[cfg(feature = "instant-engine")]
 pub use instant_live::numbered_samples;
 pub use language::{LanguageOptions, LanguageReport};
-pub use pulls::Pulls;
+pub use pulls::{PullRefusal, Pulls};
 pub use speak::{SpeechStage, SpeechVoice, SpeechWork};
 pub use speech::{SpeechEngine, SpeechOptions};
 pub use translate::{MultilingualTranslation, TranslatedTexts, TranslationLanguages, TranslationPair};
@@ -59,6 +61,21 @@ pub trait Models: Send + Sync + 'static {
     /// The models that work on text, the language model first; none by default.
     fn text_models(&self) -> Vec<hark_api::TextModel> {
         Vec::new()
+    }
+
+    /// Every model of the catalogue, with how far its pull is; looks at the models folder. None by default.
+    fn catalogue(&self) -> Vec<hark_api::CatalogueModel> {
+        Vec::new()
+    }
+
+    /// Pulls a model of the catalogue in the background, after those that are being pulled; looks at the models folder.
+    fn pull(&self, _name: &str) -> Result<(), PullRefusal> {
+        Err(PullRefusal::Unknown)
+    }
+
+    /// The recording to try the service with, where it is installed; looks at the models folder.
+    fn sample(&self) -> Option<PathBuf> {
+        None
     }
 
     /// The installed checkpoint that serves the requested name.
@@ -85,12 +102,12 @@ pub trait Models: Send + Sync + 'static {
 
 /// Transcribes recordings.
 pub trait Transcribe: Send + Sync + 'static {
-    /// Transcribes one recording and blocks meanwhile; `progress` gets the seconds done and, if known, the total.
+    /// Transcribes one recording and blocks meanwhile; `progress` gets what is done.
     fn transcribe(
         &self,
         source: Source,
         work: &Work,
-        progress: &mut dyn FnMut(f64, Option<f64>),
+        progress: &mut dyn FnMut(Progress<'_>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError>;
 }

@@ -22,7 +22,7 @@ use hark_text::Endpoint;
 use super::budget::Bytes;
 use super::installed::InstalledModels;
 use super::language::{LanguageMemory, LanguageOptions};
-use super::pulls::Pulls;
+use super::pulls::{PullRefusal, Pulls};
 use super::registry::{GetError, InUse, ModelRegistry, ModelSpec, Resident};
 use super::{
     Dependency, ENHANCE, EngineError, EngineReport, Enhance as _, IDENTIFY, Live, LiveHandle, Models, Transcribe,
@@ -300,6 +300,18 @@ impl Models for SpeechEngine {
         self.list_text_models()
     }
 
+    fn catalogue(&self) -> Vec<hark_api::CatalogueModel> {
+        self.list_catalogue()
+    }
+
+    fn pull(&self, name: &str) -> Result<(), PullRefusal> {
+        self.start_pull(name)
+    }
+
+    fn sample(&self) -> Option<PathBuf> {
+        self.find_sample()
+    }
+
     fn resolve(&self, model: &str) -> Result<String, EngineError> {
         match self.options.aliases.resolve(model, &self.installed()) {
             Ok(found) => Ok(found.checkpoint),
@@ -354,7 +366,7 @@ impl Transcribe for SpeechEngine {
         &self,
         source: Source,
         work: &Work,
-        progress: &mut dyn FnMut(f64, Option<f64>),
+        progress: &mut dyn FnMut(Progress<'_>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         if work.identify {
@@ -383,8 +395,7 @@ impl Transcribe for SpeechEngine {
             0 => Speakers::Auto,
             count => Speakers::Exactly(count as usize),
         };
-        let mut report = |so_far: Progress| progress(so_far.audio_done, so_far.audio_total);
-        let done = transcriber.transcribe(source, &request, &mut report)?;
+        let done = transcriber.transcribe(source, &request, progress)?;
         for warning in &done.warnings {
             tracing::info!(warning, "recording.warning");
         }

@@ -1,10 +1,11 @@
 //! Kinds of jobs: how each runs, and how its result is committed. Each kind has a file of its own and a line in [`Kinds::standard`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hark_api::Segment;
 use hark_speech::CancelToken;
 use hark_store::{Job, Lease};
 
@@ -37,11 +38,13 @@ pub(crate) struct Run {
     /// Set when the result is no longer wanted.
     pub(crate) cancel: CancelToken,
     percent: AtomicI64,
+    /// The draft of the transcript, until it is written.
+    draft: Mutex<Option<Vec<Segment>>>,
 }
 
 impl Run {
     pub(super) fn new(job: Job) -> Self {
-        Run { job, cancel: CancelToken::default(), percent: AtomicI64::new(0) }
+        Run { job, cancel: CancelToken::default(), percent: AtomicI64::new(0), draft: Mutex::default() }
     }
 
     /// Sets the progress, 0 to 100; it is written periodically.
@@ -51,6 +54,15 @@ impl Run {
 
     pub(super) fn progress(&self) -> i64 {
         self.percent.load(Ordering::Relaxed)
+    }
+
+    /// Sets the draft of the transcript; it is written with the progress.
+    pub(crate) fn set_draft(&self, segments: Vec<Segment>) {
+        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = Some(segments);
+    }
+
+    pub(super) fn take_draft(&self) -> Option<Vec<Segment>> {
+        self.draft.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Work in the background: jobs from the queue, requests that wait for them, and maintenance.
 
 mod budget;
+mod draft;
 mod enhancement;
 mod kind;
 mod maintenance;

@@ -76,7 +76,10 @@ async fn attempt(app: &App, kind: &dyn JobKind, run: &Arc<Run>) -> Result<Box<dy
         }
         let percent = run.progress().min(99);
         let mut result = Ok(());
-        if percent > written {
+        if let Some(draft) = run.take_draft() {
+            result = app.store.jobs().set_progress_with_draft(lease, percent, &draft).await;
+            written = percent;
+        } else if percent > written {
             result = app.store.jobs().set_progress(lease, percent).await;
             written = percent;
         }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use hark_speech::Voiceprint;
+use hark_speech::{Progress, Voiceprint};
 use hark_store::{AccountId, Lease, Need, Owner, TRANSCRIBE};
 
 use super::budget::JobBudget;
+use super::draft::DraftWriter;
 use super::kind::{JobKind, JobResult, Run};
 use crate::app::App;
 use crate::engine::{IDENTIFY, Transcribed, Work};
@@ -52,9 +53,14 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
     let source = crate::recording::open(app, blob).await?;
     let (engines, run, model) = (app.engines.clone(), Arc::clone(run), work.model.clone());
     let task = tokio::task::spawn_blocking(move || {
-        let mut progress = |done: f64, total: Option<f64>| {
-            let total = total.unwrap_or(run.job.seconds).max(done).max(0.001);
+        // Nobody sees a transcript without an account before it is completed.
+        let mut draft = matches!(run.job.owner, Owner::Account(_)).then(DraftWriter::new);
+        let mut progress = |so_far: Progress<'_>| {
+            let done = so_far.audio_done;
+            let total = so_far.audio_total.unwrap_or(run.job.seconds).max(done).max(0.001);
             run.set_progress((done / total * 100.0) as i64);
+            let due = draft.as_mut().and_then(|draft| draft.due(so_far.segments, Instant::now()));
+            due.into_iter().for_each(|segments| run.set_draft(segments));
         };
         // The process that accepted the job may have had no models to resolve the name.
         let work = Work { model: engines.models.resolve(&work.model)?, ..work };

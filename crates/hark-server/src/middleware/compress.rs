@@ -18,7 +18,7 @@ struct IsText;
 
 impl Predicate for IsText {
     fn should_compress<B: Body>(&self, response: &Response<B>) -> bool {
-        is_text(response.headers()) && !holds_secret(response.headers())
+        is_text(response.headers()) && !holds_secret(response.headers()) && !is_tagged(response.headers())
     }
 }
 
@@ -37,6 +37,11 @@ fn is_text(headers: &HeaderMap) -> bool {
 /// beside it (BREACH).
 fn holds_secret(headers: &HeaderMap) -> bool {
     headers.get(header::CACHE_CONTROL).is_some_and(|value| value == "no-store")
+}
+
+/// An entity tag is that of the bytes as they are; files of the web app are compressed already.
+fn is_tagged(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ETAG)
 }
 
 #[cfg(test)]
@@ -59,5 +64,14 @@ mod tests {
         for kind in ["audio/wav", "text/event-stream; charset=utf-8", "application/pdf", "application/octet-stream"] {
             assert!(!decide(kind, "no-cache"), "{kind}");
         }
+    }
+
+    #[test]
+    fn bytes_with_an_entity_tag_stay_as_they_are() {
+        let mut response = Response::new(String::new());
+        response.headers_mut().insert(header::CONTENT_TYPE, "text/html".parse().unwrap());
+        assert!(IsText.should_compress(&response));
+        response.headers_mut().insert(header::ETAG, "\"1\"".parse().unwrap());
+        assert!(!IsText.should_compress(&response));
     }
 }

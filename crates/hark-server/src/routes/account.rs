@@ -4,7 +4,7 @@ use axum::Json as Answer;
 use axum::extract::State;
 use hark_api::{
     Account, AccountUpdate, AccountUpdated, CloudInstance, CloudInstances, DailyUsage, DateTime, EmailPreferences,
-    ErrorKind, Usage, UsageSummary,
+    ErrorKind, LedgerEntry, LedgerPage, Usage, UsageSummary,
 };
 use hark_store::AccountChange;
 use serde::Deserialize;
@@ -72,6 +72,57 @@ pub(crate) async fn update(
     let change = AccountChange { email_preferences: Some(mails), ..AccountChange::default() };
     app.store.accounts().change(identity.account(), &change).await?;
     Ok(Answer(AccountUpdated { ok: true, updated }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LedgerQuery {
+    /// Which page, from 1.
+    #[serde(default = "first_page")]
+    #[param(minimum = 1, default = 1)]
+    page: i64,
+    /// Entries a page.
+    #[serde(default = "page_size")]
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    per_page: i64,
+}
+
+fn first_page() -> i64 {
+    1
+}
+
+fn page_size() -> i64 {
+    20
+}
+
+/// Where the credits came from and went
+///
+/// Grants, holds for work that began, their releases, charges and refunds. Their sum is the balance.
+#[utoipa::path(get, path = "/v1/account/ledger", tag = "account", operation_id = "ledger", params(LedgerQuery),
+    responses((status = 200, body = LedgerPage), Invalid, Unauthorized, AnyError), security(("bearer" = []), ("session" = [])))]
+pub(crate) async fn ledger(
+    State(app): State<App>,
+    identity: Identity,
+    Query(query): Query<LedgerQuery>,
+) -> Result<Answer<LedgerPage>, Failure> {
+    if query.page < 1 || !(1..=100).contains(&query.per_page) {
+        return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
+    }
+    let found = app.store.ledger().page(identity.account(), query.page, query.per_page).await?;
+    let entries = found.entries.into_iter().map(wire_entry).collect();
+    Ok(Answer(LedgerPage { entries, total: found.total, page: query.page, per_page: query.per_page }))
+}
+
+/// An entry of the ledger as its owner sees it.
+pub(crate) fn wire_entry(entry: hark_store::Entry) -> LedgerEntry {
+    LedgerEntry {
+        id: entry.id,
+        at: DateTime(entry.at),
+        kind: entry.kind.name().to_owned(),
+        amount: entry.amount,
+        reference: entry.reference,
+        note: entry.note,
+    }
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use hark_api::{AccountDeletion, DateTime, Done, ErrorKind, LedgerEntry, Speaker};
+use hark_api::{AccountDeletion, DateTime, Done, ErrorKind, Speaker};
 use hark_store::{AccountId, KeyKind, TranscriptFilter};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::audit;
 use crate::error::Failure;
 use crate::extract::Json;
 use crate::middleware::Identity;
-use crate::routes::account::wire_account;
+use crate::routes::account::{wire_account, wire_entry};
 use crate::routes::audit::wire_event;
 use crate::routes::keys::wire_key;
 use crate::routes::transcripts::one::detail;
@@ -96,15 +96,7 @@ async fn write(app: &App, account: AccountId, writer: &mut LineWriter) -> Result
     let mut ledger = app.store.ledger().entries(account, i64::MAX).await?;
     ledger.reverse();
     for entry in ledger {
-        let entry = LedgerEntry {
-            id: entry.id,
-            at: DateTime(entry.at),
-            kind: entry.kind.name().to_owned(),
-            amount: entry.amount,
-            reference: entry.reference,
-            note: entry.note,
-        };
-        writer.write("ledger", entry).await?;
+        writer.write("ledger", wire_entry(entry)).await?;
     }
     for key in app.store.keys().list(account, KeyKind::Service).await? {
         writer.write("key", wire_key(key, now)).await?;

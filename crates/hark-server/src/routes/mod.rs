@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod account_data;
+pub(crate) mod admin;
 pub(crate) mod audio;
 pub(crate) mod audit;
 pub(crate) mod chat;
@@ -14,6 +15,7 @@ pub(crate) mod keys;
 pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod reset;
+pub(crate) mod sample;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod sessions;
@@ -27,6 +29,7 @@ pub(crate) mod transcripts;
 pub(crate) mod upload;
 pub(crate) mod voices;
 pub(crate) mod watermark;
+pub(crate) mod web;
 pub(crate) mod webhooks;
 
 use hark_api::ErrorBody;
@@ -60,6 +63,7 @@ error_responses! { ErrorBody:
     Invalid 400 "something in the request makes no sense",
     Unauthorized 401 "no credential, or one that does not hold",
     Payment 402 "not enough credits, or a plan that does not include this",
+    Forbidden 403 "the credential holds but may not do this",
     Unacceptable 406 "none of the media types of Accept can be made",
     Missing 404 "no such id, or one of another account",
     Contradicted 409 "the state of the thing does not allow it",

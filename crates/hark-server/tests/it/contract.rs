@@ -8,7 +8,7 @@ use serde_json::{Value, json as value};
 use crate::server::{Server, config, json, real_engine, refusal};
 
 /// Every operation of the contract.
-const OPERATIONS: [(&str, &str); 30] = [
+const OPERATIONS: [(&str, &str); 39] = [
     ("post", "/v1/transcribe"),
     ("get", "/v1/stream"),
     ("post", "/v1/summarize"),
@@ -39,6 +39,15 @@ const OPERATIONS: [(&str, &str); 30] = [
     ("get", "/v1/keys"),
     ("post", "/v1/keys"),
     ("delete", "/v1/keys/{id}"),
+    ("get", "/v1/account/ledger"),
+    ("get", "/v1/admin/accounts"),
+    ("patch", "/v1/admin/accounts/{id}"),
+    ("get", "/v1/admin/queue"),
+    ("post", "/v1/admin/queue/{job}/retry"),
+    ("delete", "/v1/admin/queue/{job}"),
+    ("get", "/v1/admin/models"),
+    ("post", "/v1/admin/models/{name}"),
+    ("get", "/v1/sample"),
 ];
 
 #[tokio::test]
@@ -90,7 +99,8 @@ async fn every_path_is_the_same_with_a_slash_at_its_end() {
     let server = Server::start().await;
     let client = server.account(Plan::Enterprise).await;
     for (method, path) in OPERATIONS {
-        let path = path.replace("{id}", "123456").replace("{format}", "txt");
+        let path =
+            path.replace("{id}", "123456").replace("{format}", "txt").replace("{job}", "7").replace("{name}", "none");
         let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
         let plain = client.request(method.clone(), &path).send().await.unwrap();
         let slashed = client.request(method.clone(), &format!("{path}/")).send().await.unwrap();

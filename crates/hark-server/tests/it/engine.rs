@@ -38,7 +38,7 @@ fn hear(engine: &SpeechEngine) -> Result<String, EngineError> {
     let path = folder.path().join("talk.wav");
     std::fs::write(&path, talk()).unwrap();
     let work = Work { model: "whisper-tiny".into(), language: Some("en".into()), diarize: false, ..Work::default() };
-    let done = engine.transcribe(Source::Path(path), &work, &mut |_, _| {}, &CancelToken::default())?;
+    let done = engine.transcribe(Source::Path(path), &work, &mut |_| {}, &CancelToken::default())?;
     Ok(done.result.text)
 }
 
@@ -192,7 +192,7 @@ impl Transcribe for Idle {
         &self,
         source: Source,
         work: &Work,
-        progress: &mut dyn FnMut(f64, Option<f64>),
+        progress: &mut dyn FnMut(hark_speech::Progress<'_>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         self.0.transcribe(source, work, progress, cancel)

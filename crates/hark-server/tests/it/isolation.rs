@@ -29,7 +29,9 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     let session = NewKey::new(KeyKind::Session, "browser");
     let session = server.store.keys().create(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
-    let with_ids = operations(&document).into_iter().filter(|operation| operation.path.contains('{'));
+    // Paths of those who manage others are refused whatever the id is (admin.rs).
+    let is_own = |operation: &Operation| operation.path.contains('{') && !operation.path.starts_with("/v1/admin/");
+    let with_ids = operations(&document).into_iter().filter(is_own);
     let (mut closed, open): (Vec<Operation>, Vec<Operation>) = with_ids.partition(|operation| operation.is_closed);
     // What anybody may ask for with an id is a short list, and no accident.
     let open: Vec<String> =

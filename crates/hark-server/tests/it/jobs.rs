@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hark_api::Segment;
 use hark_models::{Aliases, Catalogue, ModelStore};
 use hark_server::{
     Config, Dependency, EngineError, Engines, InstantEngine, JobSettings, Models, Role, Seconds, Service, SpeechEngine,
     SpeechOptions, Transcribe, Transcribed, Work,
 };
-use hark_speech::CancelToken;
+use hark_speech::{CancelToken, Progress};
 use hark_store::{Clock, FaultKind, JobFilter, JobSummary, Plan};
 use reqwest::Method;
 
@@ -44,7 +45,7 @@ impl Transcribe for Scripted {
         &self,
         source: hark_media::Source,
         work: &Work,
-        progress: &mut dyn FnMut(f64, Option<f64>),
+        progress: &mut dyn FnMut(Progress<'_>),
         cancel: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         let next = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop_front();
@@ -260,4 +261,124 @@ async fn whose_fault_it_was_is_told_by_its_kind_and_not_by_its_words() {
     let client = server.account(Plan::Free).await;
     let response = client.transcribe("/v1/transcribe", hum(1.0), &[]).send().await.unwrap();
     refusal(response, 503).await;
+}
+
+/// An engine that has decoded what a test says, and goes on until it is told to end.
+#[derive(Clone, Default)]
+struct Dictated(Arc<Mutex<Dictation>>);
+
+#[derive(Default)]
+struct Dictation {
+    segments: Vec<Segment>,
+    end: Option<fn() -> Option<EngineError>>,
+}
+
+impl Dictated {
+    fn say(&self, text: &str) {
+        let mut dictation = self.0.lock().unwrap();
+        let start = dictation.segments.len() as f64;
+        let segment = Segment { start, end: start + 0.5, text: text.to_owned(), confidence: 0.5, ..Segment::default() };
+        dictation.segments.push(segment);
+    }
+
+    /// Ends every attempt, with an error or without.
+    fn end(&self, how: fn() -> Option<EngineError>) {
+        self.0.lock().unwrap().end = Some(how);
+    }
+}
+
+impl Models for Dictated {
+    fn models(&self) -> Vec<hark_api::Model> {
+        Vec::new()
+    }
+
+    fn resolve(&self, model: &str) -> Result<String, EngineError> {
+        InstantEngine::default().resolve(model)
+    }
+
+    fn device(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Transcribe for Dictated {
+    fn transcribe(
+        &self,
+        source: hark_media::Source,
+        work: &Work,
+        progress: &mut dyn FnMut(Progress<'_>),
+        cancel: &CancelToken,
+    ) -> Result<Transcribed, EngineError> {
+        loop {
+            let dictation = self.0.lock().unwrap();
+            progress(Progress { audio_done: 0.5, audio_total: Some(1.0), segments: &dictation.segments });
+            match dictation.end.map(|how| how()) {
+                Some(Some(error)) => return Err(error),
+                Some(None) => break,
+                None if cancel.is_cancelled() => return Err(EngineError::Cancelled),
+                None => {}
+            }
+            drop(dictation);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        InstantEngine::default().transcribe(source, work, progress, cancel)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_decoded_so_far_is_seen_in_another_process_until_the_transcript_is_there() {
+    let server = Server::with_role(Role::Account).await;
+    let (client, stranger) = (server.account(Plan::Free).await, server.account(Plan::Free).await);
+    let dictated = Dictated::default();
+    let engines = Engines::new(Arc::new(dictated.clone()));
+    let worker = Service::start(server.store.clone(), engines, eager(), Role::Gpu, Clock::system()).await.unwrap();
+    let id = send(&client).await;
+    let path = format!("/v1/transcripts/{id}");
+    wait_for(&client, id, "processing").await;
+    let shown = json(client.get(&path).await, 200).await;
+    assert_eq!((&shown["text"], &shown["segments"]), (&"".into(), &serde_json::json!([])));
+    let drafted = async |text: &str| {
+        eventually(text, async || {
+            let shown = json(client.get(&path).await, 200).await;
+            assert_eq!(shown["status"], "processing");
+            (shown["text"] == text).then_some(shown)
+        })
+        .await
+    };
+    dictated.say("one");
+    drafted("one").await;
+    dictated.say("two");
+    let shown = drafted("one two").await;
+    let second = serde_json::json!({"start": 1.0, "end": 1.5, "text": "two", "speaker": null, "confidence": 0.5, "words": []});
+    assert_eq!((&shown["segments"][1], &shown["word_count"]), (&second, &0.into()));
+    // An answer to a change is what the page shows next.
+    let change = client.request(Method::PATCH, &path).json(&serde_json::json!({"title": "Mine", "shared": true}));
+    let changed = json(change.send().await.unwrap(), 200).await;
+    assert_eq!((&changed["title"], &changed["text"]), (&"Mine".into(), &"one two".into()));
+
+    // Nowhere else, and for nobody else.
+    refusal(stranger.get(&path).await, 404).await;
+    let elsewhere = [
+        path.clone() + "/export/txt",
+        path.clone() + "/status",
+        "/v1/transcripts".to_owned(),
+        "/v1/search?q=two&mode=text".to_owned(),
+        "/v1/account/export".to_owned(),
+        format!("/v1/shared/{}", changed["share_token"].as_str().unwrap()),
+        format!("/s/{}", changed["share_token"].as_str().unwrap()),
+    ];
+    for path in elsewhere {
+        let text = client.get(&path).await.text().await.unwrap();
+        assert!(!text.contains("one two"), "{path}: {text}");
+    }
+
+    // An attempt that fails takes its draft along.
+    dictated.end(|| Some(broken()));
+    wait_for(&client, id, "failed").await;
+    assert_eq!(json(client.get(&path).await, 200).await["text"], "");
+    dictated.end(|| None);
+    json(retry(&client, id).await, 202).await;
+    wait_for(&client, id, "completed").await;
+    assert_eq!(json(client.get(&path).await, 200).await["text"], "nothing was heard");
+    worker.stop().await;
 }

@@ -2,6 +2,7 @@
 //! Words are heard by whisper-base where the test is about words; elsewhere an engine answers at once.
 
 mod account;
+mod admin;
 mod chat;
 mod completions;
 mod contract;
@@ -38,3 +39,5 @@ mod transcribe;
 mod translate;
 mod uploads;
 mod watermark;
+mod waveform;
+mod web;

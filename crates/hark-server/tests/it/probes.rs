@@ -28,7 +28,7 @@ pub(crate) fn slow() -> Vec<u8> {
 }
 
 /// Decoders that read a recording of this server.
-fn decoders(server: &Server) -> usize {
+pub(crate) fn decoders(server: &Server) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let reads_ours = |process: &std::fs::DirEntry| {
         let name = std::fs::read_to_string(process.path().join("comm"));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hark_models::{Aliases, Catalogue, ModelStore};
 use hark_server::{Config, Engines, InstantEngine, LanguageOptions, Role, Service, SpeechEngine, SpeechOptions};
 use hark_store::{AccountId, Clock, KeyKind, NewAccount, NewKey, Plan, Store};
+use hark_web::Site;
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
@@ -32,9 +33,9 @@ pub(crate) struct Client {
     http: reqwest::Client,
 }
 
-/// Settings of a test: a free port, and waits that end soon.
+/// Settings of a test: a free port, waits that end soon, and no web app, whether this build has it or not.
 pub(crate) fn config() -> Config {
-    Config { listen: "127.0.0.1:0".parse().unwrap(), ..Config::default() }
+    Config { listen: "127.0.0.1:0".parse().unwrap(), site: Site::EMPTY, ..Config::default() }
 }
 
 impl Server {
@@ -247,7 +248,7 @@ pub(crate) fn real_engine_with(language: LanguageOptions, further: &[&str]) -> S
     SpeechEngine::new(real_options(language, folder))
 }
 
-fn real_options(language: LanguageOptions, models: PathBuf) -> SpeechOptions {
+pub(crate) fn real_options(language: LanguageOptions, models: PathBuf) -> SpeechOptions {
     SpeechOptions {
         models: ModelStore::new(models),
         catalogue: Catalogue::builtin(),

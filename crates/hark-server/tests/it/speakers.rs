@@ -94,7 +94,7 @@ impl Transcribe for OneSpeaker {
         &self,
         _: Source,
         work: &Work,
-        _: &mut dyn FnMut(f64, Option<f64>),
+        _: &mut dyn FnMut(hark_speech::Progress<'_>),
         _: &CancelToken,
     ) -> Result<Transcribed, EngineError> {
         self.told.lock().unwrap().push(work.known.iter().map(|(name, _)| name.clone()).collect());

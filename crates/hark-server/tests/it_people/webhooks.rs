@@ -176,7 +176,7 @@ impl Transcribe for Deaf {
         &self,
         _: hark_media::Source,
         _: &Work,
-        _: &mut dyn FnMut(f64, Option<f64>),
+        _: &mut dyn FnMut(hark_speech::Progress<'_>),
         _: &hark_speech::CancelToken,
     ) -> Result<Transcribed, EngineError> {
         Err(EngineError::Unusable("the recording is broken".into()))

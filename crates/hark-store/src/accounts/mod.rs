@@ -1,5 +1,6 @@
 //! Accounts, which own all other data.
 
+pub(crate) mod manage;
 pub(crate) mod plan;
 pub(crate) mod usage;
 

@@ -13,9 +13,14 @@ mod raise_hold;
 pub(crate) mod retry;
 
 use crate::Store;
+use crate::audit::{NewAudit, audited};
 
 /// The queue of jobs.
 #[derive(Debug, Clone, Copy)]
 pub struct Jobs<'a> {
     pub(crate) store: &'a Store,
+    /// Written in the transaction of the next retry or removal of a failed job.
+    pub(crate) audit: Option<&'a NewAudit>,
 }
+
+audited!(Jobs);

@@ -5,6 +5,7 @@ use crate::db::{Row, Tx, args};
 use crate::error::Result;
 use crate::ids::{EnhancementId, TranscriptId};
 use crate::jobs::queue::TRANSCRIBE;
+use crate::transcripts::{derived, draft};
 use crate::{Blob, Change, FaultKind, Status, recordings, webhooks};
 
 /// What a job makes.
@@ -83,9 +84,14 @@ impl Product {
         }
     }
 
+    /// Sets the status when an attempt begins or ends; a draft is of one attempt.
     pub(crate) async fn set_status(self, tx: &mut Tx, status: Status) -> Result<()> {
         let sql = format!("UPDATE {} SET status = $1 WHERE id = $2", self.table());
-        tx.execute(&sql, args![status.name(), self.number()]).await.map(drop)
+        tx.execute(&sql, args![status.name(), self.number()]).await?;
+        match self {
+            Product::Transcript(id) => draft::forget(tx, id).await,
+            Product::Enhancement(_) => Ok(()),
+        }
     }
 
     /// Raises the progress, 0 to 100.
@@ -102,7 +108,10 @@ impl Product {
         );
         tx.execute(&sql, args![reason, kind.name(), now, self.number()]).await?;
         match self {
-            Product::Transcript(id) => webhooks::mark_due(tx, id, now).await,
+            Product::Transcript(id) => {
+                draft::forget(tx, id).await?;
+                webhooks::mark_due(tx, id, now).await
+            }
             Product::Enhancement(_) => Ok(()),
         }
     }
@@ -140,9 +149,13 @@ impl Product {
         tx.optional(&sql, args![self.number(), is_result]).await?.as_ref().map(recordings::blob).transpose()
     }
 
-    /// Marks its recordings for deletion.
+    /// Marks its recordings for deletion, and deletes what was made of them.
     pub(crate) async fn release_recordings(self, tx: &mut Tx) -> Result<()> {
         let sql = format!("UPDATE blobs SET state = 'deleting' WHERE {} = $1", self.column());
-        tx.execute(&sql, args![self.number()]).await.map(drop)
+        tx.execute(&sql, args![self.number()]).await?;
+        match self {
+            Product::Transcript(id) => derived::forget_waveform(tx, id).await,
+            Product::Enhancement(_) => Ok(()),
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hark_api::{FaultKind, Lane, TranscriptionResult};
+use hark_api::{FaultKind, Lane, Segment, TranscriptionResult};
 
 use crate::accounts::usage;
 use crate::addresses::anonymous;
@@ -26,8 +26,7 @@ use crate::jobs::product::Product;
 use crate::keys;
 use crate::ledger::{self, Settlement, job_reference};
 use crate::sealing::columns::{self, AssociatedData};
-use crate::transcripts;
-use crate::transcripts::segment;
+use crate::transcripts::{self, draft, segment};
 use crate::webhooks;
 use crate::{Blob, Change, Status, Store, random, search};
 
@@ -195,11 +194,32 @@ impl Jobs<'_> {
 
     /// Records the progress of a job, 0 to 100; it never decreases. [`Error::LeaseLost`] when the job is no longer this worker's.
     pub async fn set_progress(self, lease: &Lease, percent: i64) -> Result<()> {
+        self.record(lease, percent, None).await
+    }
+
+    /// [`Jobs::set_progress`] together with the draft of the transcript that the job makes: it is there until the attempt ends. Its words and speakers are not stored.
+    pub async fn set_progress_with_draft(self, lease: &Lease, percent: i64, draft: &[Segment]) -> Result<()> {
+        self.record(lease, percent, Some(draft)).await
+    }
+
+    async fn record(self, lease: &Lease, percent: i64, draft: Option<&[Segment]>) -> Result<()> {
+        let draft = match (lease.transcription(), draft) {
+            (Some(id), Some(segments)) => {
+                let sealer = self.store.sealer(lease.account).await.map_err(lease_lost_if_deleted)?;
+                Some((id, segments, sealer))
+            }
+            _ => None,
+        };
         let mut tx = self.store.db().begin().await?;
-        let sql = "SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'";
-        tx.optional(sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
+        // Locked, so that no draft is written beside the transaction that ends the attempt and forgets it.
+        let sql =
+            format!("SELECT id FROM jobs WHERE id = $1 AND lease = $2 AND state = 'processing'{}", tx.for_update());
+        tx.optional(&sql, args![lease.job, &lease.token]).await?.ok_or(Error::LeaseLost)?;
         if let Some(product) = lease.product() {
             product.set_progress(&mut tx, percent).await?;
+        }
+        if let Some((id, segments, sealer)) = draft {
+            draft::write(&mut tx, &sealer, lease.account, id, segments, self.store.now()).await?;
         }
         tx.commit().await
     }
@@ -233,6 +253,7 @@ impl Jobs<'_> {
         let mut tx = self.store.db().begin().await?;
         ledger::lock(&mut tx, lease.account).await.map_err(lease_lost_if_deleted)?;
         let ended = remove_leased(&mut tx, lease).await?;
+        draft::forget(&mut tx, id).await?;
         segment::write(&mut tx, id, &sealed).await?;
         for (label, name) in names {
             transcripts::write_name(&mut tx, &sealer, id, label, name).await?;

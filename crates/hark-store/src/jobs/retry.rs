@@ -5,6 +5,7 @@ use std::time::Duration;
 use hark_api::FaultKind;
 
 use crate::Change;
+use crate::audit::{self, NewAudit};
 use crate::clock::{Micros, micros};
 use crate::db::{Row, Value, args};
 use crate::error::{Error, Limit, Result};
@@ -29,6 +30,8 @@ pub struct JobSummary {
     pub state: String,
     /// Whose it is.
     pub account: AccountId,
+    /// Length of the audio as probed.
+    pub seconds: f64,
     /// The transcript that it makes or is about.
     pub transcript: Option<TranscriptId>,
     /// The capabilities that a worker needs to run it.
@@ -58,6 +61,19 @@ pub struct JobFilter<'a> {
     pub limit: Option<i64>,
 }
 
+/// How many jobs there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JobCounts {
+    /// Jobs that wait.
+    pub queued: i64,
+    /// Jobs that run.
+    pub running: i64,
+    /// Jobs without attempts left, which can be retried or dropped.
+    pub failed: i64,
+    /// How long the oldest of those that wait has waited.
+    pub oldest_wait: Option<Duration>,
+}
+
 /// Limits that a retry must not exceed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RetryLimits {
@@ -75,6 +91,7 @@ fn summary(row: &Row) -> Result<JobSummary> {
         kind: row.get("kind")?,
         state: row.get("state")?,
         account: AccountId(row.get("account_id")?),
+        seconds: row.get("seconds")?,
         transcript: row.get::<Option<i64>>("transcript_id")?.map(TranscriptId),
         needs: needs.map(|needs| needs.split(' ').map(str::to_owned).collect()).unwrap_or_default(),
         attempts: row.get("attempts")?,
@@ -103,12 +120,40 @@ impl Jobs<'_> {
         }
         values.push(filter.limit.unwrap_or(100).into());
         let sql = format!(
-            "SELECT j.id, j.kind, j.state, j.account_id, j.transcript_id, j.attempts, j.error_kind, j.error, j.queued_at, j.not_before, j.failed_at,
+            "SELECT j.id, j.kind, j.state, j.account_id, j.transcript_id, j.seconds, j.attempts, j.error_kind, j.error, j.queued_at, j.not_before, j.failed_at,
                  (SELECT {needs} FROM job_needs n WHERE n.job_id = j.id) AS needs
              FROM jobs j WHERE {condition} ORDER BY j.queued_at, j.id LIMIT 0 + ${}",
             values.len()
         );
         self.store.db().all(&sql, &values).await?.iter().map(summary).collect()
+    }
+
+    /// How many jobs wait, run and have failed.
+    pub async fn counts(self) -> Result<JobCounts> {
+        let sql = format!(
+            "SELECT j.state AS state, count(*) AS n, CAST({} - MIN(j.queued_at) AS BIGINT) AS waited FROM jobs j GROUP BY j.state",
+            self.lease_now_sql("$1")
+        );
+        let mut counts = JobCounts::default();
+        for row in self.store.db().all(&sql, args![self.lease_time()]).await? {
+            let n = row.get("n")?;
+            match row.get::<String>("state")?.as_str() {
+                "queued" => {
+                    counts.queued = n;
+                    let waited = row.get::<i64>("waited")?.max(0).unsigned_abs();
+                    counts.oldest_wait = Some(Duration::from_micros(waited));
+                }
+                "processing" => counts.running = n,
+                _ => counts.failed = n,
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The audit entry of an act on a job, about the account whose job it is.
+    async fn write_audit(self, tx: &mut crate::db::Tx, account: AccountId, job: JobId) -> Result<()> {
+        let entry = self.audit.map(|entry| NewAudit { account: Some(account), ..entry.clone() });
+        audit::write_act(tx, entry.as_ref(), &format!("job {job}"), self.store.now()).await
     }
 
     /// Needs of jobs queued for longer than `age` that the capabilities do not cover, with the number of jobs that have each.
@@ -191,22 +236,26 @@ impl Jobs<'_> {
         if let Some(product) = product {
             product.mark_queued(&mut tx).await?;
         }
+        self.write_audit(&mut tx, account, job).await?;
         tx.commit().await?;
         tracing::info!(%job, retries, "job.retried");
         self.store.notify(Change::Queued);
         Ok(())
     }
 
-    /// Removes a failed job and its recording; its transcript stays, failed. [`Error::Conflict`] when it has not failed.
+    /// Removes a failed job and its recording; its transcript stays, failed. [`Error::Conflict`] when it has not failed, [`Error::NotFound`] when it is gone.
     pub async fn drop_failed(self, job: JobId) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
-        let sql = "DELETE FROM jobs WHERE id = $1 AND state = 'failed' RETURNING kind, transcript_id, enhancement_id";
-        let row = tx.optional(sql, args![job]).await?;
-        let row = row.ok_or(Error::Conflict("only a job that has failed can be dropped"))?;
+        let sql = "DELETE FROM jobs WHERE id = $1 AND state = 'failed' RETURNING account_id, kind, transcript_id, enhancement_id";
+        let Some(row) = tx.optional(sql, args![job]).await? else {
+            tx.optional("SELECT id FROM jobs WHERE id = $1", args![job]).await?.ok_or(Error::NotFound("job"))?;
+            return Err(Error::Conflict("only a job that has failed can be dropped"));
+        };
         let product = Product::of_job(&row)?;
         if let Some(product) = product {
             product.release_recordings(&mut tx).await?;
         }
+        self.write_audit(&mut tx, AccountId(row.get("account_id")?), job).await?;
         tx.commit().await?;
         if let Some(product) = product {
             self.store.recordings().remove(product).await;
@@ -224,8 +273,8 @@ impl Jobs<'_> {
         for row in self.store.db().all(&sql, args![self.lease_time(), micros(age)]).await? {
             match self.drop_failed(JobId(row.get("id")?)).await {
                 Ok(()) => dropped += 1,
-                // It was retried meanwhile.
-                Err(Error::Conflict(_)) => {}
+                // It was retried or dropped meanwhile.
+                Err(Error::Conflict(_) | Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
         }

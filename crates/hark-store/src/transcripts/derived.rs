@@ -1,4 +1,4 @@
-//! Cached data derived from a transcript: summaries, analyses, embeddings.
+//! Cached data derived from a transcript or its recording: summaries, analyses, embeddings, drafts, waveforms.
 
 use crate::clock::Micros;
 use crate::db::{Tx, args};
@@ -9,7 +9,12 @@ use crate::sealing::columns::{self, AssociatedData};
 use crate::transcripts::Transcripts;
 use crate::transcripts::summary_aad;
 
-fn aad(id: TranscriptId, kind: &str) -> AssociatedData {
+/// The kind of the segments that are decoded while the transcript is processed, see `draft.rs`.
+pub(crate) const DRAFT: &str = "draft";
+/// The kind of the waveform, which is of the recording: it stays when the text changes and goes with the recording.
+pub(crate) const WAVEFORM: &str = "waveform";
+
+pub(crate) fn aad(id: TranscriptId, kind: &str) -> AssociatedData {
     columns::DERIVED.associated_data(&[&id, &kind])
 }
 
@@ -28,7 +33,7 @@ pub(crate) async fn lock_text(tx: &mut Tx, account: AccountId, id: TranscriptId)
 /// What of the derived data stays when its source changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Nothing: the text has changed.
+    /// Nothing that is of the text: it has changed.
     Nothing,
     /// What holds no names of speakers, which have changed: translations are of the text alone.
     Nameless,
@@ -40,9 +45,15 @@ pub(crate) async fn discard(tx: &mut Tx, id: TranscriptId, kept: Kept) -> Result
         Kept::Nothing => "",
         Kept::Nameless => " AND kind NOT LIKE 'translation:%'",
     };
-    tx.execute(&format!("DELETE FROM derived WHERE transcript_id = $1{kept}"), args![id]).await?;
+    let sql = format!("DELETE FROM derived WHERE transcript_id = $1 AND kind <> $2{kept}");
+    tx.execute(&sql, args![id, WAVEFORM]).await?;
     let sql = "UPDATE transcripts SET summary = NULL, text_revision = text_revision + 1 WHERE id = $1";
     tx.execute(sql, args![id]).await.map(drop)
+}
+
+/// Deletes the waveform: its recording goes.
+pub(crate) async fn forget_waveform(tx: &mut Tx, id: TranscriptId) -> Result<()> {
+    tx.execute("DELETE FROM derived WHERE transcript_id = $1 AND kind = $2", args![id, WAVEFORM]).await.map(drop)
 }
 
 impl Transcripts<'_> {
@@ -62,6 +73,25 @@ impl Transcripts<'_> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().begin().await?;
         store(&mut tx, &sealer, account, id, kind, body, self.store.now()).await?;
+        tx.commit().await
+    }
+
+    /// The waveform of the recording of a transcript, if it is stored.
+    pub async fn waveform(self, account: AccountId, id: TranscriptId) -> Result<Option<Vec<u8>>> {
+        self.derived(account, id, WAVEFORM).await
+    }
+
+    /// Stores the waveform of the recording of a transcript, which is deleted with the recording. [`Error::NotFound`] when that is gone.
+    pub async fn store_waveform(self, account: AccountId, id: TranscriptId, body: &[u8]) -> Result<()> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().begin().await?;
+        // The recording is locked before the transcript, as where both are deleted.
+        let sql = format!(
+            "SELECT key FROM blobs WHERE transcript_id = $1 AND is_result = $2 AND state = 'live'{}",
+            tx.for_update()
+        );
+        tx.optional(&sql, args![id, false]).await?.ok_or(Error::NotFound("recording"))?;
+        store(&mut tx, &sealer, account, id, WAVEFORM, body, self.store.now()).await?;
         tx.commit().await
     }
 

@@ -1,6 +1,7 @@
 //! Transcripts: list, read, share, delete. A transcript of another account is not found.
 
 pub(crate) mod derived;
+pub(crate) mod draft;
 pub(crate) mod edit;
 pub(crate) mod segment;
 pub(crate) mod share;
@@ -498,6 +499,24 @@ impl Transcripts<'_> {
         let mut tx = self.store.db().snapshot().await?;
         let found = find(&mut tx, &sealer, account, id).await?;
         let text = result(&mut tx, &sealer, &found).await?;
+        Ok((found, text))
+    }
+
+    /// The same, with the draft as its text while a worker is at it.
+    pub async fn text_so_far(
+        self,
+        account: AccountId,
+        id: TranscriptId,
+    ) -> Result<(Transcript, TranscriptionResult)> {
+        let sealer = self.store.sealer(account).await?;
+        let mut tx = self.store.db().snapshot().await?;
+        let found = find(&mut tx, &sealer, account, id).await?;
+        let mut text = result(&mut tx, &sealer, &found).await?;
+        // That of a live session is stored as it goes.
+        if found.status == Status::Processing && text.segments.is_empty() {
+            let draft = draft::read(&mut tx, &sealer, id).await?;
+            text = segment::assemble(draft, text.language, text.duration, text.model);
+        }
         Ok((found, text))
     }
 

@@ -1,5 +1,6 @@
 use hark_store::{
-    AccountChange, EmailPreferences, Error, KeyKind, NewAccount, NewInstance, NewKey, Options, Plan, Store,
+    AccountChange, AccountFilter, AccountId, Actor, Adjustment, EmailPreferences, Error, KeyKind, NewAccount, NewAudit,
+    NewInstance, NewKey, Options, Plan, Store,
 };
 
 use crate::support::{accept, account, assert_balanced, completed, on_both};
@@ -44,6 +45,55 @@ on_both! {
         assert_eq!(store.accounts().password_hash(before.id).await.unwrap().as_deref(), Some("$argon2id$hash"));
         let change = AccountChange { next_billing_at: Some(None), ..AccountChange::default() };
         assert_eq!(store.accounts().change(before.id, &change).await.unwrap().next_billing_at, None);
+    }
+
+    async fn accounts_are_found_by_any_part_of_their_address(place: Place) {
+        let store = place.open().await;
+        for name in ["Ann_B@example.org", "annxb@example.org", r"a\b%c@example.net"] {
+            store.accounts().create(&NewAccount::new(name, Plan::Free)).await.unwrap();
+        }
+        let found = async |email: Option<&str>, page, per_page| {
+            let filter = AccountFilter { email, page, per_page };
+            let found = store.accounts().page(&filter).await.unwrap();
+            (found.accounts.into_iter().map(|listed| listed.account.email).collect::<Vec<_>>(), found.total)
+        };
+        assert_eq!(found(None, 1, 2).await, (vec![r"a\b%c@example.net".to_owned(), "annxb@example.org".to_owned()], 3));
+        assert_eq!(found(None, 2, 2).await, (vec!["Ann_B@example.org".to_owned()], 3));
+        assert_eq!(found(Some("ANN_"), 1, 10).await, (vec!["Ann_B@example.org".to_owned()], 1));
+        assert_eq!(found(Some(r"\b%"), 1, 10).await.1, 1);
+        assert_eq!(found(Some("%"), 1, 10).await.1, 1);
+        assert_eq!(found(Some("anonymous"), 1, 10).await.1, 0);
+        assert_eq!(found(None, i64::MAX, 10).await, (Vec::new(), 3));
+        let id = store.accounts().by_email("annxb@example.org").await.unwrap().id;
+        completed(&store, id).await;
+        let listed = store.accounts().page(&AccountFilter { email: Some("annxb"), page: 1, per_page: 1 }).await.unwrap();
+        assert_eq!(listed.accounts[0].transcripts, 1);
+    }
+
+    async fn an_adjustment_is_done_whole_or_not_at_all_and_logged(place: Place) {
+        let store = place.open().await;
+        let id = account(&store, 5).await;
+        let by = NewAudit { actor: Actor::Admin, ..NewAudit::operator("account.changed") };
+        let adjustment = Adjustment { plan: Some(Plan::Business), plan_active: Some(false), credits: 7, note: "sorry".into() };
+        let changed = store.accounts().audited(&by).adjust(id, &adjustment).await.unwrap();
+        assert_eq!((changed.plan, changed.plan_active, changed.credits), (Plan::Business, false, 12));
+        let refused = Adjustment { plan: Some(Plan::Free), credits: -13, ..Adjustment::default() };
+        let refused = store.accounts().audited(&by).adjust(id, &refused).await;
+        assert!(matches!(refused, Err(Error::NotEnoughCredits { have: 12, need: 13 })), "{refused:?}");
+        let taken = Adjustment { credits: -12, ..Adjustment::default() };
+        let changed = store.accounts().audited(&by).adjust(id, &taken).await.unwrap();
+        assert_eq!((changed.plan, changed.credits), (Plan::Business, 0));
+        let log = store.audit().page(Some(id), 1, 10).await.unwrap().entries;
+        let log: Vec<_> = log.iter().map(|e| (e.event.as_str(), e.actor.as_str(), e.detail.as_str())).collect();
+        assert_eq!(log, [
+            ("credits.changed", "admin", "-12: "),
+            ("credits.changed", "admin", "+7: sorry"),
+            ("plan.changed", "admin", "business, not in force"),
+        ]);
+        for nobody in [AccountId(999), store.anonymous_account()] {
+            assert!(matches!(store.accounts().adjust(nobody, &taken).await, Err(Error::NotFound(_))));
+        }
+        assert_balanced(&store).await;
     }
 
     async fn a_deleted_account_leaves_nothing_behind(place: Place) {

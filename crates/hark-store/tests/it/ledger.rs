@@ -29,6 +29,22 @@ on_both! {
         assert_balanced(&store).await;
     }
 
+    async fn the_ledger_is_read_by_pages_newest_first(place: Place) {
+        let store = place.open().await;
+        let (id, other) = (account(&store, 10).await, account(&store, 3).await);
+        for note in ["one", "two", "three"] {
+            store.ledger().grant(id, 1, note).await.unwrap();
+        }
+        let notes = async |page, per_page| {
+            let found = store.ledger().page(id, page, per_page).await.unwrap();
+            (found.entries.into_iter().map(|entry| entry.note).collect::<Vec<_>>(), found.total)
+        };
+        assert_eq!(notes(1, 2).await, (vec!["three".to_owned(), "two".to_owned()], 4));
+        assert_eq!(notes(2, 2).await, (vec!["one".to_owned(), "to begin with".to_owned()], 4));
+        assert_eq!(notes(i64::MAX, 100).await, (Vec::new(), 4));
+        assert_eq!(store.ledger().page(other, 1, 10).await.unwrap().total, 1);
+    }
+
     async fn work_that_took_longer_takes_what_is_left_and_no_more(place: Place) {
         let store = place.open().await;
         let id = account(&store, 10).await;

@@ -6,6 +6,7 @@ mod backup;
 mod blobs;
 mod calls;
 mod crash;
+mod derived;
 mod encrypted;
 mod enhancements;
 mod identity;

@@ -185,8 +185,15 @@ on_both! {
         assert_eq!((listed[0].error_kind, listed[0].error.as_deref()), (Some(FaultKind::Internal), Some("it broke")));
         let timeouts = JobFilter { error_kind: Some(FaultKind::Timeout), ..failed };
         assert_eq!(store.jobs().list(&timeouts).await.unwrap(), []);
-        store.jobs().drop_failed(dropped.lease.job).await.unwrap();
-        assert!(matches!(store.jobs().drop_failed(dropped.lease.job).await, Err(Error::Conflict(_))));
+        place.clock.advance(Duration::from_secs(5));
+        let counts = store.jobs().counts().await.unwrap();
+        assert_eq!((counts.queued, counts.running, counts.failed), (1, 0, 2));
+        assert!(counts.oldest_wait.is_some());
+        let by = hark_store::NewAudit::operator("job.dropped");
+        store.jobs().audited(&by).drop_failed(dropped.lease.job).await.unwrap();
+        let log = store.audit().page(Some(id), 1, 10).await.unwrap();
+        assert_eq!((log.total, log.entries[0].subject.as_str()), (1, format!("job {}", dropped.lease.job).as_str()));
+        assert!(matches!(store.jobs().drop_failed(dropped.lease.job).await, Err(Error::NotFound(_))));
         assert_eq!(place.recordings().len(), 2);
         assert_eq!(store.transcripts().status(first).await.unwrap().status, Status::Failed);
         let gone = store.jobs().retry_transcript(id, first, RetryLimits::default()).await;

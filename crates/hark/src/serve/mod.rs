@@ -20,6 +20,9 @@ pub(crate) fn run(args: ServeArgs, common: &Common) -> Result<(), CliError> {
     if let Some(listen) = args.listen {
         config.server.listen = listen;
     }
+    if args.no_web {
+        config.server.web = false;
+    }
     hark_server::raise_file_limit();
     hark_server::log_panics();
     hide_memory();
@@ -61,7 +64,7 @@ async fn serve(args: &ServeArgs, config: &Config) -> Result<(), CliError> {
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| failed(&error))?;
     let pulls = Pulls::default();
     if args.pull {
-        pull::start(ModelLibrary::open(config)?, pulls.clone())?;
+        pull::start(&ModelLibrary::open(config)?, &pulls)?;
     }
     let engine = SpeechEngine::new(speech_options(args, config, pulls)?);
     let service = Service::start(store.clone(), engine, server, role, Clock::system());

@@ -5,15 +5,11 @@ use hark_api::ErrorKind;
 
 use crate::engine::SoundFormat;
 use crate::error::Failure;
+use crate::preferences::{Preference, preferences, weight_of};
 
 /// The format that a client prefers of those that can be made, WAV where it does not matter (RFC 9110, section 12.5.1).
 pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<SoundFormat, Failure> {
-    let values = headers.get_all(header::ACCEPT).iter();
-    let text = values.filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
-    if text.trim().is_empty() {
-        return Ok(SoundFormat::default());
-    }
-    let ranges: Vec<Range> = text.split(',').filter_map(Range::parse).collect();
+    let Some(ranges) = preferences(headers, header::ACCEPT) else { return Ok(SoundFormat::default()) };
     let mut best = None;
     for format in SoundFormat::ALL {
         let weight = weight(&ranges, format);
@@ -31,33 +27,11 @@ pub(crate) fn accepted_format(headers: &HeaderMap) -> Result<SoundFormat, Failur
     })
 }
 
-/// One media range of `Accept`.
-struct Range {
-    /// In lower case.
-    name: String,
-    weight: f32,
-}
-
-impl Range {
-    fn parse(text: &str) -> Option<Range> {
-        let mut parts = text.split(';');
-        let name = parts.next()?.trim().to_ascii_lowercase();
-        if name.is_empty() {
-            return None;
-        }
-        let quality = parts.find_map(|part| part.trim().strip_prefix("q=").map(str::to_owned));
-        let weight = quality.map_or(Some(1.0), |quality| quality.trim().parse().ok())?;
-        (0.0..=1.0).contains(&weight).then_some(Range { name, weight })
-    }
-}
-
 /// How much a format is wanted: the weight of the most specific range that names it.
-fn weight(ranges: &[Range], format: SoundFormat) -> f32 {
-    let of = |is_it: &dyn Fn(&str) -> bool| {
-        ranges.iter().filter(|range| is_it(&range.name)).map(|range| range.weight).reduce(f32::max)
-    };
-    let exact = of(&|name| names(format).contains(&name));
-    exact.or_else(|| of(&|name| name == "audio/*")).or_else(|| of(&|name| name == "*/*")).unwrap_or(0.0)
+fn weight(ranges: &[Preference], format: SoundFormat) -> f32 {
+    let of = |range: &str| weight_of(ranges, |name| name == range);
+    let exact = weight_of(ranges, |name| names(format).contains(&name));
+    exact.or_else(|| of("audio/*")).or_else(|| of("*/*")).unwrap_or(0.0)
 }
 
 /// The names of a format's media type, the registered or usual one first.

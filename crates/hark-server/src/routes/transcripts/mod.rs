@@ -9,3 +9,4 @@ pub(crate) mod retry;
 pub(crate) mod status;
 pub(crate) mod text;
 pub(crate) mod translate;
+pub(crate) mod waveform;

@@ -2,8 +2,8 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
-use hark_api::{DateTime, Done, TranscriptChange, TranscriptDetail};
-use hark_store::{AccountId, SegmentEdit, TranscriptEdit, TranscriptId};
+use hark_api::{DateTime, Done, TranscriptChange, TranscriptDetail, TranscriptionResult};
+use hark_store::{AccountId, SegmentEdit, Transcript, TranscriptEdit, TranscriptId};
 
 use crate::app::App;
 use crate::audit;
@@ -18,6 +18,8 @@ const MAX_NAME: usize = 200;
 const MAX_SEGMENT: usize = 100_000;
 
 /// A transcript with its words
+///
+/// While it is being made, `text` and `segments` are a draft: what was decoded so far, without speakers and the times of words.
 #[utoipa::path(get, path = "/v1/transcripts/{id}", tag = "transcripts", operation_id = "showTranscript",
     params(("id" = i64, Path, description = "the transcript's number")),
     responses((status = 200, body = TranscriptDetail), Unauthorized, Missing, AnyError), security(("bearer" = [])))]
@@ -26,13 +28,23 @@ pub(crate) async fn show(
     identity: Identity,
     Path(id): Path<i64>,
 ) -> Result<Answer<TranscriptDetail>, Failure> {
-    detail(&app, identity.account(), TranscriptId(id)).await.map(Answer)
+    so_far(&app, identity.account(), TranscriptId(id)).await.map(Answer)
 }
 
-/// A transcript of an account as its owner sees it.
+/// A transcript of an account as its owner sees it; a draft while it is being made.
+async fn so_far(app: &App, account: AccountId, id: TranscriptId) -> Result<TranscriptDetail, Failure> {
+    let (transcript, text) = app.store.transcripts().text_so_far(account, id).await?;
+    Ok(wire_detail(transcript, text))
+}
+
+/// A transcript of an account as its owner keeps it: without a draft.
 pub(crate) async fn detail(app: &App, account: AccountId, id: TranscriptId) -> Result<TranscriptDetail, Failure> {
-    let (transcript, result) = app.store.transcripts().text(account, id).await?;
-    Ok(TranscriptDetail {
+    let (transcript, text) = app.store.transcripts().text(account, id).await?;
+    Ok(wire_detail(transcript, text))
+}
+
+fn wire_detail(transcript: Transcript, text: TranscriptionResult) -> TranscriptDetail {
+    TranscriptDetail {
         id: transcript.id.0,
         title: transcript.title,
         status: wire_status(transcript.status),
@@ -44,11 +56,11 @@ pub(crate) async fn detail(app: &App, account: AccountId, id: TranscriptId) -> R
         summary: transcript.summary,
         is_encrypted: transcript.is_encrypted,
         created_at: DateTime(transcript.created_at),
-        text: result.text,
-        segments: result.segments,
+        text: text.text,
+        segments: text.segments,
         share_token: transcript.share_token,
         error: transcript.error,
-    })
+    }
 }
 
 /// Change a transcript: its title, its sharing, its speakers' names, its text
@@ -66,7 +78,7 @@ pub(crate) async fn change(
     match app.store.transcripts().edit(identity.account(), id, &edit).await {
         Ok(_) => {
             app.index_due.notify_one();
-            detail(&app, identity.account(), id).await.map(Answer)
+            so_far(&app, identity.account(), id).await.map(Answer)
         }
         Err(hark_store::Error::NotFound(what)) if what != "transcript" => {
             Err(Failure::invalid(format!("the transcript has no such {what}")))

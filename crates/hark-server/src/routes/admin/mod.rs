@@ -1,0 +1,57 @@
+//! What accounts that manage others may do: accounts, the queue, models. The audit log of all accounts is in `audit.rs`.
+
+pub(crate) mod accounts;
+pub(crate) mod models;
+pub(crate) mod queue;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use hark_api::ErrorKind;
+use hark_store::{AccountId, Actor, NewAudit};
+
+use crate::error::Failure;
+use crate::middleware::Identity;
+
+/// The caller of a path that only an account that manages others may use; everybody else is refused, whatever they ask for.
+#[derive(Debug, Clone)]
+pub(crate) struct Admin(Identity);
+
+impl<S: Send + Sync> FromRequestParts<S> for Admin {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let identity = Identity::from_request_parts(parts, state).await?;
+        if !identity.is_admin() {
+            return Err(Failure::new(ErrorKind::Forbidden, "only an account that manages others may do this"));
+        }
+        Ok(Admin(identity))
+    }
+}
+
+impl Admin {
+    /// Its account.
+    fn account(&self) -> AccountId {
+        self.0.account()
+    }
+
+    /// An event of this account about its own; the store puts the account that it is about in its place.
+    fn audit(&self, event: &'static str) -> NewAudit {
+        NewAudit {
+            account: Some(self.0.account()),
+            actor: Actor::Admin,
+            key: Some(self.0.key()),
+            address: None,
+            event,
+            subject: String::new(),
+            detail: String::new(),
+        }
+    }
+}
+
+/// Rejects pages that can't exist.
+pub(super) fn check_page(page: i64, per_page: i64) -> Result<(), Failure> {
+    if page < 1 || !(1..=100).contains(&per_page) {
+        return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
+    }
+    Ok(())
+}
