@@ -12,12 +12,17 @@ const ACCOUNT = [
   "/voice?part=check",
   "/account",
   "/account/usage",
+  "/account/credits",
   "/account/keys",
   "/account/webhooks",
   "/account/voices",
   "/account/security",
   "/account/data",
   "/admin",
+  "/admin/accounts",
+  "/admin/queue",
+  "/admin/models",
+  "/admin/audit",
 ];
 
 /** Texts that would run, turn around or stretch a page that is careless with them. */

@@ -1,5 +1,7 @@
 //! Writes the list of the files of the web app, with their bytes, for `src/lib.rs` to include.
 
+#![allow(clippy::print_stdout, reason = "the lines are for Cargo")]
+
 mod files;
 
 use std::error::Error;

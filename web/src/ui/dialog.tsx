@@ -1,7 +1,7 @@
 /** A dialog of the browser's own: it holds the focus, closes with Escape, and gives the focus back. */
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { common } from "../i18n/common";
 import { Button, IconButton } from "./button";
 
@@ -9,7 +9,8 @@ export function Dialog({ title, onClose, wide, children }: { title: string; onCl
   const t = common();
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Layout effects run at once: nothing is drawn or focused in between.
+  useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     dialog.current?.showModal();
     return () => {

@@ -20,6 +20,8 @@ const de: Translated<typeof en> = {
   model: "Modell",
   modelDefault: "Standard des Servers",
   speakers: "Sprecher unterscheiden",
+  identify: "Bekannte Stimmen mit Namen nennen",
+  identifyHint: "Die unter „Bekannte Stimmen“ gelernten.",
   translate: "Englisch schreiben, was auch gesprochen wird",
   hotwords: "Namen und Wörter, die vorkommen",
   hotwordsHint: "Durch Kommas getrennt.",

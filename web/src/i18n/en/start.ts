@@ -17,6 +17,8 @@ export default {
   model: "Model",
   modelDefault: "The server's default",
   speakers: "Tell speakers apart",
+  identify: "Name the voices that the account knows",
+  identifyHint: "Those learned under Known voices.",
   translate: "Write English, whatever is spoken",
   hotwords: "Names and words to expect",
   hotwordsHint: "Separated by commas.",

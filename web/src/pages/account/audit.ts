@@ -12,6 +12,8 @@ export interface AuditWords {
   key: (id: string) => string;
   transcript: (id: string) => string;
   speaker: (id: string) => string;
+  job: (id: string) => string;
+  model: (name: string) => string;
   others: string;
   ended: (value: number, shown: string) => string;
   recordings: (value: number, shown: string) => string;
@@ -21,6 +23,7 @@ export interface AuditWords {
   byKey: string;
   byNamedKey: (name: string) => string;
   byOperator: string;
+  byAdmin: string;
   byVisitor: string;
 }
 
@@ -44,10 +47,11 @@ export function eventAbout(event: AuditEvent, words: AuditWords, help: AuditHelp
 
 function subjectWords(subject: string, words: AuditWords, help: AuditHelp): string {
   if (subject === "all other sessions") return words.others;
-  const found = /^(session|token|key|transcript|speaker) (\d+)$/.exec(subject);
+  if (subject.startsWith("model ")) return words.model(subject.slice(6));
+  const found = /^(session|token|key|transcript|speaker|job) (\d+)$/.exec(subject);
   if (!found) return subject;
   const id = found[2] as string;
-  const kind = found[1] as "session" | "token" | "key" | "transcript" | "speaker";
+  const kind = found[1] as "session" | "token" | "key" | "transcript" | "speaker" | "job";
   return (kind === "key" && help.keyName?.(Number(id))) || words[kind](id);
 }
 
@@ -71,6 +75,8 @@ export function eventActor(event: AuditEvent, words: AuditWords, help: AuditHelp
     }
     case "operator":
       return words.byOperator;
+    case "admin":
+      return words.byAdmin;
     case "visitor":
       return event.event === "session.refused" || event.event === "password.reset_requested" ? words.byVisitor : own;
     default:

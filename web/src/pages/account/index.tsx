@@ -3,6 +3,7 @@
 import type { ComponentType } from "preact";
 import type { PageProps } from "../../app";
 import { accountTexts } from "../../i18n/account";
+import { Credits } from "./credits";
 import { Data } from "./data";
 import { Keys } from "./keys";
 import { Overview } from "./overview";
@@ -12,7 +13,7 @@ import { Usage } from "./usage";
 import { Voices } from "./voices";
 import { Webhooks } from "./webhooks";
 
-const PARTS = { overview: Overview, usage: Usage, keys: Keys, webhooks: Webhooks, voices: Voices, security: Security, data: Data } satisfies Record<string, ComponentType>;
+const PARTS = { overview: Overview, usage: Usage, credits: Credits, keys: Keys, webhooks: Webhooks, voices: Voices, security: Security, data: Data } satisfies Record<string, ComponentType>;
 
 type Part = keyof typeof PARTS;
 

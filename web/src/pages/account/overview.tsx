@@ -67,7 +67,10 @@ function About({ account }: { account: Schema<"Account"> }) {
           <p class="account-figure numeric">{number(account.credits)}</p>
           {account.credits > 0 ? <p class="soft numeric">{t.creditsTime(duration(account.credits * 60))}</p> : <p>{t.creditsNone}</p>}
           <p class="soft small">{t.creditsText}</p>
-          <a href="/account/usage">{t.toUsage}</a>
+          <p class="row">
+            <a href="/account/usage">{t.toUsage}</a>
+            <a href="/account/credits">{t.toLedger}</a>
+          </p>
         </section>
         <section class="panel account-card" aria-label={t.plan}>
           <h2 class="account-card-title">{t.plan}</h2>

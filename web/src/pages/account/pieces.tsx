@@ -7,6 +7,7 @@ import { common } from "../../i18n/common";
 import { ago, dateTime, number } from "../../ui/format";
 import { Button } from "../../ui/button";
 import { copyText } from "../../ui/download";
+import type { Loaded } from "../../ui/loaded";
 import { toast } from "../../ui/toast";
 
 /** A name from a user inside a sentence: its direction stays its own, and a long one is cut. */
@@ -101,7 +102,7 @@ export function Segments<T extends string>({ label, choices, current, onChange }
 }
 
 /** Newer and older pages of a list. Its buttons keep the focus at both ends. */
-export function Pager({ page, pages, busy, onChange }: { page: number; pages: number; busy: boolean; onChange: (page: number) => void }) {
+export function Pager({ page, pages, busy, label, onChange }: { page: number; pages: number; busy: boolean; /** What its pages are of; the log without one. */ label?: string; onChange: (page: number) => void }) {
   const t = accountTexts().security;
   if (pages < 2) return null;
   const step = (to: number, label: string) => {
@@ -113,7 +114,7 @@ export function Pager({ page, pages, busy, onChange }: { page: number; pages: nu
     );
   };
   return (
-    <nav class="row between" aria-label={t.pages}>
+    <nav class="row between" aria-label={label ?? t.pages}>
       {step(page - 1, t.newer)}
       <span class="soft small numeric" aria-live="polite">
         {t.page(number(page), number(pages))}
@@ -121,6 +122,18 @@ export function Pager({ page, pages, busy, onChange }: { page: number; pages: nu
       {step(page + 1, t.older)}
     </nav>
   );
+}
+
+/** The page that an address asks for, from 1. */
+export function pageAsked(text: string | null): number {
+  return text && /^[1-9]\d{0,8}$/.test(text) ? Number(text) : 1;
+}
+
+/** What is loaded, and until then what was there before: a list that is searched or paged through does not flash. */
+export function useKept<T>(loaded: Loaded<T>): T | null {
+  const kept = useRef<T | null>(null);
+  if (loaded.value) kept.current = loaded.value;
+  return loaded.value ?? (loaded.error ? null : kept.current);
 }
 
 /** Puts the focus on the first control that is wrong, whenever `round` changes. */

@@ -5,12 +5,14 @@ import { isAdmin, type PageProps } from "../../app";
 import { adminTexts } from "../../i18n/admin";
 import { session } from "../../session";
 import { Nothing, Sections } from "../account/sections";
+import { Accounts } from "./accounts";
 import { AuditOfAll } from "./audit";
 import { Health } from "./health";
 import { Models } from "./models";
+import { Queue } from "./queue";
 import "./admin.css";
 
-const PARTS = { health: Health, models: Models, audit: AuditOfAll } satisfies Record<string, ComponentType>;
+const PARTS = { health: Health, accounts: Accounts, queue: Queue, models: Models, audit: AuditOfAll } satisfies Record<string, ComponentType>;
 
 type Part = keyof typeof PARTS;
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { heard, NO_LEVEL, type Level, type Measure } from "./level";
+import { heard, NO_LEVEL, waited, type Level, type Measure } from "./level";
 
 const speech: Measure = { peak: 0.3, rms: 0.1, clipped: 0, seconds: 0.1 };
 const nothing: Measure = { peak: 0.0005, rms: 0.0002, clipped: 0, seconds: 0.1 };
@@ -31,4 +31,11 @@ it("rises at once and falls slowly", () => {
   expect(falling.value).toBeLessThan(level.value);
   expect(falling.value).toBeGreaterThan(level.value - 0.1);
   expect(after(level, nothing, 30).value).toBe(0);
+});
+
+it("takes a source that gives nothing at all for a silent one", () => {
+  let level = heard(NO_LEVEL, speech);
+  for (let second = 0; second < 4; second += 1) level = waited(level, 1);
+  expect(level.warning).toBe(null);
+  expect(waited(level, 1).warning).toBe("silent");
 });

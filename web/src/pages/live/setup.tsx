@@ -37,6 +37,7 @@ export function Setup({ chosen, onChoose, file, onFile, isOpening, onStart }: Pr
       onSubmit={(event) => {
         event.preventDefault();
         if (isReady) onStart();
+        else event.currentTarget.querySelector<HTMLElement>(".live-choose")?.focus();
       }}
     >
       <div class="panel stack">
@@ -108,7 +109,7 @@ function Recording({ chosen, onChoose, file, onFile }: Pick<Props, "chosen" | "o
   return (
     <>
       <div class="row">
-        <Button icon="file" onClick={() => input.current?.click()}>
+        <Button class="live-choose" icon="file" onClick={() => input.current?.click()}>
           {t.chooseFile}
         </Button>
         <span class={`grow live-file${file ? "" : " soft"}`} dir="auto" aria-live="polite">

@@ -19,7 +19,7 @@ import "./start.css";
 
 export default function Start(_: PageProps) {
   const t = startTexts();
-  const [options, setOptions] = useState<Options>({ language: "auto", model: "", diarize: true, translate: false, hotwords: "" });
+  const [options, setOptions] = useState<Options>({ language: "auto", model: "", diarize: true, identify: false, translate: false, hotwords: "" });
   const send = (files: Iterable<File>) => add(files, options);
   return (
     <div class="page start">
@@ -165,6 +165,9 @@ function OptionFields({ options, onChange }: { options: Options; onChange: (opti
       <Select label={t.model} value={options.model} options={[{ value: "", label: t.modelDefault }, ...installed]} onChange={(event) => set({ model: event.currentTarget.value })} />
       <TextField label={t.hotwords} hint={t.hotwordsHint} dir="auto" maxLength={4000} value={options.hotwords} onInput={(event) => set({ hotwords: event.currentTarget.value })} />
       <Check label={t.speakers} checked={options.diarize} onChange={(event) => set({ diarize: event.currentTarget.checked })} />
+      {session.value?.signed_in && (
+        <Check label={t.identify} hint={t.identifyHint} checked={options.identify} onChange={(event) => set({ identify: event.currentTarget.checked })} />
+      )}
       <Check label={t.translate} checked={options.translate} onChange={(event) => set({ translate: event.currentTarget.checked })} />
     </section>
   );

@@ -10,6 +10,7 @@ export interface Options {
   language: string;
   model: string;
   diarize: boolean;
+  identify: boolean;
   translate: boolean;
   hotwords: string;
 }
@@ -133,6 +134,7 @@ function formOf(task: Work): FormData {
   if (options.language !== "auto") form.set("language", options.language);
   if (options.model) form.set("model", options.model);
   form.set("diarize", String(options.diarize));
+  if (options.identify) form.set("identify", "true");
   if (options.translate) form.set("translate", "true");
   if (options.hotwords.trim()) form.set("hotwords", options.hotwords.trim());
   form.set("file", task.file, task.file.name);
