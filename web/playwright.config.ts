@@ -26,7 +26,7 @@ export default defineConfig({
   retries: 0,
   forbidOnly: !!process.env["CI"],
   reporter: [["list"]],
-  use: { baseURL: process.env["HARK_URL"] ?? "http://127.0.0.1:5173", launchOptions: browser, locale: "en-GB", trace: "retain-on-failure" },
+  use: { actionTimeout: 20_000, baseURL: process.env["HARK_URL"] ?? "http://127.0.0.1:5173", launchOptions: browser, locale: "en-GB", trace: "retain-on-failure" },
   projects: [
     { name: "pages", testIgnore: /live\.spec\.ts/ },
     {

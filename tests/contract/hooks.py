@@ -110,6 +110,9 @@ def before_call(context, case, kwargs):
         case.path_parameters["id"] = 0
     if not fits(case):
         return
+    if operation in ("transcribe", "enhanceAudio") and isinstance(case.body, dict):
+        # Nobody guesses the number of a complete upload.
+        case.body.pop("upload", None)
     if operation == "retrieveModel" and DICE.random() < 0.5:
         case.path_parameters["id"] = "whisper-tiny"
     if operation == "forgetSpeaker" and DICE.random() < 0.5:

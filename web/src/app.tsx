@@ -108,7 +108,7 @@ function Page() {
   return (
     <div class="page">
       <Title words={t.notFoundTitle} />
-      <Empty icon="search" title={t.notFoundTitle}>
+      <Empty icon="search" title={t.notFoundTitle} isPage>
         <p>{t.notFoundText}</p>
         <LinkButton kind="primary" href="/">
           {t.toStart}
@@ -132,7 +132,7 @@ function NeedsAccount() {
   return (
     <div class="page">
       <Title words={t.needsAccountTitle} />
-      <Empty icon="lock" title={t.needsAccountTitle}>
+      <Empty icon="lock" title={t.needsAccountTitle} isPage>
         <p>{t.needsAccountText}</p>
         <div class="row">
           <LinkButton kind="primary" href={`/sign-in?next=${next}`}>
@@ -317,7 +317,7 @@ class Boundary extends Component<{ children: ComponentChildren }, { error: unkno
     const t = common();
     return (
       <div class="page">
-        <Empty icon="warning" title={t.brokenTitle}>
+        <Empty icon="warning" title={t.brokenTitle} isPage>
           <p>{t.brokenText}</p>
           <Button kind="primary" onClick={() => location.reload()}>
             {t.reload}

@@ -52,7 +52,7 @@ test("credits that are given and taken are in the ledger of who has them", async
   expect(await balance()).toBe(before);
   await own.reload();
   await expect(own.getByRole("row").nth(1)).toContainText("Credits taken");
-  await expect(own.getByRole("row").nth(1)).toContainText("-1,234");
+  await expect(own.getByRole("row").nth(1)).toContainText("\u22121,234");
 
   await row.getByRole("button", { name: /^Change/ }).click();
   await dialog.getByRole("link", { name: "What happened in this account" }).click();

@@ -25,6 +25,7 @@ mod text;
 mod transcription;
 mod transcripts;
 mod translation;
+mod upload;
 mod watermark;
 mod webhook;
 
@@ -79,5 +80,6 @@ pub use transcripts::{
     TranscriptStatus, TranscriptSummary, Waveform,
 };
 pub use translation::{TranscriptTranslation, TranslateTranscriptRequest, TranslatedSegment};
+pub use upload::{NewUpload, UploadConflict, UploadState};
 pub use watermark::{WatermarkPayload, WatermarkReport, WatermarkSpan};
 pub use webhook::{WebhookEvent, WebhookRotation, WebhookSecret};

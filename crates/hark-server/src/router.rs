@@ -18,8 +18,8 @@ use crate::error::Failure;
 use crate::middleware::{allow_anonymous, compress, cors, observe, require_account};
 use crate::routes::{
     account, account_data, admin, audio, audit, chat, credits, documentation, enhancements, health, keys, openai,
-    reference, reset, sample, search, session, sessions, shared, shared_page, speakers, stream, text, transcribe,
-    transcripts, voices, watermark, web, webhooks,
+    reference, reset, resumable, sample, search, session, sessions, shared, shared_page, speakers, stream, text,
+    transcribe, transcripts, voices, watermark, web, webhooks,
 };
 
 /// The parts of the OpenAPI document that belong to no handler.
@@ -115,6 +115,8 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(openai::completions::create))
         .routes(routes!(openai::speech::create))
         .routes(routes!(audio::enhance::enhance))
+        .routes(routes!(resumable::create))
+        .routes(routes!(resumable::show, resumable::put, resumable::delete))
         .routes(routes!(enhancements::show, enhancements::delete))
         .routes(routes!(enhancements::audio))
         .routes(routes!(audio::speak::speak))

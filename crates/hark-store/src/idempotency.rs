@@ -95,6 +95,16 @@ impl IdempotencyKeys<'_> {
         }
     }
 
+    /// The enhancement of an earlier request with this key, as [`IdempotencyKeys::transcript`].
+    pub async fn enhancement(self, owner: &Owner, name: &IdempotencyKey) -> Result<Option<EnhancementId>> {
+        let mut tx = self.store.db().snapshot().await?;
+        match repeated_job(&mut tx, &owner.name(), name, self.store.now()).await? {
+            None => Ok(None),
+            Some(Product::Enhancement(id)) => Ok(Some(id)),
+            Some(Product::Transcript(_)) => Err(Error::KeyReused),
+        }
+    }
+
     /// Claims a key; [`Error::KeyReused`] when it belongs to another request. The claim of a process that died expires after `ttl`, which must be longer
     /// than the request may take.
     pub async fn begin(self, owner: &Owner, name: &IdempotencyKey, ttl: Duration) -> Result<Idempotency> {

@@ -40,6 +40,8 @@ id! {
     TranscriptId,
     /// An enhancement; drawn at random, as a transcript's.
     EnhancementId,
+    /// An upload in parts; drawn at random, as a transcript's.
+    UploadId,
     /// A job.
     JobId,
     /// A webhook to deliver.

@@ -46,6 +46,7 @@ mod sealing;
 mod search;
 mod secret;
 mod transcripts;
+mod uploads;
 mod voiceprints;
 mod webhooks;
 
@@ -71,7 +72,8 @@ pub use hark_api::{FaultKind, Lane};
 pub use idempotency::{Idempotency, IdempotencyKey, IdempotencyKeys, KeyClaim, StoredAnswer};
 pub use identity::IdentityCheck;
 pub use ids::{
-    AccountId, EnhancementId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, VoiceprintId, WebhookId,
+    AccountId, EnhancementId, InstanceId, JobId, KeyId, Owner, PassageId, TranscriptId, UploadId, VoiceprintId,
+    WebhookId,
 };
 pub use instances::{CloudInstance, Instances, NewInstance};
 pub use integrity::probe::free_space;
@@ -100,6 +102,7 @@ pub use transcripts::edit::{SegmentEdit, TranscriptEdit};
 pub use transcripts::{
     NewTranscript, Status, StatusView, Transcript, TranscriptFilter, TranscriptPage, TranscriptSummary, Transcripts,
 };
+pub use uploads::{MAX_OPEN_UPLOADS, NamedUpload, OpenUpload, UPLOAD_KEPT, Uploads};
 pub use voiceprints::{MAX_VOICEPRINTS, Voiceprint, Voiceprints};
 pub use webhooks::{WebhookDelivery, WebhookTarget, Webhooks};
 
@@ -380,6 +383,11 @@ impl Store {
     /// Integrity checks and probes.
     pub fn integrity(&self) -> Integrity<'_> {
         Integrity { store: self }
+    }
+
+    /// Uploads that go on after a connection broke.
+    pub fn uploads(&self) -> Uploads<'_> {
+        Uploads { store: self }
     }
 
     /// The job queue.

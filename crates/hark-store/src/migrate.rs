@@ -24,6 +24,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0013_account_chats.sql"),
     include_str!("../migrations/0014_text_revision.sql"),
     include_str!("../migrations/0015_enhancements.sql"),
+    include_str!("../migrations/0016_uploads.sql"),
 ];
 
 /// The key of the PostgreSQL advisory lock, unlikely to be used by other programs: "hark" in ASCII.

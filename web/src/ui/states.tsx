@@ -18,11 +18,12 @@ export function Skeleton({ lines = 3, height = "1.25rem" }: { lines?: number; he
   );
 }
 
-export function Empty({ icon, title, children }: { icon: IconName; title: string; children?: ComponentChildren }) {
+/** A place without content. `isPage` where it is all that the page has: then its title is the heading of the page. */
+export function Empty({ icon, title, isPage, children }: { icon: IconName; title: string; isPage?: boolean; children?: ComponentChildren }) {
   return (
     <div class="empty">
       <Icon name={icon} />
-      <h2>{title}</h2>
+      {isPage ? <h1>{title}</h1> : <h2>{title}</h2>}
       {children}
     </div>
   );

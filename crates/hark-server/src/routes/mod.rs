@@ -15,6 +15,7 @@ pub(crate) mod keys;
 pub(crate) mod openai;
 pub(crate) mod reference;
 pub(crate) mod reset;
+pub(crate) mod resumable;
 pub(crate) mod sample;
 pub(crate) mod search;
 pub(crate) mod session;

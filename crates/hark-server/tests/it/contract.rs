@@ -8,7 +8,7 @@ use serde_json::{Value, json as value};
 use crate::server::{Server, config, json, real_engine, refusal};
 
 /// Every operation of the contract.
-const OPERATIONS: [(&str, &str); 39] = [
+const OPERATIONS: [(&str, &str); 43] = [
     ("post", "/v1/transcribe"),
     ("get", "/v1/stream"),
     ("post", "/v1/summarize"),
@@ -48,6 +48,10 @@ const OPERATIONS: [(&str, &str); 39] = [
     ("get", "/v1/admin/models"),
     ("post", "/v1/admin/models/{name}"),
     ("get", "/v1/sample"),
+    ("post", "/v1/uploads"),
+    ("get", "/v1/uploads/{id}"),
+    ("put", "/v1/uploads/{id}"),
+    ("delete", "/v1/uploads/{id}"),
 ];
 
 #[tokio::test]

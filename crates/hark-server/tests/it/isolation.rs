@@ -26,6 +26,8 @@ async fn ids_of_another_account_look_absent_on_every_path() {
         (state["status"] == "completed").then_some(())
     })
     .await;
+    let upload =
+        json(owner.post("/v1/uploads", value!({"size": 5, "name": "talk.wav"})).await, 201).await["id"].clone();
     let session = NewKey::new(KeyKind::Session, "browser");
     let session = server.store.keys().create(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
@@ -46,6 +48,8 @@ async fn ids_of_another_account_look_absent_on_every_path() {
             Some(("/v1/keys/", rest)) => format!("/v1/keys/{key}{rest}"),
             Some(("/v1/auth/sessions/", "")) => format!("/v1/auth/sessions/{session}"),
             Some(("/v1/enhancements/", rest)) => format!("/v1/enhancements/{enhancement}{rest}"),
+            // Its offset is 0, so that its owner is told so.
+            Some(("/v1/uploads/", "")) => format!("/v1/uploads/{upload}?offset=1"),
             Some(("/v1/speakers/", "")) => format!("/v1/speakers/{speaker}"),
             _ => panic!("{}: say here what its ids are", operation.path),
         };

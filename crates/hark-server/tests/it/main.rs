@@ -25,6 +25,7 @@ mod openai;
 mod probes;
 mod recording;
 mod recovery;
+mod resumable;
 mod scripted;
 mod search;
 mod server;

@@ -38,7 +38,8 @@ async fn the_peaks_are_those_of_the_recording_and_it_is_decoded_once() {
     let client = server.account(Plan::Free).await;
     let id = sent(&client, silence_then_tone()).await;
     // As a page does that draws it twice while it is built.
-    let (one, other) = tokio::join!(client.get(&path(id)), client.get(&path(id)));
+    let path_of_it = path(id);
+    let (one, other) = tokio::join!(client.get(&path_of_it), client.get(&path_of_it));
     assert!(one.headers()["cache-control"].to_str().unwrap().contains("private"));
     let drawn = json(one, 200).await;
     assert_eq!(json(other, 200).await, drawn);

@@ -330,6 +330,8 @@ impl Accounts<'_> {
         let running = tx
             .all("DELETE FROM jobs WHERE account_id = $1 RETURNING id, kind, transcript_id, enhancement_id", args![id])
             .await?;
+        // Before their pieces, as where one is added.
+        tx.execute("DELETE FROM uploads WHERE account_id = $1", args![id]).await?;
         let recordings = tx.execute("UPDATE blobs SET state = 'deleting' WHERE account_id = $1", args![id]).await?;
         // The audit log outlives the account, but without network addresses.
         tx.execute("UPDATE audit SET address = NULL WHERE account_id = $1", args![id]).await?;

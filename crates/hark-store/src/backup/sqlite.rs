@@ -38,8 +38,9 @@ pub(super) fn inspect(path: &Path) -> Boxed<'_, Snapshot> {
         let sql = "SELECT (SELECT count(*) FROM migrations), (SELECT value FROM store_meta WHERE name = 'store_id')";
         let row = sqlx::query(sql).fetch_one(&mut connection).await?;
         let mut snapshot = Snapshot { schema: row.try_get(0)?, store: row.try_get(1)?, recordings: Vec::new() };
-        for row in
-            sqlx::query("SELECT key FROM blobs WHERE state = 'live' ORDER BY key").fetch_all(&mut connection).await?
+        for row in sqlx::query("SELECT key FROM blobs WHERE state IN ('live', 'piece') ORDER BY key")
+            .fetch_all(&mut connection)
+            .await?
         {
             snapshot.recordings.extend(BlobKey::parse(&row.try_get::<String, _>(0)?));
         }

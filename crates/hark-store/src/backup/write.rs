@@ -192,7 +192,7 @@ impl Store {
                        (SELECT count(*) FROM migrations) AS schema, (SELECT value FROM store_meta WHERE name = 'store_id') AS store";
         let row = tx.one(sql, &[]).await?;
         tool.check_server(row.get("version")?)?;
-        let rows = tx.all("SELECT key FROM blobs WHERE state = 'live' ORDER BY key", &[]).await?;
+        let rows = tx.all("SELECT key FROM blobs WHERE state IN ('live', 'piece') ORDER BY key", &[]).await?;
         let keys: Vec<String> = rows.iter().map(|row| row.get("key")).collect::<Result<_>>()?;
         let snapshot = format!("--snapshot={}", row.get::<String>("snapshot")?);
         let file = format!("--file={}", path.display());

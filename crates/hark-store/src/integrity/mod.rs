@@ -116,7 +116,7 @@ impl Integrity<'_> {
     /// Reads a random sample of recordings completely. Length and checksum must match the database; the chunks of sealed recordings are
     /// authenticated. Plaintext recordings that were uploaded before checksums were stored are compared by length only.
     pub async fn check_recordings(self, sample: u32) -> Result<RecordingsReport> {
-        let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state = 'live' ORDER BY random() LIMIT 0 + $1";
+        let sql = "SELECT key, account_id, size, is_sealed, sha256 FROM blobs WHERE state IN ('live', 'piece') ORDER BY random() LIMIT 0 + $1";
         let mut out = RecordingsReport::default();
         for row in self.store.db().all_without_timeout(sql, args![i64::from(sample)]).await? {
             let blob = blob(&row)?;
@@ -124,7 +124,7 @@ impl Integrity<'_> {
                 Ok(None) => out.checked += 1,
                 Ok(Some(problem)) => {
                     // Not a problem if it was deleted in the meantime.
-                    let sql = "SELECT key FROM blobs WHERE key = $1 AND state = 'live'";
+                    let sql = "SELECT key FROM blobs WHERE key = $1 AND state IN ('live', 'piece')";
                     if self.store.db().optional(sql, args![blob.key.as_str()]).await?.is_some() {
                         out.checked += 1;
                         out.problems.push(RecordingProblem { key: blob.key, problem });

@@ -21,6 +21,7 @@ use crate::ledger::{self, job_reference};
 use crate::recordings::STORAGE_USED;
 use crate::sealing::Sealer;
 use crate::transcripts::{self, NewTranscript};
+use crate::uploads;
 use crate::webhooks::{self, WebhookTarget};
 use crate::{Blob, Change, idempotency, random};
 
@@ -270,6 +271,11 @@ impl Jobs<'_> {
         let accepted = self.write_upload(new).await;
         if let Ok(Outcome::New(..)) = accepted {
             self.store.notify(Change::Queued);
+            if new.blob.joined_from.is_some() {
+                // The pieces; what is left the sweep removes.
+                let (store, account) = (self.store.clone(), new.blob.account);
+                tokio::spawn(async move { store.recordings().remove_deleted_or_defer(Some(account), None).await });
+            }
         } else if let Err(error) = self.store.recordings().discard(&new.blob.key).await {
             tracing::warn!(%error, key = %new.blob.key, "recording.discard_failed");
         }
@@ -289,6 +295,11 @@ impl Jobs<'_> {
             return Ok(Outcome::Repeat(product));
         }
         check_limits(&mut tx, &owner, new.limits).await?;
+        if let Some(upload) = new.blob.joined_from {
+            // Its bytes count no more; those of the recording do. A repeat needs the hash.
+            let hash = new.blob.sha256.as_ref().filter(|_| new.idempotency.is_some());
+            uploads::consume(&mut tx, &sealer, account, upload, hash, now).await?;
+        }
         check_storage(&mut tx, new, account).await?;
         let (product, transcript, enhancement) = match new.product {
             NewProduct::Transcript { new: transcript, .. } => {

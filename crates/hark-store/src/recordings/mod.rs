@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::Store;
 use crate::db::{Row, args};
 use crate::error::{Error, Result};
-use crate::ids::{AccountId, TranscriptId};
+use crate::ids::{AccountId, TranscriptId, UploadId};
 use crate::jobs::product::Product;
 use crate::random;
 use local::Folder;
@@ -77,6 +77,8 @@ pub struct Blob {
     pub is_sealed: bool,
     /// SHA-256 of its bytes; known after an upload, unless without hash.
     pub sha256: Option<[u8; 32]>,
+    /// The upload in parts that it was joined from, which the job that is accepted with it consumes.
+    pub joined_from: Option<UploadId>,
 }
 
 impl Blob {
@@ -206,12 +208,14 @@ pub(crate) fn blob(row: &Row) -> Result<Blob> {
         size: u64::try_from(row.get::<i64>("size")?).unwrap_or(0),
         is_sealed: row.get("is_sealed")?,
         sha256: None,
+        joined_from: None,
     })
 }
 
-/// Storage used by the recordings of an account, in bytes.
+/// Storage used by the recordings of an account and by its open uploads, in bytes.
 pub(crate) const STORAGE_USED: &str =
-    "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs WHERE account_id = $1 AND state = 'live'";
+    "SELECT CAST((SELECT COALESCE(SUM(size), 0) FROM blobs WHERE account_id = $1 AND state = 'live')
+         + (SELECT COALESCE(SUM(size), 0) FROM uploads WHERE account_id = $1 AND hash IS NULL) AS BIGINT) AS used";
 
 impl Recordings<'_> {
     /// The path or address of the recordings, for the operator.
@@ -219,7 +223,7 @@ impl Recordings<'_> {
         self.store.blobs().location()
     }
 
-    /// Storage used by the recordings of an account, in bytes.
+    /// Storage used by the recordings of an account and by its open uploads, in bytes.
     pub async fn bytes_used(self, account: AccountId) -> Result<u64> {
         let used: i64 = self.store.db().one(STORAGE_USED, args![account]).await?.get("used")?;
         Ok(u64::try_from(used).unwrap_or(0))

@@ -14,6 +14,7 @@ use crate::db::{Db, Value, args};
 use crate::error::{Error, Result};
 use crate::recordings::Recordings;
 use crate::recordings::StoredFile;
+use crate::uploads;
 
 /// Days that anonymous counts are kept; only today's is ever read.
 const ANONYMOUS_DAYS: i64 = 2;
@@ -220,9 +221,10 @@ impl Recordings<'_> {
         Ok(expired)
     }
 
-    /// Marks recordings without a transcript or enhancement and abandoned uploads for deletion.
+    /// Marks recordings without a transcript or enhancement, abandoned uploads and the pieces of expired ones for deletion.
     async fn mark_abandoned(self, now: Micros, abandoned_after: Micros) -> Result<()> {
         let mut tx = self.store.db().begin().await?;
+        uploads::expire(&mut tx, now).await?;
         // An upload dated far in the future began while the clock was wrong; it would never be old enough.
         tx.execute(
             "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND (created_at <= $1 OR created_at > $2)",

@@ -10,7 +10,7 @@ use super::{Blob, BlobKey, Blobs, blocking};
 use crate::Store;
 use crate::db::args;
 use crate::error::{Error, Result};
-use crate::ids::AccountId;
+use crate::ids::{AccountId, UploadId};
 use crate::recordings::Recordings;
 
 /// Bytes that are buffered before a write, so that small reads from a socket don't cost a system call and a thread switch each.
@@ -30,6 +30,8 @@ pub struct Upload {
     /// `None` after an error, and while `idle` waits.
     state: Option<State>,
     finished: bool,
+    /// The upload in parts whose pieces are written.
+    joined_from: Option<UploadId>,
 }
 
 /// The next batch is buffered while the last one is written.
@@ -128,6 +130,7 @@ impl Recordings<'_> {
             hasher: Some(BackgroundHasher::new()),
             state: Some(state),
             finished: false,
+            joined_from: None,
         })
     }
 }
@@ -198,6 +201,12 @@ impl Upload {
         self.is_sealed
     }
 
+    /// Notes the upload in parts whose pieces are written.
+    pub(crate) fn joined_from(mut self, upload: UploadId) -> Self {
+        self.joined_from = Some(upload);
+        self
+    }
+
     /// Skips hashing, a third of the work of an upload.
     pub fn without_hash(mut self) -> Self {
         self.hasher = None;
@@ -260,7 +269,14 @@ impl Upload {
             None => None,
         };
         self.finished = true;
-        Ok(Blob { key: self.key.clone(), account: self.account, size: self.size, is_sealed: self.is_sealed, sha256 })
+        Ok(Blob {
+            key: self.key.clone(),
+            account: self.account,
+            size: self.size,
+            is_sealed: self.is_sealed,
+            sha256,
+            joined_from: self.joined_from,
+        })
     }
 }
 

@@ -162,6 +162,8 @@ columns! {
     VOICE_NAME: "voiceprints"."name", Account, key [Int("id")], aad [Int("id")];
     VOICE_PRINT: "voiceprints"."print", Account, key [Int("id")], aad [Int("id")];
     SEARCH_VECTORS: "search_documents"."vectors", Transcript, key [Int("transcript_id")], aad [Int("transcript_id")];
+    UPLOAD_NAME: "uploads"."name", Account, key [Int("id")], aad [Int("id")];
+    UPLOAD_HASH: "uploads"."hash", Account, key [Int("id")], aad [Int("id")];
     SECRET: "secrets"."value", Service, key [Text("name")], aad [Text("name")];
 }
 

@@ -20,6 +20,7 @@ use crate::sealing::columns::{self, Column, KeyColumn, KeyValue, RowOwner};
 use crate::sealing::keyless::KeylessExcluded;
 use crate::sealing::{PLAIN, Sealer};
 use crate::search;
+use crate::uploads;
 
 /// Rows of one query.
 const PAGE: usize = 200;
@@ -91,6 +92,7 @@ impl Sealing<'_> {
         // Only the process that began an upload can finish it, and those without a key have ended.
         let sql = "UPDATE blobs SET state = 'deleting' WHERE state = 'uploading' AND is_sealed = $1";
         self.store.db().execute(sql, args![false]).await?;
+        uploads::discard_unsealed(self.store).await?;
         self.store.recordings().remove_deleted(None, None).await?;
         // An index is made again rather than sealed: its terms are keyed by the data key, too.
         let mut sealed =

@@ -29,4 +29,5 @@ mod unavailable;
 mod unreachable;
 mod unsealed;
 mod upgrade;
+mod uploads;
 mod voiceprints;

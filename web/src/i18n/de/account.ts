@@ -127,7 +127,8 @@ const de: Translated<typeof en> = {
     live: "Live-Sitzung",
     emptyTitle: "Noch kam und ging kein Guthaben",
     emptyText: "Was Sie erhalten und was Ihre Arbeit kostet, steht dann hier.",
-    beyond: "Auf dieser Seite steht nichts.",
+    beyond: "Auf dieser Seite steht nichts",
+    first: "Neueste anzeigen",
     toStart: "Eine Aufnahme transkribieren",
   },
 
@@ -342,7 +343,7 @@ const de: Translated<typeof en> = {
       "account.changed": "Konto geändert",
       "job.retried": "Gescheiterter Auftrag neu eingereiht",
       "job.dropped": "Gescheiterter Auftrag verworfen",
-      "model.pulled": "Modell geladen",
+      "model.pulled": "Holen eines Modells begonnen",
     },
     session: (id) => `Sitzung ${id}`,
     token: (id) => `Benutzertoken ${id}`,

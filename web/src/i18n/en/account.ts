@@ -125,7 +125,8 @@ export default {
     live: "Live session",
     emptyTitle: "No credits came or went yet",
     emptyText: "What you receive and what your work costs is listed here.",
-    beyond: "There is nothing on this page.",
+    beyond: "There is nothing on this page",
+    first: "Show the newest",
     toStart: "Transcribe a recording",
   },
 
@@ -340,7 +341,7 @@ export default {
       "account.changed": "Account changed",
       "job.retried": "Failed job queued again",
       "job.dropped": "Failed job dropped",
-      "model.pulled": "Model downloaded",
+      "model.pulled": "Download of a model started",
     } as Record<string, string>,
     session: (id: string) => `Session ${id}`,
     token: (id: string) => `User token ${id}`,

@@ -4,13 +4,13 @@ import { api, unwrap, type Schema } from "../../api/client";
 import { accountTexts } from "../../i18n/account";
 import { locale } from "../../i18n";
 import { query, setQuery } from "../../router";
-import { LinkButton } from "../../ui/button";
+import { Button, LinkButton } from "../../ui/button";
 import { dateTime, duration, number } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
 import { Empty, ErrorNotice, Skeleton } from "../../ui/states";
 import { entryAbout, entryName, isPassing, type LedgerEntry } from "./ledger";
-import { Group, Pager, pageAsked, useKept } from "./pieces";
+import { focusOn, Group, pageAsked, Pager, useKept } from "./pieces";
 
 const ENTRIES = 25;
 
@@ -33,9 +33,20 @@ export function Credits() {
             <LinkButton href="/">{t.toStart}</LinkButton>
           </Empty>
         )}
-        {shown && shown.total > 0 && shown.entries.length === 0 && <p class="soft">{t.beyond}</p>}
+        {shown && shown.total > 0 && shown.entries.length === 0 && (
+          <Empty icon="clock" title={t.beyond}>
+            <Button
+              onClick={() => {
+                setQuery({ page: null });
+                focusOn("account-title");
+              }}
+            >
+              {t.first}
+            </Button>
+          </Empty>
+        )}
         {shown && shown.entries.length > 0 && <Ledger entries={shown.entries} busy={ledger.isLoading} />}
-        {shown && <Pager page={page} pages={pages} busy={ledger.isLoading} label={t.pages} onChange={(to) => setQuery({ page: to > 1 ? String(to) : null })} />}
+        {shown && shown.entries.length > 0 && <Pager page={page} pages={pages} busy={ledger.isLoading} label={t.pages} onChange={(to) => setQuery({ page: to > 1 ? String(to) : null })} />}
       </Group>
     </>
   );
@@ -70,7 +81,9 @@ function Balance({ account }: { account: Schema<"Account"> | null }) {
 
 function Ledger({ entries, busy }: { entries: LedgerEntry[]; busy: boolean }) {
   const t = accountTexts().credits;
-  const signed = new Intl.NumberFormat(locale.value, { signDisplay: "exceptZero" });
+  const format = new Intl.NumberFormat(locale.value, { signDisplay: "exceptZero" });
+  // A minus as wide as the plus, which is read as one, too.
+  const signed = (amount: number) => format.format(amount).replace("-", "\u2212");
   return (
     <table class="table account-ledger" aria-busy={busy}>
       <caption class="visually-hidden">{t.ledger}</caption>
@@ -97,7 +110,7 @@ function Ledger({ entries, busy }: { entries: LedgerEntry[]; busy: boolean }) {
                 </span>
               ))}
             </td>
-            <td class={`number ${isPassing(entry) ? "soft" : entry.amount > 0 ? "account-more-credits" : ""}`}>{signed.format(entry.amount)}</td>
+            <td class={`number ${isPassing(entry) ? "soft" : entry.amount > 0 ? "account-more-credits" : ""}`}>{signed(entry.amount)}</td>
           </tr>
         ))}
       </tbody>

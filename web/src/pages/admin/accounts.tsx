@@ -15,7 +15,7 @@ import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
 import { Empty, ErrorNotice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
-import { Fact, isolated, pageAsked, Pager, Segments, useFocusWrong, useKept } from "../account/pieces";
+import { Fact, focusOn, isolated, pageAsked, Pager, Segments, useFocusWrong, useKept } from "../account/pieces";
 import { accountChange, balanceAfter, formOf, MOST_CREDITS, MOST_NOTE, PLANS, withPlan, type AccountFaults, type AccountForm, type Listed } from "./account-form";
 
 const ACCOUNTS = 25;
@@ -46,8 +46,17 @@ export function Accounts() {
       <ErrorNotice error={list.error} onRetry={list.reload} />
       {!shown && !list.error && <Skeleton lines={8} height="4.5rem" />}
       {shown && shown.accounts.length === 0 && (
-        <Empty icon="account" title={wanted ? t.none : t.empty}>
-          {wanted && <Button onClick={() => setQuery({ q: null, page: null })}>{t.all}</Button>}
+        <Empty icon="account" title={shown.total > 0 ? t.beyond : wanted ? t.none : t.empty}>
+          {(wanted || page > 1) && (
+            <Button
+              onClick={() => {
+                setQuery({ q: null, page: null });
+                focusOn("account-title");
+              }}
+            >
+              {t.all}
+            </Button>
+          )}
         </Empty>
       )}
       {shown && shown.accounts.length > 0 && (
@@ -57,7 +66,7 @@ export function Accounts() {
           ))}
         </ul>
       )}
-      {shown && <Pager page={page} pages={pages} busy={list.isLoading} label={t.pages} onChange={(to) => setQuery({ page: to > 1 ? String(to) : null })} />}
+      {shown && shown.accounts.length > 0 && <Pager page={page} pages={pages} busy={list.isLoading} label={t.pages} onChange={(to) => setQuery({ page: to > 1 ? String(to) : null })} />}
       {open && <ChangeDialog account={open} onClose={() => setOpen(null)} onChanged={() => changed(open.email)} />}
     </>
   );
@@ -205,7 +214,7 @@ function ChangeDialog({ account, onClose, onChanged }: { account: Listed; onClos
       <dl class="account-facts">
         <Fact term={t.account}>{number(account.id)}</Fact>
         <Fact term={t.balance}>
-          <span class="numeric">{t.credits(account.credits, number(account.credits))}</span>
+          <span class="numeric">{number(account.credits)}</span>
         </Fact>
       </dl>
       <p>

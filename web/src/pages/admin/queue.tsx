@@ -15,6 +15,8 @@ import { Ago, focusOn, Group } from "../account/pieces";
 import { faultOf, jobName, needNames, type Job } from "./queue-view";
 
 const EVERY = 5;
+/** The longest note of a fault that is shown at once. */
+const SHORT = 200;
 
 type Act = "retry" | "drop";
 
@@ -136,11 +138,7 @@ function Row({ job, onOpen }: { job: Job; onOpen: (act: Act) => void }) {
       {fault && (
         <div class="small admin-job-fault">
           <p>{job.state === "failed" ? fault.words : t.lastFault(fault.words)}</p>
-          {fault.detail && (
-            <p class="soft admin-job-detail" dir="auto">
-              {fault.detail}
-            </p>
-          )}
+          {fault.detail && <FaultDetail text={fault.detail} />}
         </div>
       )}
       {job.state === "failed" && (
@@ -154,6 +152,23 @@ function Row({ job, onOpen }: { job: Job; onOpen: (act: Act) => void }) {
         </div>
       )}
     </li>
+  );
+}
+
+/** What the server noted: a long text is opened first. */
+function FaultDetail({ text }: { text: string }) {
+  const t = adminTexts().queue;
+  const shown = (
+    <p class="soft admin-job-detail" dir="auto">
+      {text}
+    </p>
+  );
+  if (text.length <= SHORT) return shown;
+  return (
+    <details class="account-more">
+      <summary>{t.details}</summary>
+      {shown}
+    </details>
   );
 }
 

@@ -74,7 +74,7 @@ function Form({ kind, heading }: { kind: "in" | "up" | "forgot"; heading: string
 
   if (sent) {
     return (
-      <Empty icon="check" title={t.checkMail}>
+      <Empty icon="check" title={t.checkMail} isPage>
         <p dir="auto">{sent}</p>
         <LinkButton href="/sign-in">{t.back}</LinkButton>
       </Empty>

@@ -40,7 +40,7 @@ function NotFound() {
     <div class="page">
       <Title words={t.notFoundTitle} />
       <h1 class="visually-hidden">{t.title}</h1>
-      <Empty icon="search" title={t.notFoundTitle}>
+      <Empty icon="search" title={t.notFoundTitle} isPage>
         <p>{t.notFoundText}</p>
         <LinkButton kind="primary" href="/library">
           {t.toLibrary}

@@ -23,11 +23,10 @@ use crate::jobs;
 use crate::middleware::{Caller, Identity};
 use crate::probe;
 use crate::queue::Waiter;
-use crate::recording::Unclaimed;
 use crate::routes::download::RecordingBody;
 use crate::routes::enhancements::{format_of, header_of};
 use crate::routes::transcribe::{MODEL, boolean, put};
-use crate::routes::upload::{self, Admission, FormFields, Incoming, JobState, prefers_async, receive};
+use crate::routes::upload::{self, Admission, FormFields, Incoming, JobState, prefers_async, receive, used_already};
 use crate::routes::{
     AnyError, Deleted, IdempotencyHeader, Invalid, Late, Limited, Payment, Reused, TooLarge, Unacceptable,
     Unauthorized, Unavailable,
@@ -92,6 +91,8 @@ struct Fields {
 }
 
 impl FormFields for Fields {
+    const TAKES_UPLOADS: bool = true;
+
     fn longest(name: &str) -> Option<usize> {
         matches!(name, "strength" | "dereverb").then_some(200)
     }
@@ -149,11 +150,16 @@ async fn enqueue(
     is_waiting: bool,
 ) -> Result<Queued, Failure> {
     let admission = Admission::of(app, caller, headers, is_waiting).await?;
-    let Incoming { fields, upload, .. } = receive::<Fields>(app, caller, headers, body).await?;
+    let Incoming { fields, recording, .. } = receive::<Fields>(app, caller, headers, body).await?;
     let asked = Asked { strength: fields.strength()?, format };
-    let recording = Unclaimed::new(&app.store, upload.finish().await?);
+    let (recording, hash) = recording.finish(app).await?;
     let canonical = Canonical::new("POST /v1/enhance-audio").with("asked", &asked, &Asked::default())?;
-    let fingerprint = canonical.with_hash("file", recording.blob.sha256).fingerprint();
+    let fingerprint = canonical.with_hash("file", hash).fingerprint();
+    let Some(recording) = recording else {
+        let key = fingerprint.named(admission.name.clone().ok_or_else(used_already)?);
+        let repeated = app.store.idempotency().enhancement(&admission.owner, &key).await?;
+        return Ok(Queued { id: repeated.ok_or_else(used_already)?, is_first: false, is_named: true });
+    };
     let seconds = crate::recording::duration(app, caller, &recording.blob).await?;
     let minutes = probe::minutes(seconds);
     let max_storage = app.config.recordings.quota.of(caller.plan());

@@ -52,6 +52,8 @@ pub(crate) struct ParsedForm<Layout> {
 }
 
 impl FormFields for Fields {
+    const TAKES_UPLOADS: bool = true;
+
     fn longest(name: &str) -> Option<usize> {
         match name {
             "model" | "language" | "diarize" | "speakers" | "identify" | "response_format" | "translate"

@@ -22,7 +22,7 @@ use crate::middleware::Caller;
 use crate::options::{checkpoint, model};
 use crate::probe;
 use crate::recording::Unclaimed;
-use crate::routes::upload::{Admission, Incoming, count_networks, prefers_async, receive};
+use crate::routes::upload::{Admission, Incoming, count_networks, prefers_async, receive, used_already};
 use crate::routes::{
     AnyError, Deleted, IdempotencyHeader, Invalid, Late, Limited, Payment, Reused, TooLarge, Unauthorized, Unavailable,
 };
@@ -90,10 +90,15 @@ pub(crate) async fn enqueue<F: Form>(
     wait: bool,
 ) -> Result<Queued<F::Layout>, Failure> {
     let admission = Admission::of(app, caller, headers, wait).await?;
-    let received = received::<F>(app, caller, headers, body).await?;
+    let (received, recording) = received::<F>(app, caller, headers, body).await?;
     let layout = received.form.layout.clone();
     let (owner, name) = (admission.owner.clone(), admission.name.clone());
-    let new = job(app, caller, received, owner.clone(), name, wait).await?;
+    let Some(recording) = recording else {
+        let key = received.fingerprint.named(name.ok_or_else(used_already)?);
+        let transcript = app.store.idempotency().transcript(&owner, &key).await?.ok_or_else(used_already)?;
+        return Ok(Queued { transcript, is_first: false, layout });
+    };
+    let new = job(app, caller, received, recording, owner.clone(), name, wait).await?;
     let minutes = new.minutes;
     let accepted = accept(app, caller, new, wait).await;
     let accepted = accepted.map_err(|error| Admission::refused(app, caller, error, minutes))?;
@@ -108,12 +113,11 @@ pub(crate) async fn enqueue<F: Form>(
     Ok(Queued { transcript, is_first, layout })
 }
 
-/// A completely received form.
+/// A completely received form, but for its recording.
 struct Received<Layout> {
     form: ParsedForm<Layout>,
     /// The title of the transcript.
     title: String,
-    recording: Unclaimed,
     /// The fingerprint of the request: of its fields and, with an idempotency key, of its bytes.
     fingerprint: Fingerprint,
 }
@@ -123,15 +127,15 @@ async fn received<F: Form>(
     caller: &Caller,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Received<F::Layout>, Failure> {
-    let Incoming { fields, upload, title } = receive::<F>(app, caller, headers, body).await?;
+) -> Result<(Received<F::Layout>, Option<Unclaimed>), Failure> {
+    let Incoming { fields, recording, title } = receive::<F>(app, caller, headers, body).await?;
     let requested = fields.parsed()?;
     let mut resolved = requested.clone();
     let model = model(&resolved.work.model, caller.plan().is_paid(), &app.config)?;
     resolved.work.model = checkpoint(model, app.role, &*app.engines.models)?;
-    let blob = upload.finish().await?;
-    let fingerprint = fingerprint::<F>(&requested, &resolved, blob.sha256)?;
-    Ok(Received { form: resolved, title, recording: Unclaimed::new(&app.store, blob), fingerprint })
+    let (recording, hash) = recording.finish(app).await?;
+    let fingerprint = fingerprint::<F>(&requested, &resolved, hash)?;
+    Ok((Received { form: resolved, title, fingerprint }, recording))
 }
 
 /// Accepts a job in a task of its own: if the client disconnects meanwhile, the job is accepted completely and then cancelled.
@@ -154,11 +158,12 @@ async fn job<Layout>(
     app: &App,
     caller: &Caller,
     received: Received<Layout>,
+    recording: Unclaimed,
     owner: Owner,
     name: Option<String>,
     wait: bool,
 ) -> Result<NewJob, Failure> {
-    let Received { form, title, recording, fingerprint } = received;
+    let Received { form, title, fingerprint } = received;
     let seconds = crate::recording::duration(app, caller, &recording.blob).await?;
     let minutes = probe::minutes(seconds);
     if form.work.identify {

@@ -5,7 +5,9 @@ mod receive;
 mod wait;
 
 pub(crate) use admit::{Admission, count_networks};
-pub(crate) use receive::{FormFields, Incoming, receive, refuse_announced, store_file};
+pub(crate) use receive::{
+    FormFields, Incoming, announced, receive, refuse_announced, store_file, title, too_large, used_already,
+};
 pub(crate) use wait::{JobState, wait};
 
 use axum::http::HeaderMap;

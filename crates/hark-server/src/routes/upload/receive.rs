@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use hark_api::{ApiError, ErrorKind};
-use hark_store::{Plan, Upload};
+use hark_store::{NamedUpload, OpenUpload, Plan, Upload, UploadId};
 
 use crate::app::App;
 use crate::config::Config;
@@ -13,11 +13,14 @@ use crate::error::Failure;
 use crate::idempotent;
 use crate::middleware::Caller;
 use crate::multipart::Multipart;
+use crate::recording::Unclaimed;
 use crate::routes::audio::refuse_second;
 use crate::storage::StorageRoom;
 
 /// Maximum bytes of a form beside the file.
 const FORM_OVERHEAD: u64 = 1 << 20;
+/// Maximum bytes of the number of an upload.
+const LONGEST_ID: usize = 40;
 /// Maximum characters of a title taken from a file name.
 const MAX_TITLE: usize = 200;
 
@@ -26,16 +29,48 @@ pub(crate) trait FormFields: Default + Send {
     /// The maximum bytes of a field's value; `None` for unknown fields.
     fn longest(name: &str) -> Option<usize>;
 
+    /// Whether the field `upload` may name an upload instead of a file.
+    const TAKES_UPLOADS: bool = false;
+
     /// Sets one field.
     fn set(&mut self, name: &str, value: String, config: &Config) -> Result<(), Failure>;
 }
 
-/// A received form: its fields, and its file, which is not finished yet.
+/// A received form: its fields and its recording.
 pub(crate) struct Incoming<F> {
     pub(crate) fields: F,
-    pub(crate) upload: Upload,
+    pub(crate) recording: Sent,
     /// The base name of the file.
     pub(crate) title: String,
+}
+
+/// How a form has its recording.
+pub(crate) enum Sent {
+    /// As a file, which is not finished yet.
+    File(Upload),
+    /// As an upload that is complete.
+    Joined(Unclaimed),
+    /// As an upload that an earlier request used: its hash.
+    Used([u8; 32]),
+}
+
+impl Sent {
+    /// Makes the recording durable, and gives its hash where it is known. No recording is left of an upload that an earlier request used: this one can only
+    /// repeat it.
+    pub(crate) async fn finish(self, app: &App) -> Result<(Option<Unclaimed>, Option<[u8; 32]>), Failure> {
+        let recording = match self {
+            Sent::File(upload) => Unclaimed::new(&app.store, upload.finish().await?),
+            Sent::Joined(recording) => recording,
+            Sent::Used(hash) => return Ok((None, Some(hash))),
+        };
+        let hash = recording.blob.sha256;
+        Ok((Some(recording), hash))
+    }
+}
+
+/// The error for an upload that an earlier request used and this one does not repeat.
+pub(crate) fn used_already() -> Failure {
+    Failure::new(ErrorKind::Conflict, "the upload was used already: begin another one")
 }
 
 /// Reads the form and stores its file.
@@ -57,6 +92,7 @@ pub(crate) async fn receive<F: FormFields>(
     }
     let mut fields = F::default();
     let mut file: Option<(Upload, String)> = None;
+    let mut named: Option<UploadId> = None;
     while let Some(part) = form.next_part().await? {
         if part.name == "file" {
             refuse_second(file.is_some(), "file")?;
@@ -67,19 +103,55 @@ pub(crate) async fn receive<F: FormFields>(
             }
             store_file(app, &mut form, &mut upload, plan, room.as_ref()).await?;
             file = Some((upload, title(part.file_name.as_deref().unwrap_or_default())));
+        } else if F::TAKES_UPLOADS && part.name == "upload" {
+            refuse_second(named.is_some(), "upload")?;
+            let value = form.text(&part.name, LONGEST_ID).await?;
+            let id = value.trim().parse().map_err(|_| Failure::invalid("`upload` is the number of an upload"))?;
+            named = Some(UploadId(id));
         } else if let Some(longest) = F::longest(&part.name) {
             let value = form.text(&part.name, longest).await?;
             fields.set(&part.name, value, &app.config)?;
         }
     }
     app.metrics.uploads.fetch_add(1, Ordering::Relaxed);
+    if let Some(id) = named {
+        if file.is_some() {
+            return Err(Failure::invalid("`file` and `upload` exclude each other: send one of them"));
+        }
+        let (recording, title) = joined(app, caller, id, is_named).await?;
+        return Ok(Incoming { fields, recording, title });
+    }
     let Some((upload, title)) = file.filter(|(upload, _)| upload.size() > 0) else {
         return Err(Failure::invalid("`file` is missing: send the recording as the form field `file`"));
     };
-    Ok(Incoming { fields, upload, title })
+    Ok(Incoming { fields, recording: Sent::File(upload), title })
 }
 
-fn announced(headers: &HeaderMap) -> Option<u64> {
+/// The recording of an upload, and its title. The upload stays until a job is accepted.
+async fn joined(app: &App, caller: &Caller, id: UploadId, is_named: bool) -> Result<(Sent, String), Failure> {
+    let Some(identity) = caller.identity() else {
+        let message = "`upload` needs an account, whose uploads it names: send an API key";
+        return Err(Failure::new(ErrorKind::Unauthorized, message));
+    };
+    let account = identity.account();
+    match app.store.uploads().find(account, id).await? {
+        NamedUpload::Used { .. } if !is_named => Err(used_already()),
+        NamedUpload::Used { sha256 } => Ok((Sent::Used(sha256), String::new())),
+        NamedUpload::Open(upload) if !upload.is_complete() => {
+            let OpenUpload { received, size, .. } = upload;
+            let message = format!("the upload is not complete: {received} of its {size} bytes are there");
+            Err(Failure::invalid(message))
+        }
+        NamedUpload::Open(upload) if upload.size > caller.plan().max_upload() => Err(too_large(caller.plan())),
+        NamedUpload::Open(upload) => {
+            let blob = app.store.uploads().join(account, &upload, is_named).await?;
+            Ok((Sent::Joined(Unclaimed::new(&app.store, blob)), upload.name))
+        }
+    }
+}
+
+/// The length of a body, where it is announced.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
 }
 
@@ -112,14 +184,15 @@ pub(crate) async fn store_file(
     Ok(())
 }
 
-fn too_large(plan: Plan) -> Failure {
+/// The error for a recording that is larger than the plan allows.
+pub(crate) fn too_large(plan: Plan) -> Failure {
     let megabytes = plan.max_upload() / 1_000_000;
     let message = format!("the file is larger than the {megabytes} MB that this plan allows");
     ApiError::new(ErrorKind::FileTooLarge, message).upgrade(!plan.is_paid()).into()
 }
 
 /// The base name of a file, without control characters.
-fn title(file_name: &str) -> String {
+pub(crate) fn title(file_name: &str) -> String {
     let name = file_name.rsplit(['/', '\\']).next().unwrap_or_default();
     let name: String = name.chars().filter(|character| !character.is_control()).take(MAX_TITLE).collect();
     let name = name.trim();
