@@ -85,13 +85,8 @@ impl StoredWaveform {
     fn decode_until(source: Source, cancel: CancelToken, deadline: Instant) -> Result<Self, MediaError> {
         let limits = Limits { ffmpeg_cpu_seconds: TIMEOUT.as_secs(), ..Limits::default() };
         // All channels: mixed, a voice in one of two is half as loud.
-        let options = Options {
-            channels: OutputChannels::All,
-            limits,
-            cancel,
-            deadline: Some(deadline),
-            ..Options::default()
-        };
+        let options =
+            Options { channels: OutputChannels::All, limits, cancel, deadline: Some(deadline), ..Options::default() };
         let mut stream = AudioStream::open(source, &options)?;
         let mut peaks = Peaks::new(usize::from(stream.spec().channels));
         let mut block = Vec::new();

@@ -61,8 +61,7 @@ impl Transcribe for InstantEngine {
             block.clear();
         }
         let duration = samples as f64 / f64::from(hark_media::SAMPLE_RATE);
-        let mut report =
-            |audio_done, audio_total| progress(Progress { audio_done, audio_total, segments: &[] });
+        let mut report = |audio_done, audio_total| progress(Progress { audio_done, audio_total, segments: &[] });
         self.pass_time(duration, &mut report, cancel)?;
         let segment = hark_api::Segment { end: duration, text: "nothing was heard".into(), ..Default::default() };
         let result = TranscriptionResult {

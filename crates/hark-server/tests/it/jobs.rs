@@ -349,7 +349,8 @@ async fn what_was_decoded_so_far_is_seen_in_another_process_until_the_transcript
     drafted("one").await;
     dictated.say("two");
     let shown = drafted("one two").await;
-    let second = serde_json::json!({"start": 1.0, "end": 1.5, "text": "two", "speaker": null, "confidence": 0.5, "words": []});
+    let second =
+        serde_json::json!({"start": 1.0, "end": 1.5, "text": "two", "speaker": null, "confidence": 0.5, "words": []});
     assert_eq!((&shown["segments"][1], &shown["word_count"]), (&second, &0.into()));
     // An answer to a change is what the page shows next.
     let change = client.request(Method::PATCH, &path).json(&serde_json::json!({"title": "Mine", "shared": true}));

@@ -503,11 +503,7 @@ impl Transcripts<'_> {
     }
 
     /// The same, with the draft as its text while a worker is at it.
-    pub async fn text_so_far(
-        self,
-        account: AccountId,
-        id: TranscriptId,
-    ) -> Result<(Transcript, TranscriptionResult)> {
+    pub async fn text_so_far(self, account: AccountId, id: TranscriptId) -> Result<(Transcript, TranscriptionResult)> {
         let sealer = self.store.sealer(account).await?;
         let mut tx = self.store.db().snapshot().await?;
         let found = find(&mut tx, &sealer, account, id).await?;

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use hark_api::{FaultKind, Segment};
-use hark_store::{
-    AccountId, Error, RetryLimits, SegmentEdit, Status, Store, TranscriptEdit, TranscriptId,
-};
+use hark_store::{AccountId, Error, RetryLimits, SegmentEdit, Status, Store, TranscriptEdit, TranscriptId};
 
 use crate::accounts::count;
 use crate::support::{LEASE, Place, accept, account, claim, completed, on_both, result};
