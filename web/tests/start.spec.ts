@@ -128,3 +128,34 @@ test("the first load is at most 150 kB compressed, and its files are cached for 
   expect(hashed.length).toBeGreaterThan(2);
   for (const headers of hashed) expect(headers).toContain("immutable");
 });
+
+test("a large recording whose connection breaks goes on where it was", async ({ browser }) => {
+  const context = await signedIn(browser, "ann@example.com");
+  const page = await context.newPage();
+  let parts = 0;
+  await page.route("**/v1/uploads/*?offset=*", async (route) => {
+    parts += 1;
+    if (parts === 1) await route.abort("connectionreset");
+    else await route.continue();
+  });
+  await page.goto("/");
+  await page.getByLabel("Model").selectOption("whisper-tiny");
+  await page.locator('input[type="file"]').setInputFiles(recording("long.wav"));
+  const card = page.getByRole("article", { name: "long.wav" });
+  await expect(card.getByText("Done")).toBeVisible({ timeout: 90_000 });
+  await expect(card).toContainText(/going to the market/i);
+  expect(parts).toBe(2);
+  await context.close();
+});
+
+test("the sample is transcribed with one click", async ({ browser }) => {
+  const context = await signedIn(browser, "bob@example.com");
+  const page = await context.newPage();
+  await page.goto("/");
+  await page.getByLabel("Model").selectOption("whisper-tiny");
+  await page.getByRole("button", { name: "Try it with a sample" }).click();
+  const card = page.getByRole("article", { name: "sample.wav" });
+  await expect(card.getByText("Done")).toBeVisible({ timeout: 90_000 });
+  await expect(card).toContainText(/fail/i);
+  await context.close();
+});

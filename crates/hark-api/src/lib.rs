@@ -80,6 +80,6 @@ pub use transcripts::{
     TranscriptStatus, TranscriptSummary, Waveform,
 };
 pub use translation::{TranscriptTranslation, TranslateTranscriptRequest, TranslatedSegment};
-pub use upload::{NewUpload, UploadConflict, UploadState};
+pub use upload::{NewUpload, UploadConflict, UploadPart, UploadState};
 pub use watermark::{WatermarkPayload, WatermarkReport, WatermarkSpan};
 pub use webhook::{WebhookEvent, WebhookRotation, WebhookSecret};

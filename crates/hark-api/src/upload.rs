@@ -5,6 +5,8 @@ use utoipa::ToSchema;
 
 use crate::{ApiError, DateTime, ErrorKind};
 
+/// The most bytes that any plan allows.
+const MAX_SIZE: i64 = 2_000_000_000;
 /// The longest name of a file, in characters.
 const MAX_NAME: usize = 1000;
 
@@ -13,7 +15,7 @@ const MAX_NAME: usize = 1000;
 pub struct NewUpload {
     /// Bytes of the recording.
     #[serde(deserialize_with = "crate::integer::integer")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 2_000_000_000)]
     pub size: i64,
     /// The name of its file, which becomes the title of the transcript.
     #[serde(default)]
@@ -24,8 +26,9 @@ pub struct NewUpload {
 impl NewUpload {
     /// Checks the limits of the fields.
     pub fn check(&self) -> Result<(), ApiError> {
-        if self.size < 1 {
-            return Err(ApiError::new(ErrorKind::InvalidInput, "`size` is the number of bytes, at least 1"));
+        if !(1..=MAX_SIZE).contains(&self.size) {
+            let message = format!("`size` is the number of bytes, from 1 to {MAX_SIZE}");
+            return Err(ApiError::new(ErrorKind::InvalidInput, message));
         }
         if self.name.chars().count() > MAX_NAME {
             let message = format!("`name` has at most {MAX_NAME} characters");
@@ -34,6 +37,11 @@ impl NewUpload {
         Ok(())
     }
 }
+
+/// Bytes of a recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct UploadPart(pub Vec<u8>);
 
 /// How far an upload is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

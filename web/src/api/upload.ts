@@ -1,4 +1,4 @@
-/** A form that is sent with progress: `fetch` does not tell how much has arrived, `XMLHttpRequest` does. */
+/** Bodies that are sent with progress: `fetch` does not tell how much has arrived, `XMLHttpRequest` does. */
 
 import { callHeaders, Problem, problem, failed } from "./client";
 
@@ -19,10 +19,11 @@ export interface Uploaded<T> {
   header(name: string): string | null;
 }
 
-export function upload<T>(url: string, form: FormData, options: Upload = {}): Promise<Uploaded<T>> {
+/** Sends a form, or with `PUT` a part of a file. */
+export function upload<T>(url: string, body: FormData | Blob, options: Upload = {}, method: "POST" | "PUT" = "POST"): Promise<Uploaded<T>> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open("POST", url);
+    request.open(method, url);
     for (const [name, value] of Object.entries({ Accept: "application/json", ...callHeaders(), ...options.headers })) {
       request.setRequestHeader(name, value);
     }
@@ -39,7 +40,7 @@ export function upload<T>(url: string, form: FormData, options: Upload = {}): Pr
       reject(new DOMException("cancelled", "AbortError"));
       return;
     }
-    request.send(form);
+    request.send(body);
 
     async function finish(): Promise<void> {
       const header = (name: string) => request.getResponseHeader(name);
@@ -50,13 +51,13 @@ export function upload<T>(url: string, form: FormData, options: Upload = {}): Pr
           return;
         }
         const text: string = options.as === "blob" ? await (request.response as Blob).text() : request.responseText;
-        const body: unknown = parsed(text);
+        const answer: unknown = parsed(text);
         if (isError) {
-          reject(problem({ status: request.status, statusText: request.statusText, headers: { get: header } }, body));
-        } else if (body === undefined) {
+          reject(problem({ status: request.status, statusText: request.statusText, headers: { get: header } }, answer));
+        } else if (answer === undefined) {
           reject(new Problem(request.status, "The answer of the server can't be read."));
         } else {
-          resolve({ body: body as T, status: request.status, header });
+          resolve({ body: answer as T, status: request.status, header });
         }
       } catch (error) {
         reject(failed(error));

@@ -9,7 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use hark_api::{DateTime, Done, ErrorKind, NewUpload, UploadConflict, UploadState};
+use hark_api::{DateTime, Done, ErrorKind, NewUpload, UploadConflict, UploadPart, UploadState};
 use hark_store::{AccountId, Error, OpenUpload, Upload, UploadId};
 use http_body_util::BodyExt;
 use serde::Deserialize;
@@ -96,7 +96,7 @@ pub(crate) struct OffsetQuery {
 /// where to go on.
 #[utoipa::path(put, path = "/v1/uploads/{id}", tag = "speech", operation_id = "continueUpload",
     params(("id" = i64, Path, description = "the upload's number"), OffsetQuery),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "bytes of the recording"),
+    request_body(content = UploadPart, content_type = "application/octet-stream"),
     responses((status = 200, body = UploadState),
         (status = 409, description = "the upload is elsewhere: go on at its offset", body = UploadConflict),
         Invalid, Unauthorized, Missing, AnyError),

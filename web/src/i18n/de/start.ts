@@ -14,6 +14,7 @@ const de: Translated<typeof en> = {
   recording: (time: string) => `Aufnahme läuft, ${time}`,
   noMicrophone: "Der Browser hat kein Mikrofon freigegeben. Bitte für diese Seite erlauben und erneut versuchen.",
   paste: "Dateien lassen sich auch einfügen. Jedes Audio oder Video geht.",
+  sample: "Mit einem Beispiel ausprobieren",
   options: "Optionen",
   language: "Gesprochene Sprache",
   languageAuto: "Herausfinden",

@@ -11,6 +11,7 @@ export default {
   recording: (time: string) => `Recording, ${time}`,
   noMicrophone: "The browser gave no microphone. Allow it for this page and try again.",
   paste: "You can also paste a file. Any audio or video works.",
+  sample: "Try it with a sample",
   options: "Options",
   language: "Spoken language",
   languageAuto: "Find out",

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Title, type PageProps } from "../../app";
-import { api, unwrap } from "../../api/client";
+import { api, failed, throwProblem, unwrap } from "../../api/client";
 import { startTexts } from "../../i18n/start";
 import { common } from "../../i18n/common";
 import { session } from "../../session";
@@ -12,6 +12,7 @@ import { clock, dateTime, languageName, number } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
 import { Notice } from "../../ui/states";
+import { toastError } from "../../ui/toast";
 import { ItemCard } from "./item";
 import { useRecorder } from "./recorder";
 import { add, items, type Options } from "./uploads";
@@ -138,10 +139,40 @@ function Drop({ onFiles }: { onFiles: (files: Iterable<File>) => void }) {
         }}
       />
       <p class="soft small">{t.paste}</p>
+      <Sample onFile={(file) => onFiles([file])} />
       {recorder.failed && (
         <Notice kind="bad" icon="warning">
           {t.noMicrophone}
         </Notice>
+      )}
+    </div>
+  );
+}
+
+/** A recording to try, where the server has one. */
+function Sample({ onFile }: { onFile: (file: File) => void }) {
+  const t = startTexts();
+  const [busy, setBusy] = useState(false);
+  const there = useLoaded("sample", async (signal) => (await fetch("/v1/sample", { method: "HEAD", signal })).ok);
+  const use = async () => {
+    setBusy(true);
+    try {
+      const response = await fetch("/v1/sample");
+      if (!response.ok) await throwProblem(response);
+      onFile(new File([await response.blob()], "sample.wav", { type: "audio/wav" }));
+    } catch (error) {
+      toastError(failed(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  // Its place is kept while nobody knows: nothing moves when it appears.
+  return (
+    <div class="start-sample">
+      {there.value && (
+        <Button small kind="plain" icon="play" busy={busy} onClick={() => void use()}>
+          {t.sample}
+        </Button>
       )}
     </div>
   );

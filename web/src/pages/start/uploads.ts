@@ -2,6 +2,7 @@
 
 import { effect, signal } from "@preact/signals";
 import { api, isAbort, Problem, unwrap, type Schema } from "../../api/client";
+import { forget, IN_PARTS_FROM, sendInParts } from "../../api/resumable";
 import { upload } from "../../api/upload";
 import { startTexts } from "../../i18n/start";
 import { session } from "../../session";
@@ -127,7 +128,8 @@ async function sendAll(): Promise<void> {
   }
 }
 
-function formOf(task: Work): FormData {
+/** The form of a recording, or of one that was sent in parts before. */
+function formOf(task: Work, uploaded: number | null): FormData {
   const form = new FormData();
   const { options } = task;
   // Fields before the file: the server knows what it is for before it arrives.
@@ -137,24 +139,39 @@ function formOf(task: Work): FormData {
   if (options.identify) form.set("identify", "true");
   if (options.translate) form.set("translate", "true");
   if (options.hotwords.trim()) form.set("hotwords", options.hotwords.trim());
-  form.set("file", task.file, task.file.name);
+  if (uploaded !== null) form.set("upload", String(uploaded));
+  else form.set("file", task.file, task.file.name);
   return form;
 }
 
 /** Sends a recording, again after a broken connection: waits of 1, 2, 4, … seconds. */
 async function sendOne(key: number, task: Work): Promise<void> {
   const isKept = session.value?.signed_in === true;
+  let uploaded: number | null = null;
+  if (isKept && task.file.size >= IN_PARTS_FROM) {
+    change(key, { phase: "uploading", sent: 0 });
+    uploaded = await sendInParts(task.file, {
+      signal: task.abort.signal,
+      onProgress: (sent) => change(key, { sent }),
+      onBroken: (interrupted) => change(key, { interrupted }),
+      pause: (seconds) => pause(seconds, task.abort.signal),
+    });
+  }
   for (let attempt = 0; ; attempt += 1) {
     try {
-      change(key, { phase: "uploading", sent: 0 });
-      const answer = await upload<Result | Schema<"Accepted">>("/v1/transcribe", formOf(task), {
+      if (uploaded === null) change(key, { phase: "uploading", sent: 0 });
+      else change(key, { phase: "checking" });
+      const answer = await upload<Result | Schema<"Accepted">>("/v1/transcribe", formOf(task, uploaded), {
         signal: task.abort.signal,
         headers: { ...(isKept ? { Prefer: "respond-async", "Idempotency-Key": task.idempotencyKey } : {}) },
-        onProgress: (sent, total) => change(key, { sent: Math.min(sent, total), interrupted: false }),
+        onProgress: (sent, total) => {
+          if (uploaded === null) change(key, { sent: Math.min(sent, total), interrupted: false });
+        },
         onSent: () => change(key, { phase: isKept ? "checking" : "processing", interrupted: false }),
       });
       if (answer.status === 202 && "status_url" in answer.body) {
         change(key, { phase: "queued", id: answer.body.id, interrupted: false });
+        if (uploaded !== null) forget(task.file);
         // Others are sent meanwhile.
         void follow(key, answer.body.id, task.abort.signal);
       } else {
