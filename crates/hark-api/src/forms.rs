@@ -7,10 +7,10 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 /// The form of `POST /v1/transcribe`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscribeForm {
-    /// Audio or video; this or `upload`.
+    /// Audio or video; this or `upload` is needed.
     #[schema(value_type = Option<String>, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Option<Vec<u8>>,
-    /// A complete upload of `/v1/uploads` instead of a file; the job that is accepted consumes it. Needs an account.
+    /// A complete upload of `/v1/uploads` instead of `file`; the job that is accepted consumes it. Needs an account.
     #[schema(minimum = 1)]
     pub upload: Option<i64>,
     /// The model; `large-v3-turbo` when not given. `GET /v1/models` lists them.
@@ -109,10 +109,10 @@ pub struct EnrollForm {
 /// The form of `POST /v1/enhance-audio`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnhanceForm {
-    /// Audio or video; this or `upload`.
+    /// Audio or video; this or `upload` is needed.
     #[schema(value_type = Option<String>, format = Binary, min_length = 1, content_media_type = "application/octet-stream")]
     pub file: Option<Vec<u8>>,
-    /// A complete upload of `/v1/uploads` instead of a file; the job that is accepted consumes it. Needs an account.
+    /// A complete upload of `/v1/uploads` instead of `file`; the job that is accepted consumes it. Needs an account.
     #[schema(minimum = 1)]
     pub upload: Option<i64>,
     /// By how many dB noise is reduced at most; 100 is no limit.
