@@ -84,8 +84,7 @@ async fn every_page_of_the_app_is_its_page_with_a_strict_policy() {
         "/sign-in",
         "/sign-up",
         "/forgot",
-        "/confirm?token=a",
-        "/reset",
+        "/sign-in?next=%2Flibrary",
         "/library/",
         "/index.html",
     ] {

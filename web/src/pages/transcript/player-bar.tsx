@@ -132,6 +132,8 @@ function Position({ player, editor, wave }: { player: Player; editor: Editor; wa
     const step = 3;
     const count = Math.max(1, Math.floor(size.width / step));
     const bars = resample(wave.peaks, count);
+    // A quiet recording fills the height, too; noise alone does not.
+    const loudest = Math.max(15, ...bars);
     // The waveform may be a little longer or shorter than what the player says.
     const whole = wave.duration || duration;
     context.scale(scale, scale);
@@ -140,7 +142,7 @@ function Position({ player, editor, wave }: { player: Player; editor: Editor; wa
       const turn = turns[lastBefore(starts, ((bar + 0.5) / count) * whole)];
       const speaker = turn?.speaker ? names.indexOf(turn.speaker) : -1;
       context.fillStyle = (speaker < 0 ? (names.length ? silent : colours[0]) : colours[speaker % 8]) || "gray";
-      const height = Math.max(2, (peak / 100) * size.height);
+      const height = Math.max(2, (peak / loudest) * size.height);
       context.beginPath();
       context.roundRect(bar * step, (size.height - height) / 2, step - 1, height, 1);
       context.fill();

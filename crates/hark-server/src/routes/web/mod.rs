@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::error::{Answered, Failure};
 
 /// The paths of the app. Each answers its page, which shows what belongs there.
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 14] = [
     "/",
     "/library",
     "/t/{id}",
@@ -32,8 +32,6 @@ const PATHS: [&str; 16] = [
     "/sign-in",
     "/sign-up",
     "/forgot",
-    "/confirm",
-    "/reset",
 ];
 
 /// The page and everything it loads come from this server; nothing is inline, and no page may have it in a frame.

@@ -1,0 +1,43 @@
+/**
+ * Takes the pictures of docs/images: node tests/screenshots.mjs URL EMAIL PASSWORD TRANSCRIPT FOLDER.
+ * The server holds what is to be seen; its transcript is shown on the page of a transcript.
+ */
+
+import { chromium } from "@playwright/test";
+
+const [url, email, password, transcript, folder] = process.argv.slice(2);
+if (!folder) throw new Error("usage: screenshots.mjs URL EMAIL PASSWORD TRANSCRIPT FOLDER");
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+
+/** Name, path, width, colours, and what is done before the picture is taken. */
+const PICTURES = [
+  ["start-light", "/", 1200, "light"],
+  ["transcript-light", `/t/${transcript}`, 1200, "light"],
+  ["transcript-dark", `/t/${transcript}`, 1200, "dark"],
+  ["transcript-phone", `/t/${transcript}`, 360, "light"],
+  ["library-light", "/library", 1200, "light"],
+  ["library-phone", "/library", 360, "dark"],
+  ["live-light", "/live", 1200, "light"],
+  ["voice-light", "/voice?part=speak", 1200, "light"],
+  ["account-light", "/account", 1200, "light"],
+  ["admin-dark", "/admin", 1200, "dark"],
+  ["developers-light", "/developers", 1200, "light"],
+];
+
+for (const [name, path, width, colorScheme] of PICTURES) {
+  const context = await browser.newContext({ baseURL: url, colorScheme, viewport: { width, height: width < 500 ? 740 : 800 }, locale: "en-GB", reducedMotion: "reduce" });
+  const answer = await context.request.post("/v1/auth/signin", { data: { email, password }, headers: { Origin: url } });
+  if (!answer.ok()) throw new Error(`sign-in: ${answer.status()}`);
+  const page = await context.newPage();
+  await page.goto(path);
+  await page.locator("h1").first().waitFor({ state: "attached" });
+  await page.getByRole("status", { name: "Loading" }).waitFor({ state: "detached" }).catch(() => undefined);
+  await page.waitForTimeout(1500);
+  await page.screenshot({ path: `${folder}/${name}.jpg`, type: "jpeg", quality: 70 });
+  await context.close();
+}
+await browser.close();
