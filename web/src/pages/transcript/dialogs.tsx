@@ -10,6 +10,7 @@ import { copyText, fileName, saveBlob } from "../../ui/download";
 import { Check, Select, TextField } from "../../ui/field";
 import { languageName, percent } from "../../ui/format";
 import { useLoaded } from "../../ui/loaded";
+import { remembered } from "../../ui/remembered";
 import { ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { change, exportFile, FORMATS, nameSpeakers, type Format } from "./calls";
@@ -26,10 +27,13 @@ function isMissing(error: unknown): boolean {
 const PREVIEW = 3000;
 const TEXTS: Format[] = ["txt", "srt", "vtt", "json", "csv"];
 
+/** The format that was chosen last: whoever makes subtitles makes them again. */
+const lastFormat = remembered("export-format");
+
 export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () => void }) {
   const t = transcriptTexts();
   const { id, title, language } = editor.detail.value;
-  const [format, setFormat] = useState<Format>("txt");
+  const [format, setFormat] = useState<Format>(() => FORMATS.find((each) => each === lastFormat.read()) ?? "txt");
   const [wanted, setWanted] = useState("");
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -72,6 +76,7 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
               <label key={each} class={`transcript-format${each === format ? " is-chosen" : ""}`}>
                 <input type="radio" name="format" value={each} checked={each === format} onChange={() => {
                     setFormat(each);
+                    lastFormat.write(each);
                     setError(null);
                   }} />
                 <span>
