@@ -6,7 +6,7 @@
  * whole text is scrolled through, and for each key typed into a passage the time of our code and the time until its frame.
  */
 
-import { chromium } from "@playwright/test";
+import { launch, signedIn } from "./browser.mjs";
 
 const [url, email, password, wanted = "5"] = process.argv.slice(2);
 if (!password) throw new Error("usage: long.mjs URL EMAIL PASSWORD [ROUNDS]");
@@ -37,13 +37,8 @@ function transcript(count) {
 
 const detail = transcript(25_000);
 const body = JSON.stringify(detail);
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
-const context = await browser.newContext({ baseURL: url, viewport: { width: 1280, height: 900 }, locale: "en-GB" });
-const signedIn = await context.request.post("/v1/auth/signin", { data: { email, password }, headers: { Origin: url } });
-if (!signedIn.ok()) throw new Error(`sign-in: ${signedIn.status()}`);
+const browser = await launch();
+const context = await signedIn(browser, url, email, password, { viewport: { width: 1280, height: 900 } });
 
 const opened = [];
 const frames = [];

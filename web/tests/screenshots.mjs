@@ -3,17 +3,14 @@
  * The server holds what is to be seen; its transcript is shown on the page of a transcript.
  */
 
-import { chromium } from "@playwright/test";
+import { launch, signedIn } from "./browser.mjs";
 
 const [url, email, password, transcript, folder] = process.argv.slice(2);
 if (!folder) throw new Error("usage: screenshots.mjs URL EMAIL PASSWORD TRANSCRIPT FOLDER");
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
+const browser = await launch();
 
-/** Name, path, width, colours, and what is done before the picture is taken. */
+/** Name, path, width and colours. */
 const PICTURES = [
   ["start-light", "/", 1200, "light"],
   ["transcript-light", `/t/${transcript}`, 1200, "light"],
@@ -29,9 +26,8 @@ const PICTURES = [
 ];
 
 for (const [name, path, width, colorScheme] of PICTURES) {
-  const context = await browser.newContext({ baseURL: url, colorScheme, viewport: { width, height: width < 500 ? 740 : 800 }, locale: "en-GB", reducedMotion: "reduce" });
-  const answer = await context.request.post("/v1/auth/signin", { data: { email, password }, headers: { Origin: url } });
-  if (!answer.ok()) throw new Error(`sign-in: ${answer.status()}`);
+  const viewport = { width, height: width < 500 ? 740 : 800 };
+  const context = await signedIn(browser, url, email, password, { colorScheme, viewport, reducedMotion: "reduce" });
   const page = await context.newPage();
   await page.goto(path);
   await page.locator("h1").first().waitFor({ state: "attached" });

@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Json, Query};
 use crate::middleware::Identity;
+use crate::routes::paging::{PageQuery, check_page};
 use crate::routes::{AnyError, Invalid, Payment, Unauthorized};
 
 /// The account
@@ -74,40 +75,17 @@ pub(crate) async fn update(
     Ok(Answer(AccountUpdated { ok: true, updated }))
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct LedgerQuery {
-    /// Which page, from 1.
-    #[serde(default = "first_page")]
-    #[param(minimum = 1, default = 1)]
-    page: i64,
-    /// Entries a page.
-    #[serde(default = "page_size")]
-    #[param(minimum = 1, maximum = 100, default = 20)]
-    per_page: i64,
-}
-
-fn first_page() -> i64 {
-    1
-}
-
-fn page_size() -> i64 {
-    20
-}
-
 /// Where the credits came from and went
 ///
 /// Grants, holds for work that began, their releases, charges and refunds. Their sum is the balance.
-#[utoipa::path(get, path = "/v1/account/ledger", tag = "account", operation_id = "ledger", params(LedgerQuery),
+#[utoipa::path(get, path = "/v1/account/ledger", tag = "account", operation_id = "ledger", params(PageQuery),
     responses((status = 200, body = LedgerPage), Invalid, Unauthorized, AnyError), security(("bearer" = []), ("session" = [])))]
 pub(crate) async fn ledger(
     State(app): State<App>,
     identity: Identity,
-    Query(query): Query<LedgerQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Answer<LedgerPage>, Failure> {
-    if query.page < 1 || !(1..=100).contains(&query.per_page) {
-        return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
-    }
+    check_page(query.page, query.per_page)?;
     let found = app.store.ledger().page(identity.account(), query.page, query.per_page).await?;
     let entries = found.entries.into_iter().map(wire_entry).collect();
     Ok(Answer(LedgerPage { entries, total: found.total, page: query.page, per_page: query.per_page }))

@@ -11,20 +11,8 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::middleware::Identity;
+use crate::routes::paging::{PageQuery, check_page, first_page, page_size};
 use crate::routes::{AnyError, Invalid, Unauthorized};
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct AuditQuery {
-    /// Which page, from 1.
-    #[serde(default = "first_page")]
-    #[param(minimum = 1, default = 1)]
-    page: i64,
-    /// Events a page.
-    #[serde(default = "page_size")]
-    #[param(minimum = 1, maximum = 100, default = 20)]
-    per_page: i64,
-}
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -41,23 +29,15 @@ pub(crate) struct AdminAuditQuery {
     account: Option<i64>,
 }
 
-fn first_page() -> i64 {
-    1
-}
-
-fn page_size() -> i64 {
-    20
-}
-
 /// What was done to the account, and by whom
 ///
 /// Sign-ins and failed ones, keys made, rolled over and revoked, passwords, deletions, exports, and what whoever runs the server did.
-#[utoipa::path(get, path = "/v1/audit", tag = "account", operation_id = "auditLog", params(AuditQuery),
+#[utoipa::path(get, path = "/v1/audit", tag = "account", operation_id = "auditLog", params(PageQuery),
     responses((status = 200, body = AuditLog), Invalid, Unauthorized, AnyError), security(("bearer" = []), ("session" = [])))]
 pub(crate) async fn own(
     State(app): State<App>,
     identity: Identity,
-    Query(query): Query<AuditQuery>,
+    Query(query): Query<PageQuery>,
 ) -> Result<Answer<AuditLog>, Failure> {
     log(&app, Some(identity.account()), query.page, query.per_page, false).await
 }
@@ -83,9 +63,7 @@ async fn log(
     per_page: i64,
     is_admin: bool,
 ) -> Result<Answer<AuditLog>, Failure> {
-    if page < 1 || !(1..=100).contains(&per_page) {
-        return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
-    }
+    check_page(page, per_page)?;
     let found = app.store.audit().page(account, page, per_page).await?;
     let events = found.entries.into_iter().map(|entry| wire_event(entry, is_admin)).collect();
     Ok(Answer(AuditLog { events, total: found.total, page, per_page }))

@@ -13,6 +13,7 @@ pub(crate) mod enhancements;
 pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod openai;
+pub(crate) mod paging;
 pub(crate) mod reference;
 pub(crate) mod reset;
 pub(crate) mod resumable;

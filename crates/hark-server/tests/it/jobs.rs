@@ -8,13 +8,14 @@ use std::time::Duration;
 use hark_api::Segment;
 use hark_models::{Aliases, Catalogue, ModelStore};
 use hark_server::{
-    Config, Dependency, EngineError, Engines, InstantEngine, JobSettings, Models, Role, Seconds, Service, SpeechEngine,
+    Config, Dependency, EngineError, Engines, InstantEngine, JobSettings, Role, Seconds, Service, SpeechEngine,
     SpeechOptions, Transcribe, Transcribed, Work,
 };
 use hark_speech::{CancelToken, Progress};
 use hark_store::{Clock, FaultKind, JobFilter, JobSummary, Plan};
 use reqwest::Method;
 
+use crate::like_instant::models_like_instant;
 use crate::server::{Client, Server, config, eventually, hum, json, refusal};
 
 /// An engine whose first attempts end as it was told; later ones succeed.
@@ -26,19 +27,7 @@ impl Scripted {
     }
 }
 
-impl Models for Scripted {
-    fn models(&self) -> Vec<hark_api::Model> {
-        Vec::new()
-    }
-
-    fn resolve(&self, model: &str) -> Result<String, EngineError> {
-        InstantEngine::default().resolve(model)
-    }
-
-    fn device(&self) -> Option<String> {
-        None
-    }
-}
+models_like_instant!(Scripted);
 
 impl Transcribe for Scripted {
     fn transcribe(
@@ -287,19 +276,7 @@ impl Dictated {
     }
 }
 
-impl Models for Dictated {
-    fn models(&self) -> Vec<hark_api::Model> {
-        Vec::new()
-    }
-
-    fn resolve(&self, model: &str) -> Result<String, EngineError> {
-        InstantEngine::default().resolve(model)
-    }
-
-    fn device(&self) -> Option<String> {
-        None
-    }
-}
+models_like_instant!(Dictated);
 
 impl Transcribe for Dictated {
     fn transcribe(

@@ -19,6 +19,7 @@ mod jobs;
 mod keys;
 mod language;
 mod lengths;
+mod like_instant;
 mod limits;
 mod log;
 mod openai;

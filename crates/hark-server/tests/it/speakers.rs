@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use hark_api::{Segment, TranscriptionResult};
 use hark_media::{AudioStream, Options, Source};
 use hark_models::ModelStore;
-use hark_server::{EngineError, Engines, InstantEngine, Models, Transcribe, Transcribed, Work};
+use hark_server::{EngineError, Engines, InstantEngine, Transcribe, Transcribed, Work};
 use hark_speech::CancelToken;
 use hark_store::Plan;
 use reqwest::multipart::{Form, Part};
 use reqwest::{Method, Response};
 
+use crate::like_instant::models_like_instant;
 use crate::log;
 use crate::server::{Client, Server, config, hum, json, real_engine, refusal, talk};
 use crate::speech::walk;
@@ -75,19 +76,7 @@ struct OneSpeaker {
     told: Arc<Mutex<Vec<Vec<String>>>>,
 }
 
-impl Models for OneSpeaker {
-    fn models(&self) -> Vec<hark_api::Model> {
-        Vec::new()
-    }
-
-    fn resolve(&self, model: &str) -> Result<String, EngineError> {
-        InstantEngine::default().resolve(model)
-    }
-
-    fn device(&self) -> Option<String> {
-        None
-    }
-}
+models_like_instant!(OneSpeaker);
 
 impl Transcribe for OneSpeaker {
     fn transcribe(

@@ -9,13 +9,14 @@ import { Dialog } from "../../ui/dialog";
 import { copyText, fileName, saveBlob } from "../../ui/download";
 import { Check, Select, TextField } from "../../ui/field";
 import { languageName, percent } from "../../ui/format";
+import { labelNumber } from "../../ui/labels";
 import { useLoaded } from "../../ui/loaded";
 import { remembered } from "../../ui/remembered";
 import { ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { change, exportFile, FORMATS, nameSpeakers, type Format } from "./calls";
 import type { Editor } from "./editor";
-import { labelNumber, namings } from "./model";
+import { namings } from "./model";
 import type { Reader } from "./reader";
 import { colourOf, nameOf } from "./text";
 

@@ -1,6 +1,7 @@
 /** A transcript as the page reads it: where each word stands in its text, who says what in which turn, and what is said at a moment. */
 
 import type { Schema } from "../../api/client";
+import { labelNumber } from "../../ui/labels";
 
 export type Detail = Schema<"TranscriptDetail">;
 export type Word = Schema<"Word">;
@@ -83,12 +84,6 @@ export function speakersOf(segments: readonly { speaker?: string | null; start: 
     if (segment.speaker) found.set(segment.speaker, (found.get(segment.speaker) ?? 0) + Math.max(0, segment.end - segment.start));
   }
   return [...found].map(([name, seconds]) => ({ name, seconds }));
-}
-
-/** The number in a label that the server gave (`SPEAKER_00` is 1); null for a name. */
-export function labelNumber(name: string): number | null {
-  const found = /^SPEAKER_(\d{1,4})$/.exec(name);
-  return found ? Number(found[1]) + 1 : null;
 }
 
 /** The last entry of `starts` (ascending) that is not after `time`; -1 where all are. */

@@ -6,7 +6,8 @@ import { transcriptTexts } from "../../i18n/transcript";
 import { clock, isoDuration } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import type { Editor, Segment } from "./editor";
-import { directionOf, labelNumber, type Turn } from "./model";
+import { labelNumber } from "../../ui/labels";
+import { directionOf, type Turn } from "./model";
 import type { Reader } from "./reader";
 
 const UNSPACED = /^(zh|ja|th|lo|km|my|yue|wuu|bo)\b/;

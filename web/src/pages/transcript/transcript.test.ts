@@ -2,7 +2,8 @@ import { describe, expect, it } from "vitest";
 import { afterSaving, meet, read, reconcile, withEdit, write, type Edit } from "./drafts";
 import { findAll, nextMatch, replaceAll, replaceOne } from "./find";
 import { closed, EMPTY, redo, together, typed, undo } from "./history";
-import { countWords, directionOf, labelNumber, lastBefore, locate, momentOf, namings, resample, spanAt, spanAtOffset, speakersOf, tidy, turnsOf } from "./model";
+import { countWords, directionOf, lastBefore, locate, momentOf, namings, resample, spanAt, spanAtOffset, speakersOf, tidy, turnsOf } from "./model";
+import { labelNumber } from "../../ui/labels";
 import { retime } from "./retime";
 
 const word = (text: string, start: number, end = start + 0.5, confidence = 0.9) => ({ word: text, start, end, confidence });

@@ -7,12 +7,13 @@ use hark_store::{AccountFilter, AccountId, Adjustment, Error, Plan};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Admin, check_page};
+use super::Admin;
 use crate::app::App;
 use crate::audit;
 use crate::error::Failure;
 use crate::extract::{Json, Path, Query};
 use crate::routes::account::wire_account;
+use crate::routes::paging::{check_page, first_page, page_size};
 use crate::routes::{AnyError, Forbidden, Invalid, Missing, Unauthorized};
 
 /// The longest search, in characters: no address is longer.
@@ -32,14 +33,6 @@ pub(crate) struct AccountsQuery {
     #[serde(default = "page_size")]
     #[param(minimum = 1, maximum = 100, default = 20)]
     per_page: i64,
-}
-
-fn first_page() -> i64 {
-    1
-}
-
-fn page_size() -> i64 {
-    20
 }
 
 /// All accounts

@@ -47,11 +47,3 @@ impl Admin {
         }
     }
 }
-
-/// Rejects pages that can't exist.
-pub(super) fn check_page(page: i64, per_page: i64) -> Result<(), Failure> {
-    if page < 1 || !(1..=100).contains(&per_page) {
-        return Err(Failure::invalid("`page` begins with 1, `per_page` is a number from 1 to 100"));
-    }
-    Ok(())
-}

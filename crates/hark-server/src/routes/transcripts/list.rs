@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::extract::Query;
 use crate::middleware::Identity;
+use crate::routes::paging::{first_page, page_size};
 use crate::routes::{AnyError, Invalid, Unauthorized};
 use crate::wire::{wire_language, wire_status};
 
@@ -42,14 +43,6 @@ pub(crate) struct ListQuery {
 pub(crate) fn date_or_date_time() -> Schema {
     let text = |format| ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(format)));
     OneOfBuilder::new().item(text(KnownFormat::Date)).item(text(KnownFormat::DateTime)).into()
-}
-
-fn first_page() -> i64 {
-    1
-}
-
-fn page_size() -> i64 {
-    20
 }
 
 /// The transcripts of the account, newest first
