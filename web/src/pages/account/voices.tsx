@@ -11,10 +11,10 @@ import { Check, TextField } from "../../ui/field";
 import { bytes, clock, date, number, percent } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
+import { canRecord, useRecorder } from "../../ui/microphone";
 import { Empty, ErrorNotice, Notice, ProgressBar, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
 import { focusOn, Group, isolated, useFocusWrong } from "./pieces";
-import { canRecord, startClip, type ClipRecorder } from "./recorder";
 
 type Speaker = Schema<"Speaker">;
 
@@ -205,15 +205,20 @@ function Enroll({ onLearned }: { onLearned: (voice: Speaker) => void }) {
 /** A file or a recording, and how it sounds. */
 function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | undefined; onClip: (clip: File | null) => void }) {
   const t = accountTexts().voices;
-  const [recorder, setRecorder] = useState<ClipRecorder | null>(null);
-  const [seconds, setSeconds] = useState(0);
   const [trouble, setTrouble] = useState<string | null>(null);
   const [isOwn, setOwn] = useState(false);
   const [url, setUrl] = useState<string | null>(null);
-  const running = useRef<ClipRecorder | null>(null);
-  running.current = recorder;
+  const recorder = useRecorder({ bitsPerSecond: 128_000, longest: LONGEST }, ({ sound, ending, seconds }) => {
+    if (seconds < SHORTEST) {
+      setTrouble(t.tooShort);
+      focusOn("account-clip-record");
+      return;
+    }
+    setOwn(true);
+    onClip(new File([sound], `clip.${ending}`, { type: sound.type }));
+    focusOn("account-clip-again");
+  });
 
-  useEffect(() => () => running.current?.cancel(), []);
   useEffect(() => {
     if (!clip) {
       setUrl(null);
@@ -224,40 +229,9 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
     return () => URL.revokeObjectURL(made);
   }, [clip]);
   useEffect(() => {
-    if (!recorder) return;
-    const begun = performance.now();
-    setSeconds(0);
-    const timer = setInterval(() => setSeconds((performance.now() - begun) / 1000), 250);
-    return () => clearInterval(timer);
-  }, [recorder]);
-  useEffect(() => {
-    if (recorder && seconds >= LONGEST) void stop();
-  }, [seconds]);
-
-  const start = async () => {
-    setTrouble(null);
-    try {
-      setRecorder(await startClip());
-      focusOn("account-clip-stop");
-    } catch {
-      setTrouble(t.noMicrophone);
-    }
-  };
-  const stop = async () => {
-    const ending = running.current;
-    if (!ending) return;
-    const length = seconds;
-    setRecorder(null);
-    const made = await ending.stop();
-    if (length < SHORTEST) {
-      setTrouble(t.tooShort);
-      focusOn("account-clip-record");
-      return;
-    }
-    setOwn(true);
-    onClip(made);
-    focusOn("account-clip-again");
-  };
+    if (recorder.state === "recording") focusOn("account-clip-stop");
+  }, [recorder.state]);
+  const told = trouble ?? (clip ? null : recorder.fault ? t.noMicrophone : wrong);
 
   return (
     <fieldset class="stack tight">
@@ -286,12 +260,12 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
             </Button>
           </div>
         </div>
-      ) : recorder ? (
+      ) : recorder.state === "recording" ? (
         <div class="account-clip">
           <p class="soft small">{t.readAloud}</p>
           <p class="account-passage">{t.passage}</p>
           <div class="row">
-            <Button kind="primary" icon="stop" id="account-clip-stop" onClick={() => void stop()}>
+            <Button kind="primary" icon="stop" id="account-clip-stop" onClick={recorder.stop}>
               {t.stop}
             </Button>
             <span class="row tight" role="status">
@@ -299,7 +273,7 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
               {t.recording}
             </span>
             <span class="numeric" role="timer">
-              {clock(seconds)}
+              {clock(recorder.seconds)}
             </span>
           </div>
         </div>
@@ -326,15 +300,23 @@ function Clip({ clip, wrong, onClip }: { clip: File | null; wrong: string | unde
             </label>
           </span>
           {canRecord() && (
-            <Button icon="mic" id="account-clip-record" onClick={() => void start()}>
+            <Button
+              icon="mic"
+              id="account-clip-record"
+              busy={recorder.state === "asking"}
+              onClick={() => {
+                setTrouble(null);
+                recorder.start();
+              }}
+            >
               {t.record}
             </Button>
           )}
         </div>
       )}
-      {(trouble ?? (clip ? null : wrong)) && (
+      {told && (
         <span class="account-wrong" role="alert">
-          {trouble ?? wrong}
+          {told}
         </span>
       )}
     </fieldset>

@@ -11,10 +11,10 @@ import { Check, Select, TextField } from "../../ui/field";
 import { clock, dateTime, languageName, number } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
+import { useRecorder } from "../../ui/microphone";
 import { Notice } from "../../ui/states";
 import { toastError } from "../../ui/toast";
 import { ItemCard } from "./item";
-import { useRecorder } from "./recorder";
 import { add, items, type Options } from "./uploads";
 import "./start.css";
 
@@ -57,8 +57,8 @@ function Drop({ onFiles }: { onFiles: (files: Iterable<File>) => void }) {
   const [isOver, setOver] = useState(false);
   const latest = useRef(onFiles);
   latest.current = onFiles;
-  const recorder = useRecorder((blob, ending) => {
-    onFiles([new File([blob], `${t.recordingName(dateTime(new Date()))}.${ending}`.replaceAll(/[/\\:]/g, "."), { type: blob.type })]);
+  const recorder = useRecorder({ bitsPerSecond: 96_000 }, ({ sound, ending }) => {
+    onFiles([new File([sound], `${t.recordingName(dateTime(new Date()))}.${ending}`.replaceAll(/[/\\:]/g, "."), { type: sound.type })]);
   });
 
   useEffect(() => {
@@ -140,7 +140,7 @@ function Drop({ onFiles }: { onFiles: (files: Iterable<File>) => void }) {
       />
       <p class="soft small">{t.paste}</p>
       <Sample onFile={(file) => onFiles([file])} />
-      {recorder.failed && (
+      {recorder.fault && (
         <Notice kind="bad" icon="warning">
           {t.noMicrophone}
         </Notice>

@@ -3,8 +3,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Button, IconButton } from "../../ui/button";
 import { duration, number } from "../../ui/format";
+import { useRecorder } from "../../ui/microphone";
 import { CLIP_RATE, clipChannels } from "./decode";
-import { MicrophoneError, record, type MicrophoneFault, type Recording } from "./recorder";
 import { CLIP_SECONDS, clipFault, mixed, wav, type ClipAnswer, type ClipFault } from "./sound";
 import { voiceTexts } from "./texts";
 import { useObjectUrl } from "./url";
@@ -26,8 +26,6 @@ function clipOf(samples: Float32Array): Clip {
 /** Levels below and above which the meter says so. */
 const TOO_QUIET = 0.08;
 const TOO_LOUD = 0.97;
-
-type Phase = { is: "idle" } | { is: "opening" } | { is: "recording"; seconds: number; level: number } | { is: "reading" };
 
 /** What is wrong with a clip, in words: as far as the page can tell, else as the server says. */
 export function useClipWords(clip: Clip | null, answer: { is: ClipAnswer; message: string } | null): string | null {
@@ -51,22 +49,14 @@ export function useClipWords(clip: Clip | null, answer: { is: ClipAnswer; messag
 
 export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: string | null; onClip: (clip: Clip | null) => void }) {
   const t = voiceTexts();
-  const [phase, setPhase] = useState<Phase>({ is: "idle" });
-  const [microphone, setMicrophone] = useState<MicrophoneFault | null>(null);
-  const recording = useRef<Recording | null>(null);
+  const [isReading, setReading] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
   const isGone = useRef(false);
   const url = useObjectUrl(clip?.file ?? null);
-  useEffect(
-    () => () => {
-      isGone.current = true;
-      recording.current?.cancel();
-    },
-    [],
-  );
+  useEffect(() => () => void (isGone.current = true), []);
 
   const read = async (sound: Blob, name: string, isRecorded: boolean) => {
-    setPhase({ is: "reading" });
+    setReading(true);
     try {
       const samples = mixed(await clipChannels(sound));
       if (isGone.current) return;
@@ -76,42 +66,24 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
       // The server reads more formats than browsers do.
       if (!isGone.current) onClip({ file: new File([sound], name, { type: sound.type }), samples: null, fault: null });
     }
-    if (!isGone.current) setPhase({ is: "idle" });
+    if (!isGone.current) setReading(false);
   };
 
-  const start = async () => {
-    setMicrophone(null);
-    setPhase({ is: "opening" });
-    try {
-      const opened = await record((seconds, level) => setPhase((before) => (before.is === "recording" || before.is === "opening" ? { is: "recording", seconds, level } : before)));
-      recording.current = opened;
-      if (isGone.current) return opened.cancel();
-      const sound = await opened.done;
-      recording.current = null;
-      if (isGone.current) return;
-      if (sound && sound.size > 0) await read(sound, "clip", true);
-      else setPhase({ is: "idle" });
-    } catch (error) {
-      if (isGone.current) return;
-      setPhase({ is: "idle" });
-      setMicrophone(error instanceof MicrophoneError ? error.fault : "failed");
-    }
-  };
-
-  const isRecording = phase.is === "recording";
-  const seconds = isRecording ? phase.seconds : 0;
+  const recorder = useRecorder({ bitsPerSecond: 256_000, longest: CLIP_SECONDS.most }, ({ sound, ending }) => void read(sound, `clip.${ending}`, true));
+  const { seconds, level } = recorder;
+  const isRecording = recorder.state === "recording";
+  const isBusy = isReading || recorder.state !== "idle";
   const left = CLIP_SECONDS.least - seconds;
-  const level = isRecording ? phase.level : 0;
   const judged = level < TOO_QUIET ? t.levelQuiet : level > TOO_LOUD ? t.levelLoud : t.levelGood;
-  const microphoneWords = microphone && { refused: t.micRefused, missing: t.micMissing, insecure: t.micInsecure, failed: t.micFailed }[microphone];
+  const microphoneWords = recorder.fault && { refused: t.micRefused, missing: t.micMissing, insecure: t.micInsecure, failed: t.micFailed }[recorder.fault];
   const clipSeconds = clip?.samples ? clip.samples.length / CLIP_RATE : null;
   return (
-    <fieldset class="voice-clip" aria-describedby={wrong && phase.is === "idle" ? "voice-clip-wrong" : "voice-clip-hint"}>
+    <fieldset class="voice-clip" aria-describedby={wrong && !isBusy ? "voice-clip-wrong" : "voice-clip-hint"}>
       <legend class="label">{t.clip}</legend>
       <p class="soft small" id="voice-clip-hint">
         {t.clipText} {t.clipKept}
       </p>
-      {phase.is === "reading" && (
+      {isReading && (
         <p class="soft small" role="status">
           {t.clipReading}
         </p>
@@ -143,7 +115,7 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
           </div>
         </div>
       )}
-      {clip && !isRecording && phase.is !== "reading" && (
+      {clip && !isRecording && !isReading && (
         <div class="stack tight">
           <div class="row between">
             <span class="voice-file">
@@ -165,15 +137,15 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
       )}
       <div class="row tight">
         {isRecording ? (
-          <Button icon="stop" kind="primary" onClick={() => recording.current?.stop()}>
+          <Button icon="stop" kind="primary" onClick={() => recorder.stop()}>
             {t.clipStop}
           </Button>
         ) : (
           <>
-            <Button icon="mic" busy={phase.is !== "idle"} onClick={() => void start()}>
+            <Button icon="mic" busy={isBusy} onClick={recorder.start}>
               {clip ? t.clipRecordAgain : t.clipRecord}
             </Button>
-            <Button icon="upload" disabled={phase.is !== "idle"} onClick={() => chooser.current?.click()}>
+            <Button icon="upload" disabled={isBusy} onClick={() => chooser.current?.click()}>
               {t.clipUpload}
             </Button>
           </>
@@ -195,7 +167,7 @@ export function ClipField({ clip, wrong, onClip }: { clip: Clip | null; wrong: s
           {microphoneWords}
         </p>
       )}
-      {wrong && phase.is === "idle" && (
+      {wrong && !isBusy && (
         <p class="voice-wrong small" id="voice-clip-wrong" role="alert" dir="auto">
           {wrong}
         </p>
