@@ -17,7 +17,7 @@ test("a recording is transcribed without an account, and its text can be saved",
   const saved = page.waitForEvent("download");
   await card.getByRole("button", { name: "Save subtitles" }).click();
   const file = await saved;
-  expect(file.suggestedFilename()).toBe("market.wav.srt");
+  expect(file.suggestedFilename()).toBe("market.srt");
   const { readFile } = await import("node:fs/promises");
   expect(await readFile(await file.path(), "utf8")).toMatch(/^1\n00:00:0\d,\d{3} --> 00:00:/);
   await expectAccessible(page);

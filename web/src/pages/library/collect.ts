@@ -1,6 +1,6 @@
 /** Many transcripts as one archive: fetched one after another, with what could not be fetched told at the end. */
 
-import { UniqueNames } from "./names";
+import { UniqueNames } from "../../ui/download";
 import { ZipWriter } from "./zip";
 
 /** What is fetched. */

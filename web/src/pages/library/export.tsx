@@ -5,13 +5,12 @@ import { isAbort, messageOf, Problem } from "../../api/client";
 import { common } from "../../i18n/common";
 import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
-import { saveBlob } from "../../ui/download";
+import { fileName, saveBlob } from "../../ui/download";
 import { number } from "../../ui/format";
 import { remembered } from "../../ui/remembered";
 import { ErrorNotice, Notice, ProgressBar } from "../../ui/states";
 import { collect, type Collected } from "./collect";
 import { exported, type Transcript } from "./data";
-import { UniqueNames } from "./names";
 import { libraryTexts } from "./texts";
 
 const FORMATS = ["txt", "srt", "vtt", "docx", "pdf", "csv", "json"] as const;
@@ -57,7 +56,7 @@ export function Export({ items, onClose }: { items: Transcript[]; onClose: () =>
       const only = ready.length === 1 ? ready[0] : undefined;
       if (only) {
         const data = await exported(only.id, format, controller.signal);
-        saveBlob(new Blob([data as BlobPart], { type: TYPES[format] }), new UniqueNames().name(only.title, format));
+        saveBlob(new Blob([data as BlobPart], { type: TYPES[format] }), fileName(only.title, format));
         setPhase({ is: "done", count: 1, failed: [] });
         return;
       }

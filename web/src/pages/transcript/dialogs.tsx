@@ -59,7 +59,7 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
     setError(null);
     try {
       const blob = file.value ?? (await exportFile(id, format, wanted || null));
-      saveBlob(blob, fileName(title.replace(/\.[A-Za-z0-9]{1,4}$/, ""), wanted ? `${wanted}.${format}` : format));
+      saveBlob(blob, fileName(title, wanted ? `${wanted}.${format}` : format));
       onClose();
     } catch (caught) {
       setError(caught);
