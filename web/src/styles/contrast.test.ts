@@ -5,13 +5,17 @@ import { expect, test } from "vitest";
 
 const css = readFileSync(new URL("tokens.css", import.meta.url), "utf8");
 
-function values(block: string): Map<string, string> {
-  return new Map([...block.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})\b/g)].map(([, name = "", value = ""]) => [name, value]));
+/** The colours of a theme: the first or the second of `light-dark()`, or the only one. */
+function values(theme: 0 | 1): Map<string, string> {
+  return new Map(
+    [...css.matchAll(/--([\w-]+):\s*(?:(#[0-9a-f]{6})|light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\));/g)].map(([, name = "", only, light, dark]) => [
+      name,
+      only ?? [light, dark][theme] ?? "",
+    ]),
+  );
 }
 
-const [light = "", system = "", ...rest] = css.split(/:root[^{]*\{/).slice(1);
-const dark = rest.at(-2) ?? "";
-const themes = { light: values(light), dark: values(dark) };
+const themes = { light: values(0), dark: values(1) };
 
 function luminance(hex: string): number {
   const [r = 0, g = 0, b = 0] = [1, 3, 5].map((at) => {
@@ -61,6 +65,15 @@ for (const [theme, colours] of Object.entries(themes)) {
   test.each(LINES)(`${theme}: %s on %s`, (line, ground) => expect(contrast(of(line), of(ground))).toBeGreaterThanOrEqual(3));
 }
 
-test("dark is the same whether it was chosen or is the system's", () => {
-  expect(values(system)).toEqual(themes.dark);
+test("every colour has a value in both themes, and only here", () => {
+  // Marks keep their ink: they are bright in both.
+  expect([...themes.light].filter(([name, value]) => themes.dark.get(name) === value).map(([name]) => name)).toEqual(["mark-ink"]);
+  expect(css.match(/#[0-9a-f]{3,8}\b/g)?.length).toBe(2 * themes.light.size - 1);
+  expect(css).not.toContain("prefers-color-scheme");
+});
+
+test("a theme that was chosen is the one that counts", () => {
+  for (const [selector, scheme] of [[":root", "light dark"], [':root[data-theme="light"]', "light"], [':root[data-theme="dark"]', "dark"]] as const) {
+    expect(css).toContain(`${selector} {\n  color-scheme: ${scheme};`);
+  }
 });

@@ -125,8 +125,13 @@ function Position({ player, editor, wave }: { player: Player; editor: Editor; wa
     const context = element.getContext("2d");
     if (!context) return;
     const style = getComputedStyle(element);
-    const colours = Array.from({ length: 8 }, (_, n) => style.getPropertyValue(`--speaker-${n + 1}`).trim());
-    const silent = style.getPropertyValue("--line-strong").trim();
+    // Only where they are used do colours become those of the theme.
+    const colour = (name: string) => {
+      element.style.color = `var(--${name})`;
+      return style.color;
+    };
+    const colours = Array.from({ length: 8 }, (_, n) => colour(`speaker-${n + 1}`));
+    const silent = colour("line-strong");
     const starts = turns.map((turn) => turn.start);
     const names = speakers.map((speaker) => speaker.name);
     const step = 3;
