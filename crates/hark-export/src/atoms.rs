@@ -60,12 +60,16 @@ pub(crate) fn turns(transcript: &TranscriptionResult) -> Vec<Turn> {
 }
 
 /// Whether all is said by one voice that nobody gave a name: then a label in front of it tells a reader nothing.
-fn speaks_alone(transcript: &TranscriptionResult) -> bool {
+pub(crate) fn speaks_alone(transcript: &TranscriptionResult) -> bool {
     let mut labels = transcript.segments.iter().map(|segment| segment.speaker.as_deref());
     let first = labels.next().flatten();
-    let number = first.and_then(|label| label.strip_prefix("SPEAKER_"));
-    number.is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
-        && labels.all(|label| label == first)
+    first.and_then(label_number).is_some() && labels.all(|label| label == first)
+}
+
+/// The number in the label of a speaker without a name, from 0; none where it is a name.
+pub(crate) fn label_number(label: &str) -> Option<u32> {
+    let digits = label.strip_prefix("SPEAKER_")?;
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 /// The atoms of a text without times.

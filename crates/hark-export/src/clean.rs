@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use hark_transcript::{Segment, TranscriptionResult, Word};
 
 use crate::Metadata;
+use crate::atoms::label_number;
 
 /// The transcript with its speakers under the names that people gave them.
 pub(crate) fn with_names(transcript: &TranscriptionResult, metadata: &Metadata) -> TranscriptionResult {
@@ -24,6 +25,19 @@ pub(crate) fn with_names(transcript: &TranscriptionResult, metadata: &Metadata) 
     }
     transcript.speakers = speakers;
     transcript
+}
+
+/// Puts `word` and a number from 1 in place of the labels of speakers without a name: `Speaker 1` for `SPEAKER_00`.
+pub(crate) fn number_unnamed(transcript: &mut TranscriptionResult, word: &str) {
+    let of_segments = transcript
+        .segments
+        .iter_mut()
+        .flat_map(|segment| segment.speaker.iter_mut().chain(&mut segment.overlapping_speakers));
+    for speaker in of_segments.chain(&mut transcript.speakers) {
+        if let Some(number) = label_number(speaker) {
+            *speaker = format!("{word} {}", u64::from(number) + 1).trim_start().to_owned();
+        }
+    }
 }
 
 /// The transcript with every text cleaned by [`clean`]; a speaker without a visible name is no speaker.

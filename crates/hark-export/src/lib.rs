@@ -46,11 +46,14 @@ pub struct Options {
     pub subtitles: SubtitleRules,
     /// JSON on many lines with indentation instead of on one.
     pub pretty_json: bool,
+    /// What [`export`] calls speakers without a name, before a number that counts from 1: `Speaker` writes `Speaker 1`
+    /// for the label `SPEAKER_00`. Without it they keep their labels.
+    pub unnamed_speaker: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { subtitles: SubtitleRules::default(), pretty_json: true }
+        Self { subtitles: SubtitleRules::default(), pretty_json: true, unnamed_speaker: None }
     }
 }
 
@@ -126,7 +129,13 @@ pub fn export(
     options: &Options,
     fonts: &Fonts,
 ) -> Result<Vec<u8>, ExportError> {
-    let transcript = clean::with_names(transcript, metadata);
+    let mut transcript = clean::with_names(transcript, metadata);
+    // Turns leave the label of a voice that is alone out, which they must still know as a label.
+    if let Some(word) = &options.unnamed_speaker
+        && (matches!(format, Format::Csv | Format::Json) || !atoms::speaks_alone(&transcript))
+    {
+        clean::number_unnamed(&mut transcript, word);
+    }
     match format {
         Format::Docx => docx::render(&clean::cleaned(&transcript), metadata),
         Format::Pdf => pdf::render(&clean::cleaned(&transcript), metadata, fonts),

@@ -89,6 +89,35 @@ fn names_that_people_gave_to_speakers_are_in_every_format_that_is_text() {
 }
 
 #[test]
+fn speakers_without_a_name_are_numbered_in_the_words_of_who_asks() {
+    let said = |label: &str, start: f64| Segment {
+        start,
+        end: start + 2.0,
+        text: "Hello there.".into(),
+        speaker: Some(label.into()),
+        ..Default::default()
+    };
+    let called = |segments: Vec<Segment>, format: Format| {
+        let transcript = TranscriptionResult { duration: 20.0, segments, ..Default::default() };
+        let options = Options { unnamed_speaker: Some("Sprecherin".into()), ..Default::default() };
+        let speaker_names = BTreeMap::from([("SPEAKER_01".to_owned(), "Ann Lee".to_owned())]);
+        let metadata = Metadata { speaker_names, ..Default::default() };
+        String::from_utf8(export(&transcript, &metadata, format, &options, &Fonts::system()).unwrap()).unwrap()
+    };
+    for format in Format::ALL.into_iter().filter(|format| format.is_text()) {
+        let text = called(vec![said("SPEAKER_00", 0.0), said("SPEAKER_01", 3.0), said("SPEAKER_11", 6.0)], format);
+        let told = ["Sprecherin 1", "Ann Lee", "Sprecherin 12"].iter().all(|name| text.contains(name));
+        assert!(told && !text.contains("SPEAKER_"), "{format}: {text}");
+    }
+    // A voice that is alone has no label in what people read, and one in tables.
+    for (format, shows) in [(Format::Txt, false), (Format::Srt, false), (Format::Vtt, false), (Format::Csv, true)] {
+        let text = called(vec![said("SPEAKER_00", 0.0), said("SPEAKER_00", 3.0)], format);
+        assert_eq!(text.contains("Sprecherin 1"), shows, "{format}: {text}");
+        assert!(!text.contains("SPEAKER_"), "{format}: {text}");
+    }
+}
+
+#[test]
 fn a_document_where_text_was_asked_for_is_an_error() {
     let transcript = TranscriptionResult::default();
     let error = render(&transcript, Format::Pdf, &Options::default()).unwrap_err();

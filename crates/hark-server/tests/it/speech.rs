@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::server::{Server, config, json, real_engine, talk, telephone_call};
+use crate::server::{Server, config, json, real_engine, refusal, talk, telephone_call};
 use hark_server::{Models as _, Voices as _};
 use hark_store::Plan;
 
@@ -123,6 +123,11 @@ async fn speakers_are_told_apart_counted_and_renamed() {
     assert_eq!((&detail["num_speakers"], &detail["segments"]), (&Value::from(2), &result["segments"]));
 
     let path = format!("/v1/transcripts/{id}");
+    for (query, name) in [("", "SPEAKER_01: "), ("?unnamed_speaker=Speaker", "Speaker 2: ")] {
+        let file = client.get(&format!("{path}/export/txt{query}")).await.text().await.unwrap();
+        assert!(file.contains(name), "{query}: {file}");
+    }
+    refusal(client.get(&format!("{path}/export/txt?unnamed_speaker=a%0Ab")).await, 400).await;
     let names = serde_json::json!({ "speaker_names": { "SPEAKER_00": "Diane", "SPEAKER_01": "Sheila" } });
     json(client.request(reqwest::Method::PATCH, &path).json(&names).send().await.unwrap(), 200).await;
     for (format, mark) in

@@ -256,6 +256,7 @@ fn render(
         },
         // Several transcripts on stdout are a line each, so that a reader can tell them apart.
         pretty_json: args.files.len() == 1 || *target != Target::Stdout,
+        unnamed_speaker: None,
     };
     let language = hark_whisper::languages::find(&result.language).map(|language| language.native_name.to_owned());
     let metadata = Metadata {

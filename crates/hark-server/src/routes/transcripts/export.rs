@@ -41,6 +41,10 @@ pub(crate) struct ExportQuery {
     /// The language of the file: that of the recording when not given, or one that the transcript was translated into.
     #[param(pattern = "^[A-Za-z]{2,8}([_-][A-Za-z0-9]{1,8})*$")]
     language: Option<String>,
+    /// What speakers without a name are called, before a number that counts from 1: `Speaker` writes `Speaker 1` where
+    /// the transcript has `SPEAKER_00`. Labels stay as they are when it is not given.
+    #[param(pattern = r"^[^\x00-\x1F\x7F]{1,50}$")]
+    unnamed_speaker: Option<String>,
 }
 
 /// A transcript as a file
@@ -71,6 +75,7 @@ pub(crate) async fn export(
     if query.language.as_deref().is_some_and(|code| !is_language_code(code)) {
         return Err(Failure::invalid("`language` is no language code: give one such as es"));
     }
+    let unnamed_speaker = query.unnamed_speaker.as_deref().map(speaker_word).transpose()?;
     if let Some(wanted) = query.language
         && base_language(&wanted) != base_language(&language)
     {
@@ -88,7 +93,8 @@ pub(crate) async fn export(
     let fonts = Arc::clone(&app.fonts);
     // A long document takes seconds: not on a Tokio worker.
     let file = tokio::task::spawn_blocking(move || {
-        hark_export::export(&result, &metadata, format, &Options::default(), &fonts)
+        let options = Options { unnamed_speaker, ..Options::default() };
+        hark_export::export(&result, &metadata, format, &options, &fonts)
     });
     let file = match file.await {
         Ok(Ok(file)) => file,
@@ -116,6 +122,16 @@ fn is_language_code(code: &str) -> bool {
     let is_language = |part: &str| (2..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphabetic());
     let is_subtag = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
     parts.next().is_some_and(is_language) && parts.all(is_subtag)
+}
+
+/// The word before the number of a speaker without a name, on one line.
+fn speaker_word(given: &str) -> Result<String, Failure> {
+    if given.contains(|c| matches!(c, '\0'..='\x1F' | '\x7F')) || !(1..=50).contains(&given.chars().count()) {
+        return Err(Failure::invalid(
+            "`unnamed_speaker` has 1 to 50 characters, without control characters: give a word such as Speaker",
+        ));
+    }
+    Ok(given.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// A file name that every system accepts, from any title.
@@ -167,6 +183,13 @@ mod tests {
     fn language_codes_are_told_from_other_texts() {
         assert!(["pt", "pt-BR", "sr_Latn", "zh-Hant-TW", "haw"].iter().all(|code| is_language_code(code)));
         assert!(["", "p", "p/", "pt-", "-pt", "../x", "português", "pt BR"].iter().all(|code| !is_language_code(code)));
+    }
+
+    #[test]
+    fn the_word_before_the_number_of_a_speaker_is_short_and_on_one_line() {
+        assert_eq!(speaker_word(" Locuteur\u{2028} nº ").unwrap(), "Locuteur nº");
+        assert!(speaker_word(&"é".repeat(50)).is_ok());
+        assert!(["", "a\nb", "\u{7F}", &"e".repeat(51)].iter().all(|word| speaker_word(word).is_err()));
     }
 
     #[test]
