@@ -43,6 +43,7 @@ const de: Translated<typeof en> = {
   ownMachine: "Ihre Aufnahmen bleiben auf diesem Server.",
   apiDocs: "API-Referenz",
   speaker: (number: number) => `Sprecher ${number}`,
+  unnamedSpeaker: "Sprecher",
   accountOf: (email: string) => `Konto von ${email}`,
 };
 export default de;

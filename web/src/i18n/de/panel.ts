@@ -183,15 +183,6 @@ const de: Translated<typeof en> = {
   original: "Original",
   translationOf: (language: string) => `Übersetzung: ${language}`,
   sameSentence: "Teil des Satzes davor",
-  formats: {
-    txt: "Text (.txt)",
-    srt: "Untertitel (.srt)",
-    vtt: "Untertitel fürs Web (.vtt)",
-    docx: "Word (.docx)",
-    pdf: "PDF (.pdf)",
-    csv: "Tabelle (.csv)",
-    json: "Daten (.json)",
-  },
 
   conversation: "Fragen und Antworten",
   question: "Ihre Frage",

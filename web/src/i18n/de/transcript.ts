@@ -114,15 +114,6 @@ const de: Translated<typeof en> = {
 
   exportTitle: "Exportieren",
   format: "Format",
-  formatNames: {
-    txt: "Text",
-    srt: "SubRip-Untertitel",
-    vtt: "WebVTT-Untertitel",
-    json: "JSON",
-    csv: "Tabelle (CSV)",
-    docx: "Word",
-    pdf: "PDF",
-  },
   formatTexts: {
     txt: "Absätze mit den Namen der Sprecher, zum Lesen.",
     srt: "Untertitel für jeden Player: zwei Zeilen mit höchstens 42 Zeichen.",

@@ -40,5 +40,6 @@ export default {
   ownMachine: "Your recordings stay on this server.",
   apiDocs: "API reference",
   speaker: (number: number) => `Speaker ${number}`,
+  unnamedSpeaker: "Speaker",
   accountOf: (email: string) => `Account of ${email}`,
 };

@@ -25,7 +25,6 @@ export default {
   tooLong: "A search may have 1,000 characters.",
   hitAt: (title: string, moment: string) => `${title}, at ${moment}`,
   backToList: "Back to the list",
-  unknownSpeaker: "Speaker",
   // Filters
   filters: "Filters",
   filtersOn: (count: string) => `Filters (${count})`,
@@ -82,19 +81,11 @@ export default {
   notDeleted: (count: string, reason: string) => `${count} could not be deleted: ${reason}`,
   // Export
   export: "Export",
+  saveSubtitles: "Download subtitles",
   exportTitle: "Export",
   exportText: (count: string) => `${count} transcripts in one ZIP file.`,
   exportTextOne: "One transcript as a file.",
   exportFormat: "Format",
-  formats: {
-    txt: "Plain text",
-    srt: "Subtitles (SubRip)",
-    vtt: "Subtitles (WebVTT)",
-    docx: "Word document",
-    pdf: "PDF",
-    csv: "Table (CSV)",
-    json: "All data (JSON)",
-  },
   notReady: (count: string) => `${count} of the selected are not done yet and are left out.`,
   notReadyOne: "One of the selected is not done yet and is left out.",
   noneReady: "None of the selected transcripts is done yet.",

@@ -180,15 +180,6 @@ export default {
   original: "Original",
   translationOf: (language: string) => `Translation into ${language}`,
   sameSentence: "Part of the sentence before",
-  formats: {
-    txt: "Text (.txt)",
-    srt: "Subtitles (.srt)",
-    vtt: "Subtitles for the web (.vtt)",
-    docx: "Word (.docx)",
-    pdf: "PDF (.pdf)",
-    csv: "Table (.csv)",
-    json: "Data (.json)",
-  },
 
   conversation: "Questions and answers",
   question: "Your question",

@@ -119,15 +119,6 @@ export default {
   // Export
   exportTitle: "Export",
   format: "Format",
-  formatNames: {
-    txt: "Text",
-    srt: "SubRip subtitles",
-    vtt: "WebVTT subtitles",
-    json: "JSON",
-    csv: "Table (CSV)",
-    docx: "Word",
-    pdf: "PDF",
-  },
   formatTexts: {
     txt: "Paragraphs with the speakers' names, for reading.",
     srt: "Subtitles for every player: two lines of at most 42 characters.",

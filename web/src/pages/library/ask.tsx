@@ -7,6 +7,7 @@ import { Button, IconButton } from "../../ui/button";
 import { TextArea } from "../../ui/field";
 import { clock, isoDuration } from "../../ui/format";
 import { useLoaded } from "../../ui/loaded";
+import { speakerName } from "../../ui/speakers";
 import { ErrorNotice, ProgressBar } from "../../ui/states";
 import { asked, heard, type Source, type Turn } from "./conversation";
 import { titleOf } from "./data";
@@ -188,7 +189,7 @@ function Place({ source }: { source: Source }) {
       <p class="library-source-text" dir="auto">
         {source.speaker && (
           <b>
-            <bdi>{source.speaker}</bdi>:{" "}
+            <bdi>{speakerName(source.speaker)}</bdi>:{" "}
           </b>
         )}
         {source.text}

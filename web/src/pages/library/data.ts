@@ -1,7 +1,7 @@
 /** What the library asks of the API: pages of transcripts, how far those under way are, and what changes them. */
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, callHeaders, failed, Problem, throwProblem, unwrap, type Schema } from "../../api/client";
+import { api, Problem, unwrap, type Schema } from "../../api/client";
 import { useInterval } from "../../ui/loaded";
 import { pageCount, period, titleMatches, type View } from "./address";
 
@@ -126,18 +126,6 @@ export async function remove(ids: readonly number[]): Promise<{ gone: number[]; 
 /** Puts a failed transcript in the queue again. */
 export async function retry(id: number): Promise<void> {
   await unwrap(api.POST("/v1/transcripts/{id}/retry", { params: { path: { id } } }));
-}
-
-/** A transcript as a file. */
-export async function exported(id: number, format: string, signal: AbortSignal): Promise<Uint8Array> {
-  let response: Response;
-  try {
-    response = await fetch(`/v1/transcripts/${id}/export/${format}`, { headers: callHeaders(), signal });
-    if (response.ok) return new Uint8Array(await response.arrayBuffer());
-  } catch (error) {
-    throw failed(error);
-  }
-  return throwProblem(response);
 }
 
 const titles = new Map<number, Promise<string>>();

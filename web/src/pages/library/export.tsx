@@ -2,7 +2,9 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf, Problem } from "../../api/client";
+import { exportFile, FORMATS, type Format } from "../../api/exports";
 import { common } from "../../i18n/common";
+import { formatNames } from "../../i18n/formats";
 import { Button } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
 import { fileName, saveBlob } from "../../ui/download";
@@ -10,24 +12,11 @@ import { number } from "../../ui/format";
 import { remembered } from "../../ui/remembered";
 import { ErrorNotice, Notice, ProgressBar } from "../../ui/states";
 import { collect, type Collected } from "./collect";
-import { exported, type Transcript } from "./data";
+import type { Transcript } from "./data";
 import { libraryTexts } from "./texts";
-
-const FORMATS = ["txt", "srt", "vtt", "docx", "pdf", "csv", "json"] as const;
-type Format = (typeof FORMATS)[number];
 
 /** The format of the last export, which is likely that of the next. */
 const chosen = remembered("export-format");
-
-const TYPES: Record<Format, string> = {
-  txt: "text/plain",
-  srt: "application/x-subrip",
-  vtt: "text/vtt",
-  docx: "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-  pdf: "application/pdf",
-  csv: "text/csv",
-  json: "application/json",
-};
 
 type Phase =
   | { is: "asking" }
@@ -39,6 +28,7 @@ type Phase =
 export function Export({ items, onClose }: { items: Transcript[]; onClose: () => void }) {
   const t = libraryTexts();
   const c = common();
+  const names = formatNames();
   const [format, setFormat] = useState<Format>(() => FORMATS.find((known) => known === chosen.read()) ?? "txt");
   const [phase, setPhase] = useState<Phase>({ is: "asking" });
   const abort = useRef<AbortController | null>(null);
@@ -55,14 +45,13 @@ export function Export({ items, onClose }: { items: Transcript[]; onClose: () =>
     try {
       const only = ready.length === 1 ? ready[0] : undefined;
       if (only) {
-        const data = await exported(only.id, format, controller.signal);
-        saveBlob(new Blob([data as BlobPart], { type: TYPES[format] }), fileName(only.title, format));
+        saveBlob(await exportFile(only.id, format, null, controller.signal), fileName(only.title, format));
         setPhase({ is: "done", count: 1, failed: [] });
         return;
       }
       const found = await collect(ready, {
         ending: format,
-        load: (item, signal) => exported(item.id, format, signal),
+        load: async (item, signal) => new Uint8Array(await (await exportFile(item.id, format, null, signal)).arrayBuffer()),
         retryAfter: (error) => (error instanceof Problem && (error.status === 429 || error.status === 503) ? error.retryAfter : null),
         onProgress: (done, item) => setPhase({ is: "running", done, title: item?.title ?? "" }),
         signal: controller.signal,
@@ -103,7 +92,7 @@ export function Export({ items, onClose }: { items: Transcript[]; onClose: () =>
               {FORMATS.map((known) => (
                 <label key={known} class="check">
                   <input type="radio" name="format" value={known} checked={known === format} onChange={() => setFormat(known)} />
-                  <span>{t.formats[known]}</span>
+                  <span>{names[known]}</span>
                 </label>
               ))}
             </fieldset>

@@ -6,6 +6,7 @@ import { query, setQuery } from "../../router";
 import { Button } from "../../ui/button";
 import { clock, date, isoDuration, number } from "../../ui/format";
 import { useInterval, useLoaded } from "../../ui/loaded";
+import { speakerName } from "../../ui/speakers";
 import { Empty, ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { Filters, Pages } from "./filters";
 import { period, type View } from "./address";
@@ -110,7 +111,7 @@ function Passage({ hit }: { hit: Hit }) {
           </time>
         </a>
         <span class="library-facts">
-          {hit.speaker && <bdi>{hit.speaker}</bdi>}
+          {hit.speaker && <bdi>{speakerName(hit.speaker)}</bdi>}
           <time dateTime={hit.created_at}>{date(hit.created_at)}</time>
         </span>
       </header>

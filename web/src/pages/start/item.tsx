@@ -10,7 +10,7 @@ import { bytes, percent } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { ErrorNotice, Notice, ProgressBar } from "../../ui/states";
 import { speakerName } from "../../ui/speakers";
-import { toSrt, toText } from "../../ui/subtitles";
+import { toSrt, toText, turnsOf } from "../../ui/subtitles";
 import { toast } from "../../ui/toast";
 import { cancel, remove, retry, type Item } from "./uploads";
 
@@ -92,7 +92,7 @@ function Words({ item }: { item: Item }) {
   return (
     <>
       <div class={`start-text${isPreview ? " preview" : ""}`} dir="auto" aria-label={isPreview ? t.wordsSoFar : undefined} tabIndex={isPreview ? undefined : 0} role={isPreview ? undefined : "region"}>
-        {turns(shown).map((turn, index) => (
+        {turnsOf(shown).map((turn, index) => (
           <p key={index} dir="auto">
             {turn.speaker && <strong class="start-speaker">{speakerName(turn.speaker)}: </strong>}
             {turn.text}
@@ -102,13 +102,13 @@ function Words({ item }: { item: Item }) {
       {item.result && (
         <>
           <div class="row tight">
-            <Button small icon="copy" onClick={() => void copyText(toText(item.segments)).then((ok) => toast(ok ? c.copied : c.notCopied))}>
+            <Button small icon="copy" onClick={() => void copyText(toText(item.segments, speakerName)).then((ok) => toast(ok ? c.copied : c.notCopied))}>
               {t.copyText}
             </Button>
-            <Button small icon="download" onClick={() => saveBlob(new Blob([toText(item.segments)], { type: "text/plain" }), fileName(item.name, "txt"))}>
+            <Button small icon="download" onClick={() => saveBlob(new Blob([toText(item.segments, speakerName)], { type: "text/plain" }), fileName(item.name, "txt"))}>
               {t.saveText}
             </Button>
-            <Button small icon="download" onClick={() => saveBlob(new Blob([toSrt(item.segments)], { type: "application/x-subrip" }), fileName(item.name, "srt"))}>
+            <Button small icon="download" onClick={() => saveBlob(new Blob([toSrt(item.segments, speakerName)], { type: "application/x-subrip" }), fileName(item.name, "srt"))}>
               {t.saveSubtitles}
             </Button>
           </div>
@@ -117,17 +117,4 @@ function Words({ item }: { item: Item }) {
       )}
     </>
   );
-}
-
-/** Speakers by turns; a monologue needs no name in front of it. */
-function turns(segments: Item["segments"]): { speaker: string; text: string }[] {
-  const found: { speaker: string; text: string }[] = [];
-  for (const segment of segments) {
-    const speaker = segment.speaker ?? "";
-    const last = found.at(-1);
-    if (last?.speaker === speaker) last.text += ` ${segment.text}`;
-    else found.push({ speaker, text: segment.text });
-  }
-  const isMonologue = new Set(segments.map((segment) => segment.speaker ?? "")).size < 2;
-  return isMonologue ? found.map((turn) => ({ ...turn, speaker: "" })) : found;
 }

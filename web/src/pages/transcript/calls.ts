@@ -54,18 +54,3 @@ export async function remove(id: number): Promise<void> {
 export async function retryTranscript(id: number): Promise<void> {
   await unwrap(api.POST("/v1/transcripts/{id}/retry", { params: { path: { id } } }));
 }
-
-export const FORMATS = ["txt", "srt", "vtt", "json", "csv", "docx", "pdf"] as const;
-export type Format = (typeof FORMATS)[number];
-
-export async function exportFile(id: number, format: Format, language: string | null, signal?: AbortSignal): Promise<Blob> {
-  const query = language ? `?language=${encodeURIComponent(language)}` : "";
-  let response: Response;
-  try {
-    response = await fetch(`/v1/transcripts/${id}/export/${format}${query}`, signal ? { signal } : {});
-  } catch (error) {
-    throw failed(error);
-  }
-  if (!response.ok) await throwProblem(response);
-  return response.blob();
-}

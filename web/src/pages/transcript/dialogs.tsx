@@ -2,7 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { api, Problem, unwrap } from "../../api/client";
+import { exportFile, FORMATS, type Format } from "../../api/exports";
 import { common } from "../../i18n/common";
+import { formatNames } from "../../i18n/formats";
 import { transcriptTexts } from "../../i18n/transcript";
 import { Button, IconButton, LinkButton } from "../../ui/button";
 import { Dialog } from "../../ui/dialog";
@@ -14,7 +16,7 @@ import { useLoaded } from "../../ui/loaded";
 import { remembered } from "../../ui/remembered";
 import { ErrorNotice, Notice, Skeleton } from "../../ui/states";
 import { toast } from "../../ui/toast";
-import { change, exportFile, FORMATS, nameSpeakers, type Format } from "./calls";
+import { change, nameSpeakers } from "./calls";
 import type { Editor } from "./editor";
 import { namings } from "./model";
 import type { Reader } from "./reader";
@@ -33,6 +35,7 @@ const lastFormat = remembered("export-format");
 
 export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () => void }) {
   const t = transcriptTexts();
+  const names = formatNames();
   const { id, title, language } = editor.detail.value;
   const [format, setFormat] = useState<Format>(() => FORMATS.find((each) => each === lastFormat.read()) ?? "txt");
   const [wanted, setWanted] = useState("");
@@ -81,7 +84,7 @@ export function ExportDialog({ editor, onClose }: { editor: Editor; onClose: () 
                     setError(null);
                   }} />
                 <span>
-                  <strong>{t.formatNames[each]}</strong> <span class="soft small">.{each}</span>
+                  <strong>{names[each]}</strong> <span class="soft small">.{each}</span>
                   <span class="soft small transcript-format-text">{t.formatTexts[each]}</span>
                 </span>
               </label>

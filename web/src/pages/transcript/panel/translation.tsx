@@ -1,6 +1,8 @@
 /** Translations of a transcript, beside what was said. */
 
 import { api, unwrap } from "../../../api/client";
+import { exportPath, FORMATS } from "../../../api/exports";
+import { formatNames } from "../../../i18n/formats";
 import { panel } from "../../../i18n/panel";
 import { language as interfaceLanguage } from "../../../i18n";
 import { Select } from "../../../ui/field";
@@ -15,8 +17,6 @@ import { Actions, CopyButton, Time } from "./pieces";
 import type { Desk } from "./store";
 import type { TranscriptDetail, Translation } from "./types";
 import { Work, WorkError } from "./work";
-
-const FORMATS = ["txt", "srt", "vtt", "docx", "pdf", "csv", "json"] as const;
 
 export function TranslationTab({
   id,
@@ -75,6 +75,7 @@ function nameOf(language: { code: string; name: string; native_name: string }): 
 
 function Sides({ id, transcript, made, onSeek }: { id: number; transcript: TranscriptDetail; made: Translation; onSeek: (seconds: number) => void }) {
   const t = panel();
+  const names = formatNames();
   const name = languageName(made.language);
   return (
     <>
@@ -91,8 +92,8 @@ function Sides({ id, transcript, made, onSeek }: { id: number; transcript: Trans
           )}
         >
           {FORMATS.map((format) => (
-            <MenuItem key={format} href={`/v1/transcripts/${id}/export/${format}?language=${encodeURIComponent(made.language)}`} download>
-              {t.formats[format]}
+            <MenuItem key={format} href={exportPath(id, format, made.language)} download>
+              {names[format]}
             </MenuItem>
           ))}
         </Menu>
