@@ -1,0 +1,453 @@
+//! A [`Backend`] over a [`Device`].
+
+use std::collections::HashSet;
+
+use hark_whisper::backend::{
+    Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
+};
+use hark_whisper::weights::{Checkpoint, Dims};
+
+use crate::device::{
+    Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, Output, StepEntry, WindowKeys, bytes_of_f32, f32_of_bytes,
+    u32_of_bytes,
+};
+use crate::lineage::Lineage;
+use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, MOST_BEST, MOST_ENTRIES, Step};
+use crate::network::encoder::{EncoderWorkspace, MEL_FRAMES};
+use crate::network::weights::{self, LoadError, NetworkWeights};
+
+/// Rows of the KV cache that belong to no slot: texts that are aligned at once.
+const SPARE_ROWS: usize = 8;
+/// The useful maximum of windows that are decoded at once.
+const MOST_SLOTS: usize = 160;
+/// Fewest slots: two that are kept free for clips, and one for everything else.
+const FEWEST_SLOTS: usize = 3;
+/// The share of the free memory that is used when nothing else is asked for.
+const MEMORY_SHARE: f64 = 0.8;
+
+/// How a [`GpuBackend`] is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuOptions {
+    /// Windows decoded at once; as many as fit when not given.
+    pub slots: Option<usize>,
+    /// Rows of a slot: the widest beam.
+    pub rows: usize,
+    /// Windows encoded at once.
+    pub encode_batch: usize,
+}
+
+impl Default for GpuOptions {
+    fn default() -> Self {
+        GpuOptions { slots: None, rows: 5, encode_batch: 16 }
+    }
+}
+
+/// What is allocated while windows are decoded.
+struct Memory<B> {
+    encoder: EncoderWorkspace<B>,
+    workspace: DecoderWorkspace<B>,
+    decoder: DecoderMemory<B>,
+}
+
+/// A checkpoint on a device.
+pub struct GpuBackend<D: Device> {
+    device: D,
+    dims: Dims,
+    alignment_heads: Vec<(usize, usize)>,
+    weights: NetworkWeights<D::Buffer>,
+    rows: usize,
+    slots: usize,
+    /// Slots that may hold windows: fewer than all after an out of memory.
+    capacity: usize,
+    encode_batch: usize,
+    memory: Option<Memory<D::Buffer>>,
+    lineage: Lineage,
+    /// Slots that have been encoded into since the memory was allocated.
+    encoded: Vec<bool>,
+}
+
+/// Checks that the kernels support these dimensions, as they do those of every Whisper: a file may have any.
+fn fits(dims: &Dims) -> Result<(), String> {
+    const HEAD: usize = 64;
+    let Dims { n_audio_state, n_audio_head, n_text_state, n_text_head, .. } = *dims;
+    for (side, width, heads) in [("encoder", n_audio_state, n_audio_head), ("decoder", n_text_state, n_text_head)] {
+        if width != heads * HEAD || width > 2048 {
+            return Err(format!("its {side} has {heads} heads on a width of {width}, where each must be {HEAD} wide"));
+        }
+    }
+    if n_audio_state != n_text_state {
+        return Err(format!("its encoder is {n_audio_state} wide and its decoder {n_text_state}"));
+    }
+    for (what, value, most) in
+        [("text positions", dims.n_text_ctx, 448), ("audio positions", dims.n_audio_ctx, MEL_FRAMES / 2)]
+    {
+        if value > most {
+            return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
+        }
+    }
+    if dims.n_mels * 3 % 8 != 0 {
+        return Err(format!("{} mel channels are no multiple of 8", dims.n_mels));
+    }
+    Ok(())
+}
+
+impl<D: Device> GpuBackend<D> {
+    /// Puts the weights of `checkpoint` on the device.
+    pub fn load(device: D, checkpoint: &Checkpoint, tokens: TokenMap, options: GpuOptions) -> Result<Self, LoadError> {
+        let dims = checkpoint.dims;
+        fits(&dims).map_err(BackendError::Fault)?;
+        let weights = weights::load(&device, checkpoint, tokens)?;
+        let rows = options.rows.max(1);
+        let encode_batch = options.encode_batch.max(1);
+        let mut backend = GpuBackend {
+            dims,
+            alignment_heads: checkpoint.alignment_heads.clone(),
+            weights,
+            rows,
+            slots: 0,
+            capacity: 0,
+            encode_batch,
+            memory: None,
+            lineage: Lineage::new(0, rows),
+            encoded: Vec::new(),
+            device,
+        };
+        let budget = (backend.device.free_memory()? as f64 * MEMORY_SHARE) as u64;
+        let fit = (budget.saturating_sub(backend.workspace_bytes()) / backend.slot_bytes()) as usize;
+        let wanted = options.slots.unwrap_or(MOST_SLOTS).max(FEWEST_SLOTS);
+        // The rows of the KV cache are counted in 16 bits.
+        let countable = (usize::from(u16::MAX) - SPARE_ROWS) / rows;
+        let slots = wanted.min(fit).min(countable);
+        if slots < FEWEST_SLOTS {
+            let needed = backend.workspace_bytes() + FEWEST_SLOTS as u64 * backend.slot_bytes();
+            return Err(BackendError::OutOfMemory(format!(
+                "{needed} bytes are needed beside the weights, {budget} are free"
+            ))
+            .into());
+        }
+        (backend.slots, backend.capacity) = (slots, slots);
+        backend.lineage = Lineage::new(slots * rows + SPARE_ROWS, rows);
+        backend.encoded = vec![false; slots];
+        Ok(backend)
+    }
+
+    /// The device.
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        2 * (decoder::slot_numbers(&self.dims) + self.rows * decoder::row_numbers(&self.dims)) as u64
+    }
+
+    /// Bytes that are allocated however many slots there are.
+    fn workspace_bytes(&self) -> u64 {
+        let languages = self.weights.tokens.map.languages.len();
+        self.encode_batch as u64 * EncoderWorkspace::<D::Buffer>::bytes(&self.dims)
+            + DecoderWorkspace::<D::Buffer>::bytes(&self.dims, self.alignment_heads.len(), languages)
+            + 2 * (SPARE_ROWS * decoder::row_numbers(&self.dims)) as u64
+    }
+
+    /// Allocates what windows need, if it is not there.
+    fn allocate(&mut self) -> Result<(), BackendError> {
+        if self.memory.is_some() {
+            return Ok(());
+        }
+        let (device, dims) = (&self.device, &self.dims);
+        let languages = self.weights.tokens.map.languages.len();
+        let encoder = EncoderWorkspace::new(device, dims, self.encode_batch)?;
+        let workspace = DecoderWorkspace::new(device, dims, self.alignment_heads.len(), languages)?;
+        let slot_stride = decoder::slot_numbers(dims);
+        let windows = device.allocate(self.slots * slot_stride * 2)?;
+        let rows = self.slots * self.rows + SPARE_ROWS;
+        let cache = KvCache {
+            numbers: device.allocate(rows * decoder::row_numbers(dims) * 2)?,
+            layers: dims.n_text_layer,
+            positions: dims.n_text_ctx,
+            width: dims.n_text_state,
+        };
+        self.memory = Some(Memory { encoder, workspace, decoder: DecoderMemory { windows, slot_stride, cache } });
+        Ok(())
+    }
+
+    /// Encodes a batch of windows into their slots.
+    fn encode_some(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+        let (device, dims, weights) = (&self.device, &self.dims, &self.weights);
+        let Some(memory) = &self.memory else {
+            return Err(BackendError::Fault("there is no memory for windows".into()));
+        };
+        let (encoder, frames, width) = (&memory.encoder, dims.n_audio_ctx, dims.n_text_state);
+        device.upload(&[0; 4], &encoder.flag)?;
+        let mel_bytes = MEL_FRAMES * dims.n_mels * 4;
+        for (index, window) in windows.iter().enumerate() {
+            device.upload(&bytes_of_f32(window.mel), &encoder.mel.offset(index * mel_bytes))?;
+        }
+        encoder.encode(device, weights, dims, windows.len())?;
+        for (index, window) in windows.iter().enumerate() {
+            let states = encoder.normed.offset(index * frames * width * 2);
+            for (layer, decoder) in weights.decoder.iter().enumerate() {
+                let place = window.slot * memory.decoder.slot_stride + layer * frames * 2 * width;
+                let to = memory.decoder.windows.offset(place * 2);
+                device.linear(frames, &states, &decoder.cross.key_value, &to, Output::Bf16)?;
+            }
+        }
+        let mut flag = [0; 4];
+        device.download(&encoder.flag, &mut flag)?;
+        if flag != [0; 4] {
+            return Err(BackendError::Fault("the encoder's states are not finite".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Checks the entries, which come from outside.
+    fn check(&self, entries: &[Entry]) -> Result<(), BackendError> {
+        let fault = |what: &str| Err(BackendError::Fault(format!("a step can't be done: {what}")));
+        let mut places = HashSet::with_capacity(entries.len());
+        for entry in entries {
+            if entry.slot >= self.slots || entry.row.max(entry.parent) >= self.rows {
+                return fault("there is no such slot or row");
+            }
+            if entry.position >= self.dims.n_text_ctx || entry.token as usize >= self.dims.n_vocab {
+                return fault("a token or its position is beyond the network");
+            }
+            if !self.encoded[entry.slot] || self.memory.is_none() {
+                return fault("no window was encoded into the slot");
+            }
+            if entry.query.is_some_and(|query| query.top_k > MOST_BEST) {
+                return fault("too many tokens are asked for");
+            }
+            if !places.insert((entry.slot, entry.row, entry.position)) {
+                return fault("a row has two tokens at one position");
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one pass over at most [`MOST_ENTRIES`] entries and answers their queries.
+    fn pass(&self, entries: &[Entry], past: &[Vec<u16>]) -> Result<Vec<Answer>, BackendError> {
+        let Some(memory) = &self.memory else { return Err(BackendError::Fault("there is no memory for rows".into())) };
+        let (device, dims, weights, workspace) = (&self.device, &self.dims, &self.weights, &memory.workspace);
+        let asking: Vec<u32> =
+            (0..entries.len() as u32).filter(|&index| entries[index as usize].query.is_some()).collect();
+        let queries: Vec<_> = entries.iter().filter_map(|entry| entry.query).collect();
+        let mut step = Step {
+            entries: entries
+                .iter()
+                .map(|entry| StepEntry {
+                    token: entry.token,
+                    position: entry.position as u32,
+                    row: self.lineage.row(entry.slot, entry.row) as u32,
+                    slot: entry.slot as u32,
+                })
+                .collect(),
+            past: past.to_vec(),
+            queries: queries.iter().enumerate().map(|(row, query)| DeviceQuery::new(row, query)).collect(),
+            asking,
+        };
+        let key = GraphKey { entries: rounded(entries.len()), queries: rounded(queries.len()) };
+        step.entries.resize(key.entries, StepEntry::EMPTY);
+        step.past.resize(key.entries, Vec::new());
+        step.asking.resize(key.queries, 0);
+        step.queries.resize(key.queries, DeviceQuery::EMPTY);
+        workspace.inputs.upload(device, &step)?;
+        device.graph(key, &mut || {
+            workspace.forward(device, weights, &memory.decoder, dims, key.entries, None)?;
+            match key.queries {
+                0 => Ok(()),
+                _ => workspace.answer(device, weights, dims, key.queries),
+            }
+        })?;
+        if queries.is_empty() {
+            return Ok(Vec::new());
+        }
+        let languages = weights.tokens.map.languages.len();
+        let download = |from: &D::Buffer, words: usize| {
+            let mut bytes = vec![0; words * 4];
+            device.download(from, &mut bytes).map(|()| bytes)
+        };
+        if !workspace.is_finite(device)? {
+            return Err(BackendError::Fault("the decoder's states are not finite".to_owned()));
+        }
+        let most = workspace.answers.most;
+        let best = u32_of_bytes(&download(&workspace.answers.best, queries.len() * most)?);
+        let log_probs = f32_of_bytes(&download(&workspace.answers.log_probs, queries.len() * most)?);
+        let others = match queries.iter().any(|query| query.no_speech || query.languages) {
+            true => f32_of_bytes(&download(&workspace.answers.others, queries.len() * (1 + languages))?),
+            false => Vec::new(),
+        };
+        let answer = |(index, query): (usize, &hark_whisper::backend::TokenQuery)| {
+            let wanted = if query.sampling.is_some() { 1 } else { query.top_k };
+            let place = index * most..index * most + wanted;
+            let found = best[place.clone()].iter().copied().zip(log_probs[place].iter().copied());
+            let mut answer =
+                Answer { best: found.filter(|(token, _)| *token != StepEntry::NONE).collect(), ..Answer::default() };
+            let others = others.get(index * (1 + languages)..(index + 1) * (1 + languages));
+            if let Some((no_speech, probabilities)) = others.and_then(<[f32]>::split_first) {
+                if query.no_speech && weights.tokens.map.no_speech.is_some() {
+                    answer.no_speech = *no_speech;
+                }
+                if query.languages {
+                    answer.languages = probabilities.to_vec();
+                }
+            }
+            answer
+        };
+        Ok(queries.iter().enumerate().map(answer).collect())
+    }
+
+    /// Aligns texts that fit one pass, each in a spare row.
+    fn align_some(&self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        let Some(memory) = &self.memory else { return Err(BackendError::Fault("there is no memory for rows".into())) };
+        let (device, dims, weights, workspace) = (&self.device, &self.dims, &self.weights, &memory.workspace);
+        let heads = self.alignment_heads.len();
+        let (mut step, mut places, mut taps) = (Step::default(), Vec::new(), 0);
+        for (index, request) in requests.iter().enumerate() {
+            let spare = (self.slots * self.rows + index) as u16;
+            let count = request.tokens.len().min(dims.n_text_ctx);
+            let first = step.entries.len() + request.first.min(count);
+            for (position, &token) in request.tokens.iter().enumerate().take(count) {
+                let (position, row) = (position as u32, u32::from(spare));
+                step.entries.push(StepEntry { token, position, row, slot: request.slot as u32 });
+                step.past.push(vec![spare; position as usize + 1]);
+            }
+            let rows = step.entries.len() - first;
+            places.push((first, rows, request.frames, taps));
+            taps += heads * rows * request.frames;
+        }
+        let count = step.entries.len();
+        workspace.inputs.upload(device, &step)?;
+        let mut tap = |layer: usize, queries: &D::Buffer, windows: &WindowKeys<D::Buffer>| {
+            for (index, &(_, head)) in self.alignment_heads.iter().enumerate().filter(|(_, place)| place.0 == layer) {
+                for &(first, rows, frames, taps) in places.iter().filter(|place| place.1 * place.2 > 0) {
+                    let windows = WindowKeys { frames, ..*windows };
+                    let to = taps + index * rows * frames;
+                    workspace.head_scores(device, queries, &windows, (first, rows), head, to)?;
+                }
+            }
+            Ok(())
+        };
+        workspace.forward(device, weights, &memory.decoder, dims, count, Some(&mut tap))?;
+        let mut bytes = vec![0; taps * 4];
+        device.download(&workspace.taps, &mut bytes)?;
+        let scores = f32_of_bytes(&bytes);
+        if scores.iter().any(|score| !score.is_finite()) {
+            return Err(BackendError::Fault("the alignment's scores are not finite".to_owned()));
+        }
+        let scores_of = |&(_, rows, frames, taps): &(usize, usize, usize, usize)| AlignmentScores {
+            heads,
+            rows,
+            frames,
+            scores: scores[taps..taps + heads * rows * frames].to_vec(),
+        };
+        Ok(places.iter().map(scores_of).collect())
+    }
+}
+
+/// The size of a batch that a graph is made for: the next one of few.
+fn rounded(count: usize) -> usize {
+    match count {
+        0..=4 => count,
+        5..=8 => 8,
+        9..=64 => count.next_multiple_of(16),
+        65..=256 => count.next_multiple_of(32),
+        _ => count.next_multiple_of(128),
+    }
+}
+
+impl<D: Device> Backend for GpuBackend<D> {
+    fn dims(&self) -> &Dims {
+        &self.dims
+    }
+
+    fn slots(&self) -> usize {
+        self.slots
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn encode_batch(&self) -> usize {
+        self.encode_batch
+    }
+
+    fn name(&self) -> String {
+        self.device.name()
+    }
+
+    fn memory(&self) -> MemoryUse {
+        let fixed = self.weights.bytes + self.workspace_bytes();
+        MemoryUse { fixed, most: fixed + self.slots as u64 * self.slot_bytes() }
+    }
+
+    fn health(&mut self) -> Result<(), BackendError> {
+        self.device.free_memory().map(drop)
+    }
+
+    fn encode(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+        let wanted = MEL_FRAMES * self.dims.n_mels;
+        if windows.iter().any(|window| window.slot >= self.slots || window.mel.len() != wanted) {
+            return Err(BackendError::Fault("a window can't be encoded: no such slot, or not 3000 frames".to_owned()));
+        }
+        self.allocate()?;
+        for batch in windows.chunks(self.encode_batch) {
+            self.encode_some(batch)?;
+        }
+        windows.iter().for_each(|window| self.encoded[window.slot] = true);
+        Ok(())
+    }
+
+    fn release(&mut self, _: usize) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn step(&mut self, entries: &[Entry]) -> Result<Vec<Answer>, BackendError> {
+        self.check(entries)?;
+        let Some(past) = self.lineage.follow(entries) else {
+            return Err(BackendError::Fault("a step can't be done: a row skips a position".to_owned()));
+        };
+        let mut answers = Vec::new();
+        for (entries, past) in entries.chunks(MOST_ENTRIES).zip(past.chunks(MOST_ENTRIES)) {
+            answers.extend(self.pass(entries, past)?);
+        }
+        Ok(answers)
+    }
+
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        let is_known = |token: &u32| (*token as usize) < self.dims.n_vocab;
+        let is_valid = |request: &AlignmentRequest| {
+            self.encoded.get(request.slot).is_some_and(|encoded| *encoded)
+                && request.frames <= self.dims.n_audio_ctx
+                && request.tokens.iter().all(is_known)
+        };
+        if !requests.iter().all(is_valid) {
+            return Err(BackendError::Fault("a text can't be aligned: no such window or token".to_owned()));
+        }
+        let mut scores = Vec::with_capacity(requests.len());
+        let mut begin = 0;
+        while begin < requests.len() {
+            let mut total = 0;
+            let fits = |request: &&AlignmentRequest| {
+                total += request.tokens.len().min(self.dims.n_text_ctx);
+                total <= MOST_ENTRIES
+            };
+            let count = requests[begin..].iter().take(SPARE_ROWS).take_while(fits).count();
+            scores.extend(self.align_some(&requests[begin..begin + count])?);
+            begin += count;
+        }
+        Ok(scores)
+    }
+
+    fn trim(&mut self) -> Result<(), BackendError> {
+        self.memory = None;
+        self.device.forget_graphs();
+        self.lineage.clear();
+        self.encoded.fill(false);
+        self.capacity = self.slots;
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Compiles kernels by NVRTC, once: what comes out is kept in a folder by source, architecture and compiler.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cudarc::nvrtc::{result, sys};
+use sha2::{Digest, Sha256};
+
+use super::CudaError;
+
+/// What all kernels share.
+const COMMON: &str = include_str!("kernels/common.cuh");
+/// Files of kernels.
+pub const SOURCES: [(&str, &str); 4] = [
+    ("rows.cu", include_str!("kernels/rows.cu")),
+    ("encoder_attention.cu", include_str!("kernels/encoder_attention.cu")),
+    ("decoder_attention.cu", include_str!("kernels/decoder_attention.cu")),
+    ("answers.cu", include_str!("kernels/answers.cu")),
+];
+
+/// Architectures that kernels are made for, as NVRTC names them.
+pub fn architecture((major, minor): (i32, i32)) -> String {
+    // Instructions of Hopper alone need the `a`.
+    if (major, minor) == (9, 0) { "sm_90a".to_owned() } else { format!("sm_{major}{minor}") }
+}
+
+/// The machine code of a file of kernels for an architecture, from `cache` where it was compiled before.
+pub fn compile(name: &str, source: &str, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>, CudaError> {
+    let source = format!("{COMMON}\n{source}");
+    let kept = cache.map(|folder| folder.join(kept_name(name, &source, architecture)));
+    if let Some(code) = kept.as_ref().and_then(|path| fs::read(path).ok()).filter(|code| code.starts_with(b"\x7fELF")) {
+        return Ok(code);
+    }
+    let code = compile_now(name, &source, architecture)?;
+    if let Some(path) = kept
+        && let Err(error) = keep(&path, &code)
+    {
+        tracing::debug!(?path, %error, "cuda.kernel_not_kept");
+    }
+    Ok(code)
+}
+
+fn kept_name(name: &str, source: &str, architecture: &str) -> PathBuf {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are valid places for a number.
+    let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    let hash = Sha256::digest(format!("{architecture} {major}.{minor}\n{source}"));
+    let hash: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{architecture}-{hash}.cubin", name.trim_end_matches(".cu")).into()
+}
+
+/// Writes a file whole or not at all.
+fn keep(path: &Path, code: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let partial = path.with_extension(format!("partial-{}", std::process::id()));
+    fs::write(&partial, code)?;
+    fs::rename(partial, path)
+}
+
+fn compile_now(name: &str, source: &str, architecture: &str) -> Result<Vec<u8>, CudaError> {
+    let failed = |what: String| CudaError::Compiler { name: name.to_owned(), what };
+    let text = CString::new(source).map_err(|error| failed(error.to_string()))?;
+    let file = CString::new(name).map_err(|error| failed(error.to_string()))?;
+    let program = result::create_program(&text, Some(&file)).map_err(|error| failed(format!("{error:?}")))?;
+    let options =
+        [format!("--gpu-architecture={architecture}"), "--std=c++17".to_owned(), "-default-device".to_owned()];
+    // SAFETY: the program was made above and is destroyed below.
+    let compiled = unsafe { result::compile_program(program, &options) };
+    let code = match compiled {
+        // SAFETY: as above; the size is that of the code.
+        Ok(()) => unsafe {
+            let mut size = 0;
+            let mut code = Vec::new();
+            let mut found = sys::nvrtcGetCUBINSize(program, &mut size).result();
+            if found.is_ok() {
+                code.resize(size, 0u8);
+                found = sys::nvrtcGetCUBIN(program, code.as_mut_ptr().cast()).result();
+            }
+            found.map(|()| code).map_err(|error| failed(format!("{error:?}")))
+        },
+        // SAFETY: as above.
+        Err(error) => match unsafe { result::get_program_log(program) } {
+            Ok(mut log) => {
+                log.push(0);
+                // SAFETY: the text ends in zero.
+                let log = unsafe { CStr::from_ptr(log.as_ptr()) };
+                Err(failed(log.to_string_lossy().into_owned()))
+            }
+            Err(_) => Err(failed(format!("{error:?}"))),
+        },
+    };
+    // SAFETY: it was made above and is not used any more.
+    let _ = unsafe { result::destroy_program(program) };
+    code
+}

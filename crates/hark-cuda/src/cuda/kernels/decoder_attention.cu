@@ -1,0 +1,231 @@
+// Attention of the decoder: of tokens to their own past, and to the window.
+//
+// Few rows, much memory: every kernel is bound by reading keys and values. Eight lanes read the 64 numbers of a key, 16 bytes each.
+
+#define HEAD 64
+#define MOST_POSITIONS 448
+
+// The KV cache is [row][layer][position][key, value][width].
+__device__ __forceinline__ u64 cache_place(u32 row, u32 layer, u32 position, int layers, int positions, int width) {
+    return (((u64)row * layers + layer) * positions + position) * 2 * width;
+}
+
+// Copies keys and values of the new tokens into the cache. qkv: [entry][query, key, value][width]. A block an entry.
+extern "C" __global__ void store_keys_values(
+    const Entry* entries, const u16* qkv, u16* cache, int layer, int layers, int positions, int width) {
+    Entry entry = entries[blockIdx.x];
+    if (entry.row == NO_ENTRY) return;
+    const uint4* from = (const uint4*)(qkv + (u64)blockIdx.x * 3 * width + width);
+    uint4* to = (uint4*)(cache + cache_place(entry.row, layer, entry.position, layers, positions, width));
+    for (int i = threadIdx.x; i < 2 * width / 8; i += blockDim.x) to[i] = from[i];
+}
+
+__device__ __forceinline__ float dot8(uint4 bits, const float* query) {
+    float numbers[8], sum = 0.f;
+    unpack8(bits, numbers);
+#pragma unroll
+    for (int i = 0; i < 8; i++) sum += query[i] * numbers[i];
+    return sum;
+}
+
+// The sum over the eight lanes that share a key.
+__device__ __forceinline__ float eight_lanes_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    x += __shfl_xor_sync(~0u, x, 2);
+    return x + __shfl_xor_sync(~0u, x, 4);
+}
+
+// Self-attention. `past[entry][position]` is the row of the cache that has the key of that position. Grid: heads, entries.
+extern "C" __global__ void __launch_bounds__(128) self_attention(
+    const Entry* entries, const u16* past, const u16* qkv, const u16* cache, u16* out, int layer, int layers, int positions, int width) {
+    __shared__ float scores[MOST_POSITIONS];
+    __shared__ float sums[4][HEAD];
+    __shared__ float tops[4], totals[4];
+    Entry entry = entries[blockIdx.y];
+    if (entry.row == NO_ENTRY) return;
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, piece = lane & 7, group = lane >> 3;
+    int count = entry.position + 1, column = blockIdx.x * HEAD + piece * 8;
+    const u16* owners = past + (u64)blockIdx.y * positions;
+    float query[8];
+    unpack8(*(const uint4*)(qkv + (u64)blockIdx.y * 3 * width + column), query);
+    float top = NEGATIVE_INFINITY;
+    for (int first = warp * 4; first < count; first += 16) {
+        int position = first + group;
+        bool valid = position < count;
+        int at = valid ? position : count - 1;
+        uint4 key = *(const uint4*)(cache + cache_place(owners[at], layer, at, layers, positions, width) + column);
+        float score = eight_lanes_sum(dot8(key, query)) * 0.125f;
+        if (valid) {
+            if (piece == 0) scores[position] = score;
+            top = fmaxf(top, score);
+        }
+    }
+    top = warp_max(top);
+    if (lane == 0) tops[warp] = top;
+    __syncthreads();
+    top = fmaxf(fmaxf(tops[0], tops[1]), fmaxf(tops[2], tops[3]));
+    float total = 0.f;
+    for (int position = threadIdx.x; position < count; position += 128) {
+        float weight = exp2_approx((scores[position] - top) * LOG2_E);
+        scores[position] = weight;
+        total += weight;
+    }
+    total = warp_sum(total);
+    if (lane == 0) totals[warp] = total;
+    __syncthreads();
+    total = (totals[0] + totals[1]) + (totals[2] + totals[3]);
+    float sum[8] = {};
+    for (int position = warp * 4 + group; position < count; position += 16) {
+        float value[8], weight = scores[position];
+        unpack8(*(const uint4*)(cache + cache_place(owners[position], layer, position, layers, positions, width) + width + column), value);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum[i] += weight * value[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 8);
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 16);
+        if (group == 0) sums[warp][piece * 8 + i] = sum[i];
+    }
+    __syncthreads();
+    if (threadIdx.x < HEAD) {
+        int i = threadIdx.x;
+        float all = (sums[0][i] + sums[1][i]) + (sums[2][i] + sums[3][i]);
+        out[(u64)blockIdx.y * width + blockIdx.x * HEAD + i] = to_bf16(all / total);
+    }
+}
+
+// Cross-attention of each entry to its window. Keys and values of a slot: [layer][frame][key, value][width]; `windows` begins at the
+// layer, slots are `slot_stride` numbers apart. Grid: heads, entries, parts of the window; with more than one part each leaves its
+// maximum, sum and 64 sums in `parts` for `join_parts`.
+#define CROSS_WARPS 8
+#define CROSS_FRAMES 1504
+extern "C" __global__ void __launch_bounds__(CROSS_WARPS * 32) cross_attention(
+    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, u16* out, float* parts, int frames, int width) {
+    __shared__ float scores[CROSS_FRAMES];
+    __shared__ float sums[CROSS_WARPS][HEAD];
+    __shared__ float tops[CROSS_WARPS], totals[CROSS_WARPS];
+    const int STEP = CROSS_WARPS * 4, DEEP = 4;
+    Entry entry = entries[blockIdx.y];
+    if (entry.row == NO_ENTRY) return;
+    int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, piece = lane & 7, group = lane >> 3;
+    int a_part = (frames + gridDim.z - 1) / gridDim.z;
+    int begin = blockIdx.z * a_part, count = min(frames, begin + a_part) - begin;
+    int column = blockIdx.x * HEAD + piece * 8;
+    u64 pitch = 2 * (u64)width;
+    const u16* keys = windows + entry.slot * slot_stride + begin * pitch + column;
+    const u16* values = keys + width;
+    float query[8];
+    unpack8(*(const uint4*)(queries + (u64)blockIdx.y * width + column), query);
+#pragma unroll
+    for (int i = 0; i < 8; i++) query[i] *= 0.125f * LOG2_E;
+    float top = NEGATIVE_INFINITY;
+    for (int first = warp * 4; first < count; first += STEP * DEEP) {
+        uint4 key[DEEP];
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            int frame = min(first + i * STEP + group, count - 1);
+            key[i] = __ldcs((const uint4*)(keys + frame * pitch));
+        }
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            int frame = first + i * STEP + group;
+            float score = eight_lanes_sum(dot8(key[i], query));
+            if (frame < count) {
+                if (piece == 0) scores[frame] = score;
+                top = fmaxf(top, score);
+            }
+        }
+    }
+    top = warp_max(top);
+    if (lane == 0) tops[warp] = top;
+    __syncthreads();
+    top = tops[0];
+#pragma unroll
+    for (int i = 1; i < CROSS_WARPS; i++) top = fmaxf(top, tops[i]);
+    float total = 0.f;
+    for (int frame = threadIdx.x; frame < count; frame += CROSS_WARPS * 32) {
+        float weight = exp2_approx(scores[frame] - top);
+        scores[frame] = weight;
+        total += weight;
+    }
+    total = warp_sum(total);
+    if (lane == 0) totals[warp] = total;
+    __syncthreads();
+    total = 0.f;
+#pragma unroll
+    for (int i = 0; i < CROSS_WARPS; i++) total += totals[i];
+    float sum[8] = {};
+    for (int first = warp * 4; first < count; first += STEP * DEEP) {
+        uint4 value[DEEP];
+        float weight[DEEP];
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            int frame = first + i * STEP + group;
+            weight[i] = frame < count ? scores[frame] : 0.f;
+            value[i] = __ldcs((const uint4*)(values + min(frame, count - 1) * pitch));
+        }
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            float numbers[8];
+            unpack8(value[i], numbers);
+#pragma unroll
+            for (int k = 0; k < 8; k++) sum[k] += weight[i] * numbers[k];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 8);
+        sum[i] += __shfl_xor_sync(~0u, sum[i], 16);
+        if (group == 0) sums[warp][piece * 8 + i] = sum[i];
+    }
+    __syncthreads();
+    if (threadIdx.x < HEAD) {
+        float all = 0.f;
+#pragma unroll
+        for (int i = 0; i < CROSS_WARPS; i++) all += sums[i][threadIdx.x];
+        if (gridDim.z == 1) {
+            out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
+        } else {
+            float* part = parts + (((u64)blockIdx.y * gridDim.x + blockIdx.x) * gridDim.z + blockIdx.z) * (HEAD + 2);
+            part[2 + threadIdx.x] = all;
+            if (threadIdx.x == 0) {
+                part[0] = top;
+                part[1] = total;
+            }
+        }
+    }
+}
+
+// Grid: heads, entries; 64 threads.
+extern "C" __global__ void __launch_bounds__(HEAD) join_parts(const Entry* entries, const float* parts, u16* out, int count, int width) {
+    if (entries[blockIdx.y].row == NO_ENTRY) return;
+    const float* part = parts + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * count * (HEAD + 2);
+    float top = NEGATIVE_INFINITY, total = 0.f, all = 0.f;
+    for (int i = 0; i < count; i++) top = fmaxf(top, part[i * (HEAD + 2)]);
+    for (int i = 0; i < count; i++) {
+        float keep = exp2_approx(part[i * (HEAD + 2)] - top);
+        total += keep * part[i * (HEAD + 2) + 1];
+        all += keep * part[i * (HEAD + 2) + 2 + threadIdx.x];
+    }
+    out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
+}
+
+// The scores of one head of cross-attention, scaled, before the softmax: to[row][frame] for the entries from `first` on.
+// Grid: entries from `first` on, frames by 128.
+extern "C" __global__ void __launch_bounds__(128) head_scores(
+    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, float* to, int first, int head, int frames, int width) {
+    int frame = blockIdx.y * 128 + threadIdx.x;
+    if (frame >= frames) return;
+    u64 index = first + blockIdx.x;
+    const u16* query = queries + index * width + head * HEAD;
+    const u16* key = windows + entries[index].slot * slot_stride + (u64)frame * 2 * width + head * HEAD;
+    float sum = 0.f;
+#pragma unroll
+    for (int i = 0; i < HEAD; i += 8) {
+        float one[8];
+        unpack8(*(const uint4*)(query + i), one);
+        sum += dot8(*(const uint4*)(key + i), one);
+    }
+    to[(u64)blockIdx.x * frames + frame] = sum * 0.125f;
+}

@@ -1,0 +1,46 @@
+//! Everything above devices, on the device that is the CPU, against the plain float32 network and the CPU's backend.
+
+use hark_cuda::plain::PlainDevice;
+use hark_cuda::{GpuBackend, GpuOptions};
+
+mod network;
+
+fn load(truth: &network::Truth, rows: usize, limit: u64) -> Result<GpuBackend<PlainDevice>, hark_cuda::LoadError> {
+    let device = PlainDevice::with_limit(limit);
+    let options = GpuOptions { slots: Some(4), rows, encode_batch: 2 };
+    GpuBackend::load(device, &truth.checkpoint, truth.tokens.clone(), options)
+}
+
+#[test]
+fn prompts_single_tokens_and_beams_give_the_logits_of_the_plain_network() {
+    let truth = network::Truth::small();
+    let mut backend = load(&truth, 3, 0).expect("a small network");
+    network::check_steps(&truth, &mut backend, 0.08);
+}
+
+#[test]
+fn answers_follow_the_rules_as_those_of_the_cpu_do() {
+    let truth = network::Truth::small();
+    let mut backend = load(&truth, 3, 0).expect("a small network");
+    network::check_answers(&truth, &mut backend);
+}
+
+#[test]
+fn alignment_scores_are_those_of_the_plain_network() {
+    let truth = network::Truth::small();
+    let mut backend = load(&truth, 3, 0).expect("a small network");
+    network::check_alignment(&truth, &mut backend, 0.05);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_memory_is_given_back() {
+    use hark_whisper::backend::Backend;
+    let truth = network::Truth::small();
+    let needed = load(&truth, 3, 0).expect("a small network").memory();
+    assert!(load(&truth, 3, needed.fixed).is_err(), "no slot fits beside the workspace");
+    let mut backend = load(&truth, 3, needed.most * 2).expect("twice as much as is needed");
+    assert!(backend.slots() == 4 && backend.capacity() == 4);
+    network::encode(&truth, &mut backend, &[(0, 0), (3, 1)]);
+    backend.trim().expect("it trims");
+    assert!(backend.step(&[network::entry(0, 0, 0, truth.start)]).is_err(), "the window is gone");
+}
