@@ -86,6 +86,7 @@ const de: Translated<typeof en> = {
   picture: "Bild der Aufnahme",
   noRecording: "Die Aufnahme wurde nicht aufbewahrt, deshalb gibt es nichts abzuspielen.",
   notPlayable: "Dieser Browser kann das Format dieser Aufnahme nicht abspielen.",
+  notPlayed: "Die Wiedergabe ist fehlgeschlagen. Die Aufnahme ist beschädigt, oder dieses Gerät kann keinen Ton ausgeben.",
   downloadRecording: "Aufnahme herunterladen",
 
   findLabel: "Suchen",

@@ -88,6 +88,7 @@ export default {
   picture: "Picture of the recording",
   noRecording: "The recording was not kept, so there is nothing to play.",
   notPlayable: "This browser can't play the format of this recording.",
+  notPlayed: "Playing failed. The recording is damaged, or this machine has nothing to play sound with.",
   downloadRecording: "Download the recording",
 
   // Find

@@ -17,12 +17,12 @@ export function PlayerBar({ player, editor, wave, id }: { player: Player; editor
   const isPlaying = player.isPlaying.value;
   const isMuted = player.isMuted.value || player.volume.value === 0;
   const speed = (value: number) => t.speedOf(new Intl.NumberFormat(locale.value).format(value));
-  if (player.isBroken.value) {
+  if (player.problem.value) {
     return (
       <section class="transcript-player" aria-label={t.player}>
         <p class="transcript-player-note" role="status">
           <Icon name="warning" />
-          <span class="grow">{t.notPlayable}</span>
+          <span class="grow">{player.problem.value === "format" ? t.notPlayable : t.notPlayed}</span>
           <a href={`/v1/transcripts/${id}/recording`} download>
             {t.downloadRecording}
           </a>

@@ -24,7 +24,8 @@ export class Player {
   readonly isMuted = signal(false);
   /** Whether the recording has a picture. */
   readonly hasPicture = signal(false);
-  readonly isBroken = signal(false);
+  /** Why nothing can be played: a format that the browser does not know, or what went wrong while it played. */
+  readonly problem = signal<"format" | "playing" | null>(null);
   /** Whether there is anything to play. */
   readonly isThere = signal(false);
 
@@ -75,7 +76,8 @@ export class Player {
     });
     on("seeked", () => this.#tell(true));
     on("error", () => {
-      this.isBroken.value = true;
+      // Firefox fails only here where the machine has no sound device.
+      this.problem.value = element.readyState > 0 ? "playing" : "format";
       this.isPlaying.value = false;
     });
     return () => {
@@ -106,7 +108,7 @@ export class Player {
   }
 
   toggle(): void {
-    if (!this.#element || this.isBroken.peek()) return;
+    if (!this.#element || this.problem.peek()) return;
     if (this.#element.paused) this.play();
     else this.#element.pause();
   }
