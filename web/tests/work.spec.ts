@@ -42,6 +42,37 @@ test("the library finds what was said, saves several as a ZIP, and deletes them"
   await context.close();
 });
 
+test("subtitles are three clicks away, with the speakers as the page names them", async ({ browser }) => {
+  const context = await signedIn(browser, "ann@example.com", { acceptDownloads: true });
+  const id = await transcribed(context, "call.wav");
+  const page = await context.newPage();
+  const complaints = watch(page);
+  await page.goto("/");
+  let clicks = 0;
+  await page.exposeFunction("clicked", () => (clicks += 1));
+  await page.evaluate(() => addEventListener("click", () => void (globalThis as unknown as { clicked(): void }).clicked(), true));
+  await page.getByRole("banner").getByRole("link", { name: "Library" }).click();
+  const row = page.getByRole("listitem").filter({ has: page.locator(`a[href="/t/${id}"]`) });
+  await row.getByRole("button", { name: /^Actions for/ }).click();
+  const saved = page.waitForEvent("download");
+  await page.getByRole("menuitem", { name: "Download subtitles" }).click();
+  const file = await saved;
+  expect(clicks).toBeLessThanOrEqual(3);
+  expect(file.suggestedFilename()).toBe("call.srt");
+  const text = await readFile(await file.path(), "utf8");
+  expect(text).toMatch(/^1\n00:00:\d\d,\d{3} --> /);
+  // Programs get the labels.
+  const shown = ["Speaker 1", "Speaker 2"];
+  for (const name of shown) expect(text).toContain(`${name}: `);
+  expect(text).not.toContain("SPEAKER_");
+  const json = await (await context.request.get(`/v1/transcripts/${id}/export/json`)).text();
+  expect(json).toContain('"SPEAKER_01"');
+  await page.goto(`/t/${id}`);
+  for (const name of shown) await expect(page.locator(".transcript-text").getByText(name, { exact: true }).first()).toBeVisible();
+  expect(complaints).toEqual([]);
+  await context.close();
+});
+
 test("a key is made, shown once, works, and is revoked", async ({ browser }) => {
   const context = await signedIn(browser, "bob@example.com");
   const page = await context.newPage();

@@ -2,10 +2,12 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { isAbort, messageOf } from "../../api/client";
+import { exportFile } from "../../api/exports";
 import { common } from "../../i18n/common";
 import { setQuery } from "../../router";
 import { Button, IconButton, LinkButton } from "../../ui/button";
 import { Confirm } from "../../ui/dialog";
+import { fileName, saveBlob } from "../../ui/download";
 import { clock, dateTime, duration, isoDuration, languageName, number, percent } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { useLoaded } from "../../ui/loaded";
@@ -307,10 +309,16 @@ function Row({
           {t.rename}
         </MenuItem>
         {status === "completed" && (
-          <MenuItem onClick={onExport}>
-            <Icon name="download" />
-            {t.export}
-          </MenuItem>
+          <>
+            <MenuItem onClick={() => void saveSubtitles(item).catch(toastError)}>
+              <Icon name="download" />
+              {t.saveSubtitles}
+            </MenuItem>
+            <MenuItem onClick={onExport}>
+              <Icon name="file" />
+              {t.export}
+            </MenuItem>
+          </>
         )}
         {status === "failed" && (
           <MenuItem
@@ -332,6 +340,11 @@ function Row({
       </Menu>
     </li>
   );
+}
+
+/** What is downloaded most, without a question in between. */
+async function saveSubtitles(item: Transcript): Promise<void> {
+  saveBlob(await exportFile(item.id, "srt"), fileName(item.title, "srt"));
 }
 
 /** The look at the status is newer than the list, but what is done stays done. */
