@@ -149,6 +149,15 @@ impl Source {
 
     /// The units as a model reads them: a line for each turn, which begins with the speaker's label.
     pub fn render(&self, units: Range<usize>, span: Range<usize>) -> String {
+        self.rendered(units, span, true)
+    }
+
+    /// The same without the names of the speakers.
+    pub fn render_without_speakers(&self, units: Range<usize>, span: Range<usize>) -> String {
+        self.rendered(units, span, false)
+    }
+
+    fn rendered(&self, units: Range<usize>, span: Range<usize>, speakers: bool) -> String {
         let mut rendered = String::with_capacity(span.len() + 64);
         for unit in &self.units[units] {
             let content = unit.content.start.max(span.start)..unit.content.end.min(span.end);
@@ -159,7 +168,8 @@ impl Source {
             if !begins {
                 rendered.push(if unit.starts_turn || unit.starts_paragraph { '\n' } else { ' ' });
             }
-            if (begins || unit.starts_turn)
+            if speakers
+                && (begins || unit.starts_turn)
                 && let Some(speaker) = &unit.speaker
             {
                 rendered.push_str(speaker);

@@ -9,7 +9,6 @@ use crate::facts::FactChecker;
 use crate::prompt::Prompt;
 use crate::schema;
 use crate::source::Source;
-use crate::summarize::noun;
 use crate::words::{self, StemIndex, Stems, TextIndex};
 
 /// What is to be done.
@@ -75,10 +74,12 @@ pub(crate) async fn action_items(context: &Context<'_>, source: &Source) -> Resu
     context.expect(parts.len());
     let found = parts.iter().map(|part| async {
         let text = source.render(part.units.clone(), part.span.clone());
-        let task = "List every task that somebody promised, was given or has to do after this conversation, also small ones. For each give the action in a short \
-                    sentence that begins with a verb, by: the name of the person who will do it or null, due: the words of the text that say until when \
-                    or null. If there are none, the list is empty. Answer in JSON: {\"items\": [{\"action\": …, \"by\": …, \"due\": …}]}.";
-        let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: source.language() };
+        // Told that the list may be empty, a small model finds nothing.
+        let task = "Go through it line by line. Write down each promise, assignment and request: what somebody will do later (\"I will …\", \"I can …\", \
+                    \"please …\", \"you will get …\", \"we have to …\"). For each: action, a short sentence that begins with a verb; by, the name of the speaker who \
+                    will do it, or null; due, the words that say when, or null. Answer in JSON: {\"items\": [{\"action\": …, \"by\": …, \"due\": …}]}.";
+        let noun = if source.speakers().is_empty() { "text" } else { "conversation" };
+        let prompt = Prompt { noun, text: &text, task: task.into(), language: source.language() };
         let item = schema::object(&[
             ("action", schema::string(200)),
             ("by", schema::optional_string(48)),

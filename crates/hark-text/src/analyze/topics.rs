@@ -10,7 +10,6 @@ use crate::names;
 use crate::prompt::Prompt;
 use crate::schema;
 use crate::source::Source;
-use crate::summarize::noun;
 use crate::words::{self, TextIndex};
 
 /// What a text is about.
@@ -56,10 +55,11 @@ pub(super) async fn topics(context: &Context<'_>, source: &Source) -> Result<(To
     let parts = context.parts(source, MAX_TOKENS, usize::MAX)?;
     context.expect(parts.len());
     let found = parts.iter().map(|part| async {
-        let text = source.render(part.units.clone(), part.span.clone());
+        // Beside a transcript with its speakers a small model lists people.
+        let text = source.render_without_speakers(part.units.clone(), part.span.clone());
         let task = "What is it about? List its 3 to 6 main subjects, the most important first. A subject is a noun phrase of 2 to 4 words, like the heading \
                     of a chapter. People are not subjects. Answer in JSON: {\"items\": [{\"subject\": …}]}.";
-        let prompt = Prompt { noun: noun(source), text: &text, task: task.into(), language: source.language() };
+        let prompt = Prompt { noun: "text", text: &text, task: task.into(), language: source.language() };
         let item = schema::object(&[("subject", schema::string(48))]);
         context.items::<Found>(&prompt, item, TOPICS_OF_PART, MAX_TOKENS, 0).await
     });
