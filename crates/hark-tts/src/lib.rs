@@ -7,13 +7,16 @@
 //! A model that speaks is a [`SpeechModel`]; [`Synthesizer`] is the one that is there. A [`VoiceMatcher`] finds the voice of it that resembles a
 //! reference recording.
 
+mod embedding_map;
 mod error;
 mod matching;
 mod model;
 mod network;
 mod pace;
 mod phonemes;
+mod search;
 mod stream;
+mod style_space;
 mod synthesizer;
 
 pub use error::TtsError;

@@ -1,18 +1,20 @@
 //! Voice matching: a voice of the model that resembles a reference recording.
 //!
 //! This is no cloning. The reference is compared with the model's own voices by speaker embeddings; the nearest is then moved
-//! along differences between voices as long as a spoken sentence comes nearer to the reference. What comes out is
-//! [`VoiceKind::Matched`]. The reference is not kept.
+//! as long as a spoken sentence comes nearer to the reference: to where an [`EmbeddingMap`] guesses that it will, and when that has nothing more to
+//! say along differences between voices. What comes out is [`VoiceKind::Matched`]. The reference is not kept.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hark_numeric::SplitMix64;
 
 use crate::TtsError;
+use crate::embedding_map::EmbeddingMap;
 use crate::model::{SpeechModel, Voice, VoiceKind};
 use crate::network::STYLE_WIDTH;
 use crate::pace::{syllables_per_second, to_16_khz};
+use crate::search::Search;
+use crate::style_space::StyleSpace;
 
 /// What voices speak to be compared: some two seconds with many different sounds.
 pub const LISTENING_SENTENCE: &str = "ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɑːɡ.";
@@ -23,7 +25,7 @@ const HOP: usize = 12_000;
 const SHORTEST: usize = 2;
 /// Samples of a second of a reference.
 const REFERENCE_RATE: usize = 16_000;
-/// How far a step of the search may go along a difference of two voices.
+/// How far a step may go along a difference of two voices.
 const STEP: f32 = 0.6;
 /// Pace is changed by no more than this factor.
 const MOST_PACE: f32 = 1.25;
@@ -114,43 +116,39 @@ impl VoiceMatcher {
         let similarities = self.embeddings.iter().map(|voice| cosine(voice, &wanted));
         let nearest = similarities.enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
         let (index, nearest_similarity) = nearest.ok_or_else(|| problem("there are no voices to match it with"))?;
-        let presets = &self.presets;
-        let nearest = presets[index].name().to_owned();
-        let mut best = presets[index].numbers.to_vec();
-        let mut spoken = model.speak(LISTENING_SENTENCE, &presets[index], 1.0, is_cancelled)?;
-        let (mut similarity, mut tried) = (nearest_similarity, 0);
-        let mut random = SplitMix64::new(seed);
+        let (preset, presets) = (&self.presets[index], &self.presets);
+        let space = StyleSpace::of(&model.voices().iter().map(heard_style).collect::<Vec<_>>());
+        let coordinates: Vec<_> = presets.iter().map(|voice| space.coordinates(heard_style(voice))).collect();
+        let map = EmbeddingMap::new();
+        let mut search = Search::new(&map, &wanted, coordinates[index].clone(), &self.embeddings[index]);
+        let (mut best, mut spoken) = (matched(preset, heard_style(preset)), None);
+        let (mut random, mut tried) = (SplitMix64::new(seed), 0);
         while begun.elapsed() < budget.time && tried < budget.tries && !is_cancelled() {
-            let (one, other) = (below(&mut random, presets.len()), below(&mut random, presets.len()));
-            let step = (random.unit() - 0.5) * 2.0 * STEP;
-            // The first half of a style is the sound, the second the melody; both, or one of them.
-            let (sound, melody) = [(true, true), (true, false), (false, true)][below(&mut random, 3)];
-            let mut numbers = best.clone();
-            for (at, number) in numbers.iter_mut().enumerate() {
-                let is_sound = at % STYLE_WIDTH < STYLE_WIDTH / 2;
-                if if is_sound { sound } else { melody } {
-                    *number += step * (presets[one].numbers[at] - presets[other].numbers[at]);
-                }
-            }
-            let candidate = Voice { name: "matched".into(), kind: VoiceKind::Matched, numbers: Arc::from(numbers) };
+            let proposal = search.proposal();
+            let is_proposal = proposal.is_some();
+            let place = proposal.unwrap_or_else(|| random_move(&mut random, search.best(), &coordinates));
+            let candidate = matched(preset, &space.style(&place));
             let sound = model.speak(LISTENING_SENTENCE, &candidate, 1.0, is_cancelled)?;
-            let found = cosine(&mean_embedding(&mut self.embed, &to_16_khz(&sound)), &wanted);
             tried += 1;
-            if found > similarity {
-                (similarity, spoken) = (found, sound);
-                best.copy_from_slice(&candidate.numbers);
+            if search.learn(place, &mean_embedding(&mut self.embed, &to_16_khz(&sound)), is_proposal) {
+                (best, spoken) = (candidate, Some(sound));
             }
         }
         if is_cancelled() {
             return Err(TtsError::Cancelled);
         }
+        let similarity = search.similarity();
+        let spoken = match spoken {
+            Some(spoken) => spoken,
+            None => model.speak(LISTENING_SENTENCE, preset, 1.0, is_cancelled)?,
+        };
         let (theirs, ours) = (syllables_per_second(reference), syllables_per_second(&to_16_khz(&spoken)));
         let speed = match (theirs, ours) {
             (Some(theirs), Some(ours)) => (theirs / ours).clamp(1.0 / MOST_PACE, MOST_PACE),
             _ => 1.0,
         };
-        let voice = Voice { name: format!("matched-{nearest}").into(), kind: VoiceKind::Matched, numbers: best.into() };
-        Ok((voice, MatchReport { nearest, nearest_similarity, similarity, tried, speed }))
+        let nearest = preset.name().to_owned();
+        Ok((best, MatchReport { nearest, nearest_similarity, similarity, tried, speed }))
     }
 
     /// Cosine similarity of what the model spoke (24 kHz) to a recording (16 kHz mono).
@@ -162,6 +160,31 @@ impl VoiceMatcher {
     pub fn similarity(&mut self, one: &[f32], other: &[f32]) -> f32 {
         cosine(&mean_embedding(&mut self.embed, one), &mean_embedding(&mut self.embed, other))
     }
+}
+
+/// The style of a voice for the sentence in which voices are compared.
+fn heard_style(voice: &Voice) -> &[f32] {
+    // A voice has a style for each length of a sentence.
+    let styles = voice.numbers.len() / STYLE_WIDTH;
+    let row = (LISTENING_SENTENCE.chars().count() - 1).min(styles.saturating_sub(1));
+    &voice.numbers[row * STYLE_WIDTH..][..STYLE_WIDTH]
+}
+
+/// A preset whose styles for all lengths are moved alike, so that the one that was heard is `style`.
+fn matched(preset: &Voice, style: &[f32]) -> Voice {
+    let moves: Vec<f32> = style.iter().zip(heard_style(preset)).map(|(new, old)| new - old).collect();
+    let numbers = preset.numbers.iter().zip(moves.iter().cycle()).map(|(old, by)| old + by).collect();
+    Voice { name: format!("matched-{}", preset.name).into(), kind: VoiceKind::Matched, numbers }
+}
+
+/// A step along the difference of two voices from a place, given the coordinates of all.
+fn random_move(random: &mut SplitMix64, from: &[f32], voices: &[Vec<f32>]) -> Vec<f32> {
+    let (one, other) = (&voices[below(random, voices.len())], &voices[below(random, voices.len())]);
+    let step = (random.unit() - 0.5) * 2.0 * STEP;
+    // The first half of a style is the sound, the second the melody; both, or one of them.
+    let halves = [[true, true], [true, false], [false, true]][below(random, 3)];
+    let share = |at: usize| if halves[at * 2 / STYLE_WIDTH] { step } else { 0.0 };
+    (0..STYLE_WIDTH).map(|at| from[at] + share(at) * (one[at] - other[at])).collect()
 }
 
 /// The mean embedding of overlapping pieces, of length 1.
