@@ -1,5 +1,7 @@
 //! Whisper large-v3-turbo's shape with generated weights on a GPU, engine alone: × real time at several batch sizes, 100 tokens a window.
 
+#![allow(clippy::print_stdout)]
+
 use std::time::{Duration, Instant};
 
 use hark_cuda::cuda::{CudaDevice, CudaOptions};

@@ -85,7 +85,7 @@ fn fits(dims: &Dims) -> Result<(), String> {
             return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
         }
     }
-    if dims.n_mels * 3 % 8 != 0 {
+    if !dims.n_mels.is_multiple_of(8) {
         return Err(format!("{} mel channels are no multiple of 8", dims.n_mels));
     }
     Ok(())

@@ -34,7 +34,7 @@ pub fn format_of(dir: &Path) -> Option<&'static str> {
     if chatterbox.into_iter().all(has) && onnx("language_model") {
         return Some("onnx");
     }
-    if has("libonnxruntime.so") {
+    if has("libonnxruntime.so") || names.iter().any(|name| name.starts_with("libnvrtc.so")) {
         return Some("library");
     }
     if names.iter().any(|name| name.starts_with("ggml-") && name.ends_with(".bin")) {
@@ -123,6 +123,7 @@ mod tests {
                 ],
             ),
             ("library", &["libonnxruntime.so"]),
+            ("library", &["libnvrtc.so.13", "libnvrtc-builtins.so.13.0"]),
             ("fasttext", &["lid.176.ftz"]),
             ("marian", &["model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]),
             ("marian-mt", &["pytorch_model.bin", "config.json", "source.spm", "target.spm", "vocab.json"]),

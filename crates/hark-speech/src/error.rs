@@ -16,6 +16,9 @@ pub enum SpeechError {
         /// Why not.
         source: hark_whisper::weights::WeightsError,
     },
+    /// The device can not be used.
+    #[error("cannot use the device {0}")]
+    Device(String),
     /// The voice-activity model could not be loaded.
     #[error(transparent)]
     Vad(#[from] crate::vad::VadError),

@@ -6,6 +6,7 @@
 //! speakers at their time. Out of scope: containers and codecs, the Whisper network, accounts, and file formats of transcripts.
 
 mod coverage;
+mod device;
 mod diarization;
 mod error;
 pub mod live;
@@ -19,6 +20,7 @@ pub mod vad;
 mod voiceprint;
 pub mod windows;
 
+pub use device::DeviceChoice;
 pub use diarization::{Speakers, Voices};
 pub use error::SpeechError;
 pub use hark_media::CancelToken;

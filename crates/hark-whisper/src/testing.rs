@@ -52,6 +52,15 @@ pub fn small_backend(dims: Dims, slots: usize) -> (CpuBackend, Arc<Tokenizer>) {
     (backend.expect("the small model loads"), tokenizer)
 }
 
+/// A CPU backend of a checkpoint in bf16, with three slots of `rows` rows: what other devices are compared with.
+///
+/// # Panics
+/// When the checkpoint does not load.
+pub fn backend_of(checkpoint: &Checkpoint, tokens: TokenMap, rows: usize) -> CpuBackend {
+    let options = CpuOptions { weights: Weights::Bf16, slots: 3, rows, encoder_caches: 0 };
+    CpuBackend::load(checkpoint, tokens, &Compute::new(2, Isa::best()), options).expect("the checkpoint loads")
+}
+
 /// Which calls fail, and how; steps are numbered from 0 over all backends that share the [`Faults`].
 #[derive(Debug, Clone, Default)]
 pub struct FaultPlan {

@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 
 use hark_export::Format;
 use hark_models::Aliases;
+use hark_speech::DeviceChoice;
 use serde::Deserialize;
 use toml::Value;
 
 use crate::CliError;
 use crate::cli::Common;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "models_dir",
     "catalogue",
     "model",
     "language",
     "format",
     "threads",
+    "device",
     "aliases",
     "data_dir",
     "server",
@@ -38,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) language: Option<String>,
     pub(crate) format: Option<Format>,
     pub(crate) threads: Option<usize>,
+    /// Where speech models run.
+    pub(crate) device: DeviceChoice,
     /// Names that requests use: the built-in ones with the user's laid over them.
     pub(crate) aliases: Aliases,
     /// Where the service keeps its database and recordings.
@@ -56,6 +60,7 @@ impl Default for Config {
             language: None,
             format: None,
             threads: None,
+            device: DeviceChoice::default(),
             aliases: Aliases::starter(),
             data_dir: None,
             server: hark_server::Config::default(),
@@ -100,6 +105,7 @@ impl Config {
                 "language" => config.language = Some(string(&key, value)?),
                 "format" => config.format = Some(parse_format(&string(&key, value)?)?),
                 "threads" => config.threads = Some(threads(&key, value)?),
+                "device" => config.device = string(&key, value)?.parse()?,
                 "aliases" => config.aliases = aliases(value)?,
                 "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
                 "server" => config.server = server(value, folder)?,
@@ -162,6 +168,9 @@ impl Config {
         if let Some(format) = text("HARK_FORMAT")? {
             let format = parse_format(&format).map_err(|problem| CliError::Usage(format!("HARK_FORMAT: {problem}")))?;
             self.format = Some(format);
+        }
+        if let Some(device) = text("HARK_DEVICE")? {
+            self.device = device.parse().map_err(|problem| CliError::Usage(format!("HARK_DEVICE: {problem}")))?;
         }
         if let Some(count) = text("HARK_THREADS")? {
             let threads = count.parse().ok().filter(|count| (1..=1024).contains(count));

@@ -12,6 +12,11 @@ pub struct Context {
     context: sys::CUcontext,
 }
 
+// SAFETY: a context may be current on any thread, and on several at once.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
 impl Context {
     /// That of the device with this number, current on this thread.
     pub fn new(ordinal: usize) -> Result<Self, CudaError> {
@@ -27,7 +32,7 @@ impl Context {
     /// Lets calls of this thread go to the device.
     pub fn make_current(&self) -> Result<(), CudaError> {
         // SAFETY: the context lives as long as this.
-        Ok(unsafe { result::ctx::set_current(self.context)? })
+        unsafe { result::ctx::set_current(self.context) }.map_err(CudaError::from)
     }
 
     pub fn device_name(&self) -> Result<String, CudaError> {
@@ -68,7 +73,7 @@ impl Stream {
 
     pub fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as this.
-        Ok(unsafe { result::stream::synchronize(self.0)? })
+        unsafe { result::stream::synchronize(self.0) }.map_err(CudaError::from)
     }
 }
 
@@ -104,7 +109,7 @@ impl Memory {
     /// Sets all bytes to zero, in the order of the stream.
     pub fn clear(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the memory has as many bytes.
-        Ok(unsafe { result::memset_d8_async(self.address, 0, self.bytes, stream.raw())? })
+        unsafe { result::memset_d8_async(self.address, 0, self.bytes, stream.raw()) }.map_err(CudaError::from)
     }
 }
 
@@ -126,7 +131,7 @@ impl Events {
 
     pub fn begin(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the events live as long as this.
-        Ok(unsafe { result::event::record(self.0[0], stream.raw())? })
+        unsafe { result::event::record(self.0[0], stream.raw()) }.map_err(CudaError::from)
     }
 
     /// Milliseconds since `begin`; waits for the work in between.
@@ -193,7 +198,7 @@ impl Graph {
 
     pub fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: both live.
-        Ok(unsafe { result::graph::launch(self.0, stream.raw())? })
+        unsafe { result::graph::launch(self.0, stream.raw()) }.map_err(CudaError::from)
     }
 }
 
@@ -217,5 +222,6 @@ pub unsafe fn launch(
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
     // SAFETY: the caller's.
-    Ok(unsafe { result::launch_kernel(function, grid, (threads, 1, 1), shared_bytes, stream.raw(), arguments)? })
+    unsafe { result::launch_kernel(function, grid, (threads, 1, 1), shared_bytes, stream.raw(), arguments) }
+        .map_err(CudaError::from)
 }

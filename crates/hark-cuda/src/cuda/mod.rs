@@ -197,9 +197,6 @@ pub struct CudaBuffer {
     _context: Arc<Context>,
 }
 
-// SAFETY: as for the device.
-unsafe impl Send for CudaBuffer {}
-
 impl DeviceBuffer for CudaBuffer {
     fn offset(&self, bytes: usize) -> Self {
         CudaBuffer { memory: Arc::clone(&self.memory), from: self.from + bytes, _context: Arc::clone(&self._context) }

@@ -69,6 +69,11 @@ fn the_cloning_model_and_its_runtime_are_listed_and_no_default() {
         assert_eq!((runtime.role, runtime.default), (Role::Runtime, false));
         assert!(runtime.sources[0].files.iter().any(|file| file.name == "libonnxruntime.so"));
     }
+    for (name, libraries) in [("cuda-compiler", 2), ("cuda-runtime", 3)] {
+        let runtime = listed(name);
+        let count = runtime.sources[0].files.iter().filter(|file| file.name.starts_with("lib")).count();
+        assert_eq!((runtime.role, runtime.default, count), (Role::Runtime, false, libraries));
+    }
     assert!(matches!(catalogue.default_for(Role::Runtime), Err(Error::NoModelFor { role: Role::Runtime })));
 }
 

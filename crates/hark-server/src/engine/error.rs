@@ -169,9 +169,11 @@ impl From<SpeechError> for EngineError {
             | SpeechError::TooLittleSpeech { .. }
             | SpeechError::SeveralVoices { .. }
             | SpeechError::ClipTooLong { .. } => EngineError::Unusable(error.to_string()),
-            SpeechError::Model { .. } | SpeechError::Vad(_) | SpeechError::Speakers(_) | SpeechError::NoVoices => {
-                EngineError::unavailable(Dependency::Engine, error)
-            }
+            SpeechError::Model { .. }
+            | SpeechError::Device(_)
+            | SpeechError::Vad(_)
+            | SpeechError::Speakers(_)
+            | SpeechError::NoVoices => EngineError::unavailable(Dependency::Engine, error),
             SpeechError::Engine(BackendError::OutOfMemory(_) | BackendError::DeviceLost(_)) => {
                 EngineError::unavailable(Dependency::Engine, error)
             }

@@ -34,6 +34,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         Role::Account => None,
         Role::All | Role::Gpu => app.device().await,
     };
+    let on_gpu = device.as_deref().is_some_and(|name| name.starts_with("cuda"));
     // A failed engine is being reloaded.
     let runs = |state: EngineState| state == EngineState::Running;
     let engines_run = app.engines.models.reports().iter().all(|engine| engine.state.is_none_or(runs));
@@ -42,11 +43,16 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         status: if report.is_ready() && engines_run { "ok" } else { "degraded" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         gpu: GpuHealth {
-            status: if device.is_some() { "cpu" } else { "unavailable" }.to_owned(),
+            status: match &device {
+                Some(_) if on_gpu => "ok",
+                Some(_) => "cpu",
+                None => "unavailable",
+            }
+            .to_owned(),
             queue_length: queue_length.max(0) as u64,
             gpu_memory_free_mb: 0,
         },
-        gpu_available: false,
+        gpu_available: on_gpu,
         gpu_name: device.unwrap_or_else(|| "none".to_owned()),
         gpu_memory_mb: 0,
     })

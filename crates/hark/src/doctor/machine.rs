@@ -3,6 +3,7 @@
 use std::process::{Command, Stdio};
 
 use super::{Finding, bytes};
+use crate::config::Config;
 
 /// Names of `/proc/cpuinfo` and of people, fastest kernels first.
 const FEATURES: [(&str, &str); 9] = [
@@ -84,15 +85,23 @@ fn read_meminfo(meminfo: &str) -> Option<(u64, u64)> {
 }
 
 /// Only the driver's library is looked for: whether it can be loaded says more than a device file.
-pub(super) fn gpu() -> Finding {
-    // SAFETY: the name is NUL-terminated; loading the driver's library runs its initializers, which NVIDIA supports
-    // in any process, and the handle stays open until the process ends.
-    let handle = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        Finding::ok("gpu", "no NVIDIA driver: hark runs on the CPU")
-    } else {
-        Finding::ok("gpu", "NVIDIA driver found; this version of hark runs on the CPU all the same")
+pub(super) fn gpu(config: &Config) -> Finding {
+    use hark_cuda::cuda::{self, libraries};
+    let found = match cuda::gpus() {
+        Ok(found) => found,
+        Err(cuda::CudaError::NoDriver) => return Finding::ok("gpu", "no NVIDIA driver: hark runs on the CPU"),
+        Err(error) => return Finding::optional("gpu", error.to_string(), "hark runs on the CPU"),
+    };
+    let Some(first) = found.first() else { return Finding::ok("gpu", "no NVIDIA GPU: hark runs on the CPU") };
+    let detail = format!("{} of {} GPUs: {} with {}", first.ordinal, found.len(), first.name, bytes(first.memory));
+    let folder = super::models::folder(config);
+    libraries::load_from(&[folder.join("cuda-runtime"), folder.join("cuda-compiler")]);
+    let missing = libraries::missing();
+    if !missing.is_empty() {
+        let fix = "`hark models pull cuda-runtime`, or install CUDA 13";
+        return Finding::optional("gpu", format!("{detail}; {} not found", missing.join(" and ")), fix);
     }
+    Finding::ok("gpu", format!("{detail}; used with --device cuda"))
 }
 
 pub(super) fn ffmpeg() -> Finding {

@@ -82,7 +82,7 @@ fn examine(common: &Common) -> Vec<Finding> {
         machine::cpu(),
         machine::cores(),
         machine::memory(),
-        machine::gpu(),
+        machine::gpu(&config),
         machine::ffmpeg(),
         machine::espeak(),
         machine::sandbox(),

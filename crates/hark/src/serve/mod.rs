@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Common, ServeArgs, ServeRole};
 use crate::config::Config;
 use crate::models::ModelLibrary;
+use crate::transcribe::backend_loader;
 use crate::{CliError, output, watermark};
 
 /// Runs the command.
@@ -158,6 +159,7 @@ pub(crate) fn language_options(config: &Config) -> Result<hark_server::LanguageO
 /// The engine as the configuration has it.
 pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
+    let backend = backend_loader(config.device, &library);
     Ok(SpeechOptions {
         models: library.store,
         catalogue: library.catalogue,
@@ -166,7 +168,7 @@ pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError>
         isa: None,
         loaded: config.server.loaded_models,
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
-        backend: None,
+        backend,
         language: language_options(config)?,
         voice_model: config.server.voice.model.clone(),
         pulls: Pulls::default(),

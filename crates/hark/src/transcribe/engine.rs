@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_models::{Model, Role};
-use hark_speech::{Compute, LoadOptions, Request, Speakers, Transcriber, Voices};
+use hark_speech::{BackendLoader, Compute, DeviceChoice, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
@@ -88,6 +88,7 @@ impl Local {
             options.voices = Some(voices(&library, &compute)?);
         }
         options.compute = Some(compute);
+        options.backend = backend_loader(args.speech.device.unwrap_or(config.device), &library);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
@@ -105,6 +106,12 @@ impl Local {
             .map_err(|error| error.to_string())?;
         Ok(Transcribed { result: done.result, names: done.names, warnings: done.warnings })
     }
+}
+
+/// What loads models on the device: NVIDIA's libraries are those of the catalogue where they are installed, and compiled kernels lie beside the models.
+pub(crate) fn backend_loader(device: DeviceChoice, library: &ModelLibrary) -> Option<BackendLoader> {
+    let folder = library.store.dir();
+    device.loader(vec![folder.join("cuda-runtime"), folder.join("cuda-compiler")], Some(folder.join(".cuda-kernels")))
 }
 
 /// What tells voices apart, loaded.
