@@ -1,7 +1,8 @@
 //! Voice matching: how near a matched voice comes to its reference, by speaker embeddings that the search does not use.
 //!
 //! For each voice of `bench/out/voices` one recording is the reference and another one of the same person the upper bound. The matched voice, the
-//! preset that the search began with and other presets speak the same text; other people's recordings are the lower bound.
+//! preset that the search began with and other presets speak the same text; other people's recordings are the lower bound. Both are transcribed,
+//! too: a voice must not come nearer at the cost of its words.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +14,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::peers::SPEAKER_JUDGE;
-use super::speak::{narrator, speak};
+use super::speak::{Recognizer, narrator, speak};
 use super::{VoiceArgs, failed};
 use crate::audio::Scratch;
 use crate::error::BenchError;
 use crate::process::Process;
 use crate::systems::NotRun;
+use crate::wer::WordErrors;
 
 /// What every voice says: some ten seconds of sounds that no reference has to contain.
 const TEXT: &str = "Tomorrow morning the council will look at both proposals again. Whoever wants to speak should put down their name \
@@ -58,6 +60,9 @@ pub(super) struct Matching {
     /// Mean similarity by the embedding that the search uses, as it reports it.
     own_similarity: f64,
     judges: BTreeMap<String, Similarities>,
+    recognizer: String,
+    matched_words: WordErrors,
+    nearest_words: WordErrors,
     refused: Vec<NotRun>,
 }
 
@@ -89,14 +94,19 @@ pub(super) fn run(args: &VoiceArgs, bench: &Path) -> Result<Matching, BenchError
     let narrator = narrator(args, true)?;
     let mut presets = Vec::new();
     for preset in PRESETS {
-        presets.push(spoken(&narrator, &mut judge, VoiceChoice::Named(preset), &scratch)?.0);
+        presets.push(spoken(&narrator, &mut judge, VoiceChoice::Named(preset), &scratch.file("preset.wav"))?.0);
     }
     let (mut trials, mut refused, mut own) = (Vec::new(), Vec::new(), 0.0);
+    let mut files = Vec::new();
     for speaker in speakers {
+        let [matched_file, nearest_file] = ["matched", "nearest"].map(|kind| {
+            let name = format!("{kind}-{}.wav", files.len());
+            scratch.file(&name)
+        });
         let source = Source::Path(speaker.reference.clone());
         let found = Reference::read(source, &Options::default())
             .map_err(|error| failed("hark-voice", error))
-            .and_then(|reference| spoken(&narrator, &mut judge, VoiceChoice::Like(&reference), &scratch));
+            .and_then(|reference| spoken(&narrator, &mut judge, VoiceChoice::Like(&reference), &matched_file));
         let (matched, label) = match found {
             Ok(found) => found,
             Err(error) => {
@@ -107,7 +117,8 @@ pub(super) fn run(args: &VoiceArgs, bench: &Path) -> Result<Matching, BenchError
         let (base, similarity) =
             parse_label(&label).ok_or_else(|| failed("hark-voice", format!("unexpected {label:?}")))?;
         own += similarity;
-        let nearest = spoken(&narrator, &mut judge, VoiceChoice::Named(base), &scratch)?.0;
+        let nearest = spoken(&narrator, &mut judge, VoiceChoice::Named(base), &nearest_file)?.0;
+        files.push([matched_file, nearest_file]);
         eprintln!("{}: {label}", speaker.name);
         trials.push(Trial {
             reference: embed(&mut judge, &speaker.reference)?,
@@ -120,6 +131,13 @@ pub(super) fn run(args: &VoiceArgs, bench: &Path) -> Result<Matching, BenchError
     if trials.len() < 2 {
         return Err(failed("hark bench voice", "voice matching needs references of at least two people"));
     }
+    drop(narrator);
+    let mut recognizer = Recognizer::start(args, bench, &scratch)?;
+    let [mut matched_words, mut nearest_words] = [WordErrors::default(); 2];
+    for [matched, nearest] in &files {
+        matched_words += WordErrors::between(TEXT, &recognizer.hear(matched)?);
+        nearest_words += WordErrors::between(TEXT, &recognizer.hear(nearest)?);
+    }
     let names: Vec<String> = trials[0].reference.keys().cloned().collect();
     let judges = names.into_iter().map(|name| (name.clone(), similarities(&trials, &presets, &name))).collect();
     Ok(Matching {
@@ -127,6 +145,9 @@ pub(super) fn run(args: &VoiceArgs, bench: &Path) -> Result<Matching, BenchError
         search_seconds: args.match_seconds,
         own_similarity: own / trials.len() as f64,
         judges,
+        recognizer: args.recognizer.clone(),
+        matched_words,
+        nearest_words,
         refused,
     })
 }
@@ -155,11 +176,10 @@ fn spoken(
     narrator: &Narrator,
     judge: &mut Process,
     voice: VoiceChoice<'_>,
-    scratch: &Scratch,
+    path: &Path,
 ) -> Result<(Embeddings, String), BenchError> {
-    let path = scratch.file("spoken.wav");
-    let (_, label) = speak(narrator, TEXT, voice, &path)?;
-    Ok((embed(judge, &path)?, label))
+    let (_, label) = speak(narrator, TEXT, voice, path)?;
+    Ok((embed(judge, path)?, label))
 }
 
 fn embed(judge: &mut Process, path: &Path) -> Result<Embeddings, BenchError> {
@@ -227,6 +247,15 @@ impl Matching {
                 self.references
             );
         }
+        let percent = |words: &WordErrors| 100.0 * words.rate().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "\nWord errors, heard by {}: {:.1} % of {} words in matched voices, {:.1} % in the nearest presets",
+            self.recognizer,
+            percent(&self.matched_words),
+            self.matched_words.reference_words,
+            percent(&self.nearest_words)
+        );
         for NotRun { name, why } in &self.refused {
             let _ = writeln!(text, "\n{name}: refused: {why}");
         }

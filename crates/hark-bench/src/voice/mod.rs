@@ -63,8 +63,8 @@ pub(super) struct VoiceArgs {
     /// Folder of recordings, `<voice>/1.wav` and `2.wav`, that voices are matched to [default: bench/out/voices]
     #[arg(long, value_name = "DIR")]
     references: Option<PathBuf>,
-    /// Voices of it that are matched
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    /// Voices of it that are matched; bench/embedding_map.py leaves out the first 12
+    #[arg(long, value_name = "N", default_value_t = 12)]
     voices: usize,
     /// Voices of it that noise is added to
     #[arg(long, value_name = "N", default_value_t = 8)]
