@@ -70,9 +70,10 @@ pub use config::{
 };
 pub use engine::{
     Bytes, Dependency, Embed, EmbeddedTexts, EngineError, EngineReport, EngineState, Engines, Enhance, EnhanceWork,
-    Enhanced, Language, LanguageOptions, LanguageReport, Live, LiveHandle, Models, PullRefusal, Pulls, SoundFormat,
-    SoundOutput, Speak, SpeechEngine, SpeechOptions, SpeechStage, SpeechVoice, SpeechWork, Transcribe, Transcribed,
-    Translate, TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work, default_memory_budget,
+    Enhanced, Language, LanguageOptions, LanguageReport, Live, LiveHandle, LiveRecognizer, Models, PullRefusal, Pulls,
+    SoundFormat, SoundOutput, Speak, SpeechEngine, SpeechOptions, SpeechStage, SpeechVoice, SpeechWork, Transcribe,
+    Transcribed, Translate, TranslatedTexts, TranslationLanguages, TranslationPair, Voices, Wake, Work,
+    default_memory_budget,
 };
 #[cfg(feature = "instant-engine")]
 pub use engine::{InstantEngine, NoModelsEngine, numbered_samples};

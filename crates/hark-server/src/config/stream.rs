@@ -18,6 +18,8 @@ pub struct StreamLimits {
     pub first_message: Seconds,
     /// Seconds for which a session can be resumed after its connection was lost.
     pub resume: Seconds,
+    /// Seconds after a lost connection at which what was said is finalized: a client that is back before goes on within its word.
+    pub reconnect: Seconds,
     /// Interval of WebSocket pings in seconds; a client that misses three is disconnected.
     pub ping: Seconds,
     /// Seconds after which the held credit of an idle session is released if its process died; a live process extends the hold
@@ -33,6 +35,7 @@ impl Default for StreamLimits {
             idle: Seconds(60.0),
             first_message: Seconds(10.0),
             resume: Seconds(120.0),
+            reconnect: Seconds(5.0),
             ping: Seconds(15.0),
             hold: Seconds(900.0),
         }

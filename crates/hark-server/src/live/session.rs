@@ -258,8 +258,7 @@ impl Session {
             return self.end(Some(error)).await;
         }
         if let Some(broken) = self.times.broken {
-            let is_over = broken.elapsed() >= self.app.config.stream.resume.duration();
-            return if is_over { self.end(None).await } else { None };
+            return self.wait_for_client(broken.elapsed()).await;
         }
         let ping = self.app.config.stream.ping.duration();
         let gone_after = ping * MAX_UNANSWERED_PINGS;
@@ -287,7 +286,22 @@ impl Session {
         None
     }
 
-    /// Handles a broken connection: the session waits for its client if there is anything to resume.
+    /// Checks how long the client of a broken connection has been away: its last words are finalized after a while, and the session ends
+    /// after a longer one.
+    async fn wait_for_client(&mut self, away: Duration) -> Option<Ended> {
+        let stream = &self.app.config.stream;
+        if away >= stream.resume.duration() {
+            return self.end(None).await;
+        }
+        if away >= stream.reconnect.duration() && !self.times.is_flushed {
+            self.times.is_flushed = true;
+            return self.advance(Vec::new(), EngineCommand::Flush).await;
+        }
+        None
+    }
+
+    /// Handles a broken connection: the session waits for its client if there is anything to resume. Nothing is flushed yet: the break
+    /// may split a word whose rest comes with the next connection.
     async fn detach(&mut self, socket: &mut Option<Socket>) -> Option<Ended> {
         *socket = None;
         self.place = None;
@@ -295,7 +309,7 @@ impl Session {
             return self.end(None).await;
         }
         self.times.broken = Some(Instant::now());
-        self.advance(Vec::new(), EngineCommand::Flush).await
+        None
     }
 
     /// Handles a reconnected client, perhaps before the old connection was noticed to be broken.
@@ -317,8 +331,11 @@ impl Session {
         *socket = None;
         self.registration.wait(false);
         let now = Instant::now();
-        self.times = Times { audio: now, ping: now, broken: None, is_flushed: true };
-        self.pending_byte = None;
+        self.times = Times { audio: now, ping: now, broken: None, ..self.times };
+        // The client goes on with a whole sample.
+        if self.pending_byte.take().is_some() {
+            self.received_bytes -= 1;
+        }
         if let Some(ready) = self.protocol.ready(&self.id, Some(self.received_bytes as f64 / BYTES_PER_SECOND)) {
             self.outbox.greeting(ready);
         }

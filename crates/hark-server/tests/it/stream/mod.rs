@@ -3,6 +3,7 @@
 mod ends;
 mod limits;
 mod realtime;
+mod reconnect;
 mod talker;
 
 use std::sync::Arc;
