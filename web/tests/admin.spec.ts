@@ -133,6 +133,44 @@ test("the queue shows its counts, and failed jobs are retried and dropped after 
   await admin.close();
 });
 
+test("the processes of the service are listed with what they do", async ({ browser }) => {
+  const admin = await signedIn(browser, "admin@example.com");
+  const page = await admin.newPage();
+  const complaints = watch(page);
+  await page.goto("/admin/nodes");
+  const own = page.getByRole("listitem").filter({ hasText: "Answers you" });
+  await expect(own).toContainText("Works");
+  await expect(own).toContainText(new URL(page.url()).host);
+  await expect(own).toContainText(/\d+ of 8 at once/);
+  await expect(page.getByRole("main").getByText("1 process, 0 silent.")).toBeAttached();
+  await expectAccessible(page);
+
+  // The service of the tests has one process: the page is given two more, one that is silent and one that misses something.
+  const { nodes } = (await (await admin.request.get("/v1/admin/nodes")).json()) as { nodes: object[] };
+  const silent = { ...nodes[0], id: "a", host: "a-name-without-an-end-".repeat(8), is_current: false, is_responding: false };
+  const broken = { ...nodes[0], id: "b", host: "node-b", role: "gpu", is_current: false, failing: ["disk"], models: [{ name: "whisper-tiny", bytes: 150_000_000, is_running: false }] };
+  let answer: object = { json: { nodes: [...nodes, silent, broken] } };
+  await page.route("**/v1/admin/nodes", (route) => route.fulfill(answer));
+  await page.reload();
+  await expect(page.getByRole("listitem").filter({ hasText: "a-name-without" })).toContainText("Silent");
+  await expect(page.getByRole("listitem").filter({ hasText: "node-b" })).toContainText("These checks failed: Disk space. These models are being loaded again after a fault: whisper-tiny.");
+  await expect(page.getByRole("main").getByText("3 processes, 1 silent.")).toBeAttached();
+  await expectAccessible(page);
+  await page.setViewportSize({ width: 360, height: 800 });
+  await expectNoSidewaysScroll(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await expectAccessible(page);
+
+  answer = { status: 503, json: { error: "the database takes no requests at the moment" } };
+  await page.reload();
+  await expect(page.getByRole("alert")).toContainText("the database takes no requests");
+  answer = { json: { nodes: [] } };
+  await page.getByRole("button", { name: "Try again" }).click();
+  await expect(page.getByRole("heading", { name: "No process has reported yet" })).toBeVisible();
+  expect(complaints).toEqual([]);
+  await admin.close();
+});
+
 test("the models of the catalogue are listed, and one is got", async ({ browser }) => {
   const admin = await signedIn(browser, "admin@example.com");
   const page = await admin.newPage();
@@ -168,7 +206,7 @@ test("the models of the catalogue are listed, and one is got", async ({ browser 
 test("who manages nobody can change nothing of others", async ({ browser }) => {
   const bob = await signedIn(browser, "bob@example.com");
   const headers = await csrf(bob);
-  for (const path of ["accounts", "queue", "models"]) expect((await bob.request.get(`/v1/admin/${path}`)).status()).toBe(403);
+  for (const path of ["accounts", "queue", "models", "nodes"]) expect((await bob.request.get(`/v1/admin/${path}`)).status()).toBe(403);
   expect((await bob.request.patch("/v1/admin/accounts/1", { data: { credits: 5 }, headers })).status()).toBe(403);
   expect((await bob.request.post("/v1/admin/models/whisper-tiny", { headers })).status()).toBe(403);
   await bob.close();

@@ -19,6 +19,7 @@ const ACCOUNT = [
   "/account/security",
   "/account/data",
   "/admin",
+  "/admin/nodes",
   "/admin/accounts",
   "/admin/queue",
   "/admin/models",

@@ -160,3 +160,79 @@ pub struct CatalogueModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
+
+/// The processes that share the database of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodeList {
+    /// By machine and address.
+    pub nodes: Vec<Node>,
+}
+
+/// A process, as it last said of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// Its id, new at each start.
+    pub id: String,
+    /// The name of its machine.
+    pub host: String,
+    /// The address that it listens on.
+    pub address: String,
+    /// Its version.
+    pub version: String,
+    /// What it is for: `all`, `account` (no jobs) or `gpu` (jobs).
+    pub role: String,
+    /// Whether it is the one that answers.
+    pub is_current: bool,
+    /// Whether it was heard of lately. One that was not has ended without saying so, hangs, or can't reach the database; after a quarter of an hour it is no longer
+    /// listed.
+    pub is_responding: bool,
+    /// When it was started.
+    pub started_at: DateTime,
+    /// When it was last heard of.
+    pub last_seen: DateTime,
+    /// What it did then.
+    #[serde(flatten)]
+    pub state: NodeState,
+}
+
+/// What a process does; one of another version may leave something out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct NodeState {
+    /// Whether it is shutting down.
+    pub is_draining: bool,
+    /// Whether it takes no jobs because the recordings or the database can't be reached.
+    pub is_paused: bool,
+    /// The checks of `/health/ready` that failed there when they last ran, which is a minute ago at most.
+    pub failing: Vec<String>,
+    /// Processor cores of its machine.
+    pub cores: u32,
+    /// Processes that its machine ran or wanted to run, on average over the last minute.
+    pub load_average: Option<f64>,
+    /// Memory that it uses, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// What computes there, such as `cpu (amx, 2 threads)`.
+    pub device: Option<String>,
+    /// Jobs that it can run at once; 0 where it runs none.
+    pub workers: u32,
+    /// Jobs that it runs.
+    pub workers_busy: u32,
+    /// Live sessions.
+    pub live_sessions: u32,
+    /// What jobs may need of it, such as `model:whisper-base` or `capability:enhance`.
+    pub runs: Vec<String>,
+    /// The models that it has in memory.
+    pub models: Vec<NodeModel>,
+}
+
+/// A model in the memory of a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct NodeModel {
+    /// Its name.
+    pub name: String,
+    /// The most memory that it may use, in bytes.
+    pub bytes: u64,
+    /// Whether its engine works; false while it is loaded again after a fault.
+    pub is_running: bool,
+}

@@ -35,7 +35,8 @@ pub use account::{
     UsageSummary,
 };
 pub use admin::{
-    AccountAdjustment, AccountList, CatalogueModel, CatalogueModels, ListedAccount, QueueJob, QueueJobState, QueueState,
+    AccountAdjustment, AccountList, CatalogueModel, CatalogueModels, ListedAccount, Node, NodeList, NodeModel,
+    NodeState, QueueJob, QueueJobState, QueueState,
 };
 pub use audit::{AuditEvent, AuditLog};
 pub use completions::{

@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::metrics::readiness::Report;
 use crate::probe::Probes;
 use crate::queue::{Breaker, Running, Waiting};
+use crate::random;
 use crate::readiness::{Needs, Readiness};
 use crate::retrievers::Retrievers;
 use crate::sign::Sign;
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) engines: Engines,
     pub(crate) config: Config,
     pub(crate) role: Role,
+    /// The id of this process among those that share the store.
+    pub(crate) node: String,
     pub(crate) clock: Clock,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) documentation: Documentation,
@@ -148,6 +151,7 @@ impl App {
             engines,
             config,
             role,
+            node: random::id(),
             clock,
             metrics: Arc::default(),
             documentation,

@@ -35,6 +35,7 @@ mod marks;
 mod metrics;
 mod middleware;
 mod multipart;
+mod nodes;
 mod options;
 mod paid_call;
 mod panics;

@@ -133,6 +133,7 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(admin::queue::drop_failed))
         .routes(routes!(admin::models::list))
         .routes(routes!(admin::models::pull))
+        .routes(routes!(admin::nodes::list))
         .routes(routes!(sessions::list, sessions::end_others))
         .routes(routes!(sessions::end))
         .routes(routes!(account::usage))

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::documentation::Documentation;
 use crate::engine::Engines;
 use crate::error::ServerError;
-use crate::{indexer, integrity, jobs, listen, live, retention, router, webhooks};
+use crate::{indexer, integrity, jobs, listen, live, nodes, retention, router, webhooks};
 
 /// A running service; dropping it leaves it running until the runtime ends.
 pub struct Service {
@@ -54,6 +54,7 @@ impl Service {
         let changes = jobs::listen_to_changes(&app, stopped.clone()).await;
         let mut tasks =
             vec![jobs::run_maintenance(&app, stopped.clone()), live::expire_sessions(&app, stopped.clone())];
+        tasks.push(nodes::start(&app, address, stopped.clone()));
         if app.config.integrity.enabled {
             tasks.push(integrity::start(&app, stopped.clone()));
         }
@@ -107,6 +108,7 @@ impl Service {
             }
         };
         tokio::join!(workers, serving, sessions);
+        nodes::leave(&self.app).await;
         drop(self.stop);
         let _ = self.changes.await;
     }

@@ -39,6 +39,7 @@ mod ledger;
 mod live;
 mod mac;
 mod migrate;
+mod nodes;
 mod notify;
 mod random;
 mod recordings;
@@ -89,6 +90,7 @@ pub use jobs::retry::{JobCounts, JobFilter, JobSummary, RetryLimits};
 pub use keys::{Credential, Key, KeyChange, KeyKind, Keys, NewKey, Scope, Secret};
 pub use ledger::{Entry, EntryKind, Ledger, LedgerPage, Settlement, Unbalanced};
 pub use live::{LiveAppend, LiveLease, LiveSessions, ResumedLive, live_reference};
+pub use nodes::{Heartbeat, NODE_KEPT, Node, Nodes};
 pub use recordings::sweep::{Mismatch, QuarantinedFile, SweepOptions, SweepReport};
 pub use recordings::sweep_lease::MaintenanceLease;
 pub use recordings::{Blob, BlobKey, BlobReader, BlobSource, ReadSeek, Recordings, Upload};
@@ -408,6 +410,11 @@ impl Store {
     /// Live sessions.
     pub fn live(&self) -> LiveSessions<'_> {
         LiveSessions { store: self }
+    }
+
+    /// The processes that use the store.
+    pub fn nodes(&self) -> Nodes<'_> {
+        Nodes { store: self }
     }
 
     /// Recordings.

@@ -25,6 +25,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0014_text_revision.sql"),
     include_str!("../migrations/0015_enhancements.sql"),
     include_str!("../migrations/0016_uploads.sql"),
+    include_str!("../migrations/0017_nodes.sql"),
 ];
 
 /// The key of the PostgreSQL advisory lock, unlikely to be used by other programs: "hark" in ASCII.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::engine::{EngineReport, EngineState};
 use integrity::IntegrityMetrics;
+pub(crate) use process::resident_bytes;
 use readiness::ReadinessMetrics;
 use text::TextMetrics;
 use voice::VoiceMetrics;

@@ -20,6 +20,12 @@ pub(super) fn values() -> Vec<(&'static str, &'static str, &'static str, f64)> {
     values
 }
 
+/// Memory in use, in bytes.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    kilobytes(&status, "VmRSS:").map(|count| count as u64 * 1024)
+}
+
 fn kilobytes(status: &str, name: &str) -> Option<f64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }

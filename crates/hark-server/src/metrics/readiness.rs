@@ -61,6 +61,10 @@ impl ReadinessMetrics {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = report.clone();
     }
 
+    pub(crate) fn last(&self) -> Report {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
     pub(super) fn render(&self, text: &mut String) {
         let report = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let name = "hark_ready";

@@ -66,6 +66,7 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/v1/admin/models", READ_AND_MANAGE),
     ("GET", "/v1/auth/sessions", READ_AND_MANAGE),
     ("POST", "/v1/auth/signout", ANY),
+    ("GET", "/v1/admin/nodes", READ_AND_MANAGE),
 ];
 
 /// The required scopes of a path.

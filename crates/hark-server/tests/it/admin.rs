@@ -73,7 +73,7 @@ async fn only_an_account_that_manages_others_is_let_in() {
         refusal(server.anonymous().request(method, &path).send().await.unwrap(), 401).await;
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 9);
     // A key of an admin needs the scopes as well.
     for (scopes, status) in [(value!(["read"]), 403), (value!(["read", "manage"]), 200)] {
         let key = json(admin.post("/v1/keys", value!({"scopes": scopes})).await, 201).await;

@@ -23,6 +23,7 @@ mod like_instant;
 mod limits;
 mod log;
 mod openai;
+mod nodes;
 mod probes;
 mod recording;
 mod recovery;

@@ -18,6 +18,7 @@ mod limits;
 mod live;
 mod model;
 mod quarantine;
+mod nodes;
 mod retries;
 mod sealing;
 mod search;

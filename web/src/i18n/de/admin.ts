@@ -4,7 +4,7 @@ import type { Translated } from "..";
 const de: Translated<typeof en> = {
   title: "Verwaltung",
   section: "Bereich",
-  parts: { health: "Zustand", accounts: "Konten", queue: "Warteschlange", models: "Modelle", audit: "Protokoll" },
+  parts: { health: "Zustand", nodes: "Prozesse", accounts: "Konten", queue: "Warteschlange", models: "Modelle", audit: "Protokoll" },
 
   health: {
     states: {
@@ -51,6 +51,41 @@ const de: Translated<typeof en> = {
     memory: "Speicher der GPU",
     memoryOf: (free, all) => `${free} frei von ${all}`,
     version: "Version",
+  },
+
+  nodes: {
+    title: "Prozesse des Dienstes",
+    text: "Alle, die sich seine Datenbank teilen. Einer, der ohne Abmeldung endet, steht noch eine Viertelstunde als verstummt in der Liste.",
+    every: "Wird alle 10 Sekunden erneuert, solange diese Seite zu sehen ist.",
+    pause: "Anhalten",
+    goOn: "Fortsetzen",
+    said: (value, shown, silent) => `${shown} ${value === 1 ? "Prozess" : "Prozesse"}, ${silent} verstummt.`,
+    emptyTitle: "Noch hat sich kein Prozess gemeldet",
+    emptyText: "Jeder tut es Sekunden nach seinem Start.",
+    looks: { works: "Arbeitet", trouble: "Etwas fehlt", draining: "Fährt herunter", silent: "Verstummt" },
+    current: "Antwortet Ihnen",
+    seen: "gemeldet",
+    silentText: "Er wurde beendet, hängt oder erreicht die Datenbank nicht. Was unten steht, ist älter.",
+    failing: (checks) => `Diese Prüfungen sind gescheitert: ${checks}.`,
+    paused: "Er nimmt keine Aufträge an, weil Datenbank oder Aufnahmen nicht erreichbar sind.",
+    broken: (models) => `Diese Modelle werden nach einem Fehler neu geladen: ${models}.`,
+    does: "Aufgabe",
+    roles: { all: "Alles", account: "Konten und Transkripte", gpu: "Aufträge" },
+    load: "Last",
+    loadOf: (load, value, cores) => `${load} auf ${cores} ${value === 1 ? "Kern" : "Kernen"}`,
+    memory: "Speicher",
+    jobs: "Aufträge",
+    jobsOf: (busy, all) => `${busy} von ${all} zugleich`,
+    noJobs: "Führt keine aus",
+    live: "Live-Sitzungen",
+    computes: "Rechnet auf",
+    nothing: "Nichts: Kein Modell kann hier laufen",
+    version: "Version",
+    started: "Gestartet",
+    unknown: "Nicht bekannt",
+    models: (all) => `Im Speicher: ${all}`,
+    noModels: "Kein Modell ist im Speicher.",
+    runs: (all) => `Nimmt Aufträge an für: ${all}`,
   },
 
   accounts: {

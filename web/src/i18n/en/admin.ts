@@ -1,7 +1,7 @@
 export default {
   title: "Admin",
   section: "Section",
-  parts: { health: "Health", accounts: "Accounts", queue: "Queue", models: "Models", audit: "Audit log" },
+  parts: { health: "Health", nodes: "Processes", accounts: "Accounts", queue: "Queue", models: "Models", audit: "Audit log" },
 
   health: {
     states: {
@@ -48,6 +48,41 @@ export default {
     memory: "Memory of the GPU",
     memoryOf: (free: string, all: string) => `${free} free of ${all}`,
     version: "Version",
+  },
+
+  nodes: {
+    title: "Processes of the service",
+    text: "All that share its database. One that ends without saying so is listed as silent for a quarter of an hour.",
+    every: "Refreshed every 10 seconds while this page is in view.",
+    pause: "Pause",
+    goOn: "Go on",
+    said: (value: number, shown: string, silent: string) => `${shown} ${value === 1 ? "process" : "processes"}, ${silent} silent.`,
+    emptyTitle: "No process has reported yet",
+    emptyText: "Each does within seconds after its start.",
+    looks: { works: "Works", trouble: "Something is missing", draining: "Is shutting down", silent: "Silent" },
+    current: "Answers you",
+    seen: "reported",
+    silentText: "It was killed, hangs, or can't reach the database. What it says below is older.",
+    failing: (checks: string) => `These checks failed: ${checks}.`,
+    paused: "It takes no jobs, because the database or the recordings can't be reached.",
+    broken: (models: string) => `These models are being loaded again after a fault: ${models}.`,
+    does: "Does",
+    roles: { all: "Everything", account: "Accounts and transcripts", gpu: "Jobs" } as Record<string, string>,
+    load: "Load",
+    loadOf: (load: string, value: number, cores: string) => `${load} on ${cores} ${value === 1 ? "core" : "cores"}`,
+    memory: "Memory",
+    jobs: "Jobs",
+    jobsOf: (busy: string, all: string) => `${busy} of ${all} at once`,
+    noJobs: "Runs none",
+    live: "Live sessions",
+    computes: "Computes on",
+    nothing: "Nothing: no model can run here",
+    version: "Version",
+    started: "Started",
+    unknown: "Not known",
+    models: (all: string) => `In memory: ${all}`,
+    noModels: "No model is in memory.",
+    runs: (all: string) => `Takes jobs for: ${all}`,
   },
 
   accounts: {

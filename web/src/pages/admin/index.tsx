@@ -9,10 +9,11 @@ import { Accounts } from "./accounts";
 import { AuditOfAll } from "./audit";
 import { Health } from "./health";
 import { Models } from "./models";
+import { Nodes } from "./nodes";
 import { Queue } from "./queue";
 import "./admin.css";
 
-const PARTS = { health: Health, accounts: Accounts, queue: Queue, models: Models, audit: AuditOfAll } satisfies Record<string, ComponentType>;
+const PARTS = { health: Health, nodes: Nodes, accounts: Accounts, queue: Queue, models: Models, audit: AuditOfAll } satisfies Record<string, ComponentType>;
 
 type Part = keyof typeof PARTS;
 

@@ -1,7 +1,8 @@
-//! What accounts that manage others may do: accounts, the queue, models. The audit log of all accounts is in `audit.rs`.
+//! What accounts that manage others may do: accounts, the queue, models, the processes of the service. The audit log of all accounts is in `audit.rs`.
 
 pub(crate) mod accounts;
 pub(crate) mod models;
+pub(crate) mod nodes;
 pub(crate) mod queue;
 
 use axum::extract::FromRequestParts;
