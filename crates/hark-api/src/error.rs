@@ -52,6 +52,8 @@ pub enum ErrorKind {
     Conflict,
     /// What an earlier request made was deleted since.
     Gone,
+    /// The thing was changed since the version that `If-Match` names.
+    Changed,
     /// The upload is larger than the tier allows; a higher one would.
     FileTooLarge,
     /// The recordings of the account take all that its plan allows; a higher one would allow more.
@@ -110,7 +112,7 @@ const fn entry(kind: ErrorKind, status: u16, upgrade: bool, message: &'static st
 }
 
 /// The table of errors, in the order of [`ErrorKind`].
-pub const ERRORS: [ErrorEntry; 35] = [
+pub const ERRORS: [ErrorEntry; 36] = [
     entry(ErrorKind::InvalidInput, 400, false, "the request is not valid"),
     entry(ErrorKind::UnknownModel, 400, false, "there is no such model: GET /v1/models lists them"),
     entry(ErrorKind::UnreadableMedia, 400, false, "the file holds no audio that can be read"),
@@ -127,6 +129,7 @@ pub const ERRORS: [ErrorEntry; 35] = [
     entry(ErrorKind::RequestTimeout, 408, false, "nothing arrived for too long: send the request again"),
     entry(ErrorKind::Conflict, 409, false, "a request with the same Idempotency-Key is still under way"),
     entry(ErrorKind::Gone, 410, false, "what this request made was deleted since"),
+    entry(ErrorKind::Changed, 412, false, "it was changed since the version in `If-Match`: read it again"),
     entry(ErrorKind::FileTooLarge, 413, true, "the file is larger than this plan allows"),
     entry(ErrorKind::StorageFull, 413, true, "the recordings of this account take all the space of its plan"),
     entry(ErrorKind::BodyTooLarge, 413, false, "the body is too large"),

@@ -163,12 +163,12 @@ pub struct TranscriptChange {
     pub rotate_share_token: Option<bool>,
     /// Names for speakers, by label or by the name they have; an empty name takes the name away.
     pub speaker_names: Option<BTreeMap<String, String>>,
-    /// Corrected texts of segments.
+    /// Corrected texts and speakers of segments.
     #[serde(default, deserialize_with = "crate::object::list")]
     pub segments: Option<Vec<SegmentChange>>,
 }
 
-/// A corrected segment.
+/// A corrected segment: its text, its speaker, or both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SegmentChange {
     /// Which segment, counted from 0 in the order of the transcript.
@@ -177,7 +177,12 @@ pub struct SegmentChange {
     pub index: i64,
     /// Its new text; word times are kept for the words that stay.
     #[schema(max_length = 100_000)]
-    pub text: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Who says it: a label or name of a speaker of the transcript. A name that none has makes a new speaker; an empty one takes the speaker away.
+    #[schema(max_length = 200)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<String>,
 }
 
 /// A transcript as everybody with its token sees it.

@@ -40,6 +40,9 @@ pub enum Error {
     /// The request contradicts what is stored.
     #[error("{0}")]
     Conflict(&'static str),
+    /// It was changed since the version that the request rests on.
+    #[error("it was changed since it was read")]
+    Changed,
     /// The idempotency key was used for a different request.
     #[error("this idempotency key was used for a different request")]
     KeyReused,
@@ -218,6 +221,7 @@ impl Error {
             | Error::Limit { .. }
             | Error::QueueFull { .. }
             | Error::Conflict(_)
+            | Error::Changed
             | Error::KeyReused
             | Error::Invalid(_)
             | Error::Deleted

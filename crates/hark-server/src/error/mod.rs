@@ -121,6 +121,7 @@ impl Failure {
             ),
             Error::Limit { what, limit, used } => limited(what, limit, used, now),
             Error::QueueFull { .. } => ApiError::from(ErrorKind::QueueFull).retry_after(QUEUE_RETRY_AFTER).into(),
+            Error::Changed => ErrorKind::Changed.into(),
             Error::KeyReused => ErrorKind::KeyReused.into(),
             Error::Deleted => Failure::new(
                 ErrorKind::Gone,

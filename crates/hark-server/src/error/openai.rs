@@ -77,7 +77,7 @@ fn family_and_code(kind: ErrorKind) -> (&'static str, &'static str) {
         ErrorKind::UnknownModel | ErrorKind::ModelNotFound => (INVALID, "model_not_found"),
         ErrorKind::ContextLength => (INVALID, "context_length_exceeded"),
         ErrorKind::UnreadableMedia => (INVALID, "invalid_file"),
-        ErrorKind::NotReady | ErrorKind::Conflict => (INVALID, "conflict"),
+        ErrorKind::NotReady | ErrorKind::Conflict | ErrorKind::Changed => (INVALID, "conflict"),
         ErrorKind::Unauthorized => (INVALID, "invalid_api_key"),
         ErrorKind::InsufficientCredits => ("insufficient_quota", "insufficient_quota"),
         ErrorKind::StorageFull => ("insufficient_quota", "storage_full"),

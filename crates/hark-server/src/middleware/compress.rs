@@ -18,7 +18,7 @@ struct IsText;
 
 impl Predicate for IsText {
     fn should_compress<B: Body>(&self, response: &Response<B>) -> bool {
-        is_text(response.headers()) && !holds_secret(response.headers()) && !is_tagged(response.headers())
+        is_text(response.headers()) && !holds_secret(response.headers()) && !is_tagged_file(response.headers())
     }
 }
 
@@ -39,9 +39,10 @@ fn holds_secret(headers: &HeaderMap) -> bool {
     headers.get(header::CACHE_CONTROL).is_some_and(|value| value == "no-store")
 }
 
-/// An entity tag is that of the bytes as they are; files of the web app are compressed already.
-fn is_tagged(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::ETAG)
+/// The entity tag of a file is that of its bytes as they are; files of the web app are compressed already. That of JSON is the version of what it describes.
+fn is_tagged_file(headers: &HeaderMap) -> bool {
+    let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    headers.contains_key(header::ETAG) && !is_json
 }
 
 #[cfg(test)]
@@ -67,11 +68,13 @@ mod tests {
     }
 
     #[test]
-    fn bytes_with_an_entity_tag_stay_as_they_are() {
+    fn files_with_an_entity_tag_stay_as_they_are() {
         let mut response = Response::new(String::new());
         response.headers_mut().insert(header::CONTENT_TYPE, "text/html".parse().unwrap());
         assert!(IsText.should_compress(&response));
         response.headers_mut().insert(header::ETAG, "\"1\"".parse().unwrap());
         assert!(!IsText.should_compress(&response));
+        response.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+        assert!(IsText.should_compress(&response), "the version of a transcript is not that of bytes");
     }
 }

@@ -8,7 +8,7 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::config::Config;
 
 /// Response headers that a page of another origin may read.
-const EXPOSED: [&str; 15] = [
+const EXPOSED: [&str; 16] = [
     "x-transcript-id",
     "x-enhancement-id",
     "x-model",
@@ -24,6 +24,7 @@ const EXPOSED: [&str; 15] = [
     "ratelimit-reset",
     "location",
     "content-disposition",
+    "etag",
 ];
 
 /// Never with cookies: a page of another origin calls with a key or anonymously.

@@ -70,6 +70,7 @@ error_responses! { ErrorBody:
     Missing 404 "no such id, or one of another account",
     Contradicted 409 "the state of the thing does not allow it",
     Deleted 410 "the transcript of this Idempotency-Key was deleted",
+    Changed 412 "it was changed since the version in If-Match",
     TooLarge 413 "larger than the tier allows",
     Reused 422 "an Idempotency-Key that was used for another request",
     Limited 429 "a limit was reached; Retry-After says when to try again",

@@ -7,6 +7,7 @@ mod chat;
 mod completions;
 mod contract;
 mod document;
+mod edits;
 mod embed;
 mod engine;
 mod enhance;

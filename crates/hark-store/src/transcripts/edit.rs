@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
+
 use crate::db::args;
 use crate::error::{Error, Result};
 use crate::ids::{AccountId, TranscriptId};
 use crate::live;
+use crate::random;
 use crate::search;
 use crate::transcripts::Transcripts;
 use crate::transcripts::derived;
+use crate::transcripts::reassign::reassign;
 use crate::transcripts::segment;
 use crate::transcripts::share;
 use crate::transcripts::word_times::retime;
@@ -27,6 +31,10 @@ pub struct TranscriptEdit {
     pub speakers: BTreeMap<String, String>,
     /// New text of segments.
     pub segments: Vec<SegmentEdit>,
+    /// Who says a segment, by its position: a label or name of a speaker; nobody where it is empty. A name that no speaker has makes a new one.
+    pub segment_speakers: BTreeMap<i64, String>,
+    /// If set, the edit is refused with [`Error::Changed`] unless the transcript has one of these versions ([`Transcript::version`]).
+    pub expected: Option<Vec<String>>,
 }
 
 /// New text of one segment.
@@ -38,6 +46,20 @@ pub struct SegmentEdit {
     pub text: String,
 }
 
+impl Transcript {
+    /// The version of what an edit changes: another one whenever title, sharing, text or speakers are others, and the same as long as none is.
+    pub fn version(&self) -> String {
+        let revision = self.text_revision.to_string();
+        let parts = [self.status.name(), &revision, &self.title, self.share_token.as_deref().unwrap_or_default()];
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        random::hex(&hash.finalize()[..16])
+    }
+}
+
 impl Transcripts<'_> {
     /// Applies the edit in one transaction and returns the changed transcript.
     pub async fn edit(self, account: AccountId, id: TranscriptId, edit: &TranscriptEdit) -> Result<Transcript> {
@@ -46,7 +68,13 @@ impl Transcripts<'_> {
         let lock =
             format!("SELECT id, is_shared FROM transcripts WHERE id = $1 AND account_id = $2{}", tx.for_update());
         let row = tx.optional(&lock, args![id, account]).await?.ok_or(Error::NotFound("transcript"))?;
-        if !edit.segments.is_empty() {
+        if let Some(expected) = &edit.expected {
+            let version = transcripts::find(&mut tx, &sealer, account, id).await?.version();
+            if !expected.contains(&version) {
+                return Err(Error::Changed);
+            }
+        }
+        if !edit.segments.is_empty() || !edit.segment_speakers.is_empty() {
             live::check_ended(&mut tx, id).await?;
         }
         if let Some(title) = &edit.title {
@@ -91,11 +119,14 @@ impl Transcripts<'_> {
             let more = segment::words_in(&new) - segment::words_in(&old);
             tx.execute("UPDATE transcripts SET word_count = word_count + $1 WHERE id = $2", args![more, id]).await?;
         }
-        if !edit.segments.is_empty() || is_renamed {
+        let is_reassigned =
+            !edit.segment_speakers.is_empty() && reassign(&mut tx, &sealer, id, &edit.segment_speakers).await?;
+        if !edit.segments.is_empty() || is_renamed || is_reassigned {
             let kept = if edit.segments.is_empty() { derived::Kept::Nameless } else { derived::Kept::Nothing };
             derived::discard(&mut tx, id, kept).await?;
         }
-        if !edit.segments.is_empty() {
+        // Passages end where another speaker begins.
+        if !edit.segments.is_empty() || is_reassigned {
             search::discard(&mut tx, id, self.store.now()).await?;
         }
         let edited = transcripts::find(&mut tx, &sealer, account, id).await?;

@@ -3,6 +3,7 @@
 pub(crate) mod derived;
 pub(crate) mod draft;
 pub(crate) mod edit;
+mod reassign;
 pub(crate) mod segment;
 pub(crate) mod share;
 mod word_times;

@@ -7,6 +7,7 @@ mod blobs;
 mod calls;
 mod crash;
 mod derived;
+mod edits;
 mod encrypted;
 mod enhancements;
 mod identity;

@@ -3,22 +3,29 @@
 import { api, callHeaders, failed, throwProblem, unwrap, type Schema } from "../../api/client";
 import type { Detail } from "./model";
 
+/** A transcript with the version that its answer names. */
+async function versioned(call: Promise<{ data?: Schema<"TranscriptDetail">; error?: unknown; response: Response }>): Promise<Detail> {
+  const detail = await unwrap(call);
+  return { ...detail, version: (await call).response.headers.get("ETag") };
+}
+
 export async function loadTranscript(id: number, signal?: AbortSignal): Promise<Detail> {
-  return unwrap(api.GET("/v1/transcripts/{id}", { params: { path: { id } }, ...(signal ? { signal } : {}) }));
+  return versioned(api.GET("/v1/transcripts/{id}", { params: { path: { id } }, ...(signal ? { signal } : {}) }));
 }
 
-export async function change(id: number, body: Schema<"TranscriptChange">): Promise<Detail> {
-  return unwrap(api.PATCH("/v1/transcripts/{id}", { params: { path: { id } }, body }));
+/** Changes a transcript; with a version only if it still has that (412 otherwise). */
+export async function change(id: number, body: Schema<"TranscriptChange">, version?: string | null): Promise<Detail> {
+  return versioned(api.PATCH("/v1/transcripts/{id}", { params: { path: { id } }, body, ...(version ? { headers: { "If-Match": version } } : {}) }));
 }
 
-/** Saves texts. The answer is the whole transcript, which nobody needs here: it is not read, as that would stop the typing. */
-export async function saveTexts(id: number, segments: { index: number; text: string }[]): Promise<void> {
+/** Saves texts; the new version. The answer is the whole transcript, which nobody needs here: it is not read, as that would stop the typing. */
+export async function saveTexts(id: number, segments: { index: number; text: string }[], version: string | null): Promise<string | null> {
   const body = JSON.stringify({ segments });
   let response: Response;
   try {
     response = await fetch(`/v1/transcripts/${id}`, {
       method: "PATCH",
-      headers: { "Content-Type": "application/json", ...callHeaders() },
+      headers: { "Content-Type": "application/json", ...(version ? { "If-Match": version } : {}), ...callHeaders() },
       body,
       // A page that is left still saves; browsers allow that for small bodies only.
       keepalive: body.length < 50_000,
@@ -28,6 +35,7 @@ export async function saveTexts(id: number, segments: { index: number; text: str
   }
   if (!response.ok) await throwProblem(response);
   void response.body?.cancel().catch(() => undefined);
+  return response.headers.get("ETag");
 }
 
 /**

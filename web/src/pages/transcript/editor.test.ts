@@ -28,6 +28,9 @@ function world(over: Partial<World> = {}, kept: { value: string | null } = { val
     save: async (texts) => {
       saved.push(texts);
     },
+    give: async () => Promise.reject(new Problem(0, "gone")),
+    onProblem: () => undefined,
+    load: async () => Promise.reject(new Problem(0, "gone")),
     draft: { read: () => kept.value, write: (value) => (kept.value = value) },
     post: (message) => posted.push(message),
     ...over,
@@ -250,5 +253,175 @@ describe("the server's text", () => {
     editor.meetServer(detail(["x", "theirs", "c"]));
     expect(editor.texts()).toEqual(["x", "mine", "c"]);
     expect(editor.conflicts.value).toEqual([{ index: 1, mine: "mine", theirs: "theirs" }]);
+  });
+});
+
+describe("versions", () => {
+  /** A server with one transcript that devices change, each knowing the version it read. */
+  function server(texts: string[]) {
+    const state = { texts: [...texts], version: 1 };
+    const read = () => ({ ...detail([...state.texts]), version: String(state.version) });
+    const device = () => {
+      const sent: (string | null)[] = [];
+      let newer = 0;
+      const { world: w } = world({
+        save: async (changes, version) => {
+          sent.push(version);
+          if (version !== null && version !== String(state.version)) throw new Problem(412, "changed");
+          for (const { index, text } of changes) state.texts[index] = text;
+          state.version += 1;
+          return String(state.version);
+        },
+        load: async () => read(),
+        onNewer: () => (newer += 1),
+      });
+      return { editor: new Editor(read(), w), sent, newer: () => newer };
+    };
+    return { state, device };
+  }
+
+  it("a save that comes after that of another device is made again on top of it", async () => {
+    const { state, device } = server(["a", "b"]);
+    const [one, other] = [device(), device()];
+    one.editor.type(0, "one");
+    await vi.advanceTimersByTimeAsync(1000);
+    other.editor.type(1, "other");
+    await vi.advanceTimersByTimeAsync(3000);
+    expect(state.texts).toEqual(["one", "other"]);
+    expect(other.editor.texts()).toEqual(["one", "other"]);
+    expect(other.sent).toEqual(["1", "2"]);
+    expect([one.newer(), other.newer()]).toEqual([0, 1]);
+    expect(other.editor.saving.value).toBe("saved");
+    // The version of its own save is known: the next one is not refused.
+    other.editor.type(1, "again");
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(other.sent).toEqual(["1", "2", "3"]);
+  });
+
+  it("two devices that changed the same text are asked about it, and neither is overwritten", async () => {
+    const { state, device } = server(["a"]);
+    const [one, other] = [device(), device()];
+    one.editor.type(0, "one");
+    await vi.advanceTimersByTimeAsync(1000);
+    other.editor.type(0, "other");
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(state.texts).toEqual(["one"]);
+    expect(other.editor.conflicts.value).toEqual([{ index: 0, mine: "other", theirs: "one" }]);
+    other.editor.decide(0, "other");
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(state.texts).toEqual(["other"]);
+  });
+
+  it("a server that always says that it is newer is not asked without an end", async () => {
+    let calls = 0;
+    const { world: w } = world({
+      save: async () => {
+        calls += 1;
+        throw new Problem(412, "changed");
+      },
+      load: async () => ({ ...detail(["a"]), version: "1" }),
+    });
+    const editor = new Editor({ ...detail(["a"]), version: "1" }, w);
+    editor.type(0, "b");
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(calls).toBe(6);
+    expect(editor.saving.value).toBe("refused");
+  });
+
+  it("what another tab saved is known with its version", () => {
+    const { world: w } = world();
+    const sent: (string | null)[] = [];
+    const editor = new Editor({ ...detail(["a", "b"]), version: "1" }, { ...w, save: async (_, version) => void sent.push(version) });
+    editor.hear({ type: "saved", texts: [[0, "x"]], from: "1", version: "2" });
+    editor.hear({ type: "saved", texts: [[0, "y"]], from: "7", version: "8" });
+    editor.type(1, "c");
+    void editor.flush();
+    expect(sent).toEqual(["2"]);
+  });
+});
+
+describe("speakers", () => {
+  /** A world that gives segments to speakers as the server does. */
+  function speaking(over: Partial<World> = {}) {
+    const now = { ...detail(["a", "b", "c"]), version: "1" };
+    const given: { index: number; speaker: string }[][] = [];
+    const problems: unknown[] = [];
+    const { world: w } = world({
+      save: async (texts) => {
+        for (const { index, text } of texts) now.segments[index] = { ...now.segments[index]!, text };
+      },
+      give: async (speakers) => {
+        given.push(speakers);
+        for (const { index, speaker } of speakers) now.segments[index] = { ...now.segments[index]!, speaker: speaker || (null as never) };
+        now.version += "x";
+        return { ...now, segments: [...now.segments] };
+      },
+      onProblem: (error) => problems.push(error),
+      ...over,
+    });
+    return { editor: new Editor({ ...now, segments: [...now.segments] }, w), given, problems };
+  }
+  const who = (editor: InstanceType<typeof Editor>) => editor.turns.value.map((turn) => `${turn.first}-${turn.end} ${turn.speaker}`);
+
+  it("are given segments, which is undone and redone between texts", async () => {
+    const { editor, given } = speaking();
+    editor.type(0, "aa");
+    await editor.give([1, 2], "Ada");
+    expect(who(editor)).toEqual(["0-1 SPEAKER_00", "1-3 Ada"]);
+    expect(editor.speakers.value.map(({ name }) => name)).toEqual(["SPEAKER_00", "Ada"]);
+    editor.type(0, "aaa");
+    expect(editor.undo()).toBe(0);
+    expect(editor.undo()).toBe(1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(who(editor)).toEqual(["0-3 SPEAKER_00"]);
+    expect(editor.redo()).toBe(1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(who(editor)).toEqual(["0-1 SPEAKER_00", "1-3 Ada"]);
+    const ada = [1, 2].map((index) => ({ index, speaker: "Ada" }));
+    expect(given).toEqual([ada, [1, 2].map((index) => ({ index, speaker: "SPEAKER_00" })), ada]);
+    expect(editor.text(0)).toBe("aa");
+  });
+
+  it("that say a segment already are not told to the server, nor a step", async () => {
+    const { editor, given } = speaking();
+    await editor.give([0, 1], "SPEAKER_00");
+    expect(given).toEqual([]);
+    expect(editor.canUndo.value).toBe(false);
+  });
+
+  it("a change that fails is no step, and an undo that fails can be made again", async () => {
+    let isDown = true;
+    const now = { ...detail(["a", "b"]), version: "1" };
+    const { editor, problems } = speaking({
+      give: async ([first]) => {
+        if (isDown) throw new Problem(0, "gone");
+        return { ...now, segments: now.segments.map((segment) => ({ ...segment, speaker: first?.speaker ?? "" })) };
+      },
+    });
+    await expect(editor.give([0], "Ada")).rejects.toThrow("gone");
+    expect(editor.canUndo.value).toBe(false);
+    isDown = false;
+    await editor.give([0], "Ada");
+    isDown = true;
+    editor.undo();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(problems).toHaveLength(1);
+    expect(editor.canUndo.value).toBe(true);
+  });
+
+  it("another device that was first is met, and the change made on top of it", async () => {
+    const newer = { ...detail(["x", "b", "c"]), version: "2" };
+    const asked: (string | null)[] = [];
+    const { editor } = speaking({
+      give: async (_, version) => {
+        asked.push(version);
+        if (version !== "2") throw new Problem(412, "changed");
+        return { ...newer, version: "3", segments: newer.segments.map((segment) => ({ ...segment, speaker: "Ada" })) };
+      },
+      load: async () => newer,
+    });
+    await editor.give([0, 1, 2], "Ada");
+    expect(asked).toEqual(["1", "2"]);
+    expect([editor.text(0), ...who(editor)]).toEqual(["x", "0-3 Ada"]);
   });
 });

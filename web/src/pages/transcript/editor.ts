@@ -41,21 +41,32 @@ export type Saving = "saved" | "waiting" | "saving" | "offline" | "refused";
 /** What tabs tell each other. */
 export type Message =
   | { type: "edit"; index: number; seen: string; text: string; decided: boolean }
-  | { type: "saved"; texts: [number, string][] }
+  | { type: "saved"; texts: [number, string][]; from: string | null; version: string | null }
   | { type: "changed" };
 
 /** What the editor needs of the world. */
 export interface World {
-  save(texts: { index: number; text: string }[]): Promise<void>;
+  /** Saves texts of a version of the transcript; the new version, where the server names one. */
+  save(texts: { index: number; text: string }[], version: string | null): Promise<string | null | void>;
+  /** Gives segments to speakers; the transcript after it. */
+  give(speakers: { index: number; speaker: string }[], version: string | null): Promise<Detail>;
+  /** What could not be done is told. */
+  onProblem(error: unknown): void;
+  /** The transcript as the server has it now. */
+  load(): Promise<Detail>;
   draft: { read(): string | null; write(value: string | null): void };
   post(message: Message): void;
   /** Another tab changed more than texts. */
   onChanged?: () => void;
+  /** Another device changed the transcript: its text was loaded, and what is not saved here is saved again, or asked about. */
+  onNewer?: () => void;
 }
 
 const SOON = 900;
 const AT_LATEST = 6000;
 const TELL = 200;
+/** How often in a row a save is repeated because another device was first. */
+const OVERTAKEN = 5;
 const RETRY = [2000, 4000, 8000, 15_000, 30_000];
 
 export class Editor {
@@ -81,6 +92,9 @@ export class Editor {
   /** The texts as the tabs last agreed on them. */
   readonly #agreed: string[];
   #edits: Edits = new Map();
+  /** The version of the transcript that the server's texts are of. */
+  #version: string | null;
+  #overtaken = 0;
   /** Edits of this tab in the browser's storage. */
   readonly #kept = new Set<number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -93,6 +107,7 @@ export class Editor {
   constructor(detail: Detail, world: World) {
     this.#world = world;
     this.detail = signal(detail);
+    this.#version = detail.version ?? null;
     this.#server = detail.segments.map((segment) => segment.text);
     this.#agreed = [...this.#server];
     this.segments = detail.segments.map((segment, index) => ({
@@ -155,9 +170,39 @@ export class Editor {
 
   #step(step: ReturnType<typeof undo>): number | null {
     if (!step) return null;
+    const before = this.#history.peek();
     this.#history.value = step.history;
     for (const { index, text } of step.texts) this.#put(index, text);
-    return step.texts[0]?.index ?? null;
+    if (step.speakers.length > 0) {
+      this.#give(step.speakers).catch((error: unknown) => {
+        this.#history.value = before;
+        this.#world.onProblem(error);
+      });
+    }
+    return (step.texts[0] ?? step.speakers[0])?.index ?? null;
+  }
+
+  /** Gives segments to a speaker by label or name: at once, as a step that can be taken back. An empty one stands for nobody. */
+  async give(indexes: readonly number[], speaker: string): Promise<void> {
+    const said = this.detail.peek().segments;
+    const changes = indexes.map((index) => ({ index, before: said[index]?.speaker ?? "", after: speaker, of: "speaker" as const }));
+    await this.#give(changes.filter((change) => change.before !== speaker).map(({ index }) => ({ index, speaker })));
+    this.#history.value = together(this.#history.peek(), changes, Date.now());
+  }
+
+  async #give(speakers: { index: number; speaker: string }[]): Promise<void> {
+    if (speakers.length === 0) return;
+    // Texts first: both are of one version.
+    await this.flush();
+    const change = () => this.#world.give(speakers, this.#version);
+    const detail = await change().catch(async (error: unknown) => {
+      const left = await this.#meetNewer(error);
+      if (left !== null) throw left;
+      return change();
+    });
+    this.#overtaken = 0;
+    this.meetServer(detail);
+    this.tellChanged();
   }
 
   /** A change made here. */
@@ -255,9 +300,13 @@ export class Editor {
     const sent = new Map(edits.map(([index, edit]) => [index, edit.text]));
     this.saving.value = "saving";
     this.#waitingSince = 0;
+    const from = this.#version;
+    let version: string | null;
     try {
-      await this.#world.save([...sent].map(([index, text]) => ({ index, text })));
-    } catch (error) {
+      version = (await this.#world.save([...sent].map(([index, text]) => ({ index, text })), from)) ?? null;
+    } catch (caught) {
+      const error = await this.#meetNewer(caught);
+      if (error === null) return;
       const isPassing = isAbort(error) || !(error instanceof Problem) || error.status === 0 || error.status === 408 || error.status === 429 || error.status >= 500;
       this.saving.value = isPassing ? "offline" : "refused";
       this.problem.value = error;
@@ -266,17 +315,37 @@ export class Editor {
       return;
     }
     this.#attempt = 0;
+    this.#overtaken = 0;
+    this.#version = version;
     this.problem.value = null;
     for (const [index, text] of sent) {
       this.#server[index] = text;
       this.#agreed[index] = text;
     }
     this.#edits = afterSaving(this.#edits, sent);
-    this.#world.post({ type: "saved", texts: [...sent] });
+    this.#world.post({ type: "saved", texts: [...sent], from, version });
     this.#keep();
     this.saving.value = "saved";
     if (!this.#isDisposed) this.#schedule();
     else if (this.#toSave().length) void this.flush();
+  }
+
+  /**
+   * Where a change was refused because another device made one before: loads that, and what is not saved is saved again on top of
+   * it. Null then, otherwise the error that is left.
+   */
+  async #meetNewer(error: unknown): Promise<unknown> {
+    if (!(error instanceof Problem) || error.status !== 412 || this.#overtaken >= OVERTAKEN) return error;
+    this.#overtaken += 1;
+    try {
+      const detail = await this.#world.load();
+      if (this.saving.peek() === "saving") this.saving.value = "waiting";
+      this.meetServer(detail);
+      this.#world.onNewer?.();
+      return null;
+    } catch (caught) {
+      return caught;
+    }
   }
 
   /** Tries again at once. */
@@ -290,6 +359,7 @@ export class Editor {
     if (message.type === "changed") {
       this.#world.onChanged?.();
     } else if (message.type === "saved") {
+      if (message.from === this.#version) this.#version = message.version;
       for (const [index, text] of message.texts) {
         if (index >= this.segments.length) continue;
         this.#server[index] = text;
@@ -366,6 +436,7 @@ export class Editor {
     this.turns.value = turnsOf(detail.segments);
     this.speakers.value = speakersOf(detail.segments);
     this.detail.value = detail;
+    this.#version = detail.version ?? null;
     this.#keep();
     this.#schedule();
   }

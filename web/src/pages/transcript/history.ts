@@ -1,9 +1,18 @@
-/** Undo and redo of texts across segments. What is typed in one go in one segment is one step. */
+/** Undo and redo of texts and speakers across segments. What is typed in one go in one segment is one step. */
 
 export interface Change {
   index: number;
   before: string;
   after: string;
+  /** What of the segment: its text unless this says its speaker, of whom an empty one is nobody. */
+  of?: "speaker";
+}
+
+/** The history after a step was taken back or made again, and what that brings back. */
+export interface Stepped {
+  history: History;
+  texts: { index: number; text: string }[];
+  speakers: { index: number; speaker: string }[];
 }
 
 interface Step {
@@ -30,7 +39,7 @@ export function typed(history: History, change: Change, now: number): History {
   if (change.before === change.after) return history;
   const last = history.done.at(-1);
   const only = last?.changes.length === 1 ? last.changes[0] : undefined;
-  if (last?.isOpen && only?.index === change.index && only.after === change.before && now - last.at < TOGETHER) {
+  if (last?.isOpen && !only?.of && only?.index === change.index && only.after === change.before && now - last.at < TOGETHER) {
     const step: Step = { changes: [{ index: change.index, before: only.before, after: change.after }], at: now, isOpen: true };
     return { done: [...history.done.slice(0, -1), step], undone: [] };
   }
@@ -51,22 +60,29 @@ export function closed(history: History): History {
   return { ...history, done: [...history.done.slice(0, -1), { ...last, isOpen: false }] };
 }
 
-/** The history without the last step, and the texts it brings back. */
-export function undo(history: History): { history: History; texts: { index: number; text: string }[] } | null {
+/** The history without the last step, and what it brings back. */
+export function undo(history: History): Stepped | null {
   const step = history.done.at(-1);
   if (!step) return null;
   return {
     history: { done: history.done.slice(0, -1), undone: [...history.undone, { ...step, isOpen: false }] },
-    texts: step.changes.map(({ index, before }) => ({ index, text: before })),
+    ...broughtBack(step, "before"),
   };
 }
 
-/** The history with the step that was undone last, and its texts. */
-export function redo(history: History): { history: History; texts: { index: number; text: string }[] } | null {
+/** The history with the step that was undone last, and what it brings back. */
+export function redo(history: History): Stepped | null {
   const step = history.undone.at(-1);
   if (!step) return null;
   return {
     history: { done: [...history.done, step], undone: history.undone.slice(0, -1) },
-    texts: step.changes.map(({ index, after }) => ({ index, text: after })),
+    ...broughtBack(step, "after"),
+  };
+}
+
+function broughtBack(step: Step, side: "before" | "after"): Pick<Stepped, "texts" | "speakers"> {
+  return {
+    texts: step.changes.filter((change) => !change.of).map((change) => ({ index: change.index, text: change[side] })),
+    speakers: step.changes.filter((change) => change.of === "speaker").map((change) => ({ index: change.index, speaker: change[side] })),
   };
 }

@@ -13,7 +13,7 @@ import { useLoaded } from "../../ui/loaded";
 import { remembered } from "../../ui/remembered";
 import { Empty, ErrorNotice, Skeleton } from "../../ui/states";
 import { toast, toastError } from "../../ui/toast";
-import { loadTranscript, remove, saveTexts } from "./calls";
+import { change, loadTranscript, remove, saveTexts } from "./calls";
 import { ExportDialog, KeysDialog, ShareDialog, SpeakersDialog } from "./dialogs";
 import { Editor, type Message } from "./editor";
 import { Head, type Asked } from "./head";
@@ -132,10 +132,14 @@ class Session {
     this.#channel = "BroadcastChannel" in globalThis ? new BroadcastChannel(`hark.transcript.${id}`) : null;
     this.player = new Player(detail.duration_seconds);
     this.editor = new Editor(detail, {
-      save: (texts) => saveTexts(id, texts),
+      save: (texts, version) => saveTexts(id, texts, version),
+      give: (speakers, version) => change(id, { segments: speakers }, version),
+      load: () => loadTranscript(id),
+      onProblem: toastError,
       draft: remembered(`transcript.${id}.draft`),
       post: (message) => this.#channel?.postMessage(message),
       onChanged: () => void this.refresh(),
+      onNewer: () => toast(transcriptTexts().newer),
     });
     this.reader = new Reader(this.editor, this.player);
     this.#channel?.addEventListener("message", (event: MessageEvent<Message>) => this.editor.hear(event.data));

@@ -3,7 +3,10 @@
 import type { Schema } from "../../api/client";
 import { labelNumber } from "../../ui/labels";
 
-export type Detail = Schema<"TranscriptDetail">;
+export type Detail = Schema<"TranscriptDetail"> & {
+  /** Its entity tag: what a change says that it rests on. */
+  version?: string | null;
+};
 export type Word = Schema<"Word">;
 
 /** Where a word stands in the text of its segment, in UTF-16 units. */

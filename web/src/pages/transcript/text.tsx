@@ -1,6 +1,6 @@
 /** The text: turns of speakers, each drawn by the browser only while it is near the page. */
 
-import { Component } from "preact";
+import { Component, type ComponentChild } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { transcriptTexts } from "../../i18n/transcript";
 import { clock, isoDuration } from "../../ui/format";
@@ -9,6 +9,7 @@ import type { Editor, Segment } from "./editor";
 import { labelNumber } from "../../ui/labels";
 import { directionOf, type Turn } from "./model";
 import type { Reader } from "./reader";
+import { PartDialog, SpeakerMenu, type Passage } from "./speaker-menu";
 
 const UNSPACED = /^(zh|ja|th|lo|km|my|yue|wuu|bo)\b/;
 
@@ -36,6 +37,7 @@ export function TextView({ editor, reader, onSpeaker }: { editor: Editor; reader
   const speakers = editor.speakers.value;
   const language = editor.detail.value.language;
   const [column, setColumn] = useState(62);
+  const [part, setPart] = useState<Passage | null>(null);
   const shows = showsSpeakers(speakers);
   useLayoutEffect(() => {
     // Characters a line, by which heights are guessed before they are known.
@@ -45,7 +47,7 @@ export function TextView({ editor, reader, onSpeaker }: { editor: Editor; reader
   }, [reader]);
   const drawn = useMemo(
     () =>
-      turns.map((turn) => (
+      turns.map((turn, at) => (
         <TurnView
           key={turn.first}
           turn={turn}
@@ -56,27 +58,38 @@ export function TextView({ editor, reader, onSpeaker }: { editor: Editor; reader
           column={column}
           dir={directionOf(language)}
           joiner={UNSPACED.test(language) ? "" : " "}
-          onSpeaker={onSpeaker}
+          menu={(name) => (
+            <SpeakerMenu editor={editor} reader={reader} passage={{ ...turn, end: passageEnd(turns, at) }} name={name} onRename={onSpeaker} onPart={setPart} />
+          )}
         />
       )),
     [turns, speakers, language, column, t],
   );
   return (
-    <div
-      ref={root}
-      class={`transcript-text${reader.isEditMode.value ? " is-edit-mode" : ""}${reader.player.isThere.value ? " is-playable" : ""}`}
-      lang={language === "auto" ? undefined : language.replace("_", "-")}
-      onClick={reader.onClick}
-      onKeyDown={reader.onKeyDown}
-      onInput={reader.onInput}
-      onBeforeInput={reader.onBeforeInput as never}
-      onPaste={reader.onPaste}
-      onFocusOut={reader.onFocusOut}
-      onFocusIn={reader.onFocusIn}
-    >
-      {drawn}
-    </div>
+    <>
+      <div
+        ref={root}
+        class={`transcript-text${reader.isEditMode.value ? " is-edit-mode" : ""}${reader.player.isThere.value ? " is-playable" : ""}`}
+        lang={language === "auto" ? undefined : language.replace("_", "-")}
+        onClick={reader.onClick}
+        onKeyDown={reader.onKeyDown}
+        onInput={reader.onInput}
+        onBeforeInput={reader.onBeforeInput as never}
+        onPaste={reader.onPaste}
+        onFocusOut={reader.onFocusOut}
+        onFocusIn={reader.onFocusIn}
+      >
+        {drawn}
+      </div>
+      {part && <PartDialog editor={editor} reader={reader} passage={part} onClose={() => setPart(null)} />}
+    </>
   );
+}
+
+/** The segment after the last one that the speaker of a turn says before somebody else speaks. */
+function passageEnd(turns: readonly Turn[], at: number): number {
+  const next = turns.findIndex((turn, other) => other > at && turn.isNew);
+  return turns.at(next < 0 ? -1 : next - 1)?.end ?? 0;
 }
 
 interface TurnProps {
@@ -88,10 +101,11 @@ interface TurnProps {
   column: number;
   dir: "rtl" | "auto";
   joiner: string;
-  onSpeaker: (name: string) => void;
+  /** The name of its speaker, with what can be done about it. */
+  menu: (name: string) => ComponentChild;
 }
 
-function TurnView({ turn, segments, reader, colour, name, column, dir, joiner, onSpeaker }: TurnProps) {
+function TurnView({ turn, segments, reader, colour, name, column, dir, joiner, menu }: TurnProps) {
   const t = transcriptTexts();
   const others = [...new Set(segments.flatMap((segment) => segment.overlapping))];
   const lines = Math.ceil(turn.length / column);
@@ -100,13 +114,7 @@ function TurnView({ turn, segments, reader, colour, name, column, dir, joiner, o
     <div class={`transcript-turn ${colour}${name === null ? "" : " is-new"}`} dir={dir === "rtl" ? "rtl" : undefined} style={{ containIntrinsicSize: `auto ${lines * 29 + (name === null ? 12 : 52)}px` }}>
       {name !== null && (
         <div class="transcript-who">
-          {turn.speaker === null ? (
-            <span class="soft">{name}</span>
-          ) : (
-            <button type="button" class="transcript-name" aria-label={t.nameOf(name)} title={t.nameOf(name)} onClick={() => onSpeaker(turn.speaker ?? "")}>
-              <span dir="auto">{name}</span>
-            </button>
-          )}
+          {menu(name)}
           {others.length > 0 && (
             <span class="soft small" dir="auto">
               {t.also(others.map(nameOf).join(", "))}
