@@ -17,6 +17,7 @@ mod keys;
 mod object;
 mod openai;
 mod reference;
+mod results;
 mod search;
 mod session;
 mod speakers;
@@ -63,6 +64,7 @@ pub use reference::{
     Language, LanguageList, LanguagePair, Model, ModelList, ModelState, ModelTier, MultilingualModel, TextModel,
     TextModelTask,
 };
+pub use results::{ConversationTurn, ResultKind, StoredResult, StoredResultDetail, TranscriptResults};
 pub use search::{SearchAnswer, SearchHighlight, SearchHit, SearchMode};
 pub use session::{
     AwaitsConfirmation, Password, PasswordChange, PasswordReset, ResetRequest, ResetSent, ResetToken, Session,

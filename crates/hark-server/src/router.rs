@@ -153,6 +153,8 @@ fn account_only() -> OpenApiRouter<App> {
         .routes(routes!(transcripts::export::export))
         .routes(routes!(transcripts::recording::show))
         .routes(routes!(transcripts::waveform::show))
+        .routes(routes!(transcripts::results::list))
+        .routes(routes!(transcripts::results::show))
         .routes(routes!(transcripts::retry::retry))
         .routes(routes!(transcripts::text::summarize))
         .routes(routes!(transcripts::text::analyze))

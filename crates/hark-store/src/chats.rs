@@ -107,6 +107,14 @@ impl Chats<'_> {
             .collect()
     }
 
+    /// The sessions about a transcript in which something was answered, each with the time of its last answer: the newest hundred.
+    pub async fn conversations(self, account: AccountId, about: TranscriptId) -> Result<Vec<(String, Micros)>> {
+        let sql = "SELECT s.id AS id, max(t.created_at) AS answered_at FROM chat_sessions s JOIN chat_turns t ON t.session_id = s.id
+                   WHERE s.account_id = $1 AND s.transcript_id = $2 GROUP BY s.id ORDER BY answered_at DESC, id LIMIT 100";
+        let rows = self.store.db().all(sql, args![account, about]).await?;
+        rows.iter().map(|row| Ok((row.get("id")?, row.get("answered_at")?))).collect()
+    }
+
     /// Appends a question and its answer to a chat session.
     pub async fn add(
         self,

@@ -58,15 +58,17 @@ const TABLE: &[(&str, &str, &[Scope])] = &[
     ("GET", "/v1/transcripts/{id}/export/{format}", READ),
     ("GET", "/v1/transcripts/{id}/recording", READ),
     ("GET", "/v1/transcripts/{id}/waveform", READ),
+    ("GET", "/v1/transcripts/{id}/results", READ),
+    ("GET", "/v1/transcripts/{id}/results/{result}", READ),
     ("GET", "/v1/account/export", READ_AND_MANAGE),
     ("GET", "/v1/audit", READ_AND_MANAGE),
     ("GET", "/v1/admin/audit", READ_AND_MANAGE),
     ("GET", "/v1/admin/accounts", READ_AND_MANAGE),
     ("GET", "/v1/admin/queue", READ_AND_MANAGE),
     ("GET", "/v1/admin/models", READ_AND_MANAGE),
+    ("GET", "/v1/admin/nodes", READ_AND_MANAGE),
     ("GET", "/v1/auth/sessions", READ_AND_MANAGE),
     ("POST", "/v1/auth/signout", ANY),
-    ("GET", "/v1/admin/nodes", READ_AND_MANAGE),
 ];
 
 /// The required scopes of a path.

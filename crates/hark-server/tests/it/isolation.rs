@@ -28,6 +28,9 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     .await;
     let upload =
         json(owner.post("/v1/uploads", value!({"size": 5, "name": "talk.wav"})).await, 201).await["id"].clone();
+    let about = hark_store::TranscriptId(id.parse().unwrap());
+    let chat = server.store.chats().begin(owner.account.unwrap(), about).await.unwrap();
+    server.store.chats().add(owner.account.unwrap(), about, &chat, "who?", "they").await.unwrap();
     let session = NewKey::new(KeyKind::Session, "browser");
     let session = server.store.keys().create(owner.account.unwrap(), &session).await.unwrap().0.id;
     let document = json(server.anonymous().get("/openapi.json").await, 200).await;
@@ -44,7 +47,12 @@ async fn ids_of_another_account_look_absent_on_every_path() {
     closed.sort_by_key(|operation| (operation.method == "DELETE", operation.path.clone()));
     let send = async |client: &Client, operation: &Operation| {
         let path = match operation.path.split_once("{id}") {
-            Some(("/v1/transcripts/", rest)) => format!("/v1/transcripts/{id}{}", rest.replace("{format}", "txt")),
+            Some(("/v1/transcripts/", rest)) => {
+                format!(
+                    "/v1/transcripts/{id}{}",
+                    rest.replace("{format}", "txt").replace("{result}", &format!("chat:{chat}"))
+                )
+            }
             Some(("/v1/keys/", rest)) => format!("/v1/keys/{key}{rest}"),
             Some(("/v1/auth/sessions/", "")) => format!("/v1/auth/sessions/{session}"),
             Some(("/v1/enhancements/", rest)) => format!("/v1/enhancements/{enhancement}{rest}"),

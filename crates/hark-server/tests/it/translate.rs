@@ -167,6 +167,8 @@ async fn a_transcript_is_translated_once_and_exported_in_its_new_language_until_
 
     let again = json(client.post(&path, body.clone()).await, 200).await;
     assert_eq!((&again["cached"], &again["segments"]), (&value!(true), &first["segments"]));
+    let stored = json(client.get(&format!("/v1/transcripts/{id}/results/translation:pt")).await, 200).await;
+    assert_eq!((&stored["answer"], &stored["kind"]), (&again, &value!("translation")));
     assert_eq!(client.credits(&server).await, before - 1, "what was made before costs nothing");
     json(client.post(&path, value!({"target_language": "pt", "force": true})).await, 200).await;
     assert_eq!(client.credits(&server).await, before - 2);

@@ -68,6 +68,17 @@ impl Transcripts<'_> {
         }
     }
 
+    /// The kinds of derived data of a transcript, each with the time when it was stored; drafts and waveforms are none.
+    pub async fn derived_kinds(self, account: AccountId, id: TranscriptId) -> Result<Vec<(String, Micros)>> {
+        let mut tx = self.store.db().snapshot().await?;
+        let owned =
+            tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
+        owned.ok_or(Error::NotFound("transcript"))?;
+        let sql = "SELECT kind, created_at FROM derived WHERE transcript_id = $1 AND kind NOT IN ($2, $3) ORDER BY created_at DESC, kind";
+        let rows = tx.all(sql, args![id, DRAFT, WAVEFORM]).await?;
+        rows.iter().map(|row| Ok((row.get("kind")?, row.get("created_at")?))).collect()
+    }
+
     /// Stores derived data of a transcript, replacing that of the same kind.
     pub async fn store_derived(self, account: AccountId, id: TranscriptId, kind: &str, body: &[u8]) -> Result<()> {
         let sealer = self.store.sealer(account).await?;

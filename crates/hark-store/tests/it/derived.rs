@@ -6,7 +6,7 @@ use hark_api::{FaultKind, Segment};
 use hark_store::{AccountId, Error, RetryLimits, SegmentEdit, Status, Store, TranscriptEdit, TranscriptId};
 
 use crate::accounts::count;
-use crate::support::{LEASE, Place, accept, account, claim, completed, on_both, result};
+use crate::support::{LEASE, Place, START, accept, account, claim, completed, on_both, result};
 
 /// Segments as a worker reports them.
 fn draft(texts: &[&str]) -> Vec<Segment> {
@@ -27,6 +27,33 @@ async fn so_far(place: &Place, store: &Store, account: AccountId, id: Transcript
 }
 
 on_both! {
+    async fn what_is_stored_with_a_transcript_is_listed_for_its_account(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        let id = completed(&store, ours).await;
+        let kinds = async || store.transcripts().derived_kinds(ours, id).await.unwrap();
+        assert_eq!(kinds().await, []);
+        for kind in ["waveform", "draft", "summary:brief", "translation:pt"] {
+            place.clock.advance(Duration::from_secs(1));
+            store.transcripts().store_derived(ours, id, kind, b"{}").await.unwrap();
+        }
+        let second = 1_000_000;
+        assert_eq!(kinds().await, [("translation:pt".to_owned(), START + 4 * second), ("summary:brief".to_owned(), START + 3 * second)]);
+        let found = store.transcripts().derived_kinds(theirs, id).await;
+        assert!(matches!(found, Err(Error::NotFound("transcript"))), "{found:?}");
+
+        let chats = store.chats();
+        let first = chats.begin(ours, id).await.unwrap();
+        let other = chats.begin(ours, id).await.unwrap();
+        chats.begin(ours, id).await.unwrap();
+        for session in [&first, &other, &first] {
+            place.clock.advance(Duration::from_secs(1));
+            chats.add(ours, id, session, "who?", "they").await.unwrap();
+        }
+        assert_eq!(chats.conversations(ours, id).await.unwrap(), [(first, START + 7 * second), (other, START + 6 * second)]);
+        assert_eq!(chats.conversations(theirs, id).await.unwrap(), []);
+    }
+
     async fn a_draft_is_seen_while_a_worker_is_at_it_and_gone_when_it_is_done(place: Place) {
         let store = place.open().await;
         let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);

@@ -5,6 +5,7 @@ pub(crate) mod export;
 pub(crate) mod list;
 pub(crate) mod one;
 pub(crate) mod recording;
+pub(crate) mod results;
 pub(crate) mod retry;
 pub(crate) mod status;
 pub(crate) mod text;

@@ -69,7 +69,12 @@ pub(super) async fn check(app: &App, identity: &Identity, id: i64) -> Result<(),
 }
 
 /// The stored result of this kind; one that can't be read any more is made again.
-async fn stored(app: &App, identity: &Identity, id: i64, kind: &str) -> Result<Option<Map<String, Value>>, Failure> {
+pub(super) async fn stored(
+    app: &App,
+    identity: &Identity,
+    id: i64,
+    kind: &str,
+) -> Result<Option<Map<String, Value>>, Failure> {
     let body = app.store.transcripts().derived(identity.account(), TranscriptId(id), kind).await?;
     let answer = body.and_then(|body| serde_json::from_slice::<Map<String, Value>>(&body).ok());
     Ok(answer.map(|mut answer| {

@@ -98,6 +98,18 @@ pub(super) async fn translated(
     Ok(TranscriptionResult { text, language: language.to_owned(), segments, ..transcript })
 }
 
+/// The translation into a language that is stored with a transcript, as the request that made it was answered.
+pub(super) async fn made(
+    app: &App,
+    identity: &Identity,
+    id: TranscriptId,
+    language: &str,
+) -> Result<Option<TranscriptTranslation>, Failure> {
+    let (_, transcript) = app.store.transcripts().text(identity.account(), id).await?;
+    let stored = stored(app, identity, id, language, &transcript).await?;
+    Ok(stored.map(|stored| answer(transcript, stored, language.to_owned(), true)))
+}
+
 fn join<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
 }

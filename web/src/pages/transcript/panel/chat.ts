@@ -68,6 +68,13 @@ export class Chat {
     }
   }
 
+  /** Brings a stored conversation back, unless one goes on here. */
+  restore(session: string, turns: readonly { question: string; answer: string }[]): void {
+    if (this.#abort || this.turns.peek().length > 0) return;
+    this.#session = session;
+    this.turns.value = turns.map(({ question, answer }) => ({ id: this.#next++, question, parts: [answer], sources: [], found: null, state: "answered", error: null }));
+  }
+
   /** Stops the answer that is under way; what was heard of it stays. */
   stop(): void {
     this.#abort?.abort();

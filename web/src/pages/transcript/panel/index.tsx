@@ -1,7 +1,7 @@
 /** What can be made of a transcript: summaries, analyses, texts, translations and answers. */
 
 import "./panel.css";
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { api, unwrap } from "../../../api/client";
 import { panel } from "../../../i18n/panel";
 import { session } from "../../../session";
@@ -12,6 +12,7 @@ import { AnalysisTab } from "./analysis";
 import { AskTab } from "./ask";
 import { languageModel, type ModelReady } from "./models";
 import { deskOf, fingerprint, type TabId } from "./store";
+import { loadStored } from "./stored";
 import { SummaryTab } from "./summary";
 import { TranslationTab } from "./translation";
 import type { TranscriptDetail } from "./types";
@@ -29,6 +30,10 @@ export default function Panel({ id, transcript, onSeek }: { id: number; transcri
   // Where the list can't be had, the calls tell what is missing.
   const ready: ModelReady = models.value ? languageModel(models.value.text) : "ready";
   useInterval(ready === "pulling" || ready === "unreachable" ? 15 : null, models.reload);
+  const isReadable = transcript.status === "completed" && transcript.word_count > 0;
+  useEffect(() => {
+    if (isReadable) void loadStored(id, desk, of);
+  }, [id, desk, isReadable]);
   const tab = desk.tab.value;
   if (transcript.status !== "completed") {
     return (

@@ -109,6 +109,8 @@ export class Desk {
   readonly kind = signal<GenerationKind>("blog_post");
   readonly language = signal("");
   readonly chat = new Chat();
+  /** Whether what the server keeps is here, or on its way. */
+  isLoaded = false;
   readonly #slots = new Map<string, Slot<unknown>>();
   readonly #versions = new Map<GenerationKind, Versions>();
 
