@@ -2,7 +2,7 @@
 //!
 //! In: a checkpoint and a device. Out: answers and alignments, as from the CPU. None of its business: rules of decoding, windows, files.
 //!
-//! [`backend`] has slots, rows and batches; [`network`] the network as a sequence of operations; [`device`] says what a device is. There are two: the
+//! [`backend`] has slots, rows and batches; `network` the network as a sequence of operations; [`device`] says what a device is. There are two: the
 //! GPU ([`cuda`]) and the CPU, slow and plain ([`plain`]), on which everything above devices is tested.
 
 pub mod backend;
