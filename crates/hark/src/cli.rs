@@ -146,10 +146,6 @@ pub(crate) struct SpeechArgs {
     /// CPU threads [env: HARK_THREADS] [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-
-    /// Where the model runs: cpu, auto, cuda or cuda:N [env: HARK_DEVICE] [default: cpu]
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<hark_speech::DeviceChoice>,
 }
 
 #[derive(Debug, Args)]
@@ -168,6 +164,10 @@ pub(crate) struct TranscribeArgs {
 
     #[command(flatten)]
     pub(crate) speech: SpeechArgs,
+
+    /// Where the model runs: cpu, auto, cuda or cuda:N [env: HARK_DEVICE] [default: cpu]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<hark_speech::DeviceChoice>,
 
     /// Hypotheses kept while decoding; 1 is greedy and fastest
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=32))]

@@ -139,7 +139,7 @@ fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
         options.voices = Some(voices(&library, &compute)?);
     }
     options.compute = Some(compute);
-    options.backend = backend_loader(args.speech.device.unwrap_or(config.device), &library);
+    options.backend = backend_loader(config.device, &library);
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 

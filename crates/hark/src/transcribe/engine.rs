@@ -88,7 +88,7 @@ impl Local {
             options.voices = Some(voices(&library, &compute)?);
         }
         options.compute = Some(compute);
-        options.backend = backend_loader(args.speech.device.unwrap_or(config.device), &library);
+        options.backend = backend_loader(args.device.unwrap_or(config.device), &library);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
