@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 const DOCUMENT: &str = "docs/operators/events.md";
 /// The crates whose events must be listed: all that are part of the program.
-const LISTED: [&str; 17] = [
+const LISTED: [&str; 18] = [
     "hark",
     "hark-api",
     "hark-compute",
+    "hark-cuda",
     "hark-export",
     "hark-http",
     "hark-media",
