@@ -15,8 +15,8 @@ test.describe.configure({ mode: "serial" });
 
 test.beforeAll(async ({ browser }) => {
   context = await signedIn(browser, "ann@example.com");
-  id = await transcribed(context);
-  // How a small model cuts the sentences does not matter here: there are two segments.
+  id = await transcribed(context, "pause.wav");
+  // Sentences with a pause between them are segments of their own.
   const { segments } = await kept();
   expect(segments.length).toBeGreaterThan(1);
 });
