@@ -102,7 +102,7 @@ pub async fn analyze(context: &Context<'_>, source: &Source, kind: AnalysisType)
         AnalysisType::PiiRedact => {
             let (found, parts) = entities::entities(context, source).await?;
             let people = found.entities.into_iter().filter(|entity| entity.r#type == "person");
-            let names: Vec<String> = people.map(|entity| entity.text).collect();
+            let names: Vec<String> = people.filter_map(|entity| pii::person_name(&entity.text)).collect();
             (AnalysisResult::PiiRedact(pii::redact(source.text(), &names)), parts)
         }
     };

@@ -19,6 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::schema;
+pub(crate) use people::person_name;
 use text::Text;
 
 /// What kind of personal data.
