@@ -57,8 +57,6 @@ pub struct GpuBackend<D: Device> {
     weights: NetworkWeights<D::Buffer>,
     rows: usize,
     slots: usize,
-    /// Slots that may hold windows: fewer than all after an out of memory.
-    capacity: usize,
     encode_batch: usize,
     memory: Option<Memory<D::Buffer>>,
     lineage: Lineage,
@@ -105,7 +103,6 @@ impl<D: Device> GpuBackend<D> {
             weights,
             rows,
             slots: 0,
-            capacity: 0,
             encode_batch,
             memory: None,
             lineage: Lineage::new(0, rows),
@@ -125,7 +122,7 @@ impl<D: Device> GpuBackend<D> {
             ))
             .into());
         }
-        (backend.slots, backend.capacity) = (slots, slots);
+        backend.slots = slots;
         backend.lineage = Lineage::new(slots * rows + SPARE_ROWS, rows);
         backend.encoded = vec![false; slots];
         Ok(backend)
@@ -363,10 +360,6 @@ impl<D: Device> Backend for GpuBackend<D> {
         self.slots
     }
 
-    fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     fn rows(&self) -> usize {
         self.rows
     }
@@ -447,7 +440,6 @@ impl<D: Device> Backend for GpuBackend<D> {
         self.device.forget_graphs();
         self.lineage.clear();
         self.encoded.fill(false);
-        self.capacity = self.slots;
         Ok(())
     }
 }

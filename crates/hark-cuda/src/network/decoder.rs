@@ -97,7 +97,7 @@ pub struct DecoderMemory<B> {
     pub cache: KvCache<B>,
 }
 
-/// Cross-attention queries of a layer, and which of its heads are wanted.
+/// Called in each layer with its number, the queries of cross-attention, and the keys.
 pub type Tap<'a, B> = &'a mut dyn FnMut(usize, &B, &WindowKeys<B>) -> DeviceResult;
 
 fn vocabulary(dims: &Dims) -> usize {
@@ -149,11 +149,6 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         })
     }
 
-    /// The entries of the step that was uploaded.
-    fn entries<'a>(&self, entries: &'a B, past: &'a B, count: usize) -> Entries<'a, B> {
-        Entries { count, entries, past }
-    }
-
     /// Runs `count` entries through all layers.
     pub fn forward<D: Device<Buffer = B>>(
         &self,
@@ -167,7 +162,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         let (width, frames) = (dims.n_text_state, dims.n_audio_ctx);
         let (entries, past) =
             (self.inputs.all.offset(StepInputs::<B>::ENTRIES), self.inputs.all.offset(StepInputs::<B>::PAST));
-        let entries = self.entries(&entries, &past, count);
+        let entries = Entries { count, entries: &entries, past: &past };
         device.embed_tokens(&entries, width, &weights.embedding.weight, &weights.decoder_positions, &self.stream)?;
         let normed =
             |norm: &NormWeights<B>| device.layer_norm(count, width, &self.stream, norm, &self.normed, None, None);
@@ -223,11 +218,11 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
     ) -> DeviceResult {
         let entries = self.inputs.all.offset(StepInputs::<B>::ENTRIES);
         let past = self.inputs.all.offset(StepInputs::<B>::PAST);
-        let entries = self.entries(&entries, &past, first + rows);
+        let entries = Entries { count: first + rows, entries: &entries, past: &past };
         device.head_scores(&entries, first, head, queries, windows, &self.taps.offset(to * 4))
     }
 
-    /// Fails the step if a state was not finite.
+    /// Whether the states that were asked about are finite; waits for the step.
     pub fn is_finite<D: Device<Buffer = B>>(&self, device: &D) -> DeviceResult<bool> {
         let mut flag = [0; 4];
         device.download(self.inputs.flag(), &mut flag)?;

@@ -26,7 +26,7 @@ pub struct EncoderWorkspace<B> {
     pub flag: B,
 }
 
-/// Numbers of each buffer for a window: stream and normed rows, queries with keys and values, attended rows, hidden rows, mel.
+/// Numbers of each buffer for a window: rows as wide as the network, queries with keys and values, hidden rows, mel.
 fn sizes(dims: &Dims) -> [usize; 4] {
     let (frames, width) = (dims.n_audio_ctx, dims.n_audio_state);
     [

@@ -10,7 +10,7 @@ use hark_whisper::backend::{
 };
 use hark_whisper::mel::WINDOW_FRAMES;
 use hark_whisper::reference::ReferenceModel;
-use hark_whisper::testing::backend_of;
+use hark_whisper::testing::{SMALL_DIMS, backend_of};
 use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
 
@@ -36,11 +36,11 @@ pub fn dims(width: usize, n_mels: usize, layers: (usize, usize), frames: usize) 
         n_audio_state: width,
         n_audio_head: width / 64,
         n_audio_layer: layers.0,
-        n_text_ctx: 448,
         n_text_state: width,
         n_text_head: width / 64,
         n_text_layer: layers.1,
-        n_vocab: if n_mels == 128 { 51_866 } else { 51_865 },
+        n_vocab: if n_mels == 128 { 51_866 } else { SMALL_DIMS.n_vocab },
+        ..SMALL_DIMS
     }
 }
 
@@ -65,7 +65,7 @@ fn weights(name: &str, shape: &[usize]) -> Vec<f32> {
 impl Truth {
     /// A network that the plain device runs in a second.
     pub fn small() -> Self {
-        Self::of(Dims { n_vocab: 51_865, ..dims(128, 80, (2, 2), 40) })
+        Self::of(dims(128, 80, (2, 2), 40))
     }
 
     pub fn of(dims: Dims) -> Self {
