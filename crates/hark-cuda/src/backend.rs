@@ -8,11 +8,11 @@ use hark_whisper::backend::{
 use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::device::{
-    Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, Output, StepEntry, WindowKeys, bytes_of_f32, f32_of_bytes,
-    u32_of_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_BEST, MOST_ENTRIES, Output, StepEntry,
+    WindowKeys, as_bytes, f32_of_bytes, u32_of_bytes,
 };
 use crate::lineage::Lineage;
-use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, MOST_BEST, MOST_ENTRIES, Step};
+use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
 use crate::network::encoder::{EncoderWorkspace, MEL_FRAMES};
 use crate::network::weights::{self, LoadError, NetworkWeights};
 
@@ -22,8 +22,14 @@ const SPARE_ROWS: usize = 8;
 const MOST_SLOTS: usize = 160;
 /// Fewest slots: two that are kept free for clips, and one for everything else.
 const FEWEST_SLOTS: usize = 3;
+/// Windows of one call to encode: several times those that are encoded at once, so that copies are hidden, and not so many that urgent
+/// windows wait long.
+const ENCODE_BATCH: usize = 16;
 /// The share of the free memory that is used when nothing else is asked for.
 const MEMORY_SHARE: f64 = 0.8;
+
+/// The largest vocabulary that the kernels search; those of Whisper have 51,866 tokens at most.
+const MOST_TOKENS: usize = 60_000;
 
 /// How a [`GpuBackend`] is set up.
 #[derive(Debug, Clone, Copy)]
@@ -32,13 +38,13 @@ pub struct GpuOptions {
     pub slots: Option<usize>,
     /// Rows of a slot: the widest beam.
     pub rows: usize,
-    /// Windows encoded at once.
-    pub encode_batch: usize,
+    /// Windows encoded at once: enough to fill the device.
+    pub encode_at_once: usize,
 }
 
 impl Default for GpuOptions {
     fn default() -> Self {
-        GpuOptions { slots: None, rows: 5, encode_batch: 16 }
+        GpuOptions { slots: None, rows: 5, encode_at_once: 8 }
     }
 }
 
@@ -57,7 +63,7 @@ pub struct GpuBackend<D: Device> {
     weights: NetworkWeights<D::Buffer>,
     rows: usize,
     slots: usize,
-    encode_batch: usize,
+    encode_at_once: usize,
     memory: Option<Memory<D::Buffer>>,
     lineage: Lineage,
     /// Slots that have been encoded into since the memory was allocated.
@@ -83,6 +89,9 @@ fn fits(dims: &Dims) -> Result<(), String> {
             return Err(format!("it has {value} {what}, more than the {most} of any Whisper"));
         }
     }
+    if dims.n_vocab > MOST_TOKENS {
+        return Err(format!("its vocabulary has {} tokens, more than {MOST_TOKENS}", dims.n_vocab));
+    }
     if !dims.n_mels.is_multiple_of(8) {
         return Err(format!("{} mel channels are no multiple of 8", dims.n_mels));
     }
@@ -96,14 +105,14 @@ impl<D: Device> GpuBackend<D> {
         fits(&dims).map_err(BackendError::Fault)?;
         let weights = weights::load(&device, checkpoint, tokens)?;
         let rows = options.rows.max(1);
-        let encode_batch = options.encode_batch.max(1);
+        let encode_at_once = options.encode_at_once.max(1);
         let mut backend = GpuBackend {
             dims,
             alignment_heads: checkpoint.alignment_heads.clone(),
             weights,
             rows,
             slots: 0,
-            encode_batch,
+            encode_at_once,
             memory: None,
             lineage: Lineage::new(0, rows),
             encoded: Vec::new(),
@@ -140,7 +149,7 @@ impl<D: Device> GpuBackend<D> {
     /// Bytes that are allocated however many slots there are.
     fn workspace_bytes(&self) -> u64 {
         let languages = self.weights.tokens.map.languages.len();
-        self.encode_batch as u64 * EncoderWorkspace::<D::Buffer>::bytes(&self.dims)
+        self.encode_at_once as u64 * EncoderWorkspace::<D::Buffer>::bytes(&self.dims)
             + DecoderWorkspace::<D::Buffer>::bytes(&self.dims, self.alignment_heads.len(), languages)
             + 2 * (SPARE_ROWS * decoder::row_numbers(&self.dims)) as u64
     }
@@ -152,7 +161,7 @@ impl<D: Device> GpuBackend<D> {
         }
         let (device, dims) = (&self.device, &self.dims);
         let languages = self.weights.tokens.map.languages.len();
-        let encoder = EncoderWorkspace::new(device, dims, self.encode_batch)?;
+        let encoder = EncoderWorkspace::new(device, dims, self.encode_at_once)?;
         let workspace = DecoderWorkspace::new(device, dims, self.alignment_heads.len(), languages)?;
         let slot_stride = decoder::slot_numbers(dims);
         let windows = device.allocate(self.slots * slot_stride * 2)?;
@@ -167,31 +176,28 @@ impl<D: Device> GpuBackend<D> {
         Ok(())
     }
 
-    /// Encodes a batch of windows into their slots.
-    fn encode_some(&mut self, windows: &[Admission]) -> Result<(), BackendError> {
+    /// Begins to encode as many windows as the workspace holds into their slots.
+    fn encode_some(&self, memory: &Memory<D::Buffer>, windows: &[Admission]) -> Result<(), BackendError> {
         let (device, dims, weights) = (&self.device, &self.dims, &self.weights);
-        let Some(memory) = &self.memory else {
-            return Err(BackendError::Fault("there is no memory for windows".into()));
-        };
         let (encoder, frames, width) = (&memory.encoder, dims.n_audio_ctx, dims.n_text_state);
-        device.upload(&[0; 4], &encoder.flag)?;
         let mel_bytes = MEL_FRAMES * dims.n_mels * 4;
         for (index, window) in windows.iter().enumerate() {
-            device.upload(&bytes_of_f32(window.mel), &encoder.mel.offset(index * mel_bytes))?;
+            device.upload(as_bytes(window.mel), &encoder.mel.offset(index * mel_bytes))?;
         }
         encoder.encode(device, weights, dims, windows.len())?;
-        for (index, window) in windows.iter().enumerate() {
-            let states = encoder.normed.offset(index * frames * width * 2);
-            for (layer, decoder) in weights.decoder.iter().enumerate() {
+        for (layer, decoder) in weights.decoder.iter().enumerate() {
+            device.linear(
+                windows.len() * frames,
+                &encoder.normed,
+                &decoder.cross.key_value,
+                &encoder.hidden,
+                Output::Bf16,
+            )?;
+            for (index, window) in windows.iter().enumerate() {
+                let from = encoder.hidden.offset(index * frames * 2 * width * 2);
                 let place = window.slot * memory.decoder.slot_stride + layer * frames * 2 * width;
-                let to = memory.decoder.windows.offset(place * 2);
-                device.linear(frames, &states, &decoder.cross.key_value, &to, Output::Bf16)?;
+                device.split_heads(frames, 2 * dims.n_text_head, &from, &memory.decoder.windows.offset(place * 2))?;
             }
-        }
-        let mut flag = [0; 4];
-        device.download(&encoder.flag, &mut flag)?;
-        if flag != [0; 4] {
-            return Err(BackendError::Fault("the encoder's states are not finite".to_owned()));
         }
         Ok(())
     }
@@ -258,24 +264,24 @@ impl<D: Device> GpuBackend<D> {
             return Ok(Vec::new());
         }
         let languages = weights.tokens.map.languages.len();
-        let download = |from: &D::Buffer, words: usize| {
-            let mut bytes = vec![0; words * 4];
-            device.download(from, &mut bytes).map(|()| bytes)
+        let download = |from: &D::Buffer, bytes: usize| {
+            let mut copy = vec![0; bytes];
+            device.download(from, &mut copy).map(|()| copy)
         };
-        if !workspace.is_finite(device)? {
+        let best = download(&workspace.answers.best, AnswerBuffers::<D::Buffer>::bytes(queries.len()))?;
+        let (header, best) = best.split_at(AnswerBuffers::<D::Buffer>::HEADER);
+        if header.starts_with(&1u32.to_ne_bytes()) {
             return Err(BackendError::Fault("the decoder's states are not finite".to_owned()));
         }
-        let most = workspace.answers.most;
-        let best = u32_of_bytes(&download(&workspace.answers.best, queries.len() * most)?);
-        let log_probs = f32_of_bytes(&download(&workspace.answers.log_probs, queries.len() * most)?);
         let others = match queries.iter().any(|query| query.no_speech || query.languages) {
-            true => f32_of_bytes(&download(&workspace.answers.others, queries.len() * (1 + languages))?),
+            true => f32_of_bytes(&download(&workspace.answers.others, queries.len() * (1 + languages) * 4)?),
             false => Vec::new(),
         };
-        let answer = |(index, query): (usize, &hark_whisper::backend::TokenQuery)| {
-            let wanted = if query.sampling.is_some() { 1 } else { query.top_k };
-            let place = index * most..index * most + wanted;
-            let found = best[place.clone()].iter().copied().zip(log_probs[place].iter().copied());
+        let each = 2 * AnswerBuffers::<D::Buffer>::TOKENS;
+        let answer = |((index, query), best): ((usize, &hark_whisper::backend::TokenQuery), &[u8])| {
+            let wanted = 4 * if query.sampling.is_some() { 1 } else { query.top_k };
+            let (tokens, log_probs) = best.split_at(each / 2);
+            let found = u32_of_bytes(&tokens[..wanted]).into_iter().zip(f32_of_bytes(&log_probs[..wanted]));
             let mut answer =
                 Answer { best: found.filter(|(token, _)| *token != StepEntry::NONE).collect(), ..Answer::default() };
             let others = others.get(index * (1 + languages)..(index + 1) * (1 + languages));
@@ -289,7 +295,7 @@ impl<D: Device> GpuBackend<D> {
             }
             answer
         };
-        Ok(queries.iter().enumerate().map(answer).collect())
+        Ok(queries.iter().enumerate().zip(best.chunks_exact(each)).map(answer).collect())
     }
 
     /// Aligns texts that fit one pass, each in a spare row.
@@ -316,9 +322,8 @@ impl<D: Device> GpuBackend<D> {
         let mut tap = |layer: usize, queries: &D::Buffer, windows: &WindowKeys<D::Buffer>| {
             for (index, &(_, head)) in self.alignment_heads.iter().enumerate().filter(|(_, place)| place.0 == layer) {
                 for &(first, rows, frames, taps) in places.iter().filter(|place| place.1 * place.2 > 0) {
-                    let windows = WindowKeys { frames, ..*windows };
                     let to = taps + index * rows * frames;
-                    workspace.head_scores(device, queries, &windows, (first, rows), head, to)?;
+                    workspace.head_scores(device, queries, windows, (first, rows), (head, frames), to)?;
                 }
             }
             Ok(())
@@ -365,7 +370,7 @@ impl<D: Device> Backend for GpuBackend<D> {
     }
 
     fn encode_batch(&self) -> usize {
-        self.encode_batch
+        ENCODE_BATCH
     }
 
     fn name(&self) -> String {
@@ -387,8 +392,18 @@ impl<D: Device> Backend for GpuBackend<D> {
             return Err(BackendError::Fault("a window can't be encoded: no such slot, or not 3000 frames".to_owned()));
         }
         self.allocate()?;
-        for batch in windows.chunks(self.encode_batch) {
-            self.encode_some(batch)?;
+        let Some(memory) = &self.memory else {
+            return Err(BackendError::Fault("there is no memory for windows".into()));
+        };
+        self.device.upload(&[0; 4], &memory.encoder.flag)?;
+        // While the device encodes some, the next ones' spectrograms are copied.
+        for some in windows.chunks(self.encode_at_once) {
+            self.encode_some(memory, some)?;
+        }
+        let mut flag = [0; 4];
+        self.device.download(&memory.encoder.flag, &mut flag)?;
+        if flag != [0; 4] {
+            return Err(BackendError::Fault("the encoder's states are not finite".to_owned()));
         }
         windows.iter().for_each(|window| self.encoded[window.slot] = true);
         Ok(())

@@ -147,16 +147,30 @@ pub struct DeviceTokens<B> {
     pub vocabulary: usize,
 }
 
-/// Where a step leaves its answers.
+/// Most entries of a step, and most queries.
+pub const MOST_ENTRIES: usize = 512;
+/// Most tokens that a query can ask for.
+pub const MOST_BEST: usize = 64;
+
+/// Where a step leaves its answers, so that one copy fetches them.
 pub struct AnswerBuffers<B> {
-    /// u32 `[query][most]`: tokens, likeliest first; [`StepEntry::NONE`] where there is no other.
+    /// A header with the flag (u32) for numbers that are not finite, then for each query [`MOST_BEST`] tokens (u32), likeliest first,
+    /// [`StepEntry::NONE`] where there is no other, and as many log-probabilities (f32).
     pub best: B,
-    /// f32 `[query][most]`: their log-probabilities.
-    pub log_probs: B,
     /// f32 `[query][1 + languages]`: no speech, then the languages; only what was asked for is written.
     pub others: B,
-    /// Most tokens that a query can ask for.
-    pub most: usize,
+}
+
+impl<B> AnswerBuffers<B> {
+    /// Bytes before the first query's.
+    pub const HEADER: usize = 16;
+    /// Bytes of the tokens of a query, and of their log-probabilities.
+    pub const TOKENS: usize = MOST_BEST * 4;
+
+    /// Bytes of `best` for so many queries.
+    pub fn bytes(queries: usize) -> usize {
+        Self::HEADER + queries * 2 * Self::TOKENS
+    }
 }
 
 /// The KV cache of the decoder's rows: bf16 `[row][layer][position][key, value][width]`.
@@ -171,7 +185,7 @@ pub struct KvCache<B> {
     pub width: usize,
 }
 
-/// Keys and values of one layer of all windows: bf16 `[frame][key, value][width]` for each slot.
+/// Keys and values of one layer of all windows: bf16 `[key, value][head][frame][64]` for each slot.
 pub struct WindowKeys<'a, B> {
     /// Those of the first slot.
     pub numbers: &'a B,
@@ -259,6 +273,21 @@ pub trait Device: Send {
         flag: Option<&Self::Buffer>,
     ) -> DeviceResult;
 
+    /// A layer of the layer norm of rows of the residual stream. What is in `normed` afterwards is not told.
+    fn norm_linear(
+        &self,
+        rows: usize,
+        stream: &Self::Buffer,
+        norm: &NormWeights<Self::Buffer>,
+        normed: &Self::Buffer,
+        layer: &LinearWeights<Self::Buffer>,
+        to: &Self::Buffer,
+        output: Output,
+    ) -> DeviceResult {
+        self.layer_norm(rows, layer.inputs, stream, norm, normed, None, None)?;
+        self.linear(rows, normed, layer, to, output)
+    }
+
     /// Self-attention of whole windows: bf16 `[window][frame][query, key, value][width]` to `[window][frame][width]`.
     fn encoder_attention(
         &self,
@@ -268,6 +297,9 @@ pub trait Device: Send {
         query_key_value: &Self::Buffer,
         to: &Self::Buffer,
     ) -> DeviceResult;
+
+    /// Rows of heads, bf16 `[frame][head][64]`, to `[head][frame][64]`.
+    fn split_heads(&self, frames: usize, heads: usize, from: &Self::Buffer, to: &Self::Buffer) -> DeviceResult;
 
     /// The residual stream of the decoder, f32: embeddings, bf16 `[vocabulary][width]`, and positions, f32.
     fn embed_tokens(
@@ -307,21 +339,24 @@ pub trait Device: Send {
         to: &Self::Buffer,
     ) -> DeviceResult;
 
-    /// Scores of one head of cross-attention of the entries from `first` on, scaled, before the softmax: f32 `[entry][frame]`.
+    /// Scores of one head of cross-attention of the entries from `first` on, for the first `frames` frames, scaled, before the softmax:
+    /// f32 `[entry][frame]`.
     fn head_scores(
         &self,
         entries: &Entries<Self::Buffer>,
         first: usize,
         head: usize,
+        frames: usize,
         queries: &Self::Buffer,
         windows: &WindowKeys<Self::Buffer>,
         to: &Self::Buffer,
     ) -> DeviceResult;
 
-    /// Answers queries ([`DeviceQuery`]) from logits, f32, of which rows are `pitch` numbers apart.
+    /// Answers queries ([`DeviceQuery`]) from logits, f32, of which rows are `pitch` numbers apart, and copies the number at `flag` (u32).
     fn answer(
         &self,
         count: usize,
+        flag: &Self::Buffer,
         queries: &Self::Buffer,
         logits: &Self::Buffer,
         pitch: usize,
@@ -355,6 +390,12 @@ pub struct Entries<'a, B> {
     pub entries: &'a B,
     /// u16 `[entry][positions]`: the row of the KV cache that has the key of each position up to the entry's own.
     pub past: &'a B,
+}
+
+/// Numbers as the bytes that they are in memory.
+pub fn as_bytes(numbers: &[f32]) -> &[u8] {
+    // SAFETY: every byte of a number is initialized, and bytes need no alignment.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
 /// Numbers as bytes, in the machine's order.

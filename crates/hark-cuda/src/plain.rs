@@ -279,6 +279,16 @@ impl Device for PlainDevice {
         Ok(())
     }
 
+    fn split_heads(&self, frames: usize, heads: usize, from: &PlainBuffer, to: &PlainBuffer) -> DeviceResult {
+        for frame in 0..frames {
+            for head in 0..heads {
+                let numbers = from.offset((frame * heads + head) * HEAD * 2).read(HEAD * 2);
+                to.offset((head * frames + frame) * HEAD * 2).write(&numbers);
+            }
+        }
+        Ok(())
+    }
+
     fn embed_tokens(
         &self,
         entries: &Entries<PlainBuffer>,
@@ -355,7 +365,10 @@ impl Device for PlainDevice {
                 windows.numbers.bf16_at(entry.slot as usize * windows.slot_stride, windows.frames * 2 * width);
             for head in 0..width / HEAD {
                 let query = queries.bf16_at(index * width + head * HEAD, HEAD);
-                let part = |frame: usize, which: usize| &numbers[(frame * 2 + which) * width + head * HEAD..][..HEAD];
+                let part = |frame: usize, which: usize| {
+                    let head = which * width / HEAD + head;
+                    &numbers[(head * windows.frames + frame) * HEAD..][..HEAD]
+                };
                 let scores: Vec<f32> = (0..windows.frames).map(|frame| dot(&query, part(frame, 0)) * SCALE).collect();
                 let sums = attend(&scores, |frame| part(frame, 1).to_vec());
                 to.offset((index * width + head * HEAD) * 2).write_bf16(&sums);
@@ -369,6 +382,7 @@ impl Device for PlainDevice {
         entries: &Entries<PlainBuffer>,
         first: usize,
         head: usize,
+        frames: usize,
         queries: &PlainBuffer,
         windows: &WindowKeys<PlainBuffer>,
         to: &PlainBuffer,
@@ -377,9 +391,9 @@ impl Device for PlainDevice {
         for (index, entry) in entries_of(entries).into_iter().enumerate().skip(first) {
             let query = queries.bf16_at(index * width + head * HEAD, HEAD);
             let slot = entry.slot as usize * windows.slot_stride;
-            let key = |frame: usize| windows.numbers.bf16_at(slot + frame * 2 * width + head * HEAD, HEAD);
-            let scores: Vec<f32> = (0..windows.frames).map(|frame| dot(&query, &key(frame)) * SCALE).collect();
-            to.offset((index - first) * windows.frames * 4).write_f32(&scores);
+            let key = |frame: usize| windows.numbers.bf16_at(slot + (head * windows.frames + frame) * HEAD, HEAD);
+            let scores: Vec<f32> = (0..frames).map(|frame| dot(&query, &key(frame)) * SCALE).collect();
+            to.offset((index - first) * frames * 4).write_f32(&scores);
         }
         Ok(())
     }
@@ -387,12 +401,14 @@ impl Device for PlainDevice {
     fn answer(
         &self,
         count: usize,
+        flag: &PlainBuffer,
         queries: &PlainBuffer,
         logits: &PlainBuffer,
         pitch: usize,
         tokens: &DeviceTokens<PlainBuffer>,
         to: &AnswerBuffers<PlainBuffer>,
     ) -> DeviceResult {
+        to.best.write(&flag.read(4));
         let words = queries.u32(count * 8);
         let (languages, marks) =
             (tokens.languages.u32(tokens.map.languages.len()), tokens.marks.read(tokens.vocabulary));
@@ -456,8 +472,10 @@ impl Device for PlainDevice {
             let wanted = if has(DeviceQuery::SAMPLE) { 1 } else { top_k as usize };
             chosen.resize(wanted, StepEntry::NONE);
             let log_prob = |token: &u32| scores.get(*token as usize).map_or(f32::NEG_INFINITY, |score| score - total);
-            to.log_probs.offset(index * to.most * 4).write_f32(&chosen.iter().map(log_prob).collect::<Vec<_>>());
-            to.best.offset(index * to.most * 4).write(&bytes_of_u32(&chosen));
+            let best = to.best.offset(AnswerBuffers::<PlainBuffer>::bytes(index));
+            best.write(&bytes_of_u32(&chosen));
+            let log_probs = best.offset(AnswerBuffers::<PlainBuffer>::TOKENS);
+            log_probs.write_f32(&chosen.iter().map(log_prob).collect::<Vec<_>>());
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use hark_cuda::cuda::{CudaBuffer, CudaDevice, CudaOptions};
 use hark_cuda::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, KvCache, LinearWeights, NormWeights,
-    Output, StepEntry, Unfold, WindowKeys, bytes_of_bf16, bytes_of_f32, bytes_of_u32, f32_of_bytes, u32_of_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, KvCache, LinearWeights, MOST_BEST,
+    NormWeights, Output, StepEntry, Unfold, WindowKeys, bytes_of_bf16, bytes_of_f32, bytes_of_u32, f32_of_bytes,
+    u32_of_bytes,
 };
 use hark_cuda::plain::{PlainBuffer, PlainDevice};
 use hark_cuda::{GpuBackend, GpuOptions};
@@ -224,11 +225,48 @@ fn norms_positions_and_embeddings() {
 }
 
 #[test]
+fn heads_split() {
+    let mut pair = Pair::new(8);
+    for (frames, heads) in [(1, 2), (40, 12), (1500, 40)] {
+        let count = frames * heads * 64;
+        let (from, to) = (pair.bf16(count, 1.0), pair.bf16(count, 1.0));
+        both!(pair, device, of => device.split_heads(frames, heads, of!(from), of!(to)));
+        pair.same_bf16("heads", &to, count, 0.0);
+    }
+}
+
+#[test]
+fn products_of_normed_rows() {
+    let mut pair = Pair::new(7);
+    for (rows, inputs, outputs) in [(1, 1280, 3840), (3, 384, 1536), (8, 1280, 1280), (8, 64, 40), (9, 512, 512)] {
+        let (stream, normed) = (pair.f32(rows * inputs, 3.0), pair.bf16(rows * inputs, 1.0));
+        let (gain, bias) = (pair.f32(inputs, 1.0), pair.f32(inputs, 1.0));
+        let weight = pair.bf16(outputs * inputs, 1.0 / (inputs as f32).sqrt());
+        let of_layer = pair.bf16(outputs, 0.5);
+        let to = pair.bf16(rows * outputs, 1.0);
+        both!(pair, device, of => {
+            let norm = NormWeights { gain: of!(gain).clone(), bias: of!(bias).clone() };
+            let (weight, bias_bf16) = (of!(weight).clone(), Some(of!(of_layer).clone()));
+            let layer = LinearWeights { weight, bias_f32: None, bias_bf16, outputs, inputs };
+            device.norm_linear(rows, of!(stream), &norm, of!(normed), &layer, of!(to), Output::Gelu)
+        });
+        pair.same_bf16(&format!("norm and product, {rows} × {inputs} × {outputs}"), &to, rows * outputs, 0.05);
+    }
+}
+
+#[test]
 fn attention_over_whole_windows() {
     let mut pair = Pair::new(4);
-    for (windows, frames, width, scale) in
-        [(1, 1, 64, 1.0), (2, 40, 128, 4.0), (1, 64, 64, 8.0), (3, 129, 192, 3.0), (1, 1500, 128, 6.0)]
-    {
+    for (windows, frames, width, scale) in [
+        (1, 1, 64, 1.0),
+        (2, 40, 128, 4.0),
+        (1, 64, 64, 8.0),
+        (3, 129, 192, 3.0),
+        (1, 128, 64, 2.0),
+        (2, 1500, 128, 6.0),
+        (3, 1500, 1280, 1.0),
+        (1, 700, 64, 60.0),
+    ] {
         let (from, to) = (pair.bf16(windows * frames * 3 * width, scale), pair.bf16(windows * frames * width, 1.0));
         both!(pair, device, of => device.encoder_attention(windows, frames, width, of!(from), of!(to)));
         pair.same_bf16(&format!("{windows} windows of {frames} frames"), &to, windows * frames * width, 0.05);
@@ -291,8 +329,8 @@ fn attention_to_the_past_and_to_the_window() {
         let to = pair.f32(count * frames, 1.0);
         both!(pair, device, of => {
             let entries = Entries { count, entries: of!(list), past: of!(past) };
-            let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames: part, width };
-            device.head_scores(&entries, first, head, of!(from), &windows, of!(to))
+            let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames, width };
+            device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
         });
         pair.same_f32(&what("scores of a head"), &to, (count - first) * part, 1e-3);
     }
@@ -321,7 +359,7 @@ fn answers() {
         })
         .collect();
     let (marks, languages) = (pair.put(&marks), pair.put(&bytes_of_u32(&map.languages)));
-    let (pitch, count, most) = (51_872, 40, 64);
+    let (pitch, count, most) = (51_872, 40, MOST_BEST);
     // Steps of an eighth: many scores are equal.
     let logits: Vec<f32> = (0..count * pitch).map(|_| (pair.random.unit() * 160.0).floor() / 8.0).collect();
     let logits = pair.put(&bytes_of_f32(&logits));
@@ -347,15 +385,25 @@ fn answers() {
     }
     let list = pair.put(&bytes_of_u32(&words));
     let zeros = |words: usize| vec![0; count * words * 4];
-    let (best, log_probs, others) = (pair.put(&zeros(most)), pair.put(&zeros(most)), pair.put(&zeros(101)));
+    let flag = pair.put(&7u32.to_ne_bytes());
+    let best = pair.put(&vec![0; AnswerBuffers::<()>::bytes(count)]);
+    let others = pair.put(&zeros(101));
     both!(pair, device, of => {
         let tokens = DeviceTokens { marks: of!(marks).clone(), languages: of!(languages).clone(), map: map.clone(), vocabulary };
-        let to = AnswerBuffers { best: of!(best).clone(), log_probs: of!(log_probs).clone(), others: of!(others).clone(), most };
-        device.answer(count, of!(list), of!(logits), pitch, &tokens, &to)
+        let to = AnswerBuffers { best: of!(best).clone(), others: of!(others).clone() };
+        device.answer(count, of!(flag), of!(list), of!(logits), pitch, &tokens, &to)
     });
     pair.same_f32("no speech and languages", &others, count * 101, 1e-2);
-    let [ours, theirs] = pair.bytes(&best, count * most * 4).map(|bytes| u32_of_bytes(&bytes));
-    let [our_probs, their_probs] = pair.bytes(&log_probs, count * most * 4).map(|bytes| f32_of_bytes(&bytes));
+    let all = pair.bytes(&best, AnswerBuffers::<()>::bytes(count));
+    assert!(all.iter().all(|all| all[..4] == 7u32.to_ne_bytes()), "the flag is copied");
+    let half = |part: usize| {
+        all.each_ref().map(|all| -> Vec<u8> {
+            let answers = all[AnswerBuffers::<()>::HEADER..].chunks_exact(AnswerBuffers::<()>::TOKENS);
+            answers.skip(part).step_by(2).flatten().copied().collect()
+        })
+    };
+    let [ours, theirs] = half(0).map(|bytes| u32_of_bytes(&bytes));
+    let [our_probs, their_probs] = half(1).map(|bytes| f32_of_bytes(&bytes));
     for (index, query) in queries.iter().enumerate() {
         let row = index * most..(index + 1) * most;
         if query.flags & DeviceQuery::SAMPLE != 0 {
@@ -373,7 +421,7 @@ fn answers() {
 }
 
 fn backend(truth: &network::Truth) -> GpuBackend<CudaDevice> {
-    let options = GpuOptions { slots: Some(6), rows: 3, encode_batch: 2 };
+    let options = GpuOptions { slots: Some(6), rows: 3, encode_at_once: 2 };
     GpuBackend::load(gpu(), &truth.checkpoint, truth.tokens.clone(), options).expect("it loads")
 }
 

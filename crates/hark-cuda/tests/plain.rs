@@ -7,7 +7,7 @@ mod network;
 
 fn load(truth: &network::Truth, rows: usize, limit: u64) -> Result<GpuBackend<PlainDevice>, hark_cuda::LoadError> {
     let device = PlainDevice::with_limit(limit);
-    let options = GpuOptions { slots: Some(4), rows, encode_batch: 2 };
+    let options = GpuOptions { slots: Some(4), rows, encode_at_once: 2 };
     GpuBackend::load(device, &truth.checkpoint, truth.tokens.clone(), options)
 }
 

@@ -11,13 +11,61 @@ use super::CudaError;
 
 /// What all kernels share.
 const COMMON: &str = include_str!("kernels/common.cuh");
-/// Files of kernels.
-pub const SOURCES: [(&str, &str); 4] = [
-    ("rows.cu", include_str!("kernels/rows.cu")),
-    ("encoder_attention.cu", include_str!("kernels/encoder_attention.cu")),
-    ("decoder_attention.cu", include_str!("kernels/decoder_attention.cu")),
-    ("answers.cu", include_str!("kernels/answers.cu")),
+/// A file of kernels.
+pub struct Source {
+    /// The file's name.
+    pub name: &'static str,
+    text: &'static str,
+    /// The kernels in it.
+    pub kernels: &'static [&'static str],
+    /// The only architecture that has its instructions, where not all have them.
+    only: Option<&'static str>,
+}
+
+/// All files of kernels.
+const SOURCES: [Source; 6] = [
+    Source {
+        name: "rows.cu",
+        text: include_str!("kernels/rows.cu"),
+        kernels: &["unfold_float", "unfold_bf16", "add_positions", "layer_norm", "split_heads", "embed_tokens"],
+        only: None,
+    },
+    Source {
+        name: "encoder_attention.cu",
+        text: include_str!("kernels/encoder_attention.cu"),
+        kernels: &["encoder_attention"],
+        only: None,
+    },
+    Source {
+        name: "encoder_attention_hopper.cu",
+        text: include_str!("kernels/encoder_attention_hopper.cu"),
+        kernels: &["encoder_attention_hopper"],
+        only: Some("sm_90a"),
+    },
+    Source {
+        name: "decoder_attention.cu",
+        text: include_str!("kernels/decoder_attention.cu"),
+        kernels: &["store_keys_values", "self_attention", "cross_attention", "join_parts", "head_scores"],
+        only: None,
+    },
+    Source {
+        name: "answers.cu",
+        text: include_str!("kernels/answers.cu"),
+        kernels: &["scan_logits", "answer_queries"],
+        only: None,
+    },
+    Source {
+        name: "few_rows.cu",
+        text: include_str!("kernels/few_rows.cu"),
+        kernels: &["linear_8", "linear_16", "linear_32", "norm_linear_8"],
+        only: None,
+    },
 ];
+
+/// The files that are made for an architecture.
+pub fn sources(architecture: &str) -> impl Iterator<Item = &'static Source> {
+    SOURCES.iter().filter(move |source| source.only.is_none_or(|only| only == architecture))
+}
 
 /// Architectures that kernels are made for, as NVRTC names them.
 pub fn architecture((major, minor): (i32, i32)) -> String {
@@ -26,8 +74,8 @@ pub fn architecture((major, minor): (i32, i32)) -> String {
 }
 
 /// The machine code of a file of kernels for an architecture, from `cache` where it was compiled before.
-pub fn compile(name: &str, source: &str, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>, CudaError> {
-    let source = format!("{COMMON}\n{source}");
+pub fn compile(source: &Source, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>, CudaError> {
+    let (name, source) = (source.name, format!("{COMMON}\n{}", source.text));
     let kept = cache.map(|folder| folder.join(kept_name(name, &source, architecture)));
     if let Some(code) = kept.as_ref().and_then(|path| fs::read(path).ok()).filter(|code| code.starts_with(b"\x7fELF")) {
         return Ok(code);

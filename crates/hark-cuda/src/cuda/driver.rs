@@ -209,19 +209,50 @@ impl Drop for Graph {
     }
 }
 
+/// How many threads a kernel has, and what else it needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch {
+    /// Blocks.
+    pub grid: (u32, u32, u32),
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory beside those that the kernel declares.
+    pub shared_bytes: u32,
+    /// Whether it may begin while kernels before it still run: it waits for them itself.
+    pub may_begin_early: bool,
+}
+
 /// Launches a kernel.
 ///
 /// # Safety
 /// `arguments` point to values of the types that the kernel takes, in their order; addresses among them are of memory that is large enough.
 pub unsafe fn launch(
     function: sys::CUfunction,
-    grid: (u32, u32, u32),
-    threads: u32,
-    shared_bytes: u32,
+    launch: &Launch,
     stream: &Stream,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
-    // SAFETY: the caller's.
-    unsafe { result::launch_kernel(function, grid, (threads, 1, 1), shared_bytes, stream.raw(), arguments) }
-        .map_err(CudaError::from)
+    let Launch { grid, threads, shared_bytes, may_begin_early } = *launch;
+    let mut early = sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    };
+    let config = sys::CUlaunchConfig {
+        gridDimX: grid.0,
+        gridDimY: grid.1,
+        gridDimZ: grid.2,
+        blockDimX: threads,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: shared_bytes,
+        hStream: stream.raw(),
+        attrs: &raw mut early,
+        numAttrs: u32::from(may_begin_early),
+    };
+    // SAFETY: the caller's; the configuration lives as long as the call.
+    unsafe {
+        sys::cuLaunchKernelEx(&raw const config, function, arguments.as_mut_ptr(), std::ptr::null_mut()).result()?;
+    }
+    Ok(())
 }

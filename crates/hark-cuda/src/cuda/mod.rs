@@ -4,9 +4,13 @@
 
 mod compiler;
 mod driver;
+mod encoder_attention;
+mod few_rows;
 pub mod libraries;
 mod matmul;
 mod operations;
+mod staging;
+mod tensor_map;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,16 +22,22 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 use hark_whisper::backend::BackendError;
 
-use crate::device::{DeviceBuffer, DeviceResult, GraphKey};
-use driver::{Context, Graph, Memory, Module, Stream};
+use crate::device::{DeviceBuffer, DeviceResult, GraphKey, MOST_BEST, MOST_ENTRIES};
+use driver::{Context, Graph, Launch, Memory, Module, Stream};
 use matmul::Products;
+use staging::Staging;
 
 /// The width of a head.
 const HEAD: usize = 64;
 /// Compute capabilities from this one on can run the kernels.
 const LEAST_CAPABILITY: (i32, i32) = (8, 0);
+/// From this compute capability on kernels wait for those before them (`common.cuh`).
+const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 /// Blocks of cross-attention, over all parts of windows, that leave results to be joined.
 const MOST_PARTS: usize = 4096;
+/// Parts of the vocabulary that answers are found in, and the bytes of what is found in each: a sum and the likeliest tokens.
+const ANSWER_PARTS: usize = 16;
+const ANSWER_PART_BYTES: usize = 8 + MOST_BEST * 8;
 
 /// Why a GPU can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -153,19 +163,10 @@ pub fn compile_all(architecture: &str, libraries: &[PathBuf]) -> Result<Vec<(&'s
     if self::libraries::missing().contains(&"NVRTC") {
         return Err(CudaError::NoLibrary("NVRTC".to_owned()));
     }
-    compiler::SOURCES
-        .iter()
-        .map(|(name, source)| Ok((*name, compiler::compile(name, source, architecture, None)?.len())))
+    compiler::sources(architecture)
+        .map(|source| Ok((source.name, compiler::compile(source, architecture, None)?.len())))
         .collect()
 }
-
-/// The kernels by their names in the sources.
-const KERNELS: [(&str, &[&str]); 4] = [
-    ("rows.cu", &["unfold_float", "unfold_bf16", "add_positions", "layer_norm", "embed_tokens"]),
-    ("encoder_attention.cu", &["encoder_attention"]),
-    ("decoder_attention.cu", &["store_keys_values", "self_attention", "cross_attention", "join_parts", "head_scores"]),
-    ("answers.cu", &["answer_queries"]),
-];
 
 /// A GPU.
 pub struct CudaDevice {
@@ -174,11 +175,20 @@ pub struct CudaDevice {
     products: Products,
     functions: HashMap<&'static str, sys::CUfunction>,
     _modules: Vec<Module>,
-    parts: Memory,
+    scratch: Scratch,
+    staging: Staging,
     stream: Stream,
     context: Arc<Context>,
     name: String,
     processors: usize,
+    /// Whether kernels may begin while others run ([`OVERLAP_CAPABILITY`]).
+    overlaps_kernels: bool,
+}
+
+/// What kernels of one operation leave for the next.
+struct Scratch {
+    cross_attention: Memory,
+    answers: Memory,
 }
 
 // SAFETY: handles of the driver may be used by any thread, one at a time; every call makes the context current on its thread.
@@ -239,11 +249,16 @@ impl CudaDevice {
             products: Products::new()?,
             functions,
             _modules: modules,
-            parts: Memory::new(MOST_PARTS * (HEAD + 2) * 4)?,
+            scratch: Scratch {
+                cross_attention: Memory::new(MOST_PARTS * (HEAD + 2) * 4)?,
+                answers: Memory::new(MOST_ENTRIES * ANSWER_PARTS * ANSWER_PART_BYTES)?,
+            },
+            staging: Staging::new()?,
             stream: Stream::new()?,
             context,
             name: format!("cuda:{} ({name})", options.ordinal),
             processors,
+            overlaps_kernels: capability >= OVERLAP_CAPABILITY,
         })
     }
 
@@ -251,6 +266,11 @@ impl CudaDevice {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.context.make_current()?;
         self.stream.synchronize()
+    }
+
+    /// Whether a kernel was made for this GPU.
+    fn has_kernel(&self, kernel: &str) -> bool {
+        self.functions.contains_key(kernel)
     }
 
     fn launch(
@@ -269,8 +289,9 @@ impl CudaDevice {
         };
         self.context.make_current()?;
         let grid = (grid.0 as u32, grid.1 as u32, grid.2 as u32);
+        let launch = Launch { grid, threads, shared_bytes, may_begin_early: self.overlaps_kernels };
         // SAFETY: every caller passes what its kernel takes, and buffers as large as the operation says.
-        Ok(unsafe { driver::launch(function, grid, threads, shared_bytes, &self.stream, arguments) }?)
+        Ok(unsafe { driver::launch(function, &launch, &self.stream, arguments) }?)
     }
 }
 
@@ -278,14 +299,17 @@ type Kernels = (Vec<Module>, HashMap<&'static str, sys::CUfunction>);
 
 fn load_kernels(architecture: &str, cache: Option<&Path>) -> Result<Kernels, CudaError> {
     let (mut modules, mut functions) = (Vec::new(), HashMap::new());
-    for ((name, source), (_, kernels)) in compiler::SOURCES.iter().zip(KERNELS) {
-        let load = |cache: Option<&Path>| Module::load(&compiler::compile(name, source, architecture, cache)?);
+    for source in compiler::sources(architecture) {
+        let load = |cache: Option<&Path>| Module::load(&compiler::compile(source, architecture, cache)?);
         // What was kept may be damaged: then it is compiled again.
         let module = load(cache).or_else(|_| load(None))?;
-        for kernel in kernels {
+        for kernel in source.kernels {
             functions.insert(*kernel, module.function(kernel)?);
         }
         modules.push(module);
+    }
+    if let Some(&function) = functions.get(encoder_attention::HOPPER) {
+        encoder_attention::prepare(function)?;
     }
     Ok((modules, functions))
 }

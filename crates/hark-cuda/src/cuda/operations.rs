@@ -4,11 +4,12 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use super::driver::{Graph, Memory};
+use super::encoder_attention::EncoderAttention;
 use super::matmul::Product;
-use super::{CudaBuffer, CudaDevice, CudaError, HEAD, MOST_PARTS};
+use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_PARTS, few_rows};
 use crate::device::{
-    AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, GraphKey, KvCache, LinearWeights, NormWeights, Output,
-    StepEntry, Unfold, WindowKeys,
+    AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, GraphKey, KvCache, LinearWeights, MOST_BEST,
+    NormWeights, Output, StepEntry, Unfold, WindowKeys,
 };
 
 /// Threads of a kernel over rows.
@@ -17,6 +18,30 @@ const ROW_THREADS: u32 = 128;
 /// Pointers to the arguments of a kernel.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &mut [$((&raw const $value).cast_mut().cast::<c_void>()),*] };
+}
+pub(super) use arguments;
+
+/// A product of rows, with the sizes of its buffers checked but for the rows'.
+fn product(
+    rows: usize,
+    from: &CudaBuffer,
+    layer: &LinearWeights<CudaBuffer>,
+    to: &CudaBuffer,
+    output: Output,
+) -> DeviceResult<Product> {
+    let (outputs, inputs) = (layer.outputs, layer.inputs);
+    let (bias, width) = match output {
+        Output::Bf16 | Output::Gelu => (&layer.bias_bf16, 2),
+        Output::F32 | Output::AddF32 => (&layer.bias_f32, 4),
+    };
+    to.holds(rows * outputs * width)?;
+    layer.weight.holds(outputs * inputs * 2)?;
+    if let Some(bias) = bias {
+        bias.holds(outputs * width)?;
+    }
+    let bias = bias.as_ref().map_or(0, CudaBuffer::address);
+    let (from, weight, to) = (from.address(), layer.weight.address(), to.address());
+    Ok(Product { rows, outputs, inputs, from, weight, bias, to, output })
 }
 
 impl Device for CudaDevice {
@@ -40,18 +65,13 @@ impl Device for CudaDevice {
     fn upload(&self, from: &[u8], to: &CudaBuffer) -> DeviceResult {
         to.holds(from.len())?;
         self.context.make_current()?;
-        // SAFETY: the memory is there; the call returns when `from` was read, since that is not pinned.
-        let copied = unsafe { cudarc::driver::result::memcpy_htod_async(to.address(), from, self.stream.raw()) };
-        Ok(copied.map_err(CudaError::from)?)
+        Ok(self.staging.upload(&self.stream, from, to.address())?)
     }
 
     fn download(&self, from: &CudaBuffer, to: &mut [u8]) -> DeviceResult {
         from.holds(to.len())?;
         self.context.make_current()?;
-        // SAFETY: the memory is there, and `to` until the stream has been waited for.
-        unsafe { cudarc::driver::result::memcpy_dtoh_async(to, from.address(), self.stream.raw()) }
-            .map_err(CudaError::from)?;
-        Ok(self.stream.synchronize()?)
+        Ok(self.staging.download(&self.stream, from.address(), to)?)
     }
 
     fn graph(&self, key: GraphKey, work: &mut dyn FnMut() -> DeviceResult) -> DeviceResult {
@@ -116,21 +136,32 @@ impl Device for CudaDevice {
         to: &CudaBuffer,
         output: Output,
     ) -> DeviceResult {
-        let (outputs, inputs) = (layer.outputs, layer.inputs);
-        let (bias, width) = match output {
-            Output::Bf16 | Output::Gelu => (&layer.bias_bf16, 2),
-            Output::F32 | Output::AddF32 => (&layer.bias_f32, 4),
-        };
-        from.holds(rows * inputs * 2)?;
-        to.holds(rows * outputs * width)?;
-        layer.weight.holds(outputs * inputs * 2)?;
-        if let Some(bias) = bias {
-            bias.holds(outputs * width)?;
+        from.holds(rows * layer.inputs * 2)?;
+        let product = product(rows, from, layer, to, output)?;
+        if few_rows::can(&product) {
+            return few_rows::launch(self, &product);
         }
         self.context.make_current()?;
-        let bias = bias.as_ref().map_or(0, CudaBuffer::address);
-        let (from, weight, to) = (from.address(), layer.weight.address(), to.address());
-        Ok(self.products.multiply(&self.stream, &Product { rows, outputs, inputs, from, weight, bias, to, output })?)
+        Ok(self.products.multiply(&self.stream, &product)?)
+    }
+
+    fn norm_linear(
+        &self,
+        rows: usize,
+        stream: &CudaBuffer,
+        norm: &NormWeights<CudaBuffer>,
+        normed: &CudaBuffer,
+        layer: &LinearWeights<CudaBuffer>,
+        to: &CudaBuffer,
+        output: Output,
+    ) -> DeviceResult {
+        stream.holds(rows * layer.inputs * 4)?;
+        let product = product(rows, stream, layer, to, output)?;
+        if few_rows::can_norm(&product) {
+            return few_rows::launch_normed(self, &product, norm);
+        }
+        self.layer_norm(rows, layer.inputs, stream, norm, normed, None, None)?;
+        self.linear(rows, normed, layer, to, output)
     }
 
     fn add_positions(
@@ -168,10 +199,12 @@ impl Device for CudaDevice {
         let (from, gain, bias, to) = (from.address(), weights.gain.address(), weights.bias.address(), to.address());
         let (list, flag) = (rows_of.map_or(0, CudaBuffer::address), flag.map_or(0, CudaBuffer::address));
         let (count, columns) = (rows as i32, width as i32);
+        // Few rows are spread over the device.
+        let rows_of_a_block = if rows <= self.processors { 1 } else { 4 };
         self.launch(
             "layer_norm",
-            (rows.div_ceil(4), 1, 1),
-            ROW_THREADS,
+            (rows.div_ceil(rows_of_a_block), 1, 1),
+            32 * rows_of_a_block as u32,
             0,
             arguments![from, gain, bias, to, list, flag, count, columns],
         )
@@ -185,14 +218,17 @@ impl Device for CudaDevice {
         query_key_value: &CudaBuffer,
         to: &CudaBuffer,
     ) -> DeviceResult {
-        const QUERIES: usize = 128;
-        const SHARED: u32 = (128 + 4 * 64) * 128;
         query_key_value.holds(windows * frames * 3 * width * 2)?;
         to.holds(windows * frames * width * 2)?;
         let (from, to) = (query_key_value.address(), to.address());
-        let (count, columns, scale) = (frames as i32, width as i32, 0.125f32);
-        let grid = (frames.div_ceil(QUERIES), width / HEAD, windows);
-        self.launch("encoder_attention", grid, 256, SHARED, arguments![from, to, count, columns, scale])
+        EncoderAttention { windows, frames, width, from, to }.launch(self)
+    }
+
+    fn split_heads(&self, frames: usize, heads: usize, from: &CudaBuffer, to: &CudaBuffer) -> DeviceResult {
+        from.holds(frames * heads * HEAD * 2)?;
+        to.holds(frames * heads * HEAD * 2)?;
+        let (from, to, rows, columns) = (from.address(), to.address(), frames as i32, heads as i32);
+        self.launch("split_heads", (frames, 1, 1), ROW_THREADS, 0, arguments![from, to, rows, columns])
     }
 
     fn embed_tokens(
@@ -272,7 +308,8 @@ impl Device for CudaDevice {
         // Few rows do not fill the device: then several blocks share a window.
         let parts = (2 * self.processors).div_ceil(blocks).min(8).min(MOST_PARTS / blocks).max(1);
         let (list, from, numbers) = (entries.entries.address(), queries.address(), windows.numbers.address());
-        let (stride, target, aside) = (windows.slot_stride as u64, to.address(), self.parts.address());
+        let (stride, target, aside) =
+            (windows.slot_stride as u64, to.address(), self.scratch.cross_attention.address());
         let (frames, columns) = (windows.frames as i32, windows.width as i32);
         self.launch(
             "cross_attention",
@@ -299,27 +336,30 @@ impl Device for CudaDevice {
         entries: &Entries<CudaBuffer>,
         first: usize,
         head: usize,
+        frames: usize,
         queries: &CudaBuffer,
         windows: &WindowKeys<CudaBuffer>,
         to: &CudaBuffer,
     ) -> DeviceResult {
         let rows = entries.count - first;
-        to.holds(rows * windows.frames * 4)?;
+        to.holds(rows * frames * 4)?;
         let (list, from, numbers) = (entries.entries.address(), queries.address(), windows.numbers.address());
         let (stride, target) = (windows.slot_stride as u64, to.address());
-        let (first, head, frames, columns) = (first as i32, head as i32, windows.frames as i32, windows.width as i32);
+        let (first, head, wanted) = (first as i32, head as i32, frames as i32);
+        let (all, columns) = (windows.frames as i32, windows.width as i32);
         self.launch(
             "head_scores",
-            (rows, windows.frames.div_ceil(128), 1),
+            (rows, frames.div_ceil(128), 1),
             128,
             0,
-            arguments![list, from, numbers, stride, target, first, head, frames, columns],
+            arguments![list, from, numbers, stride, target, first, head, wanted, all, columns],
         )
     }
 
     fn answer(
         &self,
         count: usize,
+        flag: &CudaBuffer,
         queries: &CudaBuffer,
         logits: &CudaBuffer,
         pitch: usize,
@@ -338,17 +378,25 @@ impl Device for CudaDevice {
             map.no_speech.unwrap_or(none),
             map.languages.len() as u32,
         ]);
-        to.best.holds(count * to.most * 4)?;
+        to.best.holds(AnswerBuffers::<CudaBuffer>::bytes(count))?;
         to.others.holds(count * (1 + map.languages.len()) * 4)?;
         let (list, from, pitch) = (queries.address(), logits.address(), pitch as u64);
-        let (marks, languages, most) = (tokens.marks.address(), tokens.languages.address(), to.most as i32);
-        let (best, log_probs, others) = (to.best.address(), to.log_probs.address(), to.others.address());
+        let (marks, languages, most) = (tokens.marks.address(), tokens.languages.address(), MOST_BEST as i32);
+        let (best, others, flag, parts) =
+            (to.best.address(), to.others.address(), flag.address(), self.scratch.answers.address());
+        self.launch(
+            "scan_logits",
+            (ANSWER_PARTS, count, 1),
+            256,
+            0,
+            arguments![list, from, pitch, marks, special, parts],
+        )?;
         self.launch(
             "answer_queries",
             (count, 1, 1),
             512,
             0,
-            arguments![list, from, pitch, marks, languages, special, most, best, log_probs, others],
+            arguments![list, from, pitch, marks, languages, special, parts, flag, most, best, others],
         )
     }
 }

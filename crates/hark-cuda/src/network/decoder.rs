@@ -4,13 +4,9 @@ use hark_whisper::weights::Dims;
 
 use super::weights::NetworkWeights;
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, KvCache, NormWeights, Output, StepEntry, WindowKeys,
+    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, KvCache, LinearWeights, MOST_ENTRIES, NormWeights,
+    Output, StepEntry, WindowKeys,
 };
-
-/// Most entries of one pass; longer steps take several.
-pub const MOST_ENTRIES: usize = 512;
-/// Most tokens that a query can ask for.
-pub const MOST_BEST: usize = 64;
 
 /// Bytes of an entry and of a query on the device.
 const ENTRY_BYTES: usize = 16;
@@ -56,10 +52,6 @@ impl<B: DeviceBuffer> StepInputs<B> {
         }
         device.upload(&bytes, &self.all)
     }
-
-    fn flag(&self) -> &B {
-        &self.all
-    }
 }
 
 /// A step as the device gets it.
@@ -91,7 +83,7 @@ pub struct DecoderWorkspace<B> {
 
 /// The windows and rows that are decoded.
 pub struct DecoderMemory<B> {
-    /// bf16 `[slot][layer][frame][key, value][width]`.
+    /// bf16 `[slot][layer][key, value][head][frame][64]`.
     pub windows: B,
     pub slot_stride: usize,
     pub cache: KvCache<B>,
@@ -120,7 +112,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         let width = dims.n_text_state;
         let rows = MOST_ENTRIES * (4 + 2 + 6 + 2 + 2 + 8 + 2) * width;
         let logits = MOST_ENTRIES * vocabulary(dims) * 4;
-        let answers = MOST_ENTRIES * (2 * MOST_BEST + 1 + languages) * 4;
+        let answers = AnswerBuffers::<B>::bytes(MOST_ENTRIES) + MOST_ENTRIES * (1 + languages) * 4;
         let taps = heads * MOST_ENTRIES * dims.n_audio_ctx * 4;
         (StepInputs::<B>::bytes(dims) + rows + logits + answers + taps) as u64
     }
@@ -140,10 +132,8 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
             asking: halves(width)?,
             logits: words(vocabulary(dims))?,
             answers: AnswerBuffers {
-                best: words(MOST_BEST)?,
-                log_probs: words(MOST_BEST)?,
+                best: device.allocate(AnswerBuffers::<B>::bytes(MOST_ENTRIES))?,
                 others: words(1 + languages)?,
-                most: MOST_BEST,
             },
             taps: device.allocate((heads * MOST_ENTRIES * dims.n_audio_ctx * 4).max(4))?,
         })
@@ -164,17 +154,16 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
             (self.inputs.all.offset(StepInputs::<B>::ENTRIES), self.inputs.all.offset(StepInputs::<B>::PAST));
         let entries = Entries { count, entries: &entries, past: &past };
         device.embed_tokens(&entries, width, &weights.embedding.weight, &weights.decoder_positions, &self.stream)?;
-        let normed =
-            |norm: &NormWeights<B>| device.layer_norm(count, width, &self.stream, norm, &self.normed, None, None);
+        let normed = |norm: &NormWeights<B>, layer: &LinearWeights<B>, to: &B, output: Output| {
+            device.norm_linear(count, &self.stream, norm, &self.normed, layer, to, output)
+        };
         for (index, layer) in weights.decoder.iter().enumerate() {
             let (attention, cross, mlp) = (&layer.attention, &layer.cross, &layer.mlp);
-            normed(&attention.norm)?;
-            device.linear(count, &self.normed, &attention.query_key_value, &self.query_key_value, Output::Bf16)?;
+            normed(&attention.norm, &attention.query_key_value, &self.query_key_value, Output::Bf16)?;
             device.store_keys_values(&entries, &self.query_key_value, &memory.cache, index)?;
             device.self_attention(&entries, &self.query_key_value, &memory.cache, index, &self.attended)?;
             device.linear(count, &self.attended, &attention.out, &self.stream, Output::AddF32)?;
-            normed(&cross.norm)?;
-            device.linear(count, &self.normed, &cross.query, &self.query, Output::Bf16)?;
+            normed(&cross.norm, &cross.query, &self.query, Output::Bf16)?;
             let numbers = memory.windows.offset(index * frames * 2 * width * 2);
             let windows = WindowKeys { numbers: &numbers, slot_stride: memory.slot_stride, frames, width };
             if let Some(tap) = &mut tap {
@@ -182,8 +171,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
             }
             device.cross_attention(&entries, &self.query, &windows, &self.attended)?;
             device.linear(count, &self.attended, &cross.out, &self.stream, Output::AddF32)?;
-            normed(&mlp.norm)?;
-            device.linear(count, &self.normed, &mlp.up, &self.hidden, Output::Gelu)?;
+            normed(&mlp.norm, &mlp.up, &self.hidden, Output::Gelu)?;
             device.linear(count, &self.hidden, &mlp.down, &self.stream, Output::AddF32)?;
         }
         Ok(())
@@ -198,34 +186,27 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         queries: usize,
     ) -> DeviceResult {
         let rows = self.inputs.all.offset(StepInputs::<B>::ROWS);
-        let flag = Some(self.inputs.flag());
+        let flag = &self.inputs.all;
         let norm = &weights.decoder_norm;
-        device.layer_norm(queries, dims.n_text_state, &self.stream, norm, &self.asking, Some(&rows), flag)?;
+        device.layer_norm(queries, dims.n_text_state, &self.stream, norm, &self.asking, Some(&rows), Some(flag))?;
         device.linear(queries, &self.asking, &weights.embedding, &self.logits, Output::F32)?;
         let list = self.inputs.all.offset(StepInputs::<B>::QUERIES);
-        device.answer(queries, &list, &self.logits, vocabulary(dims), &weights.tokens, &self.answers)
+        device.answer(queries, flag, &list, &self.logits, vocabulary(dims), &weights.tokens, &self.answers)
     }
 
-    /// Scores of a head for the entries `first..first + rows`, of the frames' first `frames`, to the place `to` of the taps.
+    /// Scores of a head for the entries `first..first + rows` and the first `frames` frames, to the place `to` of the taps.
     pub fn head_scores<D: Device<Buffer = B>>(
         &self,
         device: &D,
         queries: &B,
         windows: &WindowKeys<B>,
         (first, rows): (usize, usize),
-        head: usize,
+        (head, frames): (usize, usize),
         to: usize,
     ) -> DeviceResult {
         let entries = self.inputs.all.offset(StepInputs::<B>::ENTRIES);
         let past = self.inputs.all.offset(StepInputs::<B>::PAST);
         let entries = Entries { count: first + rows, entries: &entries, past: &past };
-        device.head_scores(&entries, first, head, queries, windows, &self.taps.offset(to * 4))
-    }
-
-    /// Whether the states that were asked about are finite; waits for the step.
-    pub fn is_finite<D: Device<Buffer = B>>(&self, device: &D) -> DeviceResult<bool> {
-        let mut flag = [0; 4];
-        device.download(self.inputs.flag(), &mut flag)?;
-        Ok(flag == [0; 4])
+        device.head_scores(&entries, first, head, frames, queries, windows, &self.taps.offset(to * 4))
     }
 }

@@ -20,8 +20,8 @@ pub struct EncoderWorkspace<B> {
     query_key_value: B,
     /// bf16: what attention made; the second convolution's result before that.
     attended: B,
-    /// bf16: the hidden rows of the MLP; unfolded convolutions before that.
-    hidden: B,
+    /// bf16: the hidden rows of the MLP; unfolded convolutions before that, and keys and values for the decoder after it.
+    pub hidden: B,
     /// u32: set where a state is not finite.
     pub flag: B,
 }

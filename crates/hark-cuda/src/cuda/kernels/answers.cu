@@ -3,8 +3,18 @@
 // The rules are those of `hark_whisper::logits`: text tokens and timestamps are two kinds; if the timestamps together are likelier than
 // every text token, one of them must be next.
 
+//
+// Two kernels: many blocks find sums and the likeliest tokens of parts of the vocabulary (`scan_logits`), then a block a query puts
+// them together (`answer_queries`).
+
 #define THREADS 512
 #define MOST_BEST 64
+
+// Text in 15 parts, timestamps in the last one.
+#define PARTS 16
+#define SCAN_THREADS 256
+// Tokens of a thread of `scan_logits`.
+#define MINE 16
 
 enum { TEXT = 1, END = 2, AT_START = 4, TIMESTAMPS = 8, NO_SPEECH = 16, LANGUAGES = 32, SAMPLE = 64 };
 
@@ -50,15 +60,15 @@ __device__ __forceinline__ void add(LogSum& to, float score) {
     }
 }
 
-// Over the whole block, in the same order each time.
-__device__ LogSum block_log_sum(LogSum mine, LogSum* shared) {
+// Over a block of `WARPS` warps, in the same order each time.
+template <int WARPS> __device__ LogSum block_log_sum(LogSum mine, LogSum* shared) {
 #pragma unroll
     for (int lanes = 16; lanes; lanes >>= 1)
         mine = joined(mine, {__shfl_xor_sync(~0u, mine.top, lanes), __shfl_xor_sync(~0u, mine.sum, lanes)});
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = mine;
     __syncthreads();
     LogSum all = shared[0];
-    for (int i = 1; i < THREADS / 32; i++) all = joined(all, shared[i]);
+    for (int i = 1; i < WARPS; i++) all = joined(all, shared[i]);
     __syncthreads();
     return all;
 }
@@ -70,89 +80,156 @@ __device__ __forceinline__ u64 order(float score, u32 token) {
     return (u64)bits << 32 | (0xffffffffu - token);
 }
 
-__device__ u64 block_max(u64 mine, u64* shared) {
+// The score that was ordered.
+__device__ __forceinline__ float score_of_order(u64 key) {
+    u32 bits = (u32)(key >> 32);
+    return __uint_as_float(bits & 0x80000000u ? bits & 0x7fffffffu : ~bits);
+}
+
+__device__ __forceinline__ u64 warp_max(u64 mine) {
 #pragma unroll
     for (int lanes = 16; lanes; lanes >>= 1) {
         u64 other = __shfl_xor_sync(~0u, mine, lanes);
         mine = other > mine ? other : mine;
     }
+    return mine;
+}
+
+template <int WARPS> __device__ u64 block_max(u64 mine, u64* shared) {
+    mine = warp_max(mine);
     if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = mine;
     __syncthreads();
     u64 all = shared[0];
-    for (int i = 1; i < THREADS / 32; i++) all = shared[i] > all ? shared[i] : all;
+    for (int i = 1; i < WARPS; i++) all = shared[i] > all ? shared[i] : all;
     __syncthreads();
     return all;
 }
 
+// What `scan_logits` finds in a part: the sum over its tokens and the likeliest ones, in order, zero where there is no other.
+struct Part {
+    LogSum sum;
+    u64 best[MOST_BEST];
+};
+
+// Tokens from..to of one kind that a query allows.
+struct Range {
+    u32 from, to;
+};
+
+__device__ __forceinline__ Range text_of(const Query& query, const Tokens& tokens) {
+    return {query.flags & TEXT ? 0 : tokens.end, tokens.end + (query.flags & END ? 1 : 0)};
+}
+
+__device__ __forceinline__ Range timestamps_of(const Query& query, const Tokens& tokens) {
+    if (!(query.flags & TIMESTAMPS)) return {0, 0};
+    return {max(query.first, tokens.first_timestamp), min(query.last, tokens.vocabulary)};
+}
+
+// Grid: parts, queries.
+extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
+scan_logits(const Query* queries, const float* logits, u64 pitch, const u8* marks, Tokens tokens, Part* parts) {
+    const int WARPS = SCAN_THREADS / 32;
+    __shared__ LogSum log_sums[WARPS];
+    __shared__ u64 keys[WARPS];
+    take_turn();
+    Query query = queries[blockIdx.y];
+    bool samples = query.flags & SAMPLE;
+    if (query.row == NO_ENTRY || query.top_k == 0 && !samples) return;
+    const float* scores = logits + query.row * pitch;
+    Part* part = parts + (u64)blockIdx.y * PARTS + blockIdx.x;
+    Range range = timestamps_of(query, tokens);
+    if (blockIdx.x < PARTS - 1) {
+        range = text_of(query, tokens);
+        u32 share = (range.to - range.from + PARTS - 2) / (PARTS - 1);
+        range.from = min(range.from + blockIdx.x * share, range.to);
+        range.to = min(range.from + share, range.to);
+    }
+    u8 suppressed = query.flags & AT_START ? 3 : 1;
+    u64 mine[MINE];
+    u64 top = 0;
+#pragma unroll
+    for (int i = 0; i < MINE; i++) {
+        u32 token = range.from + threadIdx.x + i * SCAN_THREADS;
+        float score = token < range.to && !(marks[token] & suppressed) ? scores[token] : NEGATIVE_INFINITY;
+        mine[i] = score > NEGATIVE_INFINITY ? order(score, token) : 0;
+        top = mine[i] > top ? mine[i] : top;
+    }
+    LogSum sum = {NEGATIVE_INFINITY, 0.f};
+    if (top) {
+        sum.top = score_of_order(top);
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            if (mine[i]) sum.sum += __expf(score_of_order(mine[i]) - sum.top);
+    }
+    sum = block_log_sum<WARPS>(sum, log_sums);
+    if (threadIdx.x == 0) part->sum = sum;
+    if (samples) return;
+    for (u32 k = 0; k < query.top_k; k++) {
+        u64 best = block_max<WARPS>(top, keys);
+        if (threadIdx.x == 0) part->best[k] = best;
+        if (best == 0) {
+            // There is no other: whoever reads stops here.
+            return;
+        }
+        if (top != best) continue;
+        top = 0;
+#pragma unroll
+        for (int i = 0; i < MINE; i++) {
+            if (mine[i] == best) mine[i] = 0;
+            top = mine[i] > top ? mine[i] : top;
+        }
+    }
+}
+
 // A block a query. `marks[token]` has bit 0 for tokens that never come, bit 1 for those that never come first.
-// Out: `best` and `log_probs` [query][most], `others` [query][1 + languages]: no speech, then the languages.
+// Out: `answers`: the flag and three unused words, then for each query `most` tokens and `most` log-probabilities;
+// `others` [query][1 + languages]: no speech, then the languages.
 extern "C" __global__ void __launch_bounds__(THREADS) answer_queries(
-    const Query* queries, const float* logits, u64 pitch, const u8* marks, const u32* languages, Tokens tokens, int most, u32* best,
-    float* log_probs, float* others) {
-    __shared__ LogSum log_sums[THREADS / 32];
-    __shared__ u64 keys[THREADS / 32];
+    const Query* queries, const float* logits, u64 pitch, const u8* marks, const u32* languages, Tokens tokens, const Part* parts,
+    const u32* flag, int most, u32* answers, float* others) {
+    const int WARPS = THREADS / 32;
+    __shared__ LogSum log_sums[WARPS];
     __shared__ double weights[THREADS];
     __shared__ u32 drawn;
+    take_turn();
+    if (blockIdx.x == 0 && threadIdx.x == 0) answers[0] = *flag;
     Query query = queries[blockIdx.x];
     if (query.row == NO_ENTRY) return;
     const float* scores = logits + query.row * pitch;
-    best += (u64)blockIdx.x * most;
-    log_probs += (u64)blockIdx.x * most;
+    u32* best = answers + 4 + (u64)blockIdx.x * 2 * most;
+    float* log_probs = (float*)(best + most);
     others += (u64)blockIdx.x * (1 + tokens.languages);
+    parts += (u64)blockIdx.x * PARTS;
 
     if (query.flags & NO_SPEECH && tokens.no_speech != NO_ENTRY) {
         LogSum all = {NEGATIVE_INFINITY, 0.f};
         for (u32 token = threadIdx.x; token < tokens.vocabulary; token += THREADS) add(all, scores[token]);
-        all = block_log_sum(all, log_sums);
+        all = block_log_sum<WARPS>(all, log_sums);
         if (threadIdx.x == 0) others[0] = __expf(scores[tokens.no_speech] - all.top) / all.sum;
     }
     if (query.flags & LANGUAGES) {
         LogSum all = {NEGATIVE_INFINITY, 0.f};
         for (u32 i = threadIdx.x; i < tokens.languages; i += THREADS) add(all, scores[languages[i]]);
-        all = block_log_sum(all, log_sums);
+        all = block_log_sum<WARPS>(all, log_sums);
         for (u32 i = threadIdx.x; i < tokens.languages; i += THREADS) others[1 + i] = __expf(scores[languages[i]] - all.top) / all.sum;
     }
     bool samples = query.flags & SAMPLE;
     if (query.top_k == 0 && !samples) return;
 
-    // The allowed tokens of both kinds.
-    u32 text_from = query.flags & TEXT ? 0 : tokens.end, text_to = tokens.end + (query.flags & END ? 1 : 0);
-    u32 times_from = 0, times_to = 0;
-    if (query.flags & TIMESTAMPS) {
-        times_from = max(query.first, tokens.first_timestamp);
-        times_to = min(query.last, tokens.vocabulary);
-    }
-    u8 suppressed = query.flags & AT_START ? 3 : 1;
-    auto score_of = [&](u32 token) { return marks[token] & suppressed ? NEGATIVE_INFINITY : scores[token]; };
-
-    LogSum text = {NEGATIVE_INFINITY, 0.f}, times = text;
-    u64 top_text = 0, top_time = 0;
-    for (u32 token = text_from + threadIdx.x; token < text_to; token += THREADS) {
-        float score = score_of(token);
-        if (!(score > NEGATIVE_INFINITY)) continue;
-        add(text, score);
-        u64 key = order(score, token);
-        top_text = key > top_text ? key : top_text;
-    }
-    for (u32 token = times_from + threadIdx.x; token < times_to; token += THREADS) {
-        float score = score_of(token);
-        if (!(score > NEGATIVE_INFINITY)) continue;
-        add(times, score);
-        u64 key = order(score, token);
-        top_time = key > top_time ? key : top_time;
-    }
-    text = block_log_sum(text, log_sums);
-    times = block_log_sum(times, log_sums);
+    LogSum text = parts[0].sum, times = parts[PARTS - 1].sum;
+    for (int i = 1; i < PARTS - 1; i++) text = joined(text, parts[i].sum);
     bool must_be_timestamp = query.flags & (TEXT | END) && times.top + __logf(times.sum) > text.top;
     LogSum total = must_be_timestamp ? times : joined(text, times);
     float log_total = total.top + __logf(total.sum);
-    if (must_be_timestamp) text_to = text_from;
 
     if (samples) {
+        u8 suppressed = query.flags & AT_START ? 3 : 1;
+        auto score_of = [&](u32 token) { return marks[token] & suppressed ? NEGATIVE_INFINITY : scores[token]; };
+        Range text = text_of(query, tokens), times = timestamps_of(query, tokens);
         // Neighbouring tokens belong to one thread, so that the cumulative distribution is in the order of tokens.
-        u32 texts = text_to - text_from, count = texts + (times_to > times_from ? times_to - times_from : 0);
+        u32 texts = must_be_timestamp ? 0 : text.to - text.from, count = texts + (times.to > times.from ? times.to - times.from : 0);
         u32 share = (count + THREADS - 1) / THREADS, from = min(threadIdx.x * share, count), to = min(from + share, count);
-        auto token_at = [&](u32 index) { return index < texts ? text_from + index : times_from + (index - texts); };
+        auto token_at = [&](u32 index) { return index < texts ? text.from + index : times.from + (index - texts); };
         auto weight_of = [&](u32 token) { return (double)__expf((score_of(token) - total.top) / query.temperature); };
         double mine = 0.0;
         for (u32 index = from; index < to; index++) mine += weight_of(token_at(index));
@@ -194,27 +271,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) answer_queries(
         return;
     }
 
-    u64 mine = must_be_timestamp ? top_time : (top_text > top_time ? top_text : top_time);
+    // A warp joins the parts, of which each is in order.
+    if (threadIdx.x >= 32) return;
+    int lane = threadIdx.x;
+    bool takes_part = lane < PARTS && (!must_be_timestamp || lane == PARTS - 1);
+    const u64* list = parts[takes_part ? lane : 0].best;
+    u64 mine = takes_part ? list[0] : 0;
+    u32 next = 1;
     for (u32 k = 0; k < query.top_k; k++) {
-        u64 top = block_max(mine, keys);
-        u32 token = top == 0 ? NO_ENTRY : 0xffffffffu - (u32)top;
-        if (threadIdx.x == 0) {
-            best[k] = token;
-            log_probs[k] = top == 0 ? NEGATIVE_INFINITY : scores[token] - log_total;
+        u64 top = warp_max(mine);
+        if (lane == 0) {
+            best[k] = top ? 0xffffffffu - (u32)top : NO_ENTRY;
+            log_probs[k] = top ? score_of_order(top) - log_total : NEGATIVE_INFINITY;
         }
-        if (mine == top && top != 0) {
-            // It was one of this thread's: the next one of them.
-            mine = 0;
-            for (u32 other = text_from + threadIdx.x; other < text_to; other += THREADS) {
-                float score = score_of(other);
-                u64 key = score > NEGATIVE_INFINITY ? order(score, other) : 0;
-                if (key < top && key > mine) mine = key;
-            }
-            for (u32 other = times_from + threadIdx.x; other < times_to; other += THREADS) {
-                float score = score_of(other);
-                u64 key = score > NEGATIVE_INFINITY ? order(score, other) : 0;
-                if (key < top && key > mine) mine = key;
-            }
+        if (top && mine == top) {
+            mine = next < query.top_k ? list[next] : 0;
+            next++;
         }
     }
 }

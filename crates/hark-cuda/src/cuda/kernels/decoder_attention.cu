@@ -13,6 +13,7 @@ __device__ __forceinline__ u64 cache_place(u32 row, u32 layer, u32 position, int
 // Copies keys and values of the new tokens into the cache. qkv: [entry][query, key, value][width]. A block an entry.
 extern "C" __global__ void store_keys_values(
     const Entry* entries, const u16* qkv, u16* cache, int layer, int layers, int positions, int width) {
+    take_turn();
     Entry entry = entries[blockIdx.x];
     if (entry.row == NO_ENTRY) return;
     const uint4* from = (const uint4*)(qkv + (u64)blockIdx.x * 3 * width + width);
@@ -38,6 +39,7 @@ __device__ __forceinline__ float eight_lanes_sum(float x) {
 // Self-attention. `past[entry][position]` is the row of the cache that has the key of that position. Grid: heads, entries.
 extern "C" __global__ void __launch_bounds__(128) self_attention(
     const Entry* entries, const u16* past, const u16* qkv, const u16* cache, u16* out, int layer, int layers, int positions, int width) {
+    take_turn();
     __shared__ float scores[MOST_POSITIONS];
     __shared__ float sums[4][HEAD];
     __shared__ float tops[4], totals[4];
@@ -95,110 +97,107 @@ extern "C" __global__ void __launch_bounds__(128) self_attention(
     }
 }
 
-// Cross-attention of each entry to its window. Keys and values of a slot: [layer][frame][key, value][width]; `windows` begins at the
-// layer, slots are `slot_stride` numbers apart. Grid: heads, entries, parts of the window; with more than one part each leaves its
+// Cross-attention of each entry to its window. Keys and values of a layer of a window: [key, value][head][frame][64]; `windows` begins at
+// the layer, slots are `slot_stride` numbers apart. Grid: heads, entries, parts of the window; with more than one part each leaves its
 // maximum, sum and 64 sums in `parts` for `join_parts`.
+//
+// Keys and values are read once and together; eight lanes, which share a frame, keep a maximum of their own, and all are joined at the end.
 #define CROSS_WARPS 8
-#define CROSS_FRAMES 1504
 extern "C" __global__ void __launch_bounds__(CROSS_WARPS * 32) cross_attention(
     const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, u16* out, float* parts, int frames, int width) {
-    __shared__ float scores[CROSS_FRAMES];
+    take_turn();
     __shared__ float sums[CROSS_WARPS][HEAD];
     __shared__ float tops[CROSS_WARPS], totals[CROSS_WARPS];
-    const int STEP = CROSS_WARPS * 4, DEEP = 4;
+    const int DEEP = 4, STEP = CROSS_WARPS * 4 * DEEP;
     Entry entry = entries[blockIdx.y];
     if (entry.row == NO_ENTRY) return;
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, piece = lane & 7, group = lane >> 3;
     int a_part = (frames + gridDim.z - 1) / gridDim.z;
-    int begin = blockIdx.z * a_part, count = min(frames, begin + a_part) - begin;
-    int column = blockIdx.x * HEAD + piece * 8;
-    u64 pitch = 2 * (u64)width;
-    const u16* keys = windows + entry.slot * slot_stride + begin * pitch + column;
-    const u16* values = keys + width;
+    int begin = blockIdx.z * a_part, end = min(frames, begin + a_part);
+    const u16* keys = windows + entry.slot * slot_stride + (u64)blockIdx.x * frames * HEAD + piece * 8;
+    const u16* values = keys + (u64)width * frames;
     float query[8];
-    unpack8(*(const uint4*)(queries + (u64)blockIdx.y * width + column), query);
+    unpack8(*(const uint4*)(queries + (u64)blockIdx.y * width + blockIdx.x * HEAD + piece * 8), query);
 #pragma unroll
     for (int i = 0; i < 8; i++) query[i] *= 0.125f * LOG2_E;
-    float top = NEGATIVE_INFINITY;
-    for (int first = warp * 4; first < count; first += STEP * DEEP) {
-        uint4 key[DEEP];
+    // Finite, so that a difference of two of them is a number.
+    float top = -1e30f, total = 0.f, sum[8] = {};
+    for (int first = begin + warp * 4 * DEEP + group; first - group < end; first += STEP) {
+        uint4 key[DEEP], value[DEEP];
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            int frame = min(first + i * STEP + group, count - 1);
-            key[i] = __ldcs((const uint4*)(keys + frame * pitch));
+            u64 place = (u64)min(first + 4 * i, end - 1) * HEAD;
+            key[i] = __ldcs((const uint4*)(keys + place));
+            value[i] = __ldcs((const uint4*)(values + place));
         }
+        float score[DEEP], higher = top;
 #pragma unroll
         for (int i = 0; i < DEEP; i++) {
-            int frame = first + i * STEP + group;
-            float score = eight_lanes_sum(dot8(key[i], query));
-            if (frame < count) {
-                if (piece == 0) scores[frame] = score;
-                top = fmaxf(top, score);
-            }
+            score[i] = eight_lanes_sum(dot8(key[i], query));
+            if (first + 4 * i >= end) score[i] = NEGATIVE_INFINITY;
+            higher = fmaxf(higher, score[i]);
+        }
+        float keep = exp2_approx(top - higher);
+        top = higher;
+        total *= keep;
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum[k] *= keep;
+#pragma unroll
+        for (int i = 0; i < DEEP; i++) {
+            float numbers[8], weight = exp2_approx(score[i] - top);
+            unpack8(value[i], numbers);
+            total += weight;
+#pragma unroll
+            for (int k = 0; k < 8; k++) sum[k] += weight * numbers[k];
         }
     }
-    top = warp_max(top);
-    if (lane == 0) tops[warp] = top;
-    __syncthreads();
-    top = tops[0];
 #pragma unroll
-    for (int i = 1; i < CROSS_WARPS; i++) top = fmaxf(top, tops[i]);
-    float total = 0.f;
-    for (int frame = threadIdx.x; frame < count; frame += CROSS_WARPS * 32) {
-        float weight = exp2_approx(scores[frame] - top);
-        scores[frame] = weight;
-        total += weight;
+    for (int lanes = 8; lanes <= 16; lanes <<= 1) {
+        float higher = fmaxf(top, __shfl_xor_sync(~0u, top, lanes)), keep = exp2_approx(top - higher);
+        top = higher;
+        total *= keep;
+        total += __shfl_xor_sync(~0u, total, lanes);
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            sum[k] *= keep;
+            sum[k] += __shfl_xor_sync(~0u, sum[k], lanes);
+        }
     }
-    total = warp_sum(total);
-    if (lane == 0) totals[warp] = total;
+    if (group == 0) {
+#pragma unroll
+        for (int k = 0; k < 8; k++) sums[warp][piece * 8 + k] = sum[k];
+    }
+    if (lane == 0) {
+        tops[warp] = top;
+        totals[warp] = total;
+    }
     __syncthreads();
+    if (threadIdx.x >= HEAD) return;
+    float all = 0.f;
     total = 0.f;
 #pragma unroll
-    for (int i = 0; i < CROSS_WARPS; i++) total += totals[i];
-    float sum[8] = {};
-    for (int first = warp * 4; first < count; first += STEP * DEEP) {
-        uint4 value[DEEP];
-        float weight[DEEP];
+    for (int i = 0; i < CROSS_WARPS; i++) top = fmaxf(top, tops[i]);
 #pragma unroll
-        for (int i = 0; i < DEEP; i++) {
-            int frame = first + i * STEP + group;
-            weight[i] = frame < count ? scores[frame] : 0.f;
-            value[i] = __ldcs((const uint4*)(values + min(frame, count - 1) * pitch));
-        }
-#pragma unroll
-        for (int i = 0; i < DEEP; i++) {
-            float numbers[8];
-            unpack8(value[i], numbers);
-#pragma unroll
-            for (int k = 0; k < 8; k++) sum[k] += weight[i] * numbers[k];
-        }
+    for (int i = 0; i < CROSS_WARPS; i++) {
+        float keep = exp2_approx(tops[i] - top);
+        total += keep * totals[i];
+        all += keep * sums[i][threadIdx.x];
     }
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 8);
-        sum[i] += __shfl_xor_sync(~0u, sum[i], 16);
-        if (group == 0) sums[warp][piece * 8 + i] = sum[i];
+    if (gridDim.z == 1) {
+        out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
+        return;
     }
-    __syncthreads();
-    if (threadIdx.x < HEAD) {
-        float all = 0.f;
-#pragma unroll
-        for (int i = 0; i < CROSS_WARPS; i++) all += sums[i][threadIdx.x];
-        if (gridDim.z == 1) {
-            out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
-        } else {
-            float* part = parts + (((u64)blockIdx.y * gridDim.x + blockIdx.x) * gridDim.z + blockIdx.z) * (HEAD + 2);
-            part[2 + threadIdx.x] = all;
-            if (threadIdx.x == 0) {
-                part[0] = top;
-                part[1] = total;
-            }
-        }
+    float* part = parts + (((u64)blockIdx.y * gridDim.x + blockIdx.x) * gridDim.z + blockIdx.z) * (HEAD + 2);
+    part[2 + threadIdx.x] = all;
+    if (threadIdx.x == 0) {
+        part[0] = top;
+        part[1] = total;
     }
 }
 
 // Grid: heads, entries; 64 threads.
 extern "C" __global__ void __launch_bounds__(HEAD) join_parts(const Entry* entries, const float* parts, u16* out, int count, int width) {
+    take_turn();
     if (entries[blockIdx.y].row == NO_ENTRY) return;
     const float* part = parts + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * count * (HEAD + 2);
     float top = NEGATIVE_INFINITY, total = 0.f, all = 0.f;
@@ -211,15 +210,17 @@ extern "C" __global__ void __launch_bounds__(HEAD) join_parts(const Entry* entri
     out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
 }
 
-// The scores of one head of cross-attention, scaled, before the softmax: to[row][frame] for the entries from `first` on.
-// Grid: entries from `first` on, frames by 128.
+// The scores of one head of cross-attention for the first `wanted` frames, scaled, before the softmax: to[row][frame] for the entries
+// from `first` on. Grid: entries from `first` on, frames by 128.
 extern "C" __global__ void __launch_bounds__(128) head_scores(
-    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, float* to, int first, int head, int frames, int width) {
+    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, float* to, int first, int head, int wanted, int frames,
+    int width) {
+    take_turn();
     int frame = blockIdx.y * 128 + threadIdx.x;
-    if (frame >= frames) return;
+    if (frame >= wanted) return;
     u64 index = first + blockIdx.x;
     const u16* query = queries + index * width + head * HEAD;
-    const u16* key = windows + entries[index].slot * slot_stride + (u64)frame * 2 * width + head * HEAD;
+    const u16* key = windows + entries[index].slot * slot_stride + ((u64)head * frames + frame) * HEAD;
     float sum = 0.f;
 #pragma unroll
     for (int i = 0; i < HEAD; i += 8) {
@@ -227,5 +228,5 @@ extern "C" __global__ void __launch_bounds__(128) head_scores(
         unpack8(*(const uint4*)(query + i), one);
         sum += dot8(*(const uint4*)(key + i), one);
     }
-    to[(u64)blockIdx.x * frames + frame] = sum * 0.125f;
+    to[(u64)blockIdx.x * wanted + frame] = sum * 0.125f;
 }

@@ -33,15 +33,10 @@ __device__ __forceinline__ void load_matrices_transposed(u32 address, u32* four)
                  : "r"(address));
 }
 
-__device__ __forceinline__ void multiply_add(float* sums, const u32* a, u32 b0, u32 b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // qkv: [window][frame][query, key, value][width], out: [window][frame][width]. Grid: blocks of queries, heads, windows.
 extern "C" __global__ void __launch_bounds__(256, 2) encoder_attention(const u16* qkv, u16* out, int frames, int width, float scale) {
     extern __shared__ __align__(128) u8 memory[];
+    take_turn();
     u32 queries = shared_address(memory), keys = queries + QUERIES * 128, values = keys + 2 * KEYS * 128;
     int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
     int first = blockIdx.x * QUERIES, head = blockIdx.y;

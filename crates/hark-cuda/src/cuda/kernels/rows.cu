@@ -4,6 +4,7 @@
 // `from` has `frames_in` frames of `channels` a window, in f32 (FLOAT) or bf16. A block a row.
 template <typename Number>
 __device__ __forceinline__ void unfold(const Number* from, u16* to, int frames_in, int frames_out, int channels, int stride) {
+    take_turn();
     u64 row = blockIdx.x;
     u64 window = row / frames_out;
     int frame = (int)(row % frames_out) * stride - 1;
@@ -28,6 +29,7 @@ extern "C" __global__ void unfold_bf16(const u16* from, u16* to, int frames_in, 
 
 // stream[row] = convolved[row] + positions[row % frames]. A block a row; widths are multiples of 8.
 extern "C" __global__ void add_positions(const u16* convolved, const float* positions, float* stream, int frames, int width) {
+    take_turn();
     u64 row = blockIdx.x;
     const float* position = positions + (u64)(row % frames) * width;
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
@@ -42,53 +44,32 @@ extern "C" __global__ void add_positions(const u16* convolved, const float* posi
     }
 }
 
-// Layer norm of rows of the residual stream, a warp a row, the row in registers: widths up to 2048.
+// Layer norm of rows of the residual stream, a warp a row, `blockDim.x / 32` rows a block.
 // With `rows_of` the output row `r` is the norm of the row `rows_of[r]`. Sets `*flag` where an output is not finite.
 extern "C" __global__ void __launch_bounds__(128)
 layer_norm(const float* stream, const float* gain, const float* bias, u16* to, const u32* rows_of, u32* flag, int rows, int width) {
-    const int MOST = 16;
-    int lane = threadIdx.x & 31;
-    int row = blockIdx.x * 4 + (threadIdx.x >> 5);
+    take_turn();
+    int row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
     if (row >= rows) return;
     u64 from = rows_of ? rows_of[row] : row;
-    float4 numbers[MOST];
-    float sum = 0.f;
-#pragma unroll
-    for (int i = 0; i < MOST; i++) {
-        int column = (i * 32 + lane) * 4;
-        if (column < width) {
-            numbers[i] = *(const float4*)(stream + from * width + column);
-            sum += (numbers[i].x + numbers[i].y) + (numbers[i].z + numbers[i].w);
-        }
-    }
-    float mean = warp_sum(sum) / width;
-    float squares = 0.f;
-#pragma unroll
-    for (int i = 0; i < MOST; i++) {
-        int column = (i * 32 + lane) * 4;
-        if (column < width) {
-            float x = numbers[i].x - mean, y = numbers[i].y - mean, z = numbers[i].z - mean, w = numbers[i].w - mean;
-            squares += (x * x + y * y) + (z * z + w * w);
-        }
-    }
-    float scale = rsqrtf(warp_sum(squares) / width + 1e-5f);
-    bool finite = is_finite(scale) && is_finite(mean);
-#pragma unroll
-    for (int i = 0; i < MOST; i++) {
-        int column = (i * 32 + lane) * 4;
-        if (column < width) {
-            float4 by = *(const float4*)(gain + column), add = *(const float4*)(bias + column);
-            float x = (numbers[i].x - mean) * scale * by.x + add.x, y = (numbers[i].y - mean) * scale * by.y + add.y;
-            float z = (numbers[i].z - mean) * scale * by.z + add.z, w = (numbers[i].w - mean) * scale * by.w + add.w;
-            finite &= is_finite(x) && is_finite(y) && is_finite(z) && is_finite(w);
-            *(uint2*)(to + (u64)row * width + column) = make_uint2(pack_bf16(x, y), pack_bf16(z, w));
-        }
-    }
+    u16* out = to + (u64)row * width;
+    bool finite = norm_row(stream + from * width, gain, bias, width, [&](int column, uint2 four) { *(uint2*)(out + column) = four; });
     if (!finite && flag) *flag = 1;
+}
+
+// Rows of heads, [frame][head][64], to [head][frame][64]. A block a frame.
+extern "C" __global__ void split_heads(const u16* rows, u16* to, int frames, int heads) {
+    take_turn();
+    u64 frame = blockIdx.x;
+    for (int i = threadIdx.x; i < heads * 8; i += blockDim.x) {
+        uint4 numbers = *(const uint4*)(rows + (frame * heads * 8 + i) * 8);
+        *(uint4*)(to + (((u64)(i >> 3) * frames + frame) * 8 + (i & 7)) * 8) = numbers;
+    }
 }
 
 // stream[row] = embedding[token] + positions[position]. A block an entry.
 extern "C" __global__ void embed_tokens(const Entry* entries, const u16* embedding, const float* positions, float* stream, int width) {
+    take_turn();
     Entry entry = entries[blockIdx.x];
     u64 row = blockIdx.x;
     for (int i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
