@@ -18,7 +18,7 @@ pub struct Health {
     pub gpu_available: bool,
     /// What computes, by name; the processor where there is no GPU.
     pub gpu_name: String,
-    /// Memory of the GPU in MB; 0 without one.
+    /// Memory in MB of the GPUs that compute, together; 0 without one.
     #[schema(minimum = 0)]
     pub gpu_memory_mb: u64,
 }
@@ -31,7 +31,7 @@ pub struct GpuHealth {
     /// Transcriptions that wait.
     #[schema(minimum = 0)]
     pub queue_length: u64,
-    /// Free memory of the GPU in MB; 0 without one.
+    /// Free memory in MB of the GPUs that compute, together; 0 without one.
     #[schema(minimum = 0)]
     pub gpu_memory_free_mb: u64,
 }

@@ -9,7 +9,7 @@ use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::device::{
     AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_BEST, MOST_ENTRIES, Output, StepEntry,
-    WindowKeys, as_bytes, f32_of_bytes, u32_of_bytes,
+    WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, u32_of_bytes,
 };
 use crate::lineage::Lineage;
 use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
@@ -243,21 +243,23 @@ impl<D: Device> GpuBackend<D> {
                     slot: entry.slot as u32,
                 })
                 .collect(),
-            past: past.to_vec(),
+            past,
             queries: queries.iter().enumerate().map(|(row, query)| DeviceQuery::new(row, query)).collect(),
             asking,
         };
-        let key = GraphKey { entries: rounded(entries.len()), queries: rounded(queries.len()) };
+        let mut rows: Vec<(usize, usize)> = entries.iter().map(|entry| (entry.slot, entry.row)).collect();
+        rows.sort_unstable();
+        let are_distinct = rows.windows(2).all(|two| two[0] != two[1]);
+        let key = GraphKey { entries: rounded(entries.len()), queries: rounded(queries.len()), are_distinct };
         step.entries.resize(key.entries, StepEntry::EMPTY);
-        step.past.resize(key.entries, Vec::new());
         step.asking.resize(key.queries, 0);
         step.queries.resize(key.queries, DeviceQuery::EMPTY);
         workspace.inputs.upload(device, &step)?;
         device.graph(key, &mut || {
-            workspace.forward(device, weights, &memory.decoder, dims, key.entries, None)?;
+            workspace.forward(device, weights, &memory.decoder, dims, key, None)?;
             match key.queries {
                 0 => Ok(()),
-                _ => workspace.answer(device, weights, dims, key.queries),
+                _ => workspace.answer(device, weights, dims, key),
             }
         })?;
         if queries.is_empty() {
@@ -303,45 +305,43 @@ impl<D: Device> GpuBackend<D> {
         let Some(memory) = &self.memory else { return Err(BackendError::Fault("there is no memory for rows".into())) };
         let (device, dims, weights, workspace) = (&self.device, &self.dims, &self.weights, &memory.workspace);
         let heads = self.alignment_heads.len();
-        let (mut step, mut places, mut taps) = (Step::default(), Vec::new(), 0);
+        let (mut entries, mut past, mut places, mut taps) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (index, request) in requests.iter().enumerate() {
             let spare = (self.slots * self.rows + index) as u16;
             let count = request.tokens.len().min(dims.n_text_ctx);
-            let first = step.entries.len() + request.first.min(count);
+            let first = entries.len() + request.first.min(count);
             for (position, &token) in request.tokens.iter().enumerate().take(count) {
                 let (position, row) = (position as u32, u32::from(spare));
-                step.entries.push(StepEntry { token, position, row, slot: request.slot as u32 });
-                step.past.push(vec![spare; position as usize + 1]);
+                entries.push(StepEntry { token, position, row, slot: request.slot as u32 });
+                past.push(vec![spare; position as usize + 1]);
             }
-            let rows = step.entries.len() - first;
+            let rows = entries.len() - first;
             places.push((first, rows, request.frames, taps));
             taps += heads * rows * request.frames;
         }
-        let count = step.entries.len();
+        let count = entries.len();
+        let step = Step { entries, past: &past, asking: Vec::new(), queries: Vec::new() };
         workspace.inputs.upload(device, &step)?;
         let mut tap = |layer: usize, queries: &D::Buffer, windows: &WindowKeys<D::Buffer>| {
             for (index, &(_, head)) in self.alignment_heads.iter().enumerate().filter(|(_, place)| place.0 == layer) {
                 for &(first, rows, frames, taps) in places.iter().filter(|place| place.1 * place.2 > 0) {
                     let to = taps + index * rows * frames;
-                    workspace.head_scores(device, queries, windows, (first, rows), (head, frames), to)?;
+                    workspace.head_scores(device, queries, windows, (first, rows, count), (head, frames), to)?;
                 }
             }
             Ok(())
         };
-        workspace.forward(device, weights, &memory.decoder, dims, count, Some(&mut tap))?;
-        let mut bytes = vec![0; taps * 4];
-        device.download(&workspace.taps, &mut bytes)?;
-        let scores = f32_of_bytes(&bytes);
-        if scores.iter().any(|score| !score.is_finite()) {
-            return Err(BackendError::Fault("the alignment's scores are not finite".to_owned()));
-        }
-        let scores_of = |&(_, rows, frames, taps): &(usize, usize, usize, usize)| AlignmentScores {
-            heads,
-            rows,
-            frames,
-            scores: scores[taps..taps + heads * rows * frames].to_vec(),
+        let key = GraphKey { entries: count, queries: 0, are_distinct: false };
+        workspace.forward(device, weights, &memory.decoder, dims, key, Some(&mut tap))?;
+        let scores_of = |&(_, rows, frames, taps): &(usize, usize, usize, usize)| {
+            let mut scores = vec![0f32; heads * rows * frames];
+            device.download(&workspace.taps.offset(taps * 4), as_bytes_mut(&mut scores))?;
+            match scores.iter().all(|score| score.is_finite()) {
+                true => Ok(AlignmentScores { heads, rows, frames, scores }),
+                false => Err(BackendError::Fault("the alignment's scores are not finite".to_owned())),
+            }
         };
-        Ok(places.iter().map(scores_of).collect())
+        places.iter().map(scores_of).collect()
     }
 }
 

@@ -204,6 +204,8 @@ pub struct GraphKey {
     pub entries: usize,
     /// Queries of it.
     pub queries: usize,
+    /// As [`Entries::are_distinct`].
+    pub are_distinct: bool,
 }
 
 /// The result of an operation.
@@ -311,16 +313,8 @@ pub trait Device: Send {
         to: &Self::Buffer,
     ) -> DeviceResult;
 
-    /// Keys and values of the entries, bf16 `[entry][query, key, value][width]`, into the cache.
-    fn store_keys_values(
-        &self,
-        entries: &Entries<Self::Buffer>,
-        query_key_value: &Self::Buffer,
-        cache: &KvCache<Self::Buffer>,
-        layer: usize,
-    ) -> DeviceResult;
-
-    /// Self-attention of the entries to their past, bf16 `[entry][width]`.
+    /// Puts keys and values of the entries, bf16 `[entry][query, key, value][width]`, into the cache; then self-attention of the entries to
+    /// their past, bf16 `[entry][width]`. An entry's past may have what another one writes only where entries are not distinct.
     fn self_attention(
         &self,
         entries: &Entries<Self::Buffer>,
@@ -390,12 +384,26 @@ pub struct Entries<'a, B> {
     pub entries: &'a B,
     /// u16 `[entry][positions]`: the row of the KV cache that has the key of each position up to the entry's own.
     pub past: &'a B,
+    /// Whether no two entries are of one row.
+    pub are_distinct: bool,
 }
 
+/// Numbers of which every byte has a value, and for which all bytes are values.
+pub trait Number: Copy {}
+impl Number for f32 {}
+impl Number for u32 {}
+impl Number for u16 {}
+
 /// Numbers as the bytes that they are in memory.
-pub fn as_bytes(numbers: &[f32]) -> &[u8] {
+pub fn as_bytes<N: Number>(numbers: &[N]) -> &[u8] {
     // SAFETY: every byte of a number is initialized, and bytes need no alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// The bytes of numbers, to be written.
+pub fn as_bytes_mut<N: Number>(numbers: &mut [N]) -> &mut [u8] {
+    // SAFETY: as in `as_bytes`, and whatever is written is a number.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 /// Numbers as bytes, in the machine's order.

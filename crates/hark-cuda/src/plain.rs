@@ -306,24 +306,6 @@ impl Device for PlainDevice {
         Ok(())
     }
 
-    fn store_keys_values(
-        &self,
-        entries: &Entries<PlainBuffer>,
-        query_key_value: &PlainBuffer,
-        cache: &KvCache<PlainBuffer>,
-        layer: usize,
-    ) -> DeviceResult {
-        let width = cache.width;
-        for (index, entry) in
-            entries_of(entries).into_iter().enumerate().filter(|(_, entry)| entry.row != StepEntry::NONE)
-        {
-            let numbers = query_key_value.bf16_at((index * 3 + 1) * width, 2 * width);
-            let place = Self::place(cache, entry.row as usize, layer, entry.position as usize);
-            cache.numbers.offset(place * 2).write_bf16(&numbers);
-        }
-        Ok(())
-    }
-
     fn self_attention(
         &self,
         entries: &Entries<PlainBuffer>,
@@ -333,9 +315,14 @@ impl Device for PlainDevice {
         to: &PlainBuffer,
     ) -> DeviceResult {
         let width = cache.width;
-        for (index, entry) in
-            entries_of(entries).into_iter().enumerate().filter(|(_, entry)| entry.row != StepEntry::NONE)
-        {
+        let list = entries_of(entries);
+        let real = || list.iter().enumerate().filter(|(_, entry)| entry.row != StepEntry::NONE);
+        for (index, entry) in real() {
+            let numbers = query_key_value.bf16_at((index * 3 + 1) * width, 2 * width);
+            let place = Self::place(cache, entry.row as usize, layer, entry.position as usize);
+            cache.numbers.offset(place * 2).write_bf16(&numbers);
+        }
+        for (index, entry) in real() {
             let past = entries.past.offset(index * cache.positions * 2).u16(entry.position as usize + 1);
             let places: Vec<usize> =
                 past.iter().enumerate().map(|(at, &row)| Self::place(cache, usize::from(row), layer, at)).collect();

@@ -217,7 +217,7 @@ fn norms_positions_and_embeddings() {
             .collect();
         let (entries, past) = (pair.put(&bytes_of_u32(&entries)), pair.put(&[0; 4]));
         both!(pair, device, of => {
-            let entries = Entries { count: rows, entries: of!(entries), past: of!(past) };
+            let entries = Entries { count: rows, entries: of!(entries), past: of!(past), are_distinct: false };
             device.embed_tokens(&entries, width, of!(embedding), of!(places), of!(stream))
         });
         pair.same_f32("embeddings", &stream, rows * width, 0.0);
@@ -279,47 +279,44 @@ fn attention_to_the_past_and_to_the_window() {
     for (count, width, layers, frames) in
         [(1, 64, 2, 40), (3, 128, 3, 1500), (20, 384, 2, 1500), (70, 512, 2, 333), (40, 1280, 2, 1500)]
     {
-        let (positions, rows, slots, layer) = (448, 12, 3, layers - 1);
+        let (rows, slots, layer) = (count.max(12), 3, layers - 1);
+        let positions = if count > 12 { 130 } else { 448 };
         let numbers = rows * layers * positions * 2 * width;
-        let cache = pair.bf16(numbers, 2.0);
         let mut list = Vec::new();
         let mut past: Vec<u16> = vec![0; count * positions];
-        for index in 0..count {
-            // Each row of the cache once at most at a position.
-            let position = [0, 1, 17, 127, 128, 300, 447][pair.below(7)];
-            let row = if index % 9 == 8 { StepEntry::NONE } else { (index % rows) as u32 };
+        // Each row of the cache once.
+        let ends: Vec<usize> =
+            (0..count).map(|_| [0, 1, 17, 127, 128, 300, 447][pair.below(7)].min(positions - 1)).collect();
+        for (index, &position) in ends.iter().enumerate() {
+            let row = if index % 9 == 8 { StepEntry::NONE } else { index as u32 };
             for at in 0..position {
-                past[index * positions + at] = pair.below(rows) as u16;
+                // A place that no entry of this step writes.
+                let owner = pair.below(rows);
+                past[index * positions + at] = if ends.get(owner) == Some(&at) { index as u16 } else { owner as u16 };
             }
-            past[index * positions + position] = if row == StepEntry::NONE { 0 } else { row as u16 };
+            past[index * positions + position] = index as u16;
             let slot = pair.below(slots) as u32;
             list.extend(StepEntry { token: 0, position: position as u32, row, slot }.words());
         }
         let list = pair.put(&bytes_of_u32(&list));
         let past = pair.put(&past.iter().flat_map(|row| row.to_ne_bytes()).collect::<Vec<u8>>());
         let (from, to) = (pair.bf16(count * 3 * width, 2.0), pair.put(&vec![0; count * width * 2]));
-        both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past) };
-            let cache = KvCache { numbers: of!(cache).clone(), layers, positions, width };
-            device.store_keys_values(&entries, of!(from), &cache, layer)
-        });
         let what = |what: &str| format!("{what}, {count} entries of width {width}");
-        if count <= rows {
+        for are_distinct in [false, true] {
+            let cache = pair.bf16(numbers, 2.0);
+            both!(pair, device, of => {
+                let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct };
+                let cache = KvCache { numbers: of!(cache).clone(), layers, positions, width };
+                device.self_attention(&entries, of!(from), &cache, layer, of!(to))
+            });
             pair.same_bf16(&what("stored keys and values"), &cache, numbers, 0.0);
+            pair.same_bf16(&what("self-attention"), &to, count * width, 0.05);
         }
-        // Where entries wrote the same place, which one was last is not told.
-        let same_cache = pair.bf16(numbers, 2.0);
-        both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past) };
-            let cache = KvCache { numbers: of!(same_cache).clone(), layers, positions, width };
-            device.self_attention(&entries, of!(from), &cache, layer, of!(to))
-        });
-        pair.same_bf16(&what("self-attention"), &to, count * width, 0.05);
 
         let stride = frames * 2 * width + 64;
         let (windows, to) = (pair.bf16(slots * stride, 2.0), pair.put(&vec![0; count * width * 2]));
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past) };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
             let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames, width };
             device.cross_attention(&entries, of!(from), &windows, of!(to))
         });
@@ -328,7 +325,7 @@ fn attention_to_the_past_and_to_the_window() {
         let (first, head, part) = (count / 3, width / 64 - 1, frames - frames / 4);
         let to = pair.f32(count * frames, 1.0);
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past) };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
             let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames, width };
             device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
         });

@@ -98,7 +98,7 @@ async fn state(app: &App) -> NodeState {
             .map(|engine| NodeModel {
                 name: engine.model,
                 bytes: engine.bytes,
-                is_running: engine.state.is_none_or(|state| state == EngineState::Running),
+                is_running: engine.state.is_none_or(EngineState::decodes),
             })
             .collect(),
     }

@@ -135,6 +135,7 @@ async fn metrics(State(app): State<App>) -> impl IntoResponse {
     let queue_length = app.store.jobs().queue_length().await.ok().and_then(|length| u64::try_from(length).ok());
     let mut text = app.metrics.render(queue_length);
     crate::metrics::render_engines(&mut text, &app.engines.models.reports());
+    crate::metrics::render_gpus(&mut text, &app.engines.models.gpus());
     crate::metrics::text::render_language(&mut text, &app.engines.language_report());
     if let (Ok(quarantined), Ok(mismatch)) =
         (app.store.recordings().quarantine_count().await, app.store.recordings().mismatch().await)

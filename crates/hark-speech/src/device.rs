@@ -1,27 +1,27 @@
 //! The device that decodes: the CPU, or an NVIDIA GPU.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use hark_cuda::cuda::{CudaDevice, CudaOptions};
+use hark_cuda::cuda::{CudaDevice, CudaOptions, GpuInfo};
 use hark_cuda::{GpuBackend, GpuOptions};
 use hark_whisper::backend::{Backend, TokenMap};
 use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
-use crate::load::{BackendLoader, LoadOptions, load_on_cpu};
+use crate::load::{BackendLoader, Devices, LoadOptions};
 
 /// Where checkpoints are decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
     /// On the CPU.
     #[default]
     Cpu,
-    /// On the first GPU, or on the CPU where there is none that can be used.
+    /// On all GPUs, or on the CPU where there is none that can be used.
     Auto,
-    /// On the GPU with this number; an error where it can't be used.
-    Cuda(usize),
+    /// On the GPUs with these numbers; an error where one can't be used.
+    Cuda(Vec<usize>),
 }
 
 impl FromStr for DeviceChoice {
@@ -31,37 +31,43 @@ impl FromStr for DeviceChoice {
         match text {
             "cpu" => Ok(DeviceChoice::Cpu),
             "auto" => Ok(DeviceChoice::Auto),
-            "cuda" => Ok(DeviceChoice::Cuda(0)),
+            "cuda" => Ok(DeviceChoice::Cuda(vec![0])),
             _ => {
-                let number = text.strip_prefix("cuda:").and_then(|number| number.parse().ok());
-                number
+                let numbers = text.strip_prefix("cuda:").unwrap_or_default().split(',').map(str::parse);
+                let numbers = numbers.collect::<Result<Vec<usize>, _>>().ok();
+                let has_twins = |numbers: &[usize]| (1..numbers.len()).any(|at| numbers[..at].contains(&numbers[at]));
+                numbers
+                    .filter(|numbers| !has_twins(numbers))
                     .map(DeviceChoice::Cuda)
-                    .ok_or_else(|| format!("{text} is no device: give cpu, auto, cuda or cuda:N"))
+                    .ok_or_else(|| format!("{text} is no device: give cpu, auto, cuda, cuda:N or cuda:N,M"))
             }
         }
     }
 }
 
 impl DeviceChoice {
-    /// What loads checkpoints on the device; `None` for the CPU. NVIDIA's libraries are looked for in the folders `libraries`, then in those of
+    /// The devices, each with what loads checkpoints on it. NVIDIA's libraries are looked for in the folders `libraries`, then in those of
     /// the system; compiled kernels are kept in `cache`.
-    pub fn loader(self, libraries: Vec<PathBuf>, cache: Option<PathBuf>) -> Option<BackendLoader> {
-        let (ordinal, may_be_cpu) = match self {
-            DeviceChoice::Cpu => return None,
-            DeviceChoice::Auto => (0, true),
-            DeviceChoice::Cuda(ordinal) => (ordinal, false),
+    pub fn devices(&self, libraries: &[PathBuf], cache: Option<&Path>) -> Devices {
+        let (ordinals, or_cpu) = match self {
+            DeviceChoice::Cpu => return Devices::default(),
+            DeviceChoice::Auto => (hark_cuda::cuda::gpus().map_or_else(|_| vec![0], |gpus| usable(&gpus)), true),
+            DeviceChoice::Cuda(ordinals) => (ordinals.clone(), false),
         };
-        let cuda = CudaOptions { ordinal, libraries, cache };
-        Some(Arc::new(move |checkpoint: &Checkpoint, tokens: TokenMap, options: &LoadOptions| {
-            match load_on_gpu(checkpoint, tokens.clone(), options, &cuda) {
-                Err(error) if may_be_cpu => {
-                    tracing::info!(%error, "engine.no_gpu");
-                    load_on_cpu(checkpoint, tokens, options)
-                }
-                loaded => loaded,
-            }
-        }))
+        let loader = |ordinal: usize| -> BackendLoader {
+            let cuda = CudaOptions { ordinal, libraries: libraries.to_vec(), cache: cache.map(Path::to_path_buf) };
+            Arc::new(move |checkpoint: &Checkpoint, tokens: TokenMap, options: &LoadOptions| {
+                load_on_gpu(checkpoint, tokens, options, &cuda)
+            })
+        };
+        Devices { loaders: ordinals.iter().copied().map(loader).collect(), gpus: ordinals, or_cpu }
     }
+}
+
+/// Numbers of the GPUs that may be of use; the first one's if none is, so that the reason is told.
+fn usable(gpus: &[GpuInfo]) -> Vec<usize> {
+    let usable: Vec<usize> = gpus.iter().filter(|gpu| gpu.is_usable()).map(|gpu| gpu.ordinal).collect();
+    if usable.is_empty() { vec![0] } else { usable }
 }
 
 fn load_on_gpu(
@@ -86,10 +92,14 @@ mod tests {
         let parse = |text: &str| text.parse::<DeviceChoice>();
         assert_eq!(parse("cpu"), Ok(DeviceChoice::Cpu));
         assert_eq!(parse("auto"), Ok(DeviceChoice::Auto));
-        assert_eq!((parse("cuda"), parse("cuda:3")), (Ok(DeviceChoice::Cuda(0)), Ok(DeviceChoice::Cuda(3))));
-        for wrong in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU"] {
+        assert_eq!(
+            (parse("cuda"), parse("cuda:3")),
+            (Ok(DeviceChoice::Cuda(vec![0])), Ok(DeviceChoice::Cuda(vec![3])))
+        );
+        assert_eq!(parse("cuda:0,2"), Ok(DeviceChoice::Cuda(vec![0, 2])));
+        for wrong in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cuda:0,", "cuda:1,1", "0,1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(DeviceChoice::Cpu.loader(Vec::new(), None).is_none());
+        assert!(DeviceChoice::Cpu.devices(&[], None).loaders.is_empty());
     }
 }

@@ -13,6 +13,7 @@ use hark_whisper::weights::Checkpoint;
 
 use crate::SpeechError;
 use crate::diarization::Voices;
+use crate::scheduler::Reload;
 
 /// The options to load a transcriber.
 #[derive(Clone)]
@@ -34,8 +35,8 @@ pub struct LoadOptions {
     pub workspace: u64,
     /// The maximum beam width of a request.
     pub widest_beam: usize,
-    /// Loads the checkpoint on a device; the CPU when not given.
-    pub backend: Option<BackendLoader>,
+    /// The devices that decode.
+    pub devices: Devices,
     /// Counts reloads of the engine.
     pub restarts: Arc<AtomicU64>,
 }
@@ -43,6 +44,17 @@ pub struct LoadOptions {
 /// Loads a checkpoint on a device.
 pub type BackendLoader =
     Arc<dyn Fn(&Checkpoint, TokenMap, &LoadOptions) -> Result<Box<dyn Backend>, SpeechError> + Send + Sync>;
+
+/// The devices that decode, each with an engine of its own; the CPU where there are none.
+#[derive(Clone, Default)]
+pub struct Devices {
+    /// Load the checkpoint on one device each.
+    pub loaders: Vec<BackendLoader>,
+    /// Numbers of the GPUs among them.
+    pub gpus: Vec<usize>,
+    /// Whether devices that can't be used are left out, and the CPU decodes if none is left; otherwise each is an error.
+    pub or_cpu: bool,
+}
 
 /// Enough for the useful maximum of windows with the smaller models, and for eight with large-v3.
 const DEFAULT_WORKSPACE: u64 = 3600 << 20;
@@ -59,7 +71,7 @@ impl LoadOptions {
             slots: None,
             workspace: DEFAULT_WORKSPACE,
             widest_beam: 5,
-            backend: None,
+            devices: Devices::default(),
             restarts: Arc::default(),
         }
     }
@@ -70,17 +82,61 @@ pub(crate) fn open(options: &LoadOptions) -> Result<Checkpoint, SpeechError> {
     Checkpoint::open(&options.model_dir).map_err(|source| SpeechError::Model { dir: options.model_dir.clone(), source })
 }
 
-/// Loads the checkpoint on its device.
-pub(crate) fn load_engine(
+type AnyEngine = Engine<Box<dyn Backend>>;
+
+/// Loads the checkpoint on its devices; an engine whose device fails later loads it again.
+pub(crate) fn load_engines(
     options: &LoadOptions,
     checkpoint: &Checkpoint,
     tokenizer: &Arc<Tokenizer>,
-) -> Result<Engine<Box<dyn Backend>>, SpeechError> {
-    let tokens = token_map(tokenizer, checkpoint);
-    let backend = match &options.backend {
-        Some(load) => load(checkpoint, tokens, options)?,
-        None => load_on_cpu(checkpoint, tokens, options)?,
-    };
+) -> Result<Vec<(AnyEngine, Reload<Box<dyn Backend>>)>, SpeechError> {
+    let Devices { loaders, or_cpu, .. } = &options.devices;
+    let on_cpu: BackendLoader = Arc::new(load_on_cpu);
+    let mut engines: Vec<(AnyEngine, Reload<_>)> = Vec::new();
+    for load in loaders {
+        match load_engine(load, options, checkpoint, tokenizer) {
+            Err(error) if *or_cpu => tracing::info!(%error, "engine.no_gpu"),
+            loaded => {
+                // Beside other devices the CPU would only hold windows up.
+                let otherwise = (*or_cpu && loaders.len() == 1).then(|| Arc::clone(&on_cpu));
+                engines.push((loaded?, reload(load, otherwise, options, tokenizer)));
+            }
+        }
+    }
+    if engines.is_empty() {
+        let engine = load_engine(&on_cpu, options, checkpoint, tokenizer)?;
+        engines.push((engine, reload(&on_cpu, None, options, tokenizer)));
+    }
+    Ok(engines)
+}
+
+/// What loads an engine again, by the other loader where its own fails.
+fn reload(
+    load: &BackendLoader,
+    otherwise: Option<BackendLoader>,
+    options: &LoadOptions,
+    tokenizer: &Arc<Tokenizer>,
+) -> Reload<Box<dyn Backend>> {
+    let (load, options, tokenizer) = (Arc::clone(load), options.clone(), Arc::clone(tokenizer));
+    Box::new(move || {
+        let checkpoint = open(&options)?;
+        match (load_engine(&load, &options, &checkpoint, &tokenizer), &otherwise) {
+            (Err(error), Some(otherwise)) => {
+                tracing::warn!(%error, "engine.gpu_lost");
+                load_engine(otherwise, &options, &checkpoint, &tokenizer)
+            }
+            (loaded, _) => loaded,
+        }
+    })
+}
+
+fn load_engine(
+    load: &BackendLoader,
+    options: &LoadOptions,
+    checkpoint: &Checkpoint,
+    tokenizer: &Arc<Tokenizer>,
+) -> Result<AnyEngine, SpeechError> {
+    let backend = load(checkpoint, token_map(tokenizer, checkpoint), options)?;
     Ok(Engine::new(backend, Arc::clone(tokenizer)))
 }
 

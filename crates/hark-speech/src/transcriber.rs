@@ -12,7 +12,7 @@ use hark_whisper::tokenizer::Tokenizer;
 
 use crate::SpeechError;
 use crate::diarization::{Speakers, Voices};
-use crate::load::{LoadOptions, load_engine, open};
+use crate::load::{LoadOptions, load_engines, open};
 use crate::recording::Recording;
 use crate::scheduler::{EngineState, Scheduler};
 use crate::vad::SileroVad;
@@ -113,7 +113,6 @@ pub struct Transcriber {
     pub(crate) voices: Option<Voices>,
     mel: Arc<LogMel>,
     pub(crate) tokenizer: Arc<Tokenizer>,
-    backend_name: Arc<str>,
     pub(crate) model_name: Arc<str>,
 }
 
@@ -129,22 +128,16 @@ impl Transcriber {
         let checkpoint = open(options)?;
         let tokenizer = Arc::new(Tokenizer::new(&checkpoint.vocabulary));
         let n_mels = checkpoint.dims.n_mels;
-        let engine = load_engine(options, &checkpoint, &tokenizer)?;
+        let engines = load_engines(options, &checkpoint, &tokenizer)?;
         drop(checkpoint);
-        let backend_name = engine.backend().name().into();
         let model_name =
             options.model_dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let reload = {
-            let (options, tokenizer) = (options.clone(), Arc::clone(&tokenizer));
-            Box::new(move || load_engine(&options, &open(&options)?, &tokenizer))
-        };
         Ok(Transcriber {
             mel: Arc::new(LogMel::new(n_mels)),
-            scheduler: Scheduler::start(engine, reload, Arc::clone(&options.restarts)),
+            scheduler: Scheduler::start(engines, Arc::clone(&options.restarts)),
             vad,
             voices: options.voices.clone(),
             tokenizer,
-            backend_name,
             model_name: model_name.into(),
         })
     }
@@ -160,8 +153,8 @@ impl Transcriber {
     }
 
     /// The name of the backend, such as `cpu (amx, 2 threads)`.
-    pub fn backend_name(&self) -> &str {
-        &self.backend_name
+    pub fn backend_name(&self) -> String {
+        self.scheduler.backend_name()
     }
 
     /// Whether diarization is available.

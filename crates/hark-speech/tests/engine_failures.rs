@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use hark_speech::{BackendError, EngineState, Meter, Scheduler, SpeechError, WindowRequest};
+use hark_speech::{BackendError, EngineState, Meter, Reload, Scheduler, SpeechError, WindowRequest};
 use hark_transcript::Lane;
 use hark_whisper::cpu::CpuBackend;
 use hark_whisper::decode::{DecodeOptions, Engine, Language, Outcome};
@@ -25,13 +25,22 @@ struct Running {
 }
 
 fn start(faults: &Arc<Faults>) -> Running {
+    start_on(&[faults])
+}
+
+/// With an engine for each of the faults.
+fn start_on(devices: &[&Arc<Faults>]) -> Running {
     let (restarts, can_reload) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(true)));
-    let (reloaded, may) = (Arc::clone(faults), Arc::clone(&can_reload));
-    let reload = Box::new(move || match may.load(Ordering::SeqCst) {
-        true => Ok(engine(&reloaded)),
-        false => Err(SpeechError::NoVoices),
-    });
-    Running { scheduler: Scheduler::start(engine(faults), reload, Arc::clone(&restarts)), restarts, can_reload }
+    let device = |faults: &&Arc<Faults>| {
+        let (reloaded, may) = (Arc::clone(faults), Arc::clone(&can_reload));
+        let reload: Reload<_> = Box::new(move || match may.load(Ordering::SeqCst) {
+            true => Ok(engine(&reloaded)),
+            false => Err(SpeechError::NoVoices),
+        });
+        (engine(faults), reload)
+    };
+    let scheduler = Scheduler::start(devices.iter().map(device).collect(), Arc::clone(&restarts));
+    Running { scheduler, restarts, can_reload }
 }
 
 type Outcomes = Receiver<(usize, Result<Outcome, BackendError>)>;
@@ -141,4 +150,33 @@ fn windows_wait_while_there_is_no_memory_for_them() {
     assert!(matches!(&outcomes[&0], Err(BackendError::OutOfMemory(_))), "{outcomes:?}");
     faults.plan().max_windows = None;
     assert_eq!(texts(&submit(&running.scheduler, &[0.1, 0.2, 0.3]), 3), expected);
+}
+
+#[test]
+fn several_devices_share_the_windows_and_a_lost_one_leaves_them_to_the_others() {
+    let windows = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+    let [one, other] = [Faults::new(FaultPlan::default()), Faults::new(FaultPlan::default())];
+    let expected = texts(&submit(&start(&Arc::new(Faults::default())).scheduler, &windows), windows.len());
+    let running = start_on(&[&one, &other]);
+    assert_eq!(texts(&submit(&running.scheduler, &windows), windows.len()), expected);
+    assert!(one.steps() > 0 && other.steps() > 0, "both decode: {} and {} steps", one.steps(), other.steps());
+    let encoded = running.scheduler.stats().encoded.0;
+    assert!(encoded >= 2, "{encoded} batches of both together");
+
+    // One is lost for good in its next step: all its windows are decoded by the other.
+    running.can_reload.store(false, Ordering::SeqCst);
+    one.plan().lost_at = (0..10_000).collect();
+    while running.scheduler.state() != EngineState::Reduced {
+        assert_eq!(texts(&submit(&running.scheduler, &windows), windows.len()), expected);
+    }
+    let before = other.steps();
+    assert_eq!(texts(&submit(&running.scheduler, &windows), windows.len()), expected);
+    assert!(other.steps() > before);
+    assert_eq!((running.scheduler.state(), running.restarts.load(Ordering::SeqCst)), (EngineState::Reduced, 0));
+
+    // The last one fails too.
+    other.plan().lost_at = (0..10_000).collect();
+    let outcomes = texts(&submit(&running.scheduler, &windows), windows.len());
+    assert!(outcomes.values().all(Result::is_err), "{outcomes:?}");
+    assert_eq!(running.scheduler.state(), EngineState::Failed);
 }

@@ -117,7 +117,7 @@ pub(super) fn run(args: &LiveArgs) -> Result<(), BenchError> {
         ..LoadOptions::new(model.clone(), systems::installed_for(Role::Vad)?)
     };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
-    let backend = transcriber.backend_name().to_owned();
+    let backend = transcriber.backend_name();
     let most = args.streams.iter().chain(&args.peer_streams).copied().max().unwrap_or(1);
     let scratch = Scratch::new()?;
     let scripts: Vec<Script> = (0..most)

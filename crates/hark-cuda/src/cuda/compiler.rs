@@ -27,7 +27,15 @@ const SOURCES: [Source; 6] = [
     Source {
         name: "rows.cu",
         text: include_str!("kernels/rows.cu"),
-        kernels: &["unfold_float", "unfold_bf16", "add_positions", "layer_norm", "split_heads", "embed_tokens"],
+        kernels: &[
+            "unfold_float",
+            "unfold_bf16",
+            "add_positions",
+            "layer_norm",
+            "layer_norm_few",
+            "split_heads",
+            "embed_tokens",
+        ],
         only: None,
     },
     Source {
@@ -45,7 +53,7 @@ const SOURCES: [Source; 6] = [
     Source {
         name: "decoder_attention.cu",
         text: include_str!("kernels/decoder_attention.cu"),
-        kernels: &["store_keys_values", "self_attention", "cross_attention", "join_parts", "head_scores"],
+        kernels: &["store_keys_values", "self_attention", "cross_attention", "head_scores"],
         only: None,
     },
     Source {

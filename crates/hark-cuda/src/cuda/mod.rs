@@ -8,6 +8,7 @@ mod encoder_attention;
 mod few_rows;
 pub mod libraries;
 mod matmul;
+pub mod monitor;
 mod operations;
 mod staging;
 mod tensor_map;
@@ -132,6 +133,13 @@ pub struct GpuInfo {
     pub memory: u64,
 }
 
+impl GpuInfo {
+    /// Whether it can run the kernels.
+    pub fn is_usable(&self) -> bool {
+        self.capability >= LEAST_CAPABILITY
+    }
+}
+
 /// The GPUs of this machine.
 pub fn gpus() -> Result<Vec<GpuInfo>, CudaError> {
     if !libraries::has_driver() {
@@ -188,6 +196,8 @@ pub struct CudaDevice {
 /// What kernels of one operation leave for the next.
 struct Scratch {
     cross_attention: Memory,
+    /// Parts of cross-attention that are done, zero between operations.
+    counts: Memory,
     answers: Memory,
 }
 
@@ -244,6 +254,9 @@ impl CudaDevice {
         }
         let processors = context.attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let (modules, functions) = load_kernels(&compiler::architecture(capability), options.cache.as_deref())?;
+        let stream = Stream::new()?;
+        let counts = Memory::new(MOST_PARTS * 4)?;
+        counts.clear(&stream)?;
         Ok(CudaDevice {
             graphs: RefCell::default(),
             products: Products::new()?,
@@ -251,10 +264,11 @@ impl CudaDevice {
             _modules: modules,
             scratch: Scratch {
                 cross_attention: Memory::new(MOST_PARTS * (HEAD + 2) * 4)?,
+                counts,
                 answers: Memory::new(MOST_ENTRIES * ANSWER_PARTS * ANSWER_PART_BYTES)?,
             },
             staging: Staging::new()?,
-            stream: Stream::new()?,
+            stream,
             context,
             name: format!("cuda:{} ({name})", options.ordinal),
             processors,

@@ -15,6 +15,9 @@ use crate::device::{
 /// Threads of a kernel over rows.
 const ROW_THREADS: u32 = 128;
 
+/// Rows of a layer norm for each multiprocessor, up to which each has a block of its own.
+const MOST_BLOCK_ROWS: usize = 16;
+
 /// Pointers to the arguments of a kernel.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &mut [$((&raw const $value).cast_mut().cast::<c_void>()),*] };
@@ -199,15 +202,11 @@ impl Device for CudaDevice {
         let (from, gain, bias, to) = (from.address(), weights.gain.address(), weights.bias.address(), to.address());
         let (list, flag) = (rows_of.map_or(0, CudaBuffer::address), flag.map_or(0, CudaBuffer::address));
         let (count, columns) = (rows as i32, width as i32);
-        // Few rows are spread over the device.
-        let rows_of_a_block = if rows <= self.processors { 1 } else { 4 };
-        self.launch(
-            "layer_norm",
-            (rows.div_ceil(rows_of_a_block), 1, 1),
-            32 * rows_of_a_block as u32,
-            0,
-            arguments![from, gain, bias, to, list, flag, count, columns],
-        )
+        let (kernel, grid, threads) = match rows <= MOST_BLOCK_ROWS * self.processors {
+            true => ("layer_norm_few", rows, 256),
+            false => ("layer_norm", rows.div_ceil(4), 128),
+        };
+        self.launch(kernel, (grid, 1, 1), threads, 0, arguments![from, gain, bias, to, list, flag, count, columns])
     }
 
     fn encoder_attention(
@@ -252,26 +251,6 @@ impl Device for CudaDevice {
         )
     }
 
-    fn store_keys_values(
-        &self,
-        entries: &Entries<CudaBuffer>,
-        query_key_value: &CudaBuffer,
-        cache: &KvCache<CudaBuffer>,
-        layer: usize,
-    ) -> DeviceResult {
-        query_key_value.holds(entries.count * 3 * cache.width * 2)?;
-        let (list, from, numbers) = (entries.entries.address(), query_key_value.address(), cache.numbers.address());
-        let (layer, layers, positions, width) =
-            (layer as i32, cache.layers as i32, cache.positions as i32, cache.width as i32);
-        self.launch(
-            "store_keys_values",
-            (entries.count, 1, 1),
-            ROW_THREADS,
-            0,
-            arguments![list, from, numbers, layer, layers, positions, width],
-        )
-    }
-
     fn self_attention(
         &self,
         entries: &Entries<CudaBuffer>,
@@ -280,18 +259,29 @@ impl Device for CudaDevice {
         layer: usize,
         to: &CudaBuffer,
     ) -> DeviceResult {
+        query_key_value.holds(entries.count * 3 * cache.width * 2)?;
         to.holds(entries.count * cache.width * 2)?;
         entries.past.holds(entries.count * cache.positions * 2)?;
         let (list, past, from) = (entries.entries.address(), entries.past.address(), query_key_value.address());
         let (numbers, to) = (cache.numbers.address(), to.address());
         let (layer, layers, positions, width) =
             (layer as i32, cache.layers as i32, cache.positions as i32, cache.width as i32);
+        let stores = i32::from(entries.are_distinct);
+        if !entries.are_distinct {
+            self.launch(
+                "store_keys_values",
+                (entries.count, 1, 1),
+                ROW_THREADS,
+                0,
+                arguments![list, from, numbers, layer, layers, positions, width],
+            )?;
+        }
         self.launch(
             "self_attention",
             (cache.width / HEAD, entries.count, 1),
             128,
             0,
-            arguments![list, past, from, numbers, to, layer, layers, positions, width],
+            arguments![list, past, from, numbers, to, layer, layers, positions, width, stores],
         )
     }
 
@@ -311,23 +301,13 @@ impl Device for CudaDevice {
         let (stride, target, aside) =
             (windows.slot_stride as u64, to.address(), self.scratch.cross_attention.address());
         let (frames, columns) = (windows.frames as i32, windows.width as i32);
+        let counts = self.scratch.counts.address();
         self.launch(
             "cross_attention",
             (heads, entries.count, parts),
             256,
             0,
-            arguments![list, from, numbers, stride, target, aside, frames, columns],
-        )?;
-        if parts == 1 {
-            return Ok(());
-        }
-        let count = parts as i32;
-        self.launch(
-            "join_parts",
-            (heads, entries.count, 1),
-            HEAD as u32,
-            0,
-            arguments![list, aside, target, count, columns],
+            arguments![list, from, numbers, stride, target, aside, counts, frames, columns],
         )
     }
 

@@ -4,8 +4,8 @@ use hark_whisper::weights::Dims;
 
 use super::weights::NetworkWeights;
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, KvCache, LinearWeights, MOST_ENTRIES, NormWeights,
-    Output, StepEntry, WindowKeys,
+    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, GraphKey, KvCache, LinearWeights, MOST_ENTRIES,
+    NormWeights, Output, StepEntry, WindowKeys, as_bytes,
 };
 
 /// Bytes of an entry and of a query on the device.
@@ -19,47 +19,61 @@ pub struct StepInputs<B> {
     positions: usize,
 }
 
+/// Where the parts of a step's inputs begin, in bytes.
+struct Places {
+    entries: usize,
+    rows: usize,
+    queries: usize,
+    past: usize,
+    end: usize,
+}
+
 impl<B: DeviceBuffer> StepInputs<B> {
-    const ENTRIES: usize = 256;
-    const ROWS: usize = Self::ENTRIES + MOST_ENTRIES * ENTRY_BYTES;
-    const QUERIES: usize = Self::ROWS + MOST_ENTRIES * 4;
-    const PAST: usize = Self::QUERIES + MOST_ENTRIES * QUERY_BYTES;
+    /// Bytes before the entries, in which the flag is.
+    const HEADER: usize = 16;
+
+    /// The places for so many entries and queries.
+    fn places(positions: usize, entries: usize, queries: usize) -> Places {
+        let rows = Self::HEADER + entries * ENTRY_BYTES;
+        let list = (rows + queries * 4).next_multiple_of(16);
+        let past = list + queries * QUERY_BYTES;
+        Places { entries: Self::HEADER, rows, queries: list, past, end: past + entries * positions * 2 }
+    }
 
     fn bytes(dims: &Dims) -> usize {
-        Self::PAST + MOST_ENTRIES * dims.n_text_ctx * 2
+        Self::places(dims.n_text_ctx, MOST_ENTRIES, MOST_ENTRIES).end
     }
 
     /// Copies a step to the device.
     pub fn upload<D: Device<Buffer = B>>(&self, device: &D, step: &Step) -> DeviceResult {
-        let mut bytes = vec![0u8; Self::PAST + step.entries.len() * self.positions * 2];
-        let mut put = |at: usize, words: &[u32]| {
-            for (index, word) in words.iter().enumerate() {
-                bytes[at + index * 4..][..4].copy_from_slice(&word.to_ne_bytes());
-            }
-        };
+        let places = Self::places(self.positions, step.entries.len(), step.queries.len());
+        let mut bytes = vec![0u8; places.end];
+        let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         for (index, entry) in step.entries.iter().enumerate() {
-            put(Self::ENTRIES + index * ENTRY_BYTES, &entry.words());
+            put(places.entries + index * ENTRY_BYTES, as_bytes(&entry.words()));
         }
-        put(Self::ROWS, &step.asking);
+        put(places.rows, as_bytes(&step.asking));
         for (index, query) in step.queries.iter().enumerate() {
-            put(Self::QUERIES + index * QUERY_BYTES, &query.words());
+            put(places.queries + index * QUERY_BYTES, as_bytes(&query.words()));
         }
         for (index, past) in step.past.iter().enumerate() {
-            let at = Self::PAST + index * self.positions * 2;
-            for (place, row) in bytes[at..].chunks_exact_mut(2).zip(past) {
-                place.copy_from_slice(&row.to_ne_bytes());
-            }
+            put(places.past + index * self.positions * 2, as_bytes(past));
         }
         device.upload(&bytes, &self.all)
+    }
+
+    /// The entries of a step with so many queries.
+    fn entries(&self, count: usize, queries: usize) -> [B; 2] {
+        let places = Self::places(self.positions, count, queries);
+        [self.all.offset(places.entries), self.all.offset(places.past)]
     }
 }
 
 /// A step as the device gets it.
-#[derive(Default)]
-pub struct Step {
+pub struct Step<'a> {
     pub entries: Vec<StepEntry>,
-    /// Of each entry, which row of the KV cache has the key of each position up to its own.
-    pub past: Vec<Vec<u16>>,
+    /// Of each entry, which row of the KV cache has the key of each position up to its own. Entries that only fill up a batch have none.
+    pub past: &'a [Vec<u16>],
     /// The entries that are asked about.
     pub asking: Vec<u32>,
     pub queries: Vec<crate::device::DeviceQuery>,
@@ -139,20 +153,20 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         })
     }
 
-    /// Runs `count` entries through all layers.
+    /// Runs the entries of a step through all layers.
     pub fn forward<D: Device<Buffer = B>>(
         &self,
         device: &D,
         weights: &NetworkWeights<B>,
         memory: &DecoderMemory<B>,
         dims: &Dims,
-        count: usize,
+        step: GraphKey,
         mut tap: Option<Tap<B>>,
     ) -> DeviceResult {
         let (width, frames) = (dims.n_text_state, dims.n_audio_ctx);
-        let (entries, past) =
-            (self.inputs.all.offset(StepInputs::<B>::ENTRIES), self.inputs.all.offset(StepInputs::<B>::PAST));
-        let entries = Entries { count, entries: &entries, past: &past };
+        let (count, are_distinct) = (step.entries, step.are_distinct);
+        let [entries, past] = self.inputs.entries(count, step.queries);
+        let entries = Entries { count, entries: &entries, past: &past, are_distinct };
         device.embed_tokens(&entries, width, &weights.embedding.weight, &weights.decoder_positions, &self.stream)?;
         let normed = |norm: &NormWeights<B>, layer: &LinearWeights<B>, to: &B, output: Output| {
             device.norm_linear(count, &self.stream, norm, &self.normed, layer, to, output)
@@ -160,7 +174,6 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         for (index, layer) in weights.decoder.iter().enumerate() {
             let (attention, cross, mlp) = (&layer.attention, &layer.cross, &layer.mlp);
             normed(&attention.norm, &attention.query_key_value, &self.query_key_value, Output::Bf16)?;
-            device.store_keys_values(&entries, &self.query_key_value, &memory.cache, index)?;
             device.self_attention(&entries, &self.query_key_value, &memory.cache, index, &self.attended)?;
             device.linear(count, &self.attended, &attention.out, &self.stream, Output::AddF32)?;
             normed(&cross.norm, &cross.query, &self.query, Output::Bf16)?;
@@ -177,36 +190,36 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         Ok(())
     }
 
-    /// Answers `queries` queries about the entries after [`DecoderWorkspace::forward`].
+    /// Answers the queries of a step after [`DecoderWorkspace::forward`].
     pub fn answer<D: Device<Buffer = B>>(
         &self,
         device: &D,
         weights: &NetworkWeights<B>,
         dims: &Dims,
-        queries: usize,
+        step: GraphKey,
     ) -> DeviceResult {
-        let rows = self.inputs.all.offset(StepInputs::<B>::ROWS);
+        let (queries, places) = (step.queries, StepInputs::<B>::places(dims.n_text_ctx, step.entries, step.queries));
+        let rows = self.inputs.all.offset(places.rows);
         let flag = &self.inputs.all;
         let norm = &weights.decoder_norm;
         device.layer_norm(queries, dims.n_text_state, &self.stream, norm, &self.asking, Some(&rows), Some(flag))?;
         device.linear(queries, &self.asking, &weights.embedding, &self.logits, Output::F32)?;
-        let list = self.inputs.all.offset(StepInputs::<B>::QUERIES);
+        let list = self.inputs.all.offset(places.queries);
         device.answer(queries, flag, &list, &self.logits, vocabulary(dims), &weights.tokens, &self.answers)
     }
 
-    /// Scores of a head for the entries `first..first + rows` and the first `frames` frames, to the place `to` of the taps.
+    /// Scores of a head for the entries `first..first + rows` of `all`, which has no queries, and the first `frames` frames, to the place `to` of the taps.
     pub fn head_scores<D: Device<Buffer = B>>(
         &self,
         device: &D,
         queries: &B,
         windows: &WindowKeys<B>,
-        (first, rows): (usize, usize),
+        (first, rows, all): (usize, usize, usize),
         (head, frames): (usize, usize),
         to: usize,
     ) -> DeviceResult {
-        let entries = self.inputs.all.offset(StepInputs::<B>::ENTRIES);
-        let past = self.inputs.all.offset(StepInputs::<B>::PAST);
-        let entries = Entries { count: first + rows, entries: &entries, past: &past };
+        let [entries, past] = self.inputs.entries(all, 0);
+        let entries = Entries { count: first + rows, entries: &entries, past: &past, are_distinct: false };
         device.head_scores(&entries, first, head, frames, queries, windows, &self.taps.offset(to * 4))
     }
 }

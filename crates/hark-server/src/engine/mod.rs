@@ -34,7 +34,7 @@ pub use budget::{Bytes, default_memory_budget};
 pub use embed::EmbeddedTexts;
 pub use enhance::{EnhanceWork, Enhanced, SoundFormat, SoundOutput};
 pub use error::{Dependency, EngineError};
-pub use hark_speech::EngineState;
+pub use hark_speech::{EngineState, EngineStats, GpuReading};
 #[cfg(feature = "instant-engine")]
 pub use instant::{InstantEngine, NoModelsEngine};
 #[cfg(feature = "instant-engine")]
@@ -88,6 +88,11 @@ pub trait Models: Send + Sync + 'static {
 
     /// The name of the backend, such as `cpu (amx, 2 threads)`; `None` without one.
     fn device(&self) -> Option<String>;
+
+    /// What the GPUs do that decode here.
+    fn gpus(&self) -> Vec<GpuReading> {
+        Vec::new()
+    }
 
     /// The state of the engines of all models that were loaded; reads no files.
     fn reports(&self) -> Vec<EngineReport> {
@@ -380,7 +385,7 @@ impl From<SpeechEngine> for Engines {
 }
 
 /// The state of the engine of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct EngineReport {
     /// The model.
     pub model: String,
@@ -390,4 +395,6 @@ pub struct EngineReport {
     pub restarts: u64,
     /// Its maximum memory in bytes, while it is loaded.
     pub bytes: u64,
+    /// What it has done since it was loaded.
+    pub work: EngineStats,
 }

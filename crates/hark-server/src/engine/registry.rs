@@ -15,7 +15,7 @@ pub(super) trait Resident: Any + Send + Sync {
     fn bytes(&self) -> u64;
 
     /// The backend that computes it, where there is a choice.
-    fn backend(&self) -> Option<&str> {
+    fn backend(&self) -> Option<String> {
         None
     }
 

@@ -13,8 +13,8 @@ use hark_models::{Aliases, Catalogue, ModelStore, PublicName, Role as ModelRole,
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::vad::SileroVad;
 use hark_speech::{
-    BackendLoader, CancelToken, Compute, EngineState, Isa, LoadOptions, Progress, Request, Speakers, Task, Transcriber,
-    Voiceprint, Voices as SpeakerNetworks,
+    CancelToken, Compute, Devices, EngineState, EngineStats, GpuReading, Isa, LoadOptions, Progress, Request, Speakers,
+    Task, Transcriber, Voiceprint, Voices as SpeakerNetworks, read_gpu,
 };
 use hark_store::{Capabilities, Need};
 use hark_text::Endpoint;
@@ -46,8 +46,8 @@ pub struct SpeechOptions {
     pub loaded: usize,
     /// The memory budget of all models.
     pub memory_budget: Bytes,
-    /// Loads a checkpoint on a device; the CPU when not given.
-    pub backend: Option<BackendLoader>,
+    /// The devices that decode.
+    pub devices: Devices,
     /// The language model and its limits.
     pub language: LanguageOptions,
     /// The speech model, a name of the catalogue; its default when not given.
@@ -80,7 +80,7 @@ impl Resident for SpeechModel {
         self.transcriber.memory().most
     }
 
-    fn backend(&self) -> Option<&str> {
+    fn backend(&self) -> Option<String> {
         Some(self.transcriber.backend_name())
     }
 
@@ -246,7 +246,7 @@ impl SpeechEngine {
         let options = LoadOptions {
             voices: diarization.as_ref().map(|models| models.networks.clone()),
             compute: Some(self.compute.clone()),
-            backend: self.options.backend.clone(),
+            devices: self.options.devices.clone(),
             workspace,
             restarts: self.restarts_of(checkpoint),
             ..LoadOptions::new(folder, PathBuf::new())
@@ -338,7 +338,19 @@ impl Models for SpeechEngine {
         if self.installed().is_empty() || self.check_installed(&[ModelRole::Vad]).is_err() {
             return None;
         }
-        Some(format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads()))
+        if let Some((_, model)) = self.registry.loaded::<SpeechModel>().first() {
+            return Some(model.transcriber.backend_name());
+        }
+        // Nothing is loaded yet: what will decode.
+        let gpus: Vec<String> = self.gpus().iter().map(GpuReading::device).collect();
+        match gpus.is_empty() {
+            true => Some(format!("cpu ({}, {} threads)", self.compute.isa().name(), self.compute.threads())),
+            false => Some(gpus.join(", ")),
+        }
+    }
+
+    fn gpus(&self) -> Vec<GpuReading> {
+        self.options.devices.gpus.iter().filter_map(|&ordinal| read_gpu(ordinal)).collect()
     }
 
     fn reports(&self) -> Vec<EngineReport> {
@@ -351,6 +363,7 @@ impl Models for SpeechEngine {
                 state: loaded.map(|loaded| loaded.transcriber.engine_state()),
                 restarts: restarts.load(Ordering::Relaxed),
                 bytes: loaded.map_or(0, |loaded| loaded.bytes()),
+                work: loaded.map_or_else(EngineStats::default, |loaded| loaded.transcriber.stats()),
             }
         };
         restarts.iter().map(report).collect()

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::engine::{EngineReport, EngineState};
+use crate::engine::{EngineReport, EngineState, EngineStats, GpuReading};
 use integrity::IntegrityMetrics;
 pub(crate) use process::resident_bytes;
 use readiness::ReadinessMetrics;
@@ -180,10 +180,44 @@ pub(crate) fn render_engines(text: &mut String, engines: &[EngineReport]) {
     let help = "Times that a model's engine failed and was loaded again.";
     family("hark_engine_restarts_total", "counter", help, &|engine| engine.restarts.to_string());
     let help = "1 while a model is in memory and its engine runs.";
-    let is_up = |engine: &EngineReport| u8::from(engine.state == Some(EngineState::Running)).to_string();
+    let is_up = |engine: &EngineReport| u8::from(engine.state.is_some_and(EngineState::decodes)).to_string();
     family("hark_engine_up", "gauge", help, &is_up);
     let help = "Bytes that a model in memory takes at most.";
     family("hark_model_memory_bytes", "gauge", help, &|engine| engine.bytes.to_string());
+    let work: [(&str, &str, fn(&EngineStats) -> (u64, Duration)); 4] = [
+        ("encodings", "a window was encoded", |work| work.encoded),
+        ("prompts", "a batch of prompts was read", |work| work.prompted),
+        ("steps", "a batch of tokens was decoded", |work| work.stepped),
+        ("alignments", "a text was aligned with its words", |work| work.aligned),
+    ];
+    for (what, does, of) in work {
+        let help = format!("Times that {does}, since the model was loaded.");
+        family(&format!("hark_engine_{what}_total"), "counter", &help, &|engine| of(&engine.work).0.to_string());
+        let help = format!("Seconds that it took when {does}, since the model was loaded.");
+        let name = format!("hark_engine_{what}_seconds_total");
+        family(&name, "counter", &help, &|engine| of(&engine.work).1.as_secs_f64().to_string());
+    }
+}
+
+/// Writes the metrics of the GPUs.
+pub(crate) fn render_gpus(text: &mut String, gpus: &[GpuReading]) {
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&GpuReading) -> Option<f64>| {
+        if gpus.is_empty() {
+            return;
+        }
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for (gpu, value) in gpus.iter().filter_map(|gpu| Some((gpu, value(gpu)?))) {
+            let _ = writeln!(text, "{name}{{gpu=\"{}\",name=\"{}\"}} {value}", gpu.ordinal, gpu.name);
+        }
+    };
+    family("hark_gpu_memory_bytes", "Memory of a GPU.", &|gpu| Some(gpu.memory_total as f64));
+    family("hark_gpu_memory_free_bytes", "Free memory of a GPU.", &|gpu| Some(gpu.memory_free as f64));
+    let help = "Share of the last moments in which a GPU computed.";
+    family("hark_gpu_utilization_ratio", help, &|gpu| gpu.utilization.map(|percent| f64::from(percent) / 100.0));
+    family("hark_gpu_power_watts", "Power that a GPU draws.", &|gpu| {
+        gpu.milliwatts.map(|power| f64::from(power) / 1e3)
+    });
+    family("hark_gpu_temperature_celsius", "Temperature of a GPU.", &|gpu| gpu.temperature.map(f64::from));
 }
 
 #[cfg(test)]
@@ -191,10 +225,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_tell_how_often_they_were_loaded_again() {
-        let engine =
-            EngineReport { model: "whisper-base".into(), state: Some(EngineState::Running), restarts: 2, bytes: 7 };
-        let gone = EngineReport { model: "whisper-small".into(), state: None, restarts: 0, bytes: 0 };
+    fn engines_tell_how_often_they_were_loaded_again_and_what_they_did() {
+        let work = EngineStats { stepped: (12, Duration::from_millis(2500)), ..EngineStats::default() };
+        let engine = EngineReport {
+            model: "whisper-base".into(),
+            state: Some(EngineState::Running),
+            restarts: 2,
+            bytes: 7,
+            work,
+        };
+        let gone = EngineReport {
+            model: "whisper-small".into(),
+            state: None,
+            restarts: 0,
+            bytes: 0,
+            work: EngineStats::default(),
+        };
         let mut text = String::new();
         render_engines(&mut text, &[engine, gone]);
         for line in [
@@ -203,9 +249,30 @@ mod tests {
             "hark_engine_up{model=\"whisper-base\"} 1",
             "hark_engine_up{model=\"whisper-small\"} 0",
             "hark_model_memory_bytes{model=\"whisper-base\"} 7",
+            "hark_engine_steps_total{model=\"whisper-base\"} 12",
+            "hark_engine_steps_seconds_total{model=\"whisper-base\"} 2.5",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
+    }
+
+    #[test]
+    fn gpus_tell_what_is_known_of_them() {
+        let one = GpuReading { name: "NVIDIA H200".into(), memory_total: 8, memory_free: 3, ..GpuReading::default() };
+        let two = GpuReading { ordinal: 1, utilization: Some(93), milliwatts: Some(688_500), ..one.clone() };
+        let mut text = String::new();
+        render_gpus(&mut text, &[one, two]);
+        for line in [
+            "hark_gpu_memory_free_bytes{gpu=\"0\",name=\"NVIDIA H200\"} 3",
+            "hark_gpu_utilization_ratio{gpu=\"1\",name=\"NVIDIA H200\"} 0.93",
+            "hark_gpu_power_watts{gpu=\"1\",name=\"NVIDIA H200\"} 688.5",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in {text}");
+        }
+        assert!(!text.contains("hark_gpu_power_watts{gpu=\"0\""), "what is not known is left out: {text}");
+        let mut none = String::new();
+        render_gpus(&mut none, &[]);
+        assert!(none.is_empty());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hark_api::{ApiError, ErrorKind, GpuHealth, Health, Liveness, Readiness};
 
 use crate::app::{App, Role};
-use crate::engine::EngineState;
+use crate::engine::{EngineState, GpuReading};
 use crate::error::{Failure, UNAVAILABLE_RETRY};
 use crate::metrics::readiness::{Check, Report};
 use crate::routes::AnyError;
@@ -35,6 +35,8 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         Role::All | Role::Gpu => app.device().await,
     };
     let on_gpu = device.as_deref().is_some_and(|name| name.starts_with("cuda"));
+    let gpus = if on_gpu { app.engines.models.gpus() } else { Vec::new() };
+    let megabytes = |bytes: fn(&GpuReading) -> u64| gpus.iter().map(bytes).sum::<u64>() >> 20;
     // A failed engine is being reloaded.
     let runs = |state: EngineState| state == EngineState::Running;
     let engines_run = app.engines.models.reports().iter().all(|engine| engine.state.is_none_or(runs));
@@ -50,11 +52,11 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
             }
             .to_owned(),
             queue_length: queue_length.max(0) as u64,
-            gpu_memory_free_mb: 0,
+            gpu_memory_free_mb: megabytes(|gpu| gpu.memory_free),
         },
         gpu_available: on_gpu,
         gpu_name: device.unwrap_or_else(|| "none".to_owned()),
-        gpu_memory_mb: 0,
+        gpu_memory_mb: megabytes(|gpu| gpu.memory_total),
     })
     .into_response()
 }

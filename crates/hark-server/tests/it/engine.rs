@@ -11,7 +11,7 @@ use hark_server::{
     Bytes, Config, Dependency, EngineError, EngineState, Engines, InstantEngine, Language as _, LanguageOptions,
     Live as _, Models, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Work,
 };
-use hark_speech::{BackendLoader, CancelToken, load_on_cpu};
+use hark_speech::{BackendLoader, CancelToken, Devices, load_on_cpu};
 use hark_whisper::testing::{FaultPlan, Faults, FaultyBackend};
 
 use crate::server::{Server, config, eventually, talk};
@@ -25,7 +25,7 @@ fn options(models: &Path) -> SpeechOptions {
         isa: None,
         loaded: 1,
         memory_budget: Bytes(2 << 30),
-        backend: None,
+        devices: Devices::default(),
         language: hark_server::LanguageOptions::default(),
         voice_model: None,
         pulls: hark_server::Pulls::default(),
@@ -51,7 +51,10 @@ fn a_recording_whose_engine_panics_is_transcribed_by_a_reloaded_one() {
         Ok(Box::new(FaultyBackend::new(load_on_cpu(checkpoint, tokens, options)?, &injected)))
     });
     let models = ModelStore::default_dir();
-    let engine = SpeechEngine::new(SpeechOptions { backend: Some(backend), ..options(&models) });
+    let engine = SpeechEngine::new(SpeechOptions {
+        devices: Devices { loaders: vec![backend], ..Devices::default() },
+        ..options(&models)
+    });
     let first = hear(&engine).expect("the recording is decoded by the engine that was loaded again");
     assert!(faults.steps() > 7, "the seventh step was taken");
     let second = hear(&engine).expect("the engine works");

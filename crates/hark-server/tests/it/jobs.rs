@@ -111,7 +111,7 @@ pub(crate) fn engine_without_models(folder: &Path) -> SpeechEngine {
         isa: None,
         loaded: 1,
         memory_budget: hark_server::default_memory_budget(),
-        backend: None,
+        devices: hark_speech::Devices::default(),
         language: hark_server::LanguageOptions::default(),
         voice_model: None,
         pulls: hark_server::Pulls::default(),

@@ -257,7 +257,7 @@ pub(crate) fn real_options(language: LanguageOptions, models: PathBuf) -> Speech
         isa: None,
         loaded: 1,
         memory_budget: hark_server::default_memory_budget(),
-        backend: None,
+        devices: hark_speech::Devices::default(),
         language,
         voice_model: None,
         pulls: hark_server::Pulls::default(),

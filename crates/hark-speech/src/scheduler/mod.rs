@@ -1,4 +1,4 @@
-//! Schedules the windows of many recordings and live sessions on one engine.
+//! Schedules the windows of many recordings and live sessions on one engine, or on one for each device.
 //!
 //! Windows are queued by lane, and inside a lane by owner; owners take turns (round robin), so a long recording never
 //! starves a short one. A step of the engine takes the windows of the highest lane only: a clip of three seconds does
@@ -7,6 +7,9 @@
 //!
 //! An engine that fails or panics is dropped and reloaded, and its windows are requeued at the front: twice
 //! at most, the second time each is decoded alone, so that a window that breaks the engine fails no other.
+//!
+//! Several engines take from the same queue, each as many windows as it has room for. One that can't be reloaded leaves the queue to the
+//! others; windows fail when none is left.
 
 mod queue;
 mod words;
@@ -90,8 +93,17 @@ pub enum EngineState {
     Running,
     /// It failed and is being reloaded; its windows are queued.
     Reloading,
+    /// Some of several engines failed and could not be reloaded; the others decode.
+    Reduced,
     /// It failed and could not be reloaded; all windows fail.
     Failed,
+}
+
+impl EngineState {
+    /// Whether windows are decoded.
+    pub fn decodes(self) -> bool {
+        matches!(self, EngineState::Running | EngineState::Reduced)
+    }
 }
 
 /// Steps of only the highest lane before one step of all lanes.
@@ -107,7 +119,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 pub struct Scheduler {
     shared: Arc<Shared>,
-    thread: Arc<EngineThread>,
+    threads: Arc<EngineThreads>,
 }
 
 struct Shared {
@@ -115,50 +127,62 @@ struct Shared {
     arrived: Condvar,
     stopping: AtomicBool,
     owners: AtomicU64,
-    stats: Mutex<EngineStats>,
-    state: Mutex<EngineState>,
+    /// Of each engine.
+    stats: Mutex<Vec<EngineStats>>,
+    /// Of each engine: running, reloading or failed.
+    states: Mutex<Vec<EngineState>>,
+    /// Of each engine, the name of its backend.
+    names: Mutex<Vec<String>>,
     /// Reloads of the engine; the counter belongs to the caller.
     restarts: Arc<AtomicU64>,
     memory: MemoryUse,
 }
 
-/// Stops the engine's thread when the last handle is dropped.
-struct EngineThread {
+/// Stops the engines' threads when the last handle is dropped.
+struct EngineThreads {
     shared: Arc<Shared>,
-    handle: Mutex<Option<JoinHandle<()>>>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Drop for EngineThread {
+impl Drop for EngineThreads {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         self.shared.arrived.notify_all();
-        let handle = self.handle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        if let Some(handle) = handle {
+        for handle in lock(&self.handles).drain(..) {
             let _ = handle.join();
         }
     }
 }
 
 impl Scheduler {
-    /// Starts a thread that runs `engine` and reloads it with `reload` when it fails; `restarts` counts the reloads.
-    pub fn start<B: Backend + 'static>(engine: Engine<B>, reload: Reload<B>, restarts: Arc<AtomicU64>) -> Self {
+    /// Starts a thread for each engine, which reloads it by its [`Reload`] when it fails; `restarts` counts the reloads.
+    pub fn start<B: Backend + 'static>(engines: Vec<(Engine<B>, Reload<B>)>, restarts: Arc<AtomicU64>) -> Self {
+        let memory = engines.iter().map(|(engine, _)| engine.backend().memory());
+        let names = engines.iter().map(|(engine, _)| engine.backend().name()).collect();
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             stopping: AtomicBool::new(false),
             owners: AtomicU64::new(1),
-            stats: Mutex::new(EngineStats::default()),
-            state: Mutex::default(),
+            stats: Mutex::new(vec![EngineStats::default(); engines.len()]),
+            states: Mutex::new(vec![EngineState::Running; engines.len()]),
+            names: Mutex::new(names),
             restarts,
-            memory: engine.backend().memory(),
+            memory: memory.fold(MemoryUse::default(), |all, one| MemoryUse {
+                fixed: all.fixed + one.fixed,
+                most: all.most + one.most,
+            }),
         });
-        let worker = Arc::clone(&shared);
-        let handle = std::thread::Builder::new()
-            .name("hark-engine".to_owned())
-            .spawn(move || worker.supervise(engine, reload))
-            .expect("the operating system gives a thread");
-        let thread = EngineThread { shared: Arc::clone(&shared), handle: Mutex::new(Some(handle)) };
-        Scheduler { shared, thread: Arc::new(thread) }
+        let start = |(index, (engine, reload))| {
+            let worker = Arc::clone(&shared);
+            std::thread::Builder::new()
+                .name(format!("hark-engine-{index}"))
+                .spawn(move || worker.supervise(index, engine, reload))
+                .expect("the operating system gives a thread")
+        };
+        let handles = Mutex::new(engines.into_iter().enumerate().map(start).collect());
+        let threads = EngineThreads { shared: Arc::clone(&shared), handles };
+        Scheduler { shared, threads: Arc::new(threads) }
     }
 
     /// A unique owner number.
@@ -166,28 +190,47 @@ impl Scheduler {
         self.shared.owners.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts and times of the engine's work.
+    /// Counts and times of the engines' work.
     pub fn stats(&self) -> EngineStats {
-        *lock(&self.shared.stats)
+        lock(&self.shared.stats).iter().fold(EngineStats::default(), |all, one| all + *one)
     }
 
-    /// Whether the engine's thread is alive.
+    /// Whether a thread of an engine is alive.
     pub fn is_running(&self) -> bool {
-        let handle = self.thread.handle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        handle.as_ref().is_some_and(|handle| !handle.is_finished())
+        lock(&self.threads.handles).iter().any(|handle| !handle.is_finished())
     }
 
-    /// The state of the engine.
+    /// The names of the backends that decode, with commas.
+    pub fn backend_name(&self) -> String {
+        let (states, names) = (lock(&self.shared.states), lock(&self.shared.names));
+        let decode: Vec<&str> = names
+            .iter()
+            .zip(states.iter())
+            .filter(|(_, state)| **state != EngineState::Failed)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        decode.join(", ")
+    }
+
+    /// The state of the engines together.
     pub fn state(&self) -> EngineState {
-        if self.is_running() { *lock(&self.shared.state) } else { EngineState::Failed }
+        let states = lock(&self.shared.states);
+        let all = |state: EngineState| states.iter().all(|one| *one == state);
+        let any = |state: EngineState| states.contains(&state);
+        match () {
+            () if all(EngineState::Failed) || !self.is_running() => EngineState::Failed,
+            () if any(EngineState::Failed) => EngineState::Reduced,
+            () if any(EngineState::Reloading) => EngineState::Reloading,
+            () => EngineState::Running,
+        }
     }
 
-    /// How often the engine was reloaded.
+    /// How often an engine was reloaded.
     pub fn restarts(&self) -> u64 {
         self.shared.restarts.load(Ordering::Relaxed)
     }
 
-    /// The memory that the engine uses.
+    /// The memory that the engines use.
     pub fn memory(&self) -> MemoryUse {
         self.shared.memory
     }
@@ -196,7 +239,7 @@ impl Scheduler {
     pub fn submit(&self, request: WindowRequest) {
         let mut queue = self.shared.lock();
         // Checked under the lock: if the engine is abandoned afterwards, the window is found in the queue.
-        if *lock(&self.shared.state) == EngineState::Failed {
+        if self.shared.have_all_failed() {
             drop(queue);
             return (request.reply)(request.tag, Err(BackendError::DeviceLost("the engine has ended".to_owned())));
         }
@@ -238,20 +281,28 @@ impl Shared {
         lock(&self.queue)
     }
 
-    /// Runs the engine until the last handle is dropped, and reloads it whenever it fails.
-    fn supervise<B: Backend>(&self, engine: Engine<B>, mut reload: Reload<B>) {
+    fn have_all_failed(&self) -> bool {
+        lock(&self.states).iter().all(|state| *state == EngineState::Failed)
+    }
+
+    fn set_state(&self, index: usize, state: EngineState) {
+        lock(&self.states)[index] = state;
+    }
+
+    /// Runs the engine with this number until the last handle is dropped, and reloads it whenever it fails.
+    fn supervise<B: Backend>(&self, index: usize, engine: Engine<B>, mut reload: Reload<B>) {
         let timing = WordTiming::start(Arc::clone(engine.tokenizer()));
         let mut claimed = Claimed::default();
         let mut engine = Some(engine);
         while let Some(running) = engine.as_mut() {
-            let ended = catch_unwind(AssertUnwindSafe(|| self.run(running, &mut claimed, &timing)));
+            let ended = catch_unwind(AssertUnwindSafe(|| self.run(index, running, &mut claimed, &timing)));
             let error = match ended {
-                Ok(Ended::Stopped) => return,
+                Ok(Ended::Stopped) => return log_work(index, &running.stats()),
                 Ok(Ended::Failed(error)) => error,
                 Err(panic) => BackendError::Fault(format!("the engine panicked: {}", panic_message(&*panic))),
             };
-            tracing::error!(%error, windows = claimed.pending.len(), "engine.failed");
-            *lock(&self.state) = EngineState::Reloading;
+            tracing::error!(%error, engine = index, windows = claimed.pending.len(), "engine.failed");
+            self.set_state(index, EngineState::Reloading);
             // Free its memory before the reload. After a panic, dropping it may panic too.
             let failed = engine.take();
             let _ = catch_unwind(AssertUnwindSafe(|| drop(failed)));
@@ -263,13 +314,14 @@ impl Shared {
             }
             match catch_unwind(AssertUnwindSafe(&mut reload)) {
                 Ok(Ok(loaded)) => {
+                    lock(&self.names)[index] = loaded.backend().name();
                     engine = Some(loaded);
                     let restarts = self.restarts.fetch_add(1, Ordering::Relaxed) + 1;
-                    *lock(&self.state) = EngineState::Running;
-                    tracing::warn!(restarts, "engine.reloaded");
+                    self.set_state(index, EngineState::Running);
+                    tracing::warn!(restarts, engine = index, "engine.reloaded");
                 }
-                Ok(Err(reason)) => self.abandon(&error, &reason.to_string()),
-                Err(panic) => self.abandon(&error, panic_message(&*panic)),
+                Ok(Err(reason)) => self.abandon(index, &error, &reason.to_string()),
+                Err(panic) => self.abandon(index, &error, panic_message(&*panic)),
             }
         }
     }
@@ -288,14 +340,19 @@ impl Shared {
                 self.lock().push_front(window);
             }
         }
+        // Other engines may take them.
+        self.arrived.notify_all();
     }
 
-    /// The engine can't be reloaded: all queued windows get the error.
-    fn abandon(&self, error: &BackendError, reason: &str) {
-        tracing::error!(%error, reason, "engine.reload_failed");
+    /// The engine can't be reloaded: if it was the last one, all queued windows get the error.
+    fn abandon(&self, index: usize, error: &BackendError, reason: &str) {
+        tracing::error!(%error, engine = index, reason, "engine.reload_failed");
         let queue = {
             let mut queue = self.lock();
-            *lock(&self.state) = EngineState::Failed;
+            self.set_state(index, EngineState::Failed);
+            if !self.have_all_failed() {
+                return;
+            }
             std::mem::take(&mut *queue)
         };
         let windows = queue.lanes.into_values().flat_map(|lane| lane.windows.into_values()).flatten();
@@ -304,8 +361,14 @@ impl Shared {
         }
     }
 
-    fn run<B: Backend>(&self, engine: &mut Engine<B>, claimed: &mut Claimed, timing: &WordTiming) -> Ended {
-        match self.decode(engine, claimed, timing) {
+    fn run<B: Backend>(
+        &self,
+        index: usize,
+        engine: &mut Engine<B>,
+        claimed: &mut Claimed,
+        timing: &WordTiming,
+    ) -> Ended {
+        match self.decode(index, engine, claimed, timing) {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
@@ -313,6 +376,7 @@ impl Shared {
 
     fn decode<B: Backend>(
         &self,
+        index: usize,
         engine: &mut Engine<B>,
         claimed: &mut Claimed,
         timing: &WordTiming,
@@ -373,7 +437,7 @@ impl Shared {
                 engine.highest_lane().unwrap_or(0)
             };
             let done = engine.step(min_lane)?;
-            *lock(&self.stats) = engine.stats();
+            lock(&self.stats)[index] = engine.stats();
             let stepped = pending.values().filter(|window| window.request.lane as u8 >= min_lane);
             stepped.for_each(|window| window.request.meter.advance());
             for (id, outcome) in done {
@@ -479,6 +543,11 @@ impl Shared {
         engine.trim()?;
         Ok(false)
     }
+}
+
+fn log_work(engine: usize, work: &EngineStats) {
+    let EngineStats { encoded, prompted, stepped, aligned } = *work;
+    tracing::debug!(engine, ?encoded, ?prompted, ?stepped, ?aligned, "engine.work");
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -59,6 +59,20 @@ pub struct EngineStats {
     pub aligned: (u64, Duration),
 }
 
+impl std::ops::Add for EngineStats {
+    type Output = EngineStats;
+
+    fn add(self, other: EngineStats) -> EngineStats {
+        let add = |one: (u64, Duration), other: (u64, Duration)| (one.0 + other.0, one.1 + other.1);
+        EngineStats {
+            encoded: add(self.encoded, other.encoded),
+            prompted: add(self.prompted, other.prompted),
+            stepped: add(self.stepped, other.stepped),
+            aligned: add(self.aligned, other.aligned),
+        }
+    }
+}
+
 /// Decodes jobs in the slots of a backend.
 pub struct Engine<B: Backend> {
     backend: B,

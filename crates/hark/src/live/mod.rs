@@ -18,7 +18,7 @@ use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::Client;
-use crate::transcribe::{backend_loader, installed_for, noticed, speech_model, voices, watch};
+use crate::transcribe::{devices, installed_for, noticed, speech_model, voices, watch};
 use crate::{CliError, output};
 use input::{AudioBlock, AudioInput};
 use screen::{FinalText, Screen};
@@ -139,7 +139,7 @@ fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
         options.voices = Some(voices(&library, &compute)?);
     }
     options.compute = Some(compute);
-    options.backend = backend_loader(config.device, &library);
+    options.devices = devices(&config.device, &library);
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 

@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Common, ServeArgs, ServeRole};
 use crate::config::Config;
 use crate::models::ModelLibrary;
-use crate::transcribe::backend_loader;
+use crate::transcribe::devices;
 use crate::{CliError, output, watermark};
 
 /// Runs the command.
@@ -159,7 +159,7 @@ pub(crate) fn language_options(config: &Config) -> Result<hark_server::LanguageO
 /// The engine as the configuration has it.
 pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
-    let backend = backend_loader(config.device, &library);
+    let devices = devices(&config.device, &library);
     Ok(SpeechOptions {
         models: library.store,
         catalogue: library.catalogue,
@@ -168,7 +168,7 @@ pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError>
         isa: None,
         loaded: config.server.loaded_models,
         memory_budget: config.server.memory_budget.unwrap_or_else(hark_server::default_memory_budget),
-        backend,
+        devices,
         language: language_options(config)?,
         voice_model: config.server.voice.model.clone(),
         pulls: Pulls::default(),

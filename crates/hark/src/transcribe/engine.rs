@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_models::{Model, Role};
-use hark_speech::{BackendLoader, Compute, DeviceChoice, LoadOptions, Request, Speakers, Transcriber, Voices};
+use hark_speech::{Compute, DeviceChoice, Devices, LoadOptions, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
@@ -88,7 +88,7 @@ impl Local {
             options.voices = Some(voices(&library, &compute)?);
         }
         options.compute = Some(compute);
-        options.backend = backend_loader(args.device.unwrap_or(config.device), &library);
+        options.devices = devices(args.device.as_ref().unwrap_or(&config.device), &library);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
@@ -108,10 +108,11 @@ impl Local {
     }
 }
 
-/// What loads models on the device: NVIDIA's libraries are those of the catalogue where they are installed, and compiled kernels lie beside the models.
-pub(crate) fn backend_loader(device: DeviceChoice, library: &ModelLibrary) -> Option<BackendLoader> {
+/// The devices that decode: NVIDIA's libraries are those of the catalogue where they are installed, and compiled kernels lie beside the models.
+pub(crate) fn devices(choice: &DeviceChoice, library: &ModelLibrary) -> Devices {
     let folder = library.store.dir();
-    device.loader(vec![folder.join("cuda-runtime"), folder.join("cuda-compiler")], Some(folder.join(".cuda-kernels")))
+    let libraries = [folder.join("cuda-runtime"), folder.join("cuda-compiler")];
+    choice.devices(&libraries, Some(&folder.join(".cuda-kernels")))
 }
 
 /// What tells voices apart, loaded.

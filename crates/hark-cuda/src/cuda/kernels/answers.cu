@@ -145,39 +145,43 @@ scan_logits(const Query* queries, const float* logits, u64 pitch, const u8* mark
         range.to = min(range.from + share, range.to);
     }
     u8 suppressed = query.flags & AT_START ? 3 : 1;
-    u64 mine[MINE];
-    u64 top = 0;
+    float mine[MINE];
 #pragma unroll
     for (int i = 0; i < MINE; i++) {
         u32 token = range.from + threadIdx.x + i * SCAN_THREADS;
-        float score = token < range.to && !(marks[token] & suppressed) ? scores[token] : NEGATIVE_INFINITY;
-        mine[i] = score > NEGATIVE_INFINITY ? order(score, token) : 0;
-        top = mine[i] > top ? mine[i] : top;
+        mine[i] = token < range.to && !(marks[token] & suppressed) ? scores[token] : NEGATIVE_INFINITY;
     }
-    LogSum sum = {NEGATIVE_INFINITY, 0.f};
-    if (top) {
-        sum.top = score_of_order(top);
+    // The likeliest token of this thread, of equal ones the first: tokens grow with i.
+    float top;
+    int at;
+    auto find_top = [&]() {
+        top = NEGATIVE_INFINITY;
 #pragma unroll
         for (int i = 0; i < MINE; i++)
-            if (mine[i]) sum.sum += __expf(score_of_order(mine[i]) - sum.top);
-    }
+            if (mine[i] > top) {
+                top = mine[i];
+                at = i;
+            }
+    };
+    find_top();
+    LogSum sum = {top, 0.f};
+#pragma unroll
+    for (int i = 0; i < MINE; i++)
+        if (mine[i] > NEGATIVE_INFINITY) sum.sum += __expf(mine[i] - top);
     sum = block_log_sum<WARPS>(sum, log_sums);
     if (threadIdx.x == 0) part->sum = sum;
     if (samples) return;
     for (u32 k = 0; k < query.top_k; k++) {
-        u64 best = block_max<WARPS>(top, keys);
+        u64 key = top > NEGATIVE_INFINITY ? order(top, range.from + threadIdx.x + at * SCAN_THREADS) : 0;
+        u64 best = block_max<WARPS>(key, keys);
         if (threadIdx.x == 0) part->best[k] = best;
-        if (best == 0) {
-            // There is no other: whoever reads stops here.
-            return;
-        }
-        if (top != best) continue;
-        top = 0;
+        // Where there is no other, whoever reads stops.
+        if (best == 0) return;
+        if (key != best) continue;
 #pragma unroll
-        for (int i = 0; i < MINE; i++) {
-            if (mine[i] == best) mine[i] = 0;
-            top = mine[i] > top ? mine[i] : top;
-        }
+        for (int i = 0; i < MINE; i++)
+            if (i == at) mine[i] = NEGATIVE_INFINITY;
+        find_top();
     }
 }
 

@@ -36,9 +36,10 @@ __device__ __forceinline__ float eight_lanes_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 4);
 }
 
-// Self-attention. `past[entry][position]` is the row of the cache that has the key of that position. Grid: heads, entries.
+// Self-attention. `past[entry][position]` is the row of the cache that has the key of that position. An entry's own key and value come
+// from `qkv`, and are stored in the cache if `stores` says so: not where entries follow each other. Grid: heads, entries.
 extern "C" __global__ void __launch_bounds__(128) self_attention(
-    const Entry* entries, const u16* past, const u16* qkv, const u16* cache, u16* out, int layer, int layers, int positions, int width) {
+    const Entry* entries, const u16* past, const u16* qkv, u16* cache, u16* out, int layer, int layers, int positions, int width, int stores) {
     take_turn();
     __shared__ float scores[MOST_POSITIONS];
     __shared__ float sums[4][HEAD];
@@ -48,14 +49,24 @@ extern "C" __global__ void __launch_bounds__(128) self_attention(
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, piece = lane & 7, group = lane >> 3;
     int count = entry.position + 1, column = blockIdx.x * HEAD + piece * 8;
     const u16* owners = past + (u64)blockIdx.y * positions;
+    const u16* own = qkv + (u64)blockIdx.y * 3 * width + column;
+    auto key_at = [&](int position) {
+        if (position == (int)entry.position) return own + width;
+        return (const u16*)cache + cache_place(owners[position], layer, position, layers, positions, width) + column;
+    };
+    if (stores && threadIdx.x < 16) {
+        int part = threadIdx.x >> 3;
+        uint4 numbers = *(const uint4*)(own + (1 + part) * width);
+        *(uint4*)(cache + cache_place(entry.row, layer, entry.position, layers, positions, width) + part * width + column) = numbers;
+    }
     float query[8];
-    unpack8(*(const uint4*)(qkv + (u64)blockIdx.y * 3 * width + column), query);
+    unpack8(*(const uint4*)own, query);
     float top = NEGATIVE_INFINITY;
     for (int first = warp * 4; first < count; first += 16) {
         int position = first + group;
         bool valid = position < count;
         int at = valid ? position : count - 1;
-        uint4 key = *(const uint4*)(cache + cache_place(owners[at], layer, at, layers, positions, width) + column);
+        uint4 key = *(const uint4*)key_at(at);
         float score = eight_lanes_sum(dot8(key, query)) * 0.125f;
         if (valid) {
             if (piece == 0) scores[position] = score;
@@ -79,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(128) self_attention(
     float sum[8] = {};
     for (int position = warp * 4 + group; position < count; position += 16) {
         float value[8], weight = scores[position];
-        unpack8(*(const uint4*)(cache + cache_place(owners[position], layer, position, layers, positions, width) + width + column), value);
+        unpack8(*(const uint4*)(key_at(position) + width), value);
 #pragma unroll
         for (int i = 0; i < 8; i++) sum[i] += weight * value[i];
     }
@@ -99,13 +110,15 @@ extern "C" __global__ void __launch_bounds__(128) self_attention(
 
 // Cross-attention of each entry to its window. Keys and values of a layer of a window: [key, value][head][frame][64]; `windows` begins at
 // the layer, slots are `slot_stride` numbers apart. Grid: heads, entries, parts of the window; with more than one part each leaves its
-// maximum, sum and 64 sums in `parts` for `join_parts`.
+// maximum, sum and 64 sums in `parts`, and the last one, which `counts` tells, joins them. `counts` is zero before and after.
 //
 // Keys and values are read once and together; eight lanes, which share a frame, keep a maximum of their own, and all are joined at the end.
 #define CROSS_WARPS 8
 extern "C" __global__ void __launch_bounds__(CROSS_WARPS * 32) cross_attention(
-    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, u16* out, float* parts, int frames, int width) {
+    const Entry* entries, const u16* queries, const u16* windows, u64 slot_stride, u16* out, float* parts, u32* counts, int frames,
+    int width) {
     take_turn();
+    __shared__ bool is_last;
     __shared__ float sums[CROSS_WARPS][HEAD];
     __shared__ float tops[CROSS_WARPS], totals[CROSS_WARPS];
     const int DEEP = 4, STEP = CROSS_WARPS * 4 * DEEP;
@@ -172,7 +185,6 @@ extern "C" __global__ void __launch_bounds__(CROSS_WARPS * 32) cross_attention(
         totals[warp] = total;
     }
     __syncthreads();
-    if (threadIdx.x >= HEAD) return;
     float all = 0.f;
     total = 0.f;
 #pragma unroll
@@ -181,33 +193,38 @@ extern "C" __global__ void __launch_bounds__(CROSS_WARPS * 32) cross_attention(
     for (int i = 0; i < CROSS_WARPS; i++) {
         float keep = exp2_approx(tops[i] - top);
         total += keep * totals[i];
-        all += keep * sums[i][threadIdx.x];
+        all += keep * sums[i][threadIdx.x & (HEAD - 1)];
     }
+    u16* to = out + (u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x;
     if (gridDim.z == 1) {
-        out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
+        if (threadIdx.x < HEAD) *to = to_bf16(all / total);
         return;
     }
-    float* part = parts + (((u64)blockIdx.y * gridDim.x + blockIdx.x) * gridDim.z + blockIdx.z) * (HEAD + 2);
-    part[2 + threadIdx.x] = all;
+    u32 place = blockIdx.y * gridDim.x + blockIdx.x;
+    parts += (u64)place * gridDim.z * (HEAD + 2);
+    float* part = parts + blockIdx.z * (HEAD + 2);
+    if (threadIdx.x < HEAD) part[2 + threadIdx.x] = all;
     if (threadIdx.x == 0) {
         part[0] = top;
         part[1] = total;
     }
-}
-
-// Grid: heads, entries; 64 threads.
-extern "C" __global__ void __launch_bounds__(HEAD) join_parts(const Entry* entries, const float* parts, u16* out, int count, int width) {
-    take_turn();
-    if (entries[blockIdx.y].row == NO_ENTRY) return;
-    const float* part = parts + ((u64)blockIdx.y * gridDim.x + blockIdx.x) * count * (HEAD + 2);
-    float top = NEGATIVE_INFINITY, total = 0.f, all = 0.f;
-    for (int i = 0; i < count; i++) top = fmaxf(top, part[i * (HEAD + 2)]);
-    for (int i = 0; i < count; i++) {
-        float keep = exp2_approx(part[i * (HEAD + 2)] - top);
-        total += keep * part[i * (HEAD + 2) + 1];
-        all += keep * part[i * (HEAD + 2) + 2 + threadIdx.x];
+    __threadfence();
+    __syncthreads();
+    // It wraps around to zero.
+    if (threadIdx.x == 0) is_last = atomicInc(counts + place, gridDim.z - 1) == gridDim.z - 1;
+    __syncthreads();
+    if (!is_last || threadIdx.x >= HEAD) return;
+    __threadfence();
+    top = NEGATIVE_INFINITY;
+    all = total = 0.f;
+    for (int i = 0; i < gridDim.z; i++) top = fmaxf(top, __ldcg(parts + i * (HEAD + 2)));
+    for (int i = 0; i < gridDim.z; i++) {
+        const float* other = parts + i * (HEAD + 2);
+        float keep = exp2_approx(__ldcg(other) - top);
+        total += keep * __ldcg(other + 1);
+        all += keep * __ldcg(other + 2 + threadIdx.x);
     }
-    out[(u64)blockIdx.y * width + blockIdx.x * HEAD + threadIdx.x] = to_bf16(all / total);
+    *to = to_bf16(all / total);
 }
 
 // The scores of one head of cross-attention for the first `wanted` frames, scaled, before the softmax: to[row][frame] for the entries
