@@ -13,6 +13,7 @@ pub mod live;
 mod load;
 mod recording;
 mod scheduler;
+mod second_look;
 mod segments;
 mod speakers;
 mod transcriber;

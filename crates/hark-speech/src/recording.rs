@@ -14,6 +14,7 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::diarization::DiarizationThread;
 use crate::scheduler::{Meter, Reply, WindowRequest};
+use crate::second_look::Check;
 use crate::segments::{insert_in_order, segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::transcriber::{Progress, Request, Transcriber, Transcription};
@@ -35,9 +36,27 @@ const MAX_VOTERS: usize = 5;
 /// A submitted window.
 struct Outstanding {
     window: Window,
-    /// Set for a part that another window's text left out.
-    is_second_look: bool,
+    purpose: Purpose,
     meter: Meter,
+}
+
+/// Why a window is decoded.
+enum Purpose {
+    /// It is a window of the recording.
+    FirstLook,
+    /// The text of another window left it out.
+    SecondLook(Gap),
+    /// It tells whether the words that a second look has in common with its neighbours were said twice.
+    Check(Gap, Box<Done>, Check),
+}
+
+/// A part that the text of a window left out.
+struct Gap {
+    window: Arc<Window>,
+    /// The window's index in `done`.
+    done: usize,
+    /// In seconds from the window's start.
+    part: (f64, f64),
 }
 
 /// The share of encoding in a window's work; the rest is decoding.
@@ -75,7 +94,10 @@ impl StepRate {
 impl Outstanding {
     /// Seconds of audio that it contributes to the progress; those of a second look were counted already.
     fn seconds(&self) -> f64 {
-        if self.is_second_look { 0.0 } else { self.window.samples.len() as f64 / f64::from(SAMPLE_RATE) }
+        match self.purpose {
+            Purpose::FirstLook => self.window.samples.len() as f64 / f64::from(SAMPLE_RATE),
+            Purpose::SecondLook(_) | Purpose::Check(..) => 0.0,
+        }
     }
 }
 
@@ -84,8 +106,14 @@ struct Done {
     /// First sample and the one after the last.
     samples: (u64, u64),
     decoded: Decoded,
-    /// Parts decoded on their own, in seconds from the window's start.
+    /// Parts whose text is that of a second look, in seconds from the window's start.
     gaps: Vec<(f64, f64)>,
+}
+
+impl Done {
+    fn new(window: &Window, decoded: Decoded) -> Self {
+        Done { samples: (window.start, window.end()), decoded, gaps: Vec::new() }
+    }
 }
 
 /// The tag and outcome of a window.
@@ -118,6 +146,7 @@ pub(crate) struct Recording<'a> {
     /// The segments of the decoded windows for [`Progress`], without words.
     draft: Vec<Segment>,
     windows: usize,
+    second_looks: usize,
     seconds_read: f64,
     total: Option<f64>,
     at_end: bool,
@@ -163,6 +192,7 @@ impl<'a> Recording<'a> {
             done: Vec::new(),
             draft: Vec::new(),
             windows: 0,
+            second_looks: 0,
             seconds_read: 0.0,
             total: duration,
             at_end: false,
@@ -232,7 +262,7 @@ impl<'a> Recording<'a> {
     /// Submits the windows that waited for the language.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.awaiting_language) {
-            self.start(window, false);
+            self.start(window, Purpose::FirstLook);
             let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
             while self.outstanding.len() >= max_outstanding {
                 self.wait(progress)?;
@@ -242,7 +272,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Submits one window.
-    fn start(&mut self, window: Window, is_second_look: bool) {
+    fn start(&mut self, window: Window, purpose: Purpose) {
         let language = match &self.language {
             Some((code, _)) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
@@ -252,7 +282,7 @@ impl<'a> Recording<'a> {
         self.windows += 1;
         let meter = Meter::default();
         self.submit(tag, &window, options, meter.clone());
-        self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
+        self.outstanding.insert(tag, Outstanding { window, purpose, meter });
     }
 
     /// The prompt of the next window, with the text before it if requested.
@@ -372,22 +402,29 @@ impl<'a> Recording<'a> {
             return;
         };
         self.step_rate.add(&outstanding);
-        let Outstanding { window, is_second_look, .. } = outstanding;
+        let Outstanding { window, purpose, .. } = outstanding;
         if let Outcome::Decoded(mut decoded) = outcome {
             let lead = window.leading_silence(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
-                (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
+                let on_window = |(start, end): (f64, f64)| ((start - lead).max(0.0), (end - lead).max(0.0));
+                (word.start, word.end) = on_window((word.start, word.end));
+                word.holds = on_window(word.holds);
             }
-            self.accept(window, *decoded, is_second_look);
+            match purpose {
+                Purpose::FirstLook => self.accept(window, *decoded),
+                Purpose::SecondLook(gap) => self.accept_second_look(&window, *decoded, gap),
+                Purpose::Check(gap, mut second_look, check) => {
+                    check.apply(&decoded.words, &mut second_look.decoded.words);
+                    self.keep_second_look(*second_look, &gap);
+                }
+            }
         }
         self.report(progress);
     }
 
     /// Accepts a decoded window, and submits the speech that its text leaves out for a second look.
-    fn accept(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
-        // On a second look only a confident text counts: the first pass had a reason to skip it.
-        let doubtful = decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD;
-        if decoded.text.is_empty() || is_second_look && doubtful {
+    fn accept(&mut self, window: Window, decoded: Decoded) {
+        if decoded.text.is_empty() {
             return;
         }
         if self.language.is_none() {
@@ -395,12 +432,46 @@ impl<'a> Recording<'a> {
         }
         let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
         let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
-        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
-        for &(from, to) in &gaps {
-            let second_look = window.sub_window(from, to);
-            self.start(second_look, true);
+        let gaps = left_out(&decoded.words, &speech);
+        let done = self.done.len();
+        self.keep(Done { gaps: gaps.clone(), ..Done::new(&window, decoded) });
+        let window = Arc::new(window);
+        for part in gaps {
+            self.second_looks += 1;
+            let gap = Gap { window: Arc::clone(&window), done, part };
+            self.start(window.sub_window(part.0, part.1), Purpose::SecondLook(gap));
         }
-        let done = Done { samples: (window.start, window.end()), decoded, gaps };
+    }
+
+    /// Accepts the text of a part that was left out, unless it is doubtful: the first pass had a reason to skip it. What it
+    /// has in common with its neighbours is checked.
+    fn accept_second_look(&mut self, window: &Window, decoded: Decoded, gap: Gap) {
+        let mut second_look = Done::new(window, decoded);
+        if second_look.decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD {
+            second_look.decoded.words.clear();
+        }
+        let offset = (window.start - gap.window.start) as f64 / f64::from(SAMPLE_RATE);
+        let heard: Vec<_> = second_look.decoded.words.iter().map(|word| word.later_by(offset)).collect();
+        match Check::of(&self.done[gap.done].decoded.words, &heard, gap.part) {
+            None => self.keep_second_look(second_look, &gap),
+            Some(check) => {
+                let part = gap.window.sub_window(check.part.0, check.part.1);
+                self.start(part, Purpose::Check(gap, Box::new(second_look), check));
+            }
+        }
+    }
+
+    /// Keeps the text of a second look; where there is none, the window's words have their part back.
+    fn keep_second_look(&mut self, second_look: Done, gap: &Gap) {
+        if second_look.decoded.words.is_empty() {
+            self.done[gap.done].gaps.retain(|part| *part != gap.part);
+        } else {
+            self.keep(second_look);
+        }
+    }
+
+    /// Adds a text to the draft and to the transcript.
+    fn keep(&mut self, done: Done) {
         let segments = segments_of(done.samples, &done.decoded, &done.gaps).into_iter();
         insert_in_order(&mut self.draft, segments.map(|segment| Segment { words: Vec::new(), ..segment }));
         self.done.push(done);
@@ -434,7 +505,13 @@ impl<'a> Recording<'a> {
             segments,
             model: self.transcriber.model_name.to_string(),
         };
-        let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
-        Transcription { result, names, warnings, language_probability, windows: self.windows, second_looks }
+        Transcription {
+            result,
+            names,
+            warnings,
+            language_probability,
+            windows: self.windows,
+            second_looks: self.second_looks,
+        }
     }
 }
