@@ -1,5 +1,6 @@
 //! Forms: what `multipart/form-data` requests hold. Values travel as text; these types describe them.
 
+use hark_transcript::VoiceActivity;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
@@ -40,6 +41,10 @@ pub struct TranscribeForm {
     /// Whether to write English whatever is spoken.
     #[schema(schema_with = translate)]
     pub translate: Option<bool>,
+    /// Which sound is transcribed: `off` takes all of it, for singing and speech under loud music; `gentle` what is speech or may be; `strict`
+    /// only what is speech for sure.
+    #[schema(default = "gentle")]
+    pub vad: Option<VoiceActivity>,
     /// Whether every word gets its time.
     #[schema(schema_with = word_timestamps)]
     pub word_timestamps: Option<bool>,

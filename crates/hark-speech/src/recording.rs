@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use hark_media::{AudioStream, SAMPLE_RATE};
-use hark_transcript::{Lane, Segment, TranscriptionResult};
+use hark_transcript::{Lane, Segment, TranscriptionResult, VoiceActivity};
 use hark_whisper::backend::BackendError;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
@@ -14,15 +14,24 @@ use crate::SpeechError;
 use crate::coverage::left_out;
 use crate::diarization::DiarizationThread;
 use crate::scheduler::{Meter, Reply, WindowRequest};
+use crate::second_look::Check;
 use crate::segments::{insert_in_order, segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
 use crate::transcriber::{Progress, Request, Transcriber, Transcription};
+use crate::unheard::{Unheard, is_certain};
 use crate::vad::VadStream;
 use crate::voiceprint;
-use crate::windows::{Window, WindowCutter};
+use crate::windows::{Window, WindowCutter, WindowOptions};
 
 /// The logprob threshold of a second look: a text below it is discarded.
 const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
+
+/// How many stretches that voice activity detection left out wait for the language; more detect theirs.
+const MAX_UNHEARD: usize = 4;
+
+/// How often the same sound is decoded again at most, each time as a smaller part: the text of a second look stops early, too, where
+/// several people speak.
+const MAX_LOOKS: usize = 3;
 
 /// Windows of one recording that may be queued or decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
@@ -35,9 +44,39 @@ const MAX_VOTERS: usize = 5;
 /// A submitted window.
 struct Outstanding {
     window: Window,
-    /// Set for a part that another window's text left out.
-    is_second_look: bool,
+    purpose: Purpose,
     meter: Meter,
+}
+
+/// Why a window is decoded.
+enum Purpose {
+    /// It is a window of the recording.
+    FirstLook,
+    /// Voice activity detection left it out.
+    Unheard,
+    /// The text of another window left it out.
+    SecondLook(Gap),
+    /// It tells whether the words that a second look has in common with its neighbours were said twice.
+    Check(Gap, Box<Look>, Check),
+}
+
+/// A part that the text of a window left out.
+struct Gap {
+    window: Arc<Window>,
+    /// The window's index in `done`.
+    done: usize,
+    /// In seconds from the window's start.
+    part: (f64, f64),
+    /// How often what is left out there may be decoded again.
+    looks: usize,
+}
+
+/// A window with its text, before it is added to the transcript.
+struct Look {
+    window: Arc<Window>,
+    done: Done,
+    /// How often what its text leaves out may be decoded again.
+    looks: usize,
 }
 
 /// The share of encoding in a window's work; the rest is decoding.
@@ -75,7 +114,10 @@ impl StepRate {
 impl Outstanding {
     /// Seconds of audio that it contributes to the progress; those of a second look were counted already.
     fn seconds(&self) -> f64 {
-        if self.is_second_look { 0.0 } else { self.window.samples.len() as f64 / f64::from(SAMPLE_RATE) }
+        match self.purpose {
+            Purpose::FirstLook => self.window.samples.len() as f64 / f64::from(SAMPLE_RATE),
+            Purpose::Unheard | Purpose::SecondLook(_) | Purpose::Check(..) => 0.0,
+        }
     }
 }
 
@@ -84,8 +126,19 @@ struct Done {
     /// First sample and the one after the last.
     samples: (u64, u64),
     decoded: Decoded,
-    /// Parts decoded on their own, in seconds from the window's start.
+    /// Parts whose text is that of a second look, in seconds from the window's start.
     gaps: Vec<(f64, f64)>,
+}
+
+impl Look {
+    /// The text of a window, with the speech that it leaves out.
+    fn new(window: Window, decoded: Decoded, looks: usize) -> Self {
+        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
+        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
+        let gaps = if looks == 0 { Vec::new() } else { left_out(&decoded.words, &speech) };
+        let done = Done { samples: (window.start, window.end()), decoded, gaps };
+        Look { window: Arc::new(window), done, looks }
+    }
 }
 
 /// The tag and outcome of a window.
@@ -100,6 +153,8 @@ pub(crate) struct Recording<'a> {
     language: Option<(String, f32)>,
     /// Windows that wait for the language to be detected.
     awaiting_language: Vec<Window>,
+    /// Stretches that voice activity detection left out, which wait for it, too.
+    unheard: Vec<Window>,
     /// Summed probabilities of the languages, and how many windows voted.
     votes: BTreeMap<String, f32>,
     voters: usize,
@@ -118,6 +173,7 @@ pub(crate) struct Recording<'a> {
     /// The segments of the decoded windows for [`Progress`], without words.
     draft: Vec<Segment>,
     windows: usize,
+    second_looks: usize,
     seconds_read: f64,
     total: Option<f64>,
     at_end: bool,
@@ -150,6 +206,7 @@ impl<'a> Recording<'a> {
             },
             language: language.map(|code| (code, 1.0)),
             awaiting_language: Vec::new(),
+            unheard: Vec::new(),
             votes: BTreeMap::new(),
             voters: 0,
             replies,
@@ -163,6 +220,7 @@ impl<'a> Recording<'a> {
             done: Vec::new(),
             draft: Vec::new(),
             windows: 0,
+            second_looks: 0,
             seconds_read: 0.0,
             total: duration,
             at_end: false,
@@ -175,7 +233,9 @@ impl<'a> Recording<'a> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
         let mut vad = VadStream::with_gain_control(&self.transcriber.vad);
-        let mut cutter = WindowCutter::new(&self.request.windows);
+        let only_speech = self.request.windows.only_speech && self.request.vad != VoiceActivity::Off;
+        let mut cutter = WindowCutter::new(&WindowOptions { only_speech, ..self.request.windows.clone() });
+        let mut unheard = (self.request.vad == VoiceActivity::Gentle).then(Unheard::default);
         let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
         let mut samples_read = 0u64;
         while !self.at_end {
@@ -199,8 +259,20 @@ impl<'a> Recording<'a> {
                 vad.push(&samples, &mut probabilities);
                 cutter.push(&samples, &probabilities)
             };
+            if let Some(unheard) = &mut unheard {
+                unheard.push(&samples, &probabilities);
+                self.unheard.extend(windows.iter().flat_map(|window| unheard.before(window)));
+                self.unheard.extend(if self.at_end { unheard.finish() } else { unheard.settled(cutter.settled()) });
+            }
             for window in windows {
                 self.enqueue(window, progress)?;
+            }
+            if self.language.is_some() {
+                self.start_unheard(progress)?;
+            } else if self.unheard.len() > MAX_UNHEARD {
+                // Before the next window asks for the language: its replies must be those to its questions.
+                self.start_unheard(progress)?;
+                self.wait_for_all(progress)?;
             }
             while let Ok((tag, outcome)) = self.replies.try_recv() {
                 self.handle_reply((tag, outcome?), progress);
@@ -209,9 +281,10 @@ impl<'a> Recording<'a> {
         }
         self.detect_language()?;
         self.flush(progress)?;
-        while !self.outstanding.is_empty() {
-            self.wait(progress)?;
-        }
+        // The language may be that of the only window.
+        self.wait_for_all(progress)?;
+        self.start_unheard(progress)?;
+        self.wait_for_all(progress)?;
         Ok(self.finish(audio.warnings().to_vec()))
     }
 
@@ -232,27 +305,53 @@ impl<'a> Recording<'a> {
     /// Submits the windows that waited for the language.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.awaiting_language) {
-            self.start(window, false);
-            let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
-            while self.outstanding.len() >= max_outstanding {
-                self.wait(progress)?;
-            }
+            self.start(window, Purpose::FirstLook);
+            self.wait_for_room(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Submits the stretches that voice activity detection left out.
+    fn start_unheard(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        for window in std::mem::take(&mut self.unheard) {
+            self.start(window, Purpose::Unheard);
+            self.wait_for_room(progress)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_all(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        while !self.outstanding.is_empty() {
+            self.wait(progress)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
+        while self.outstanding.len() >= max_outstanding {
+            self.wait(progress)?;
         }
         Ok(())
     }
 
     /// Submits one window.
-    fn start(&mut self, window: Window, is_second_look: bool) {
+    fn start(&mut self, window: Window, purpose: Purpose) {
         let language = match &self.language {
             Some((code, _)) => Language::Known(code.clone()),
             None => Language::Detect { sure_from: 0.0 },
         };
-        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
+        let mut options = DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() };
+        if matches!(purpose, Purpose::Unheard) {
+            // A text that needs another temperature is not certain.
+            options.temperatures.truncate(1);
+        }
+        let options = Arc::new(options);
         let tag = self.windows;
         self.windows += 1;
         let meter = Meter::default();
         self.submit(tag, &window, options, meter.clone());
-        self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
+        self.outstanding.insert(tag, Outstanding { window, purpose, meter });
     }
 
     /// The prompt of the next window, with the text before it if requested.
@@ -372,38 +471,78 @@ impl<'a> Recording<'a> {
             return;
         };
         self.step_rate.add(&outstanding);
-        let Outstanding { window, is_second_look, .. } = outstanding;
+        let Outstanding { window, purpose, .. } = outstanding;
         if let Outcome::Decoded(mut decoded) = outcome {
             let lead = window.leading_silence(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
-                (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
+                let on_window = |(start, end): (f64, f64)| ((start - lead).max(0.0), (end - lead).max(0.0));
+                (word.start, word.end) = on_window((word.start, word.end));
+                word.holds = on_window(word.holds);
             }
-            self.accept(window, *decoded, is_second_look);
+            match purpose {
+                Purpose::FirstLook => self.accept(window, *decoded),
+                Purpose::Unheard if is_certain(&decoded) => self.accept(window, *decoded),
+                Purpose::Unheard => {}
+                Purpose::SecondLook(gap) => self.accept_second_look(window, *decoded, gap),
+                Purpose::Check(gap, mut look, check) => {
+                    check.apply(&decoded.words, &mut look.done.decoded.words);
+                    self.keep_second_look(*look, &gap);
+                }
+            }
         }
         self.report(progress);
     }
 
-    /// Accepts a decoded window, and submits the speech that its text leaves out for a second look.
-    fn accept(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
-        // On a second look only a confident text counts: the first pass had a reason to skip it.
-        let doubtful = decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD;
-        if decoded.text.is_empty() || is_second_look && doubtful {
+    /// Accepts a decoded window.
+    fn accept(&mut self, window: Window, decoded: Decoded) {
+        if decoded.text.is_empty() {
             return;
         }
         if self.language.is_none() {
             self.language = Some((decoded.language.clone(), decoded.language_probability));
         }
-        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
-        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
-        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
-        for &(from, to) in &gaps {
-            let second_look = window.sub_window(from, to);
-            self.start(second_look, true);
+        self.keep(Look::new(window, decoded, MAX_LOOKS));
+    }
+
+    /// Accepts the text of a part that was left out, unless it is doubtful: the first pass had a reason to skip it. What it
+    /// has in common with its neighbours is checked.
+    fn accept_second_look(&mut self, window: Window, mut decoded: Decoded, gap: Gap) {
+        if decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD {
+            decoded.words.clear();
         }
-        let done = Done { samples: (window.start, window.end()), decoded, gaps };
+        let offset = (window.start - gap.window.start) as f64 / f64::from(SAMPLE_RATE);
+        let heard: Vec<_> = decoded.words.iter().map(|word| word.later_by(offset)).collect();
+        let look = Look::new(window, decoded, gap.looks - 1);
+        match Check::of(&self.done[gap.done].decoded.words, &heard, gap.part) {
+            None => self.keep_second_look(look, &gap),
+            Some(check) => {
+                let part = gap.window.sub_window(check.part.0, check.part.1);
+                self.start(part, Purpose::Check(gap, Box::new(look), check));
+            }
+        }
+    }
+
+    /// Keeps the text of a second look; where there is none, the window's words have their part back.
+    fn keep_second_look(&mut self, look: Look, gap: &Gap) {
+        if look.done.decoded.words.is_empty() {
+            self.done[gap.done].gaps.retain(|part| *part != gap.part);
+        } else {
+            self.keep(look);
+        }
+    }
+
+    /// Adds a text to the draft and to the transcript, and submits the speech that it leaves out for another look.
+    fn keep(&mut self, Look { window, done, looks }: Look) {
         let segments = segments_of(done.samples, &done.decoded, &done.gaps).into_iter();
         insert_in_order(&mut self.draft, segments.map(|segment| Segment { words: Vec::new(), ..segment }));
+        let gaps = done.gaps.clone();
+        let index = self.done.len();
         self.done.push(done);
+        for part in gaps {
+            self.second_looks += 1;
+            let gap = Gap { window: Arc::clone(&window), done: index, part, looks };
+            self.start(window.sub_window(part.0, part.1), Purpose::SecondLook(gap));
+        }
     }
 
     fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
@@ -434,7 +573,13 @@ impl<'a> Recording<'a> {
             segments,
             model: self.transcriber.model_name.to_string(),
         };
-        let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
-        Transcription { result, names, warnings, language_probability, windows: self.windows, second_looks }
+        Transcription {
+            result,
+            names,
+            warnings,
+            language_probability,
+            windows: self.windows,
+            second_looks: self.second_looks,
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hark_media::{AudioStream, CancelToken, Source};
-use hark_transcript::{Lane, Segment, TranscriptionResult};
+use hark_transcript::{Lane, Segment, TranscriptionResult, VoiceActivity};
 use hark_whisper::backend::MemoryUse;
 use hark_whisper::decode::{DecodeOptions, EngineStats, Task};
 use hark_whisper::mel::LogMel;
@@ -48,6 +48,8 @@ pub struct Request {
     pub lane: Option<Lane>,
     /// How the container is read.
     pub media: hark_media::Options,
+    /// Which sound is decoded.
+    pub vad: VoiceActivity,
     /// Where windows are cut.
     pub windows: WindowOptions,
     /// Cancellation token.
@@ -71,6 +73,7 @@ impl Default for Request {
             condition_on_previous: false,
             lane: None,
             media: hark_media::Options::default(),
+            vad: VoiceActivity::default(),
             windows: WindowOptions::default(),
             cancel: CancelToken::default(),
         }

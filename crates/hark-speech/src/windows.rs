@@ -46,6 +46,8 @@ pub struct WindowOptions {
     pub full_gap: f32,
     /// The longest window; the encoder takes no more than 30 s.
     pub max_window: f32,
+    /// Whether only speech is in windows. If not, windows cover the whole recording.
+    pub only_speech: bool,
 }
 
 impl Default for WindowOptions {
@@ -60,6 +62,7 @@ impl Default for WindowOptions {
             full_from: 20.0,
             full_gap: 1.0,
             max_window: MAX_WINDOW_SECONDS,
+            only_speech: true,
         }
     }
 }
@@ -134,6 +137,7 @@ struct Limits {
     full_from: u64,
     full_gap: u64,
     max_window: u64,
+    only_speech: bool,
 }
 
 /// A span of speech that has not ended.
@@ -182,6 +186,7 @@ impl WindowCutter {
                 full_from: samples(options.full_from),
                 full_gap: samples(options.full_gap),
                 max_window,
+                only_speech: options.only_speech,
             },
             samples: Vec::new(),
             probabilities: Vec::new(),
@@ -230,6 +235,12 @@ impl WindowCutter {
         windows
     }
 
+    /// No later window begins before this sample.
+    pub fn settled(&self) -> u64 {
+        let next = (self.processed_chunks * CHUNK).saturating_sub(self.limits.pad);
+        self.window_start().unwrap_or(next).max(self.previous_end)
+    }
+
     /// Buffered samples: the current window, or a little silence.
     pub fn buffered(&self) -> usize {
         self.samples.len()
@@ -274,11 +285,14 @@ impl WindowCutter {
     /// Hysteresis: speech starts at `threshold` and ends where it stayed below `neg_threshold` for `min_silence`.
     fn update_run(&mut self, probability: f32, start: u64, end: u64) {
         let Some(run) = &mut self.run else {
-            if probability >= self.limits.threshold {
-                self.run = Some(Run { start, pause: None, is_continuation: false });
+            if probability >= self.limits.threshold || !self.limits.only_speech {
+                self.run = Some(Run { start, pause: None, is_continuation: !self.limits.only_speech });
             }
             return;
         };
+        if !self.limits.only_speech {
+            return;
+        }
         if probability >= self.limits.threshold {
             run.pause = None;
         } else if probability < self.limits.neg_threshold {
@@ -359,7 +373,25 @@ impl WindowCutter {
         (first + best as u64) * CHUNK + CHUNK / 2
     }
 
+    /// The spans of speech between two samples, where windows contain other sound, too.
+    fn speech_between(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for chunk in from / CHUNK..to.div_ceil(CHUNK) {
+            if self.probabilities[(chunk - self.first_chunk) as usize] < self.limits.threshold {
+                continue;
+            }
+            let (start, end) = ((chunk * CHUNK).max(from), ((chunk + 1) * CHUNK).min(to));
+            match spans.last_mut() {
+                Some(last) if start - last.1 < self.limits.min_silence => last.1 = end,
+                _ => spans.push((start, end)),
+            }
+        }
+        spans.retain(|span| span.1 - span.0 >= self.limits.min_speech);
+        spans
+    }
+
     fn window(&self, from: u64, to: u64, speech: Vec<(u64, u64)>) -> Window {
+        let speech = if self.limits.only_speech { speech } else { self.speech_between(from, to) };
         let buffer_start = self.first_chunk * CHUNK;
         let samples = self.samples[(from - buffer_start) as usize..(to - buffer_start) as usize].to_vec();
         let of = |from: u64, to: u64| {

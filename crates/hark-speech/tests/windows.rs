@@ -136,6 +136,31 @@ fn windows_keep_their_promises_on_random_tracks() {
 }
 
 #[test]
+fn windows_of_all_sound_cover_the_whole_recording_and_mark_the_speech_in_it() {
+    let mut random = Random(13);
+    let options = WindowOptions { only_speech: false, ..WindowOptions::default() };
+    for _ in 0..30 {
+        let chunks = 1 + random.below(8_000);
+        let track = random_track(&mut random, chunks);
+        let samples = numbered(chunks * CHUNK - random.below(CHUNK));
+        let windows = cut(&options, &samples, &track, 16_000);
+        let mut end = 0;
+        for window in &windows {
+            assert_eq!(window.start, end, "no sound between two windows");
+            assert!(window.samples.len() <= 480_000);
+            end = window.end();
+            assert!(window.speech.iter().all(|span| span.0 >= window.start && span.1 <= end && span.0 < span.1));
+        }
+        assert_eq!(end, samples.len() as u64);
+    }
+    let (track, samples) = planted(&[(10.0, 0.1), (5.0, 0.9), (8.0, 0.0)]);
+    let windows = cut(&options, &samples, &track, samples.len());
+    assert_eq!(windows.len(), 1);
+    let seconds = windows[0].speech.iter().map(|span| (span.0 / SECOND, span.1 / SECOND)).collect::<Vec<_>>();
+    assert_eq!(seconds, [(10, 15)], "speech is still known");
+}
+
+#[test]
 fn the_size_of_blocks_does_not_change_the_windows() {
     let mut random = Random(12);
     for options in [WindowOptions::default(), WindowOptions { max_gap: 0.2, speech_pad: 0.9, ..Default::default() }] {

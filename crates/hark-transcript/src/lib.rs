@@ -8,9 +8,11 @@ mod lane;
 mod script;
 mod task;
 mod transcript;
+mod voice_activity;
 
 pub use datetime::DateTime;
 pub use lane::Lane;
 pub use script::is_unspaced;
 pub use task::{AnalysisType, GenerationType, SummaryStyle};
 pub use transcript::{Segment, TranscriptionResult, Word};
+pub use voice_activity::VoiceActivity;

@@ -38,6 +38,14 @@ pub struct AlignedWord {
     pub holds: (f64, f64),
 }
 
+impl AlignedWord {
+    /// The same word on a clock that began `seconds` earlier.
+    pub fn later_by(&self, seconds: f64) -> Self {
+        let holds = (self.holds.0 + seconds, self.holds.1 + seconds);
+        AlignedWord { start: self.start + seconds, end: self.end + seconds, holds, ..self.clone() }
+    }
+}
+
 /// Scaled query-key products of the alignment heads, before the softmax.
 #[derive(Debug, Clone)]
 pub struct AlignmentRows<'a> {

@@ -177,6 +177,10 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, value_name = "T", value_delimiter = ',', value_parser = parse_temperature)]
     pub(crate) temperature: Vec<f32>,
 
+    /// Sound to transcribe: off takes all of it, for singing and speech under loud music; gentle what is speech or may be; strict only what is speech for sure [default: gentle]
+    #[arg(long, value_name = "off|gentle|strict", value_parser = parse_vad)]
+    pub(crate) vad: Option<hark_speech::VoiceActivity>,
+
     /// Times for each word; auto: where the format uses them (srt, vtt, json)
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Words::Auto)]
     pub(crate) words: Words,
@@ -414,6 +418,10 @@ fn parse_format(name: &str) -> Result<Format, String> {
 fn parse_isa(name: &str) -> Result<hark_speech::Isa, String> {
     let isa: hark_speech::Isa = name.parse()?;
     if isa.is_available() { Ok(isa) } else { Err(format!("this machine can't run {name} kernels")) }
+}
+
+fn parse_vad(name: &str) -> Result<hark_speech::VoiceActivity, String> {
+    name.trim().parse()
 }
 
 fn parse_speakers(text: &str) -> Result<hark_speech::Speakers, String> {

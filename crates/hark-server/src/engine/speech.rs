@@ -389,6 +389,7 @@ impl Transcribe for SpeechEngine {
             language: work.language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             words: work.word_timestamps,
+            vad: work.vad,
             prompt: work.prompt.clone(),
             hotwords: work.hotwords.clone(),
             known: work.known.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
-use hark_api::TranscriptionResult;
+use hark_api::{TranscriptionResult, VoiceActivity};
 use hark_speech::live::{LiveEvent, LiveSegments, LiveSession};
 use hark_speech::{SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,8 @@ pub struct Work {
     pub translate: bool,
     /// Whether words have times.
     pub word_timestamps: bool,
+    /// Which sound is transcribed.
+    pub vad: VoiceActivity,
     /// Text to condition on.
     pub prompt: Option<String>,
     /// Words to expect.
@@ -146,6 +148,7 @@ impl Default for Work {
             budget: hark_media::Budget::default(),
             translate: false,
             word_timestamps: true,
+            vad: VoiceActivity::default(),
             prompt: None,
             hotwords: None,
             temperature: None,

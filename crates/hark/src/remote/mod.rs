@@ -90,6 +90,7 @@ impl Remote {
         put("language", args.speech.language.as_deref().or(config.language.as_deref()));
         put("prompt", args.speech.prompt.as_deref());
         put("hotwords", args.speech.hotwords.as_deref());
+        put("vad", args.vad.map(hark_speech::VoiceActivity::name));
         let (diarize, speakers) = match args.speakers {
             None => (None, None),
             Some(Speakers::Off) => (Some("false"), None),

@@ -148,6 +148,7 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
     }
     request.prompt = args.speech.prompt.clone();
     request.hotwords = args.speech.hotwords.clone();
+    request.vad = args.vad.unwrap_or_default();
     request.condition_on_previous = args.condition;
     request.media.track = args.track.map(usize::from);
     Ok(request)

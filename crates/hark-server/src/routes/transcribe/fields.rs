@@ -1,6 +1,6 @@
 //! The text fields of a transcription form, validated as they arrive, so that an error is reported before the upload ends.
 
-use hark_api::ResponseFormat;
+use hark_api::{ResponseFormat, VoiceActivity};
 use hark_models::default_name;
 
 use crate::config::Config;
@@ -39,6 +39,7 @@ pub(crate) struct Fields {
     hotwords: Option<String>,
     translate: Option<bool>,
     word_timestamps: Option<bool>,
+    vad: Option<VoiceActivity>,
     webhook_url: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl FormFields for Fields {
     fn longest(name: &str) -> Option<usize> {
         match name {
             "model" | "language" | "diarize" | "speakers" | "identify" | "response_format" | "translate"
-            | "word_timestamps" => Some(200),
+            | "word_timestamps" | "vad" => Some(200),
             // A character has at most four bytes.
             "prompt" | "hotwords" => Some(4 * MAX_PROMPT),
             "webhook_url" => Some(2000),
@@ -78,6 +79,7 @@ impl FormFields for Fields {
             "hotwords" => put(&mut self.hotwords, name, words(name, text)?),
             "translate" => put(&mut self.translate, name, boolean(name, text)?),
             "word_timestamps" => put(&mut self.word_timestamps, name, boolean(name, text)?),
+            "vad" => put(&mut self.vad, name, vad(text)?),
             "webhook_url" => {
                 // A form may send an empty field for one that was not filled in.
                 if !text.is_empty() {
@@ -104,6 +106,7 @@ impl Form for Fields {
                 speakers: self.speakers.unwrap_or(0),
                 translate: self.translate.unwrap_or(false),
                 word_timestamps: self.word_timestamps.unwrap_or(true),
+                vad: self.vad.unwrap_or_default(),
                 prompt: non_empty(self.prompt),
                 hotwords: non_empty(self.hotwords),
                 temperature: None,
@@ -134,6 +137,10 @@ pub(crate) fn boolean(name: &str, text: &str) -> Result<bool, Failure> {
 fn speakers(text: &str) -> Result<u32, Failure> {
     let count = text.parse().ok().filter(|count| *count <= MAX_SPEAKERS);
     count.ok_or_else(|| Failure::invalid(format!("`speakers` is {text:?}: give a number from 0 to {MAX_SPEAKERS}")))
+}
+
+fn vad(text: &str) -> Result<VoiceActivity, Failure> {
+    text.parse().map_err(|what| Failure::invalid(format!("`vad` is {text:?}: {what}")))
 }
 
 fn format(text: &str) -> Result<ResponseFormat, Failure> {
@@ -167,6 +174,8 @@ mod tests {
         assert!(form.work.diarize && form.work.word_timestamps && !form.work.translate);
         assert!(!form.work.identify, "nobody is named unless that is asked for");
         assert_eq!((form.work.language, form.work.speakers), (None, 0));
+        assert_eq!(form.work.vad, VoiceActivity::Gentle);
+        assert_eq!(set(&[("vad", "off")]).unwrap().work.vad, VoiceActivity::Off);
     }
 
     #[test]
@@ -177,6 +186,7 @@ mod tests {
             ("speakers", "101"),
             ("identify", "who"),
             ("language", "klingon"),
+            ("vad", "loud"),
             ("response_format", "pdf"),
             ("webhook_url", "http://example.com"),
         ] {
