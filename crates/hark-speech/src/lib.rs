@@ -5,16 +5,20 @@
 //! windows of all recordings together, words and segments get times of the recording and are assigned to the
 //! speakers at their time. Out of scope: containers and codecs, the Whisper network, accounts, and file formats of transcripts.
 
+mod channels;
 mod coverage;
 mod device;
 mod diarization;
 mod error;
+mod findings;
+mod languages;
 pub mod live;
 mod load;
 mod recording;
 mod scheduler;
 mod segments;
 mod speakers;
+mod tracks;
 mod transcriber;
 pub mod vad;
 mod voiceprint;
@@ -24,7 +28,8 @@ pub use device::DeviceChoice;
 pub use diarization::{Speakers, Voices};
 pub use error::SpeechError;
 pub use hark_media::CancelToken;
-pub use hark_transcript::Lane;
+pub use hark_transcript::{Channels, Lane};
+pub use languages::MULTI;
 pub use load::{BackendLoader, LoadOptions, load_on_cpu};
 pub use scheduler::{EngineState, Meter, Reload, Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};

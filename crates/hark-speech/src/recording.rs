@@ -12,7 +12,9 @@ use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::diarization::DiarizationThread;
+use crate::diarization::{DiarizationThread, Speakers};
+use crate::findings::Findings;
+use crate::languages::{HeardLanguage, Prior, SURE, others_heard};
 use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::segments::{insert_in_order, segments_of, straighten};
 use crate::speakers::{assign_in_order, speakers_of};
@@ -27,14 +29,16 @@ const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
 /// Windows of one recording that may be queued or decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
 const MAX_OUTSTANDING: usize = 40;
-/// The language is that of the first window if its probability is at least this…
-const LANGUAGE_THRESHOLD: f32 = 0.7;
-/// …or else that of this many windows together.
+/// Where the first window is not sure of the language, it is that of this many windows together.
 const MAX_VOTERS: usize = 5;
+/// Windows that may wait until others say what the language of the recording is; a bound on memory.
+const MAX_UNSURE: usize = 8;
 
 /// A submitted window.
 struct Outstanding {
     window: Window,
+    /// Set for one whose prompt has the text before it.
+    is_conditioned: bool,
     /// Set for a part that another window's text left out.
     is_second_look: bool,
     meter: Meter,
@@ -97,9 +101,19 @@ pub(crate) struct Recording<'a> {
     request: &'a Request,
     owner: u64,
     options: DecodeOptions,
+    vad: VadStream,
+    cutter: WindowCutter,
+    /// Probabilities of speech that are handed on; kept for its memory.
+    probabilities: Vec<f32>,
+    findings: Findings,
+    samples_read: u64,
     language: Option<(String, f32)>,
     /// Windows that wait for the language to be detected.
     awaiting_language: Vec<Window>,
+    /// Windows of a multilingual recording whose language is not sure by their sound, with its probabilities.
+    unsure: Vec<(Window, Vec<(String, f32)>)>,
+    /// What is known of the languages besides the sound.
+    prior: Prior,
     /// Summed probabilities of the languages, and how many windows voted.
     votes: BTreeMap<String, f32>,
     voters: usize,
@@ -127,6 +141,7 @@ impl<'a> Recording<'a> {
     pub(crate) fn new(
         transcriber: &'a Transcriber,
         request: &'a Request,
+        speakers: Speakers,
         duration: Option<f64>,
     ) -> Result<Self, SpeechError> {
         let language = transcriber.language_of(request.language.as_deref(), request.task)?;
@@ -148,14 +163,21 @@ impl<'a> Recording<'a> {
                 prompt,
                 ..DecodeOptions::default()
             },
+            vad: VadStream::with_gain_control(&transcriber.vad),
+            cutter: WindowCutter::new(&request.windows()),
+            probabilities: Vec::new(),
+            findings: Findings::default(),
+            samples_read: 0,
             language: language.map(|code| (code, 1.0)),
             awaiting_language: Vec::new(),
+            unsure: Vec::new(),
+            prior: Prior { usual: request.usual_language.clone(), ..Prior::default() },
             votes: BTreeMap::new(),
             voters: 0,
             replies,
             reply,
             cancelled: Arc::new(AtomicBool::new(false)),
-            diarization: DiarizationThread::start(transcriber.voices.as_ref(), request.speakers)?,
+            diarization: DiarizationThread::start(transcriber.voices.as_ref(), speakers)?,
             outstanding: BTreeMap::new(),
             step_rate: StepRate::default(),
             windowed_until: 0.0,
@@ -169,50 +191,78 @@ impl<'a> Recording<'a> {
         })
     }
 
+    /// Transcribes a stream of one channel to its end.
     pub(crate) fn run(
         &mut self,
-        mut audio: AudioStream,
+        audio: &mut AudioStream,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
-        let mut vad = VadStream::with_gain_control(&self.transcriber.vad);
-        let mut cutter = WindowCutter::new(&self.request.windows);
-        let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
-        let mut samples_read = 0u64;
-        while !self.at_end {
-            self.check_cancelled()?;
+        let mut samples = Vec::new();
+        while audio.read(&mut samples)? > 0 {
+            self.push(&samples, progress)?;
             samples.clear();
-            probabilities.clear();
-            let count = audio.read(&mut samples)?;
-            samples_read += count as u64;
-            if let Some(diarization) = &self.diarization {
-                diarization.push(&samples);
-            }
-            self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
-            let windows = if count == 0 {
-                self.at_end = true;
-                self.total = Some(self.seconds_read);
-                vad.finish(&mut probabilities);
-                let mut windows = cutter.push(&[], &probabilities);
-                windows.extend(cutter.finish());
-                windows
-            } else {
-                vad.push(&samples, &mut probabilities);
-                cutter.push(&samples, &probabilities)
-            };
-            for window in windows {
-                self.enqueue(window, progress)?;
-            }
-            while let Ok((tag, outcome)) = self.replies.try_recv() {
-                self.handle_reply((tag, outcome?), progress);
-            }
-            self.report(progress);
         }
+        self.end(progress)?;
+        self.drain(progress)?;
+        let mut done = self.finish(audio.warnings().to_vec());
+        if done.result.segments.is_empty() {
+            done.result.warnings.push(self.findings.why_no_words());
+        }
+        Ok(done)
+    }
+
+    /// Takes the next samples.
+    pub(crate) fn push(&mut self, samples: &[f32], progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        self.check_cancelled()?;
+        self.findings.hear(samples);
+        self.samples_read += samples.len() as u64;
+        self.seconds_read = self.samples_read as f64 / f64::from(SAMPLE_RATE);
+        if let Some(diarization) = &self.diarization {
+            diarization.push(samples);
+        }
+        self.probabilities.clear();
+        self.vad.push(samples, &mut self.probabilities);
+        let windows = self.cutter.push(samples, &self.probabilities);
+        self.take_up(windows, progress)
+    }
+
+    /// Ends the sound: what is left of it is submitted.
+    pub(crate) fn end(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        self.at_end = true;
+        self.total = Some(self.seconds_read);
+        self.probabilities.clear();
+        self.vad.finish(&mut self.probabilities);
+        let mut windows = self.cutter.push(&[], &self.probabilities);
+        windows.extend(self.cutter.finish());
+        self.take_up(windows, progress)?;
         self.detect_language()?;
-        self.flush(progress)?;
-        while !self.outstanding.is_empty() {
-            self.wait(progress)?;
+        self.flush(progress)
+    }
+
+    /// Waits for all submitted windows.
+    pub(crate) fn drain(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        loop {
+            while !self.outstanding.is_empty() {
+                self.wait(progress)?;
+            }
+            if self.unsure.is_empty() {
+                return Ok(());
+            }
+            self.settle_languages();
         }
-        Ok(self.finish(audio.warnings().to_vec()))
+    }
+
+    /// Handles new windows, and the replies that came meanwhile.
+    fn take_up(&mut self, windows: Vec<Window>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        for window in windows {
+            self.findings.add_window();
+            self.enqueue(window, progress)?;
+        }
+        while let Ok((tag, outcome)) = self.replies.try_recv() {
+            self.handle_reply((tag, outcome?), progress);
+        }
+        self.report(progress);
+        Ok(())
     }
 
     /// Submits a window, or queues it until the language is known.
@@ -220,10 +270,10 @@ impl<'a> Recording<'a> {
         self.windowed_until = window.end() as f64 / f64::from(SAMPLE_RATE);
         self.awaiting_language.push(window);
         // The first window may be the only one: then it detects the language itself, without a second encoding.
-        if self.language.is_none() && self.awaiting_language.len() > 1 {
+        if self.language.is_none() && !self.request.multilingual && self.awaiting_language.len() > 1 {
             self.detect_language()?;
         }
-        if self.language.is_some() {
+        if self.language.is_some() || self.request.multilingual {
             self.flush(progress)?;
         }
         Ok(())
@@ -232,7 +282,7 @@ impl<'a> Recording<'a> {
     /// Submits the windows that waited for the language.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.awaiting_language) {
-            self.start(window, false);
+            self.start(window, self.window_language(), false, self.request.condition_on_previous);
             let max_outstanding = if self.request.condition_on_previous { 1 } else { MAX_OUTSTANDING };
             while self.outstanding.len() >= max_outstanding {
                 self.wait(progress)?;
@@ -241,26 +291,43 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Submits one window.
-    fn start(&mut self, window: Window, is_second_look: bool) {
-        let language = match &self.language {
-            Some((code, _)) => Language::Known(code.clone()),
-            None => Language::Detect { sure_from: 0.0 },
-        };
-        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() });
+    /// How the language of a new window is determined.
+    fn window_language(&self) -> Language {
+        match &self.language {
+            Some((code, _)) if !self.request.multilingual => Language::Known(code.clone()),
+            // Without anything else to go by, the likeliest is taken at once.
+            _ if !self.request.multilingual && self.prior.usual.is_none() => Language::Detect { sure_from: 0.0 },
+            _ => Language::Detect { sure_from: SURE },
+        }
+    }
+
+    /// Submits the windows whose language was not sure, in the likeliest by what is known meanwhile.
+    fn settle_languages(&mut self) {
+        for (window, probabilities) in std::mem::take(&mut self.unsure) {
+            let Some((code, probability)) = self.prior.choose(&probabilities) else { continue };
+            if self.language.is_none() {
+                self.language = Some((code.clone(), probability));
+            }
+            self.start(window, Language::Known(code), false, self.request.condition_on_previous);
+        }
+    }
+
+    /// Submits one window, with the text before it as a prompt if it `is_conditioned`.
+    fn start(&mut self, window: Window, language: Language, is_second_look: bool, is_conditioned: bool) {
+        let options = Arc::new(DecodeOptions { language, prompt: self.prompt(is_conditioned), ..self.options.clone() });
         let tag = self.windows;
         self.windows += 1;
         let meter = Meter::default();
         self.submit(tag, &window, options, meter.clone());
-        self.outstanding.insert(tag, Outstanding { window, is_second_look, meter });
+        self.outstanding.insert(tag, Outstanding { window, is_conditioned, is_second_look, meter });
     }
 
-    /// The prompt of the next window, with the text before it if requested.
-    fn prompt(&self) -> Vec<u32> {
+    /// The prompt of a window, with the text before it if it is conditioned.
+    fn prompt(&self, is_conditioned: bool) -> Vec<u32> {
         let mut prompt = self.options.prompt.clone();
         // A text decoded at a high temperature makes a bad prompt.
-        if self.request.condition_on_previous
-            && let Some(Done { decoded, .. }) = self.done.last()
+        if is_conditioned
+            && let Some(Done { decoded, .. }) = self.done.iter().max_by_key(|done| done.samples.0)
             && decoded.temperature < 0.5
         {
             prompt.extend(decoded.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
@@ -288,7 +355,7 @@ impl<'a> Recording<'a> {
 
     /// Detects the language from the waiting windows: the first alone if its probability is high, else several together.
     fn detect_language(&mut self) -> Result<(), SpeechError> {
-        if self.language.is_some() || self.awaiting_language.len() < 2 {
+        if self.language.is_some() || self.request.multilingual || self.awaiting_language.len() < 2 {
             return Ok(());
         }
         let options =
@@ -306,13 +373,18 @@ impl<'a> Recording<'a> {
                     *self.votes.entry(code).or_default() += probability;
                 }
             }
-            let Some((code, votes)) = self.votes.iter().max_by(|a, b| a.1.total_cmp(b.1)) else {
+            let shares = self.votes.iter().map(|(code, votes)| (code.clone(), votes / self.voters as f32));
+            let shares: Vec<(String, f32)> = shares.collect();
+            let Some((code, share)) = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else {
                 continue;
             };
-            let share = votes / self.voters as f32;
             let all_voted = self.voters == MAX_VOTERS || self.at_end && self.voters == self.awaiting_language.len();
-            if share >= LANGUAGE_THRESHOLD || all_voted {
-                self.language = Some((code.clone(), share));
+            if share >= SURE {
+                self.language = Some((code, share));
+                break;
+            }
+            if all_voted {
+                self.language = self.prior.choose(&shares);
                 break;
             }
         }
@@ -372,42 +444,91 @@ impl<'a> Recording<'a> {
             return;
         };
         self.step_rate.add(&outstanding);
-        let Outstanding { window, is_second_look, .. } = outstanding;
-        if let Outcome::Decoded(mut decoded) = outcome {
+        let Outstanding { window, is_conditioned, is_second_look, .. } = outstanding;
+        if let Outcome::Languages(probabilities) = outcome {
+            self.unsure.push((window, probabilities));
+            if self.unsure.len() > MAX_UNSURE {
+                self.settle_languages();
+            }
+        } else if let Outcome::Decoded(mut decoded) = outcome {
             let lead = window.leading_silence(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
                 (word.start, word.end) = ((word.start - lead).max(0.0), (word.end - lead).max(0.0));
             }
-            self.accept(window, *decoded, is_second_look);
+            self.accept(window, *decoded, is_conditioned, is_second_look);
         }
         self.report(progress);
     }
 
     /// Accepts a decoded window, and submits the speech that its text leaves out for a second look.
-    fn accept(&mut self, window: Window, decoded: Decoded, is_second_look: bool) {
+    fn accept(&mut self, window: Window, decoded: Decoded, is_conditioned: bool, is_second_look: bool) {
         // On a second look only a confident text counts: the first pass had a reason to skip it.
         let doubtful = decoded.mean_logprob < SECOND_LOOK_LOGPROB_THRESHOLD;
+        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
+        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
+        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
+        if is_conditioned && (decoded.text.is_empty() || !gaps.is_empty()) {
+            // The text before a window can make the model end early, or give up the window as silent: without that text it does not.
+            return self.start(window, Language::Known(decoded.language), false, false);
+        }
         if decoded.text.is_empty() || is_second_look && doubtful {
             return;
         }
         if self.language.is_none() {
             self.language = Some((decoded.language.clone(), decoded.language_probability));
         }
-        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
-        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
-        let gaps = if is_second_look { Vec::new() } else { left_out(&decoded.words, &speech) };
         for &(from, to) in &gaps {
             let second_look = window.sub_window(from, to);
-            self.start(second_look, true);
+            // What a text leaves out of a multilingual recording may be what is in another language.
+            let language = match self.request.multilingual {
+                true => Language::Detect { sure_from: 0.0 },
+                false => Language::Known(decoded.language.clone()),
+            };
+            self.start(second_look, language, true, false);
         }
+        *self.prior.seconds.entry(decoded.language.clone()).or_default() += f64::from(window.stats.speech_seconds);
         let done = Done { samples: (window.start, window.end()), decoded, gaps };
         let segments = segments_of(done.samples, &done.decoded, &done.gaps).into_iter();
         insert_in_order(&mut self.draft, segments.map(|segment| Segment { words: Vec::new(), ..segment }));
         self.done.push(done);
     }
 
-    fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
-        let (language, language_probability) = self.language.take().unwrap_or_default();
+    /// What was heard besides words.
+    pub(crate) fn findings(&self) -> Findings {
+        self.findings
+    }
+
+    /// The language of the recording: of several the one that most is said in.
+    fn main_language(&mut self) -> (String, f32) {
+        let most = self.prior.seconds.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(code, _)| code.clone());
+        match most.filter(|_| self.request.multilingual) {
+            Some(code) => {
+                let probability = |done: &&Done| done.decoded.language_probability;
+                let of_code = self.done.iter().filter(|done| done.decoded.language == code);
+                let best = of_code.max_by(|a, b| probability(a).total_cmp(&probability(b)));
+                let best = best.as_ref().map_or(0.0, probability);
+                (code, best)
+            }
+            None => self.language.take().unwrap_or_default(),
+        }
+    }
+
+    /// The languages that the windows sound like.
+    fn languages_heard(&self) -> Vec<HeardLanguage> {
+        let seconds = |sample: u64| sample as f64 / f64::from(SAMPLE_RATE);
+        let heard = self.done.iter().filter_map(|done| {
+            let (code, probability) = done.decoded.heard.clone()?;
+            Some(HeardLanguage { from: seconds(done.samples.0), to: seconds(done.samples.1), code, probability })
+        });
+        heard.collect()
+    }
+
+    /// The transcript of what was drained.
+    pub(crate) fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
+        let (language, language_probability) = self.main_language();
+        if self.request.language.is_none() && !self.request.multilingual {
+            warnings.extend(others_heard(self.languages_heard(), &language));
+        }
         let mut segments: Vec<_> =
             self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -433,8 +554,9 @@ impl<'a> Recording<'a> {
             speakers: speakers_of(&segments),
             segments,
             model: self.transcriber.model_name.to_string(),
+            warnings,
         };
         let second_looks = self.done.iter().map(|done| done.gaps.len()).sum();
-        Transcription { result, names, warnings, language_probability, windows: self.windows, second_looks }
+        Transcription { result, names, language_probability, windows: self.windows, second_looks }
     }
 }

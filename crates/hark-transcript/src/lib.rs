@@ -3,12 +3,14 @@
 //! In: nothing. Out: plain types with `serde`, and with the feature `schema` their OpenAPI schemas. None of its business: how a
 //! transcript is made, stored, laid out or sent.
 
+mod channels;
 mod datetime;
 mod lane;
 mod script;
 mod task;
 mod transcript;
 
+pub use channels::Channels;
 pub use datetime::DateTime;
 pub use lane::Lane;
 pub use script::is_unspaced;
