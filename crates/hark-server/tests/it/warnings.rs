@@ -14,10 +14,13 @@ use crate::server::{Server, config, hum, json, refusal};
 /// What the engine says of every recording.
 const WARNING: &str = "no words: the sound is silent from beginning to end";
 
+/// Language, usual language and channels of a recording's work.
+type Asked = (Option<String>, Option<String>, Channels);
+
 /// An engine that finds recordings silent, and remembers how it was asked.
 #[derive(Clone, Default)]
 struct Silence {
-    told: Arc<Mutex<Vec<(Option<String>, Option<String>, Channels)>>>,
+    told: Arc<Mutex<Vec<Asked>>>,
     language: Arc<Mutex<String>>,
     words: usize,
 }

@@ -195,9 +195,11 @@ pub(crate) fn transcribe_file(
     compute: &Compute,
 ) -> Result<TranscriptionResult, CliError> {
     let library = ModelLibrary::open(config)?;
-    let mut request = Request::default();
-    request.multilingual = config.language.as_deref() == Some(MULTI);
-    request.language = config.language.clone().filter(|language| language != MULTI);
+    let mut request = Request {
+        multilingual: config.language.as_deref() == Some(MULTI),
+        language: config.language.clone().filter(|language| language != MULTI),
+        ..Request::default()
+    };
     let mut options = LoadOptions::new(speech_model(&library, None, config)?, installed_for(&library, Role::Vad)?);
     options.widest_beam = request.beam;
     request.speakers = default_speakers(&library);
