@@ -55,6 +55,7 @@ pub fn export(data: &[u8]) {
             text: said.text.clone(),
             speaker: said.speaker.map(|number| format!("SPEAKER_{number:02}")),
             overlapping_speakers: said.speaker.map(|number| format!("SPEAKER_{:02}", number / 2)).into_iter().collect(),
+            language: None,
             confidence: 0.5,
             words: said
                 .words

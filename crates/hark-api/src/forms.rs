@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaType, Type};
 
+use crate::Channels;
+
 /// The form of `POST /v1/transcribe`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TranscribeForm {
@@ -17,7 +19,7 @@ pub struct TranscribeForm {
     /// The model; `large-v3-turbo` when not given. `GET /v1/models` lists them.
     #[schema(default = "large-v3-turbo")]
     pub model: Option<String>,
-    /// Language code, or `auto`.
+    /// Language code, `auto`, or `multi`: each part of the recording in the language that is spoken there.
     #[schema(default = "auto")]
     pub language: Option<String>,
     /// Whether to tell speakers apart.
@@ -29,6 +31,10 @@ pub struct TranscribeForm {
     /// Whether speakers whose voices the account knows are named; tells speakers apart whatever `diarize` says. Needs an account.
     #[schema(schema_with = identify)]
     pub identify: Option<bool>,
+    /// What becomes of several channels: `auto` transcribes two that share nothing apart, as those of a recorded call, and mixes all others; `separate` transcribes each by
+    /// itself, as a speaker: `SPEAKER_00` is the first channel; `mono` mixes them. At most 8 are kept apart.
+    #[schema(default = "auto")]
+    pub channels: Option<Channels>,
     /// json, txt, srt or vtt.
     #[schema(default = "json")]
     pub response_format: Option<ResponseFormat>,

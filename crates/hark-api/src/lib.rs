@@ -50,7 +50,8 @@ pub use error::{ApiError, ERRORS, ErrorBody, ErrorEntry, ErrorKind};
 pub use fault::{FaultKind, UnknownFault};
 pub use forms::{EnhanceForm, EnrollForm, ResponseFormat, SpeakForm, TranscribeForm, WatermarkForm};
 pub use hark_transcript::{
-    AnalysisType, DateTime, GenerationType, Lane, Segment, SummaryStyle, TranscriptionResult, VoiceActivity, Word,
+    AnalysisType, Channels, DateTime, GenerationType, Lane, Segment, SummaryStyle, TranscriptionResult, VoiceActivity,
+    Word,
 };
 pub use health::{GpuHealth, Health, Liveness, Readiness};
 pub use keys::{CreatedKey, Key, KeyList, KeyRoll, KeyScope, KeyUpdate, NewKey};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Channels;
+
 /// The form of `POST /v1/audio/transcriptions`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenAiTranscriptionForm {
@@ -12,7 +14,7 @@ pub struct OpenAiTranscriptionForm {
     /// `whisper-1`, `gpt-4o-transcribe` or any name of `GET /v1/models`.
     #[schema(default = "whisper-1")]
     pub model: Option<String>,
-    /// Language code; found out when not given.
+    /// Language code, or `multi`; found out when not given.
     pub language: Option<String>,
     /// Text that could stand before the recording: names, spelling and style follow it.
     #[schema(max_length = 4000)]
@@ -29,6 +31,9 @@ pub struct OpenAiTranscriptionForm {
     /// Whether to answer with events, the text in pieces.
     #[schema(default = false)]
     pub stream: Option<bool>,
+    /// What becomes of several channels, as in `POST /v1/transcribe`; no field of OpenAI's.
+    #[schema(default = "auto")]
+    pub channels: Option<Channels>,
 }
 
 /// The form of `POST /v1/audio/translations`.
@@ -49,6 +54,9 @@ pub struct OpenAiTranslationForm {
     /// 0 searches for the likeliest words; more lets the model choose freely.
     #[schema(minimum = 0, maximum = 1, default = 0)]
     pub temperature: Option<f32>,
+    /// What becomes of several channels, as in `POST /v1/transcribe`; no field of OpenAI's.
+    #[schema(default = "auto")]
+    pub channels: Option<Channels>,
 }
 
 /// How OpenAI's paths answer.
@@ -87,6 +95,9 @@ pub struct OpenAiTranscription {
     pub text: String,
     /// What it is charged by.
     pub usage: OpenAiUsage,
+    /// What is wrong or remarkable about the recording; not there when there is nothing to say, and no field of OpenAI's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// `response_format` verbose_json.
@@ -108,6 +119,9 @@ pub struct OpenAiVerbose {
     pub words: Option<Vec<OpenAiWord>>,
     /// What it is charged by.
     pub usage: OpenAiUsage,
+    /// What is wrong or remarkable about the recording; not there when there is nothing to say, and no field of OpenAI's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A segment of `verbose_json`.
@@ -133,6 +147,9 @@ pub struct OpenAiSegment {
     pub compression_ratio: f32,
     /// Always 0: what is no speech is cut away before words are looked for.
     pub no_speech_prob: f32,
+    /// The code of the language that is spoken in it; no field of OpenAI's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }
 
 /// `response_format` diarized_json.
@@ -148,6 +165,9 @@ pub struct OpenAiDiarized {
     pub segments: Vec<OpenAiDiarizedSegment>,
     /// What it is charged by.
     pub usage: OpenAiUsage,
+    /// What is wrong or remarkable about the recording; not there when there is nothing to say, and no field of OpenAI's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A segment of `diarized_json`.

@@ -104,6 +104,9 @@ pub struct TranscriptDetail {
     /// Why it failed, where it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is wrong or remarkable about the recording; not there when there is nothing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// `GET /v1/transcripts/{id}/waveform`.

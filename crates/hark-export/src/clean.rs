@@ -48,6 +48,7 @@ pub(crate) fn cleaned(transcript: &TranscriptionResult) -> TranscriptionResult {
         speaker: segment.speaker.as_deref().map(clean).filter(|speaker| !speaker.is_empty()),
         overlapping_speakers: segment.overlapping_speakers.iter().map(|speaker| clean(speaker)).collect(),
         words: segment.words.iter().map(word).collect(),
+        language: segment.language.clone(),
         ..*segment
     };
     TranscriptionResult {

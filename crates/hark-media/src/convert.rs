@@ -1,6 +1,7 @@
 //! Decoded blocks at the track's own rate and channels, as the rate and channels that were asked for.
 
 use crate::downmix::{Downmix, finite};
+use crate::phase::PhaseFold;
 use crate::resample::Resampler;
 use crate::{AudioSpec, Block};
 
@@ -12,6 +13,8 @@ pub(crate) struct Converter {
     /// Channels and speaker positions that `mix` is for.
     layout: (usize, Option<u64>),
     mix: Downmix,
+    /// Folds pairs of channels into one.
+    phase: PhaseFold,
     mono: Vec<f32>,
     resampler: ChannelResampler,
 }
@@ -23,6 +26,7 @@ impl Converter {
             rate: 0,
             layout: (1, None),
             mix: Downmix::new(1, None),
+            phase: PhaseFold::default(),
             mono: Vec::new(),
             resampler: ChannelResampler::new(spec.rate, spec),
         }
@@ -46,7 +50,13 @@ impl Converter {
             self.mix = Downmix::new(block.channels, block.mask);
         }
         self.mono.clear();
-        self.mix.apply(&block.samples, &mut self.mono);
+        match self.mix.pair() {
+            Some([left, right]) if channels == 1 => {
+                self.phase.apply(&block.samples, left, right, &mut self.mono);
+                self.mono.iter_mut().for_each(|sample| *sample = finite(*sample));
+            }
+            _ => self.mix.apply(&block.samples, &mut self.mono),
+        }
         match channels {
             1 => self.resampler.push_mono(&self.mono, out),
             // A track that changed its channels: what it has now comes from all of those it began with.
@@ -56,6 +66,11 @@ impl Converter {
                 self.resampler.push(&frames, out);
             }
         }
+    }
+
+    /// Frames of sound, at the track's rate, whose channels were in opposite phase.
+    pub(crate) fn opposite_frames(&self) -> u64 {
+        self.phase.subtracted()
     }
 
     /// Appends the end, as if silence followed.

@@ -38,6 +38,11 @@ impl Downmix {
         Downmix { weights }
     }
 
+    /// The weights of two channels; none of more or fewer.
+    pub(crate) fn pair(&self) -> Option<[f32; 2]> {
+        self.weights.as_slice().try_into().ok()
+    }
+
     /// Appends one sample for each frame of `interleaved`; what is not a number becomes silence.
     pub(crate) fn apply(&self, interleaved: &[f32], out: &mut Vec<f32>) {
         let from = out.len();

@@ -162,8 +162,9 @@ impl Ffmpeg {
         }
         this.info.codec = report.audio.get(wanted).cloned().unwrap_or_default();
         this.info.audio_tracks = report.audio.len();
-        this.info.duration = report.known_duration();
-        this.known_duration = this.info.duration.is_some();
+        let own = report.known_track_duration(wanted);
+        this.known_duration = own.is_some();
+        this.info.duration = own.or(report.known_duration());
         Ok(this)
     }
 
@@ -173,6 +174,11 @@ impl Ffmpeg {
 
     pub(crate) fn knows_duration(&self) -> bool {
         self.known_duration
+    }
+
+    /// Sets the length of the track, which its container's index gives.
+    pub(crate) fn set_duration(&mut self, seconds: f64) {
+        (self.info.duration, self.known_duration) = (Some(seconds), true);
     }
 
     /// How the child ended, once `next` has said that it has.

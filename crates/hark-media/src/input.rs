@@ -22,6 +22,24 @@ pub enum Source {
     Seekable(Box<dyn ReadSeek>),
 }
 
+impl Source {
+    /// The same source twice, where it can be read more than once; streams can't.
+    pub fn doubled(self) -> io::Result<(Source, Option<Source>)> {
+        Ok(match self {
+            Source::Path(path) => {
+                let again = path.is_file().then(|| Source::Path(path.clone()));
+                (Source::Path(path), again)
+            }
+            Source::Reader(reader) => (Source::Reader(reader), None),
+            Source::Seekable(source) => {
+                let source = Seekable::new(source)?;
+                let again = Source::Seekable(Box::new(source.reopened()));
+                (Source::Seekable(Box::new(source)), Some(again))
+            }
+        })
+    }
+}
+
 /// Something that can be read and sought in.
 pub trait ReadSeek: Read + Seek + Send + Sync {}
 impl<T: Read + Seek + Send + Sync> ReadSeek for T {}

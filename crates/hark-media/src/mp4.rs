@@ -12,6 +12,17 @@ pub(crate) struct AudioTrack {
     pub(crate) codec: [u8; 4],
     /// What to present of it; None when the edit list is more than one run of the media.
     pub(crate) edit: Option<Edit>,
+    /// The length of its media in seconds; None when the header does not say.
+    pub(crate) seconds: Option<f64>,
+}
+
+impl AudioTrack {
+    /// How long the track is presented; none where that can't be told.
+    pub(crate) fn presented_seconds(&self) -> Option<f64> {
+        let edit = self.edit?;
+        let media = edit.keep.or_else(|| Some((self.seconds? - edit.skip).max(0.0)))?;
+        Some(edit.lead + media)
+    }
 }
 
 /// The part of a track that is presented, in seconds.
@@ -98,7 +109,12 @@ fn read_movie<R: Read + Seek>(reader: &mut R, start: u64, end: u64) -> io::Resul
             b"trak" => {
                 let track = read_track(reader, start, end)?;
                 if track.sound {
-                    movie.audio.push(AudioTrack { index: tracks, codec: track.codec, edit: None });
+                    movie.audio.push(AudioTrack {
+                        index: tracks,
+                        codec: track.codec,
+                        edit: None,
+                        seconds: track.seconds,
+                    });
                     edits.push((track.timescale, track.edits));
                 }
                 tracks += 1;
@@ -118,6 +134,7 @@ struct Track {
     sound: bool,
     codec: [u8; 4],
     timescale: u32,
+    seconds: Option<f64>,
     /// Duration in the movie's time scale, start in the media's (-1: nothing), rate.
     edits: Vec<(u64, i64, u32)>,
 }
@@ -132,7 +149,11 @@ fn walk<R: Read + Seek>(reader: &mut R, start: u64, end: u64, track: &mut Track,
     each_box(reader, start, end, &mut |reader, kind, start, end| {
         match &kind {
             b"mdia" | b"minf" | b"stbl" | b"edts" if depth < 4 => walk(reader, start, end, track, depth + 1)?,
-            b"mdhd" => track.timescale = read_timescale(&small(reader, start, end)?),
+            b"mdhd" => {
+                let header = small(reader, start, end)?;
+                track.timescale = read_timescale(&header);
+                track.seconds = read_duration(&header).map(|units| units as f64 / f64::from(track.timescale.max(1)));
+            }
             // A QuickTime file has a second handler, of its data references, inside `minf`.
             b"hdlr" => track.sound |= small(reader, start, end)?.get(8..12) == Some(b"soun"),
             b"stsd" => {
@@ -157,6 +178,15 @@ fn small<R: Read + Seek>(reader: &mut R, start: u64, end: u64) -> io::Result<Vec
 fn read_timescale(header: &[u8]) -> u32 {
     let at = if header.first() == Some(&1) { 20 } else { 12 };
     u32_at(header, at).unwrap_or(0)
+}
+
+/// The duration in a media header, in its time scale; none where it is 0, as in fragmented files, or unknown (all bits set).
+fn read_duration(header: &[u8]) -> Option<u64> {
+    let units = match header.first()? {
+        1 => u64::from_be_bytes(header.get(24..32)?.try_into().ok()?),
+        _ => u64::from(u32_at(header, 16)?),
+    };
+    (units > 0 && units != u64::from(u32::MAX) && units != u64::MAX).then_some(units)
 }
 
 fn read_edits(bytes: &[u8]) -> Vec<(u64, i64, u32)> {
@@ -206,6 +236,15 @@ mod tests {
         let want = Edit { lead: 1.5, skip: 1024.0 / 44_100.0, keep: Some(9.37) };
         assert_eq!(edit(&list, 1000, 44_100), Some(want));
         assert_eq!(edit(&[], 1000, 44_100), Some(Edit::default()));
+    }
+
+    #[test]
+    fn the_length_of_a_track_is_read_from_its_header_where_it_has_one() {
+        let short = |units: u32| [&[0; 12][..], &16_000u32.to_be_bytes(), &units.to_be_bytes()].concat();
+        assert_eq!(read_duration(&short(145_328)), Some(145_328));
+        assert_eq!((read_duration(&short(0)), read_duration(&short(u32::MAX))), (None, None));
+        let long = [&[1][..], &[0; 19], &48_000u32.to_be_bytes(), &7u64.to_be_bytes()].concat();
+        assert_eq!((read_duration(&long), read_duration(&long[..30])), (Some(7), None));
     }
 
     #[test]

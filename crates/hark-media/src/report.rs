@@ -77,6 +77,10 @@ pub(crate) struct Report {
     pub(crate) duration: Option<f64>,
     /// The codec of each audio stream.
     pub(crate) audio: Vec<String>,
+    /// The length of each audio stream, where its own tags give one.
+    audio_seconds: Vec<Option<f64>>,
+    /// Whether the stream that is being described is audio.
+    is_in_audio: bool,
     pub(crate) streams: usize,
     pub(crate) complaint_count: usize,
     first_complaint: Option<Complaint>,
@@ -153,9 +157,18 @@ impl Report {
             }
             if text.starts_with("Stream #0:") {
                 self.streams += 1;
-                if let Some((_, audio)) = text.split_once(": Audio: ") {
+                let audio = text.split_once(": Audio: ");
+                self.is_in_audio = audio.is_some();
+                if let Some((_, audio)) = audio {
                     let codec = audio.split([' ', ',']).next().unwrap_or_default();
                     self.audio.push(codec_name(codec));
+                    self.audio_seconds.push(None);
+                }
+                return;
+            }
+            if let Some(("DURATION", clock)) = text.split_once(':').map(|(name, value)| (name.trim(), value)) {
+                if let Some(last) = self.audio_seconds.last_mut().filter(|_| self.is_in_audio) {
+                    *last = seconds(clock);
                 }
                 return;
             }
@@ -181,6 +194,13 @@ impl Report {
     /// The length the container gives; None when ffmpeg only guessed it.
     pub(crate) fn known_duration(&self) -> Option<f64> {
         self.duration.filter(|duration| duration.is_finite())
+    }
+
+    /// The length of an audio stream: its own where its tags give one, else that of the container if it holds nothing else. The
+    /// length of a film is that of its picture, which the sound need not reach.
+    pub(crate) fn known_track_duration(&self, track: usize) -> Option<f64> {
+        let own = self.audio_seconds.get(track).copied().flatten();
+        own.or_else(|| self.known_duration().filter(|_| self.streams == 1))
     }
 
     /// What was wrong first: later complaints often follow from it.
@@ -252,6 +272,27 @@ mod tests {
         assert_eq!(report.streams, 3);
         assert_eq!(report.lines, ["Error parsing the packet header."]);
         assert_eq!(report.complaint(), Some(Complaint::Damaged));
+    }
+
+    #[test]
+    fn the_length_of_a_track_is_its_own_and_not_that_of_the_picture() {
+        let described = |lines: &[&str]| {
+            let mut report = Report::default();
+            lines.iter().for_each(|line| report.parse_line(line));
+            report
+        };
+        let film = [
+            "  Duration: 00:01:00.01, start: -0.002000, bitrate: 15 kb/s",
+            "  Stream #0:0: Audio: opus, 48000 Hz, mono, fltp",
+            "      DURATION        : 00:00:09.083000000",
+            "  Stream #0:1: Video: h264 (High), yuv420p(tv, progressive), 64x64, 10 fps, 10 tbr, 1k tbn",
+            "      DURATION        : 00:01:00.007000000",
+        ];
+        assert_eq!(described(&film).known_track_duration(0), Some(9.083));
+        assert_eq!(described(&film).known_duration(), Some(60.01));
+        let untagged: Vec<&str> = film.into_iter().filter(|line| !line.contains("DURATION")).collect();
+        assert_eq!(described(&untagged).known_track_duration(0), None);
+        assert_eq!(described(&untagged[..2]).known_track_duration(0), Some(60.01));
     }
 
     #[test]

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use crate::convert::Converter;
 use crate::decode::{Failure, InProcess};
 use crate::ffmpeg::{self, Ffmpeg};
+use crate::full_scale::{FullScale, is_float};
 use crate::input::{Input, Source};
+use crate::mp4;
 use crate::resample::{OUTPUT_RATES, RATES};
 use crate::sniff::{self, Container};
 use crate::watch::Watch;
@@ -12,6 +14,8 @@ use crate::{AudioSpec, Block, Info, MediaError, Options, OutputChannels};
 /// A file that ends this much before its own length is reported; less is rounding and encoder padding.
 const EARLY_SECONDS: f64 = 0.5;
 const EARLY_SHARE: f64 = 0.01;
+/// Channels that are in opposite phase for at least this long are reported; less may be an effect.
+const OPPOSITE_SECONDS: f64 = 1.0;
 
 /// Audio of one track at the rate and channels that were asked for, read block by block.
 pub struct AudioStream {
@@ -24,6 +28,8 @@ pub struct AudioStream {
     block: Block,
     spec: AudioSpec,
     converter: Converter,
+    /// Set for samples that may be on another scale.
+    full_scale: Option<FullScale>,
     /// Frames given so far, and of the current backend's those still to drop because the last one gave them.
     given: u64,
     drop: u64,
@@ -88,7 +94,11 @@ impl AudioStream {
             }
         }
         let input = input.again()?.ok_or_else(too_far)?;
-        let child = open_ffmpeg(input, container, options, why)?;
+        let track_seconds = if container == Container::Mp4 { mp4_seconds(&input, options)? } else { None };
+        let mut child = open_ffmpeg(input, container, options, why)?;
+        if let Some(seconds) = track_seconds {
+            child.set_duration(seconds);
+        }
         let info = child.info().clone();
         let backend = Backend::Ffmpeg(Box::new(child));
         let mut stream = Self::new(backend, None, container, options, info)?;
@@ -122,10 +132,11 @@ impl AudioStream {
             again,
             container,
             options: options.clone(),
-            info,
             block: Block::default(),
             spec,
             converter: Converter::new(spec),
+            full_scale: is_float(&info.codec).then(FullScale::default),
+            info,
             given: 0,
             drop: 0,
             ended: false,
@@ -216,6 +227,7 @@ impl AudioStream {
                 self.backend = Backend::Ffmpeg(Box::new(child));
                 // What the resampler has not given yet is dropped with it: ffmpeg gives it again.
                 self.converter = Converter::new(self.spec);
+                self.full_scale = self.full_scale.take().map(|_| FullScale::default());
                 self.drop = self.given;
                 self.advance()
             }
@@ -238,14 +250,33 @@ impl AudioStream {
                 reason: format!("a sample rate of {} Hz", self.block.rate),
             });
         }
-        let before = out.len();
-        self.converter.push(&self.block, out);
-        self.count(out, before);
+        match &mut self.full_scale {
+            None => {
+                let before = out.len();
+                self.converter.push(&self.block, out);
+                self.count(out, before);
+            }
+            Some(scale) => {
+                let ready = scale.push(std::mem::take(&mut self.block));
+                self.convert_scaled(ready, out);
+            }
+        }
         Ok(())
+    }
+
+    /// Mixes and resamples blocks whose scale is known onto `out`.
+    fn convert_scaled(&mut self, blocks: Vec<Block>, out: &mut Vec<f32>) {
+        for block in blocks {
+            let before = out.len();
+            self.converter.push(&block, out);
+            self.count(out, before);
+        }
     }
 
     /// Ends the conversion.
     fn flush(&mut self, out: &mut Vec<f32>) {
+        let held = self.full_scale.as_mut().map(FullScale::finish).unwrap_or_default();
+        self.convert_scaled(held, out);
         let before = out.len();
         self.converter.finish(out);
         self.count(out, before);
@@ -260,9 +291,24 @@ impl AudioStream {
         self.given += ((out.len() - before) / channels) as u64;
     }
 
+    /// Reports what had to be mended before it could be heard.
+    fn report_mended(&mut self) {
+        let opposite = self.converter.opposite_frames() as f64 / f64::from(self.info.sample_rate.max(1));
+        if opposite >= OPPOSITE_SECONDS {
+            self.warnings.push(format!(
+                "the two channels are in opposite phase for {opposite:.1} s: they were subtracted, since a mean would cancel them"
+            ));
+        }
+        if let Some(scale) = self.full_scale.as_ref().and_then(FullScale::found) {
+            self.warnings
+                .push(format!("the samples are numbers up to {scale}, where full scale is 1: they were divided"));
+        }
+    }
+
     /// Looks back when the source has ended: did it hold what it promised?
     fn conclude(&mut self) -> Result<(), MediaError> {
         let seconds = self.seconds();
+        self.report_mended();
         let knows = match &self.backend {
             Backend::InProcess(decoder) => {
                 if decoder.broken() > 0 {
@@ -323,6 +369,19 @@ fn open_ffmpeg(
     })?;
     let input = input.for_child(container.streams(), container == Container::Mp4, options.limits.memory_bytes)?;
     Ffmpeg::open(&program, input, container, options)
+}
+
+/// The length of the wanted track by the index of an MP4 file: ffmpeg gives that of the longest track.
+fn mp4_seconds(input: &Input, options: &Options) -> Result<Option<f64>, MediaError> {
+    let movie = match input.again()? {
+        Some(Input::File(mut file)) => mp4::movie(&mut file),
+        Some(Input::Seekable(mut source)) => mp4::movie(&mut source),
+        _ => Ok(None),
+    };
+    // A damaged index is ffmpeg's to complain about.
+    let movie = movie.ok().flatten().filter(|movie| !movie.intricate);
+    let track = movie.as_ref().and_then(|movie| movie.audio.get(options.track.unwrap_or(0)));
+    Ok(track.and_then(mp4::AudioTrack::presented_seconds))
 }
 
 /// Whether a RIFF file is shorter than its header says. Of AVI files ffmpeg gives the length it finds, not the one promised.

@@ -54,6 +54,23 @@ fn a_truncated_file_gives_what_it_holds_and_a_warning() {
 
 #[test]
 #[ignore = "needs ffmpeg"]
+fn sound_that_is_shorter_than_its_picture_does_not_end_early() {
+    for (extension, args) in [
+        ("mkv", "-map 0 -map 1 -c:v mpeg4 -c:a libopus -af atrim=0:2"),
+        ("mp4", "-map 0 -map 1 -c:v mpeg4 -c:a aac -ar 16000 -af atrim=0:2"),
+        ("mov", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame -af atrim=0:2"),
+        ("ts", "-map 0 -map 1 -c:v mpeg2video -r 25 -c:a mp2 -af atrim=0:2"),
+        ("avi", "-map 0 -map 1 -c:v mpeg4 -c:a libmp3lame -af atrim=0:2"),
+    ] {
+        let (samples, _, warnings) = decode(&make(extension, args)).unwrap();
+        let seconds = samples.len() as f64 / 16_000.0;
+        assert!((1.8..2.3).contains(&seconds), "{extension}: {seconds} s");
+        assert!(warnings.is_empty(), "{extension}: {warnings:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs ffmpeg"]
 fn what_is_not_audio_is_refused_with_its_own_reason() {
     assert!(matches!(decode(b""), Err(MediaError::Empty)));
     assert!(matches!(decode(b"Dear Sir or Madam,\n"), Err(MediaError::Unrecognized(_))));

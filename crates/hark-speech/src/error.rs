@@ -57,6 +57,16 @@ pub enum SpeechError {
     /// The model only knows English.
     #[error("{0} needs a multilingual model: this one only knows English")]
     EnglishOnly(&'static str),
+    /// The recording has more channels than can be transcribed apart.
+    #[error(
+        "the recording has {count} channels, and at most {most} can be transcribed apart: mix them (channels: mono)"
+    )]
+    TooManyChannels {
+        /// How many it has.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// The caller cancelled it.
     #[error("cancelled")]
     Cancelled,

@@ -5,10 +5,13 @@
 //! windows of all recordings together, words and segments get times of the recording and are assigned to the
 //! speakers at their time. Out of scope: containers and codecs, the Whisper network, accounts, and file formats of transcripts.
 
+mod channels;
 mod coverage;
 mod device;
 mod diarization;
 mod error;
+mod findings;
+mod languages;
 pub mod live;
 mod load;
 mod recording;
@@ -16,6 +19,7 @@ mod scheduler;
 mod second_look;
 mod segments;
 mod speakers;
+mod tracks;
 mod transcriber;
 mod unheard;
 pub mod vad;
@@ -27,7 +31,8 @@ pub use diarization::{Speakers, Voices};
 pub use error::SpeechError;
 pub use hark_cuda::cuda::monitor::{GpuReading, read as read_gpu};
 pub use hark_media::CancelToken;
-pub use hark_transcript::{Lane, VoiceActivity};
+pub use hark_transcript::{Channels, Lane, VoiceActivity};
+pub use languages::MULTI;
 pub use load::{BackendLoader, Devices, LoadOptions, load_on_cpu};
 pub use scheduler::{EngineState, Meter, Reload, Reply, Scheduler, WindowRequest};
 pub use speakers::{assign, label};

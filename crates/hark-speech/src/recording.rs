@@ -12,7 +12,9 @@ use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use crate::SpeechError;
 use crate::coverage::left_out;
-use crate::diarization::DiarizationThread;
+use crate::diarization::{DiarizationThread, Speakers};
+use crate::findings::Findings;
+use crate::languages::{HeardLanguage, Prior, SURE, others_heard};
 use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::second_look::Check;
 use crate::segments::{insert_in_order, segments_of, straighten};
@@ -21,7 +23,7 @@ use crate::transcriber::{Progress, Request, Transcriber, Transcription};
 use crate::unheard::{Unheard, is_certain};
 use crate::vad::VadStream;
 use crate::voiceprint;
-use crate::windows::{Window, WindowCutter, WindowOptions};
+use crate::windows::{Window, WindowCutter};
 
 /// The logprob threshold of a second look: a text below it is discarded.
 const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
@@ -36,15 +38,17 @@ const MAX_LOOKS: usize = 3;
 /// Windows of one recording that may be queued or decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
 const MAX_OUTSTANDING: usize = 40;
-/// The language is that of the first window if its probability is at least this…
-const LANGUAGE_THRESHOLD: f32 = 0.7;
-/// …or else that of this many windows together.
+/// Where the first window is not sure of the language, it is that of this many windows together.
 const MAX_VOTERS: usize = 5;
+/// Windows that may wait until others say what the language of the recording is; a bound on memory.
+const MAX_UNSURE: usize = 8;
 
 /// A submitted window.
 struct Outstanding {
     window: Window,
     purpose: Purpose,
+    /// Set for one whose prompt has the text before it.
+    is_conditioned: bool,
     meter: Meter,
 }
 
@@ -150,11 +154,23 @@ pub(crate) struct Recording<'a> {
     request: &'a Request,
     owner: u64,
     options: DecodeOptions,
+    vad: VadStream,
+    cutter: WindowCutter,
+    /// Probabilities of speech that are handed on; kept for its memory.
+    probabilities: Vec<f32>,
+    findings: Findings,
+    samples_read: u64,
     language: Option<(String, f32)>,
     /// Windows that wait for the language to be detected.
     awaiting_language: Vec<Window>,
-    /// Stretches that voice activity detection left out, which wait for it, too.
+    /// The sound between the windows, where it is looked at.
+    outside: Option<Unheard>,
+    /// Stretches that voice activity detection left out, which wait for the language, too.
     unheard: Vec<Window>,
+    /// Windows of a multilingual recording whose language is not sure by their sound, with its probabilities.
+    unsure: Vec<(Window, Vec<(String, f32)>)>,
+    /// What is known of the languages besides the sound.
+    prior: Prior,
     /// Summed probabilities of the languages, and how many windows voted.
     votes: BTreeMap<String, f32>,
     voters: usize,
@@ -183,6 +199,7 @@ impl<'a> Recording<'a> {
     pub(crate) fn new(
         transcriber: &'a Transcriber,
         request: &'a Request,
+        speakers: Speakers,
         duration: Option<f64>,
     ) -> Result<Self, SpeechError> {
         let language = transcriber.language_of(request.language.as_deref(), request.task)?;
@@ -204,15 +221,23 @@ impl<'a> Recording<'a> {
                 prompt,
                 ..DecodeOptions::default()
             },
+            vad: VadStream::with_gain_control(&transcriber.vad),
+            cutter: WindowCutter::new(&request.windows()),
+            probabilities: Vec::new(),
+            findings: Findings::default(),
+            samples_read: 0,
             language: language.map(|code| (code, 1.0)),
             awaiting_language: Vec::new(),
+            outside: (request.vad == VoiceActivity::Gentle).then(Unheard::default),
             unheard: Vec::new(),
+            unsure: Vec::new(),
+            prior: Prior { usual: request.usual_language.clone(), ..Prior::default() },
             votes: BTreeMap::new(),
             voters: 0,
             replies,
             reply,
             cancelled: Arc::new(AtomicBool::new(false)),
-            diarization: DiarizationThread::start(transcriber.voices.as_ref(), request.speakers)?,
+            diarization: DiarizationThread::start(transcriber.voices.as_ref(), speakers)?,
             outstanding: BTreeMap::new(),
             step_rate: StepRate::default(),
             windowed_until: 0.0,
@@ -227,65 +252,98 @@ impl<'a> Recording<'a> {
         })
     }
 
+    /// Transcribes a stream of one channel to its end.
     pub(crate) fn run(
         &mut self,
-        mut audio: AudioStream,
+        audio: &mut AudioStream,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
-        let mut vad = VadStream::with_gain_control(&self.transcriber.vad);
-        let only_speech = self.request.windows.only_speech && self.request.vad != VoiceActivity::Off;
-        let mut cutter = WindowCutter::new(&WindowOptions { only_speech, ..self.request.windows.clone() });
-        let mut unheard = (self.request.vad == VoiceActivity::Gentle).then(Unheard::default);
-        let (mut samples, mut probabilities) = (Vec::new(), Vec::new());
-        let mut samples_read = 0u64;
-        while !self.at_end {
-            self.check_cancelled()?;
+        let mut samples = Vec::new();
+        while audio.read(&mut samples)? > 0 {
+            self.push(&samples, progress)?;
             samples.clear();
-            probabilities.clear();
-            let count = audio.read(&mut samples)?;
-            samples_read += count as u64;
-            if let Some(diarization) = &self.diarization {
-                diarization.push(&samples);
-            }
-            self.seconds_read = samples_read as f64 / f64::from(SAMPLE_RATE);
-            let windows = if count == 0 {
-                self.at_end = true;
-                self.total = Some(self.seconds_read);
-                vad.finish(&mut probabilities);
-                let mut windows = cutter.push(&[], &probabilities);
-                windows.extend(cutter.finish());
-                windows
-            } else {
-                vad.push(&samples, &mut probabilities);
-                cutter.push(&samples, &probabilities)
-            };
-            if let Some(unheard) = &mut unheard {
-                unheard.push(&samples, &probabilities);
-                self.unheard.extend(windows.iter().flat_map(|window| unheard.before(window)));
-                self.unheard.extend(if self.at_end { unheard.finish() } else { unheard.settled(cutter.settled()) });
-            }
-            for window in windows {
-                self.enqueue(window, progress)?;
-            }
-            if self.language.is_some() {
-                self.start_unheard(progress)?;
-            } else if self.unheard.len() > MAX_UNHEARD {
-                // Before the next window asks for the language: its replies must be those to its questions.
-                self.start_unheard(progress)?;
-                self.wait_for_all(progress)?;
-            }
-            while let Ok((tag, outcome)) = self.replies.try_recv() {
-                self.handle_reply((tag, outcome?), progress);
-            }
-            self.report(progress);
         }
+        self.end(progress)?;
+        self.drain(progress)?;
+        let mut done = self.finish(audio.warnings().to_vec());
+        if done.result.segments.is_empty() {
+            done.result.warnings.push(self.findings.why_no_words());
+        }
+        Ok(done)
+    }
+
+    /// Takes the next samples.
+    pub(crate) fn push(&mut self, samples: &[f32], progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        self.check_cancelled()?;
+        self.findings.hear(samples);
+        self.samples_read += samples.len() as u64;
+        self.seconds_read = self.samples_read as f64 / f64::from(SAMPLE_RATE);
+        if let Some(diarization) = &self.diarization {
+            diarization.push(samples);
+        }
+        self.probabilities.clear();
+        self.vad.push(samples, &mut self.probabilities);
+        let windows = self.cutter.push(samples, &self.probabilities);
+        self.take_up(samples, windows, progress)
+    }
+
+    /// Ends the sound: what is left of it is submitted.
+    pub(crate) fn end(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        self.at_end = true;
+        self.total = Some(self.seconds_read);
+        self.probabilities.clear();
+        self.vad.finish(&mut self.probabilities);
+        let mut windows = self.cutter.push(&[], &self.probabilities);
+        windows.extend(self.cutter.finish());
+        self.take_up(&[], windows, progress)?;
         self.detect_language()?;
-        self.flush(progress)?;
-        // The language may be that of the only window.
-        self.wait_for_all(progress)?;
-        self.start_unheard(progress)?;
-        self.wait_for_all(progress)?;
-        Ok(self.finish(audio.warnings().to_vec()))
+        self.flush(progress)
+    }
+
+    /// Waits for all submitted windows.
+    pub(crate) fn drain(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
+        loop {
+            self.wait_for_all(progress)?;
+            if !self.unsure.is_empty() {
+                self.settle_languages();
+            } else if !self.unheard.is_empty() {
+                // Only now: the language may be that of the only window.
+                self.start_unheard(progress)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles new windows of the samples before them, and the replies that came meanwhile.
+    fn take_up(
+        &mut self,
+        samples: &[f32],
+        windows: Vec<Window>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), SpeechError> {
+        if let Some(outside) = &mut self.outside {
+            outside.push(samples, &self.probabilities);
+            self.unheard.extend(windows.iter().flat_map(|window| outside.before(window)));
+            let settled = self.cutter.settled();
+            self.unheard.extend(if self.at_end { outside.finish() } else { outside.settled(settled) });
+        }
+        for window in windows {
+            self.findings.add_window();
+            self.enqueue(window, progress)?;
+        }
+        if self.language.is_some() || self.request.multilingual {
+            self.start_unheard(progress)?;
+        } else if self.unheard.len() > MAX_UNHEARD {
+            // Before the next window asks for the language: its replies must be those to its questions.
+            self.start_unheard(progress)?;
+            self.wait_for_all(progress)?;
+        }
+        while let Ok((tag, outcome)) = self.replies.try_recv() {
+            self.handle_reply((tag, outcome?), progress);
+        }
+        self.report(progress);
+        Ok(())
     }
 
     /// Submits a window, or queues it until the language is known.
@@ -293,10 +351,10 @@ impl<'a> Recording<'a> {
         self.windowed_until = window.end() as f64 / f64::from(SAMPLE_RATE);
         self.awaiting_language.push(window);
         // The first window may be the only one: then it detects the language itself, without a second encoding.
-        if self.language.is_none() && self.awaiting_language.len() > 1 {
+        if self.language.is_none() && !self.request.multilingual && self.awaiting_language.len() > 1 {
             self.detect_language()?;
         }
-        if self.language.is_some() {
+        if self.language.is_some() || self.request.multilingual {
             self.flush(progress)?;
         }
         Ok(())
@@ -305,7 +363,7 @@ impl<'a> Recording<'a> {
     /// Submits the windows that waited for the language.
     fn flush(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.awaiting_language) {
-            self.start(window, Purpose::FirstLook);
+            self.start(window, self.window_language(), Purpose::FirstLook, self.request.condition_on_previous);
             self.wait_for_room(progress)?;
         }
         Ok(())
@@ -314,7 +372,11 @@ impl<'a> Recording<'a> {
     /// Submits the stretches that voice activity detection left out.
     fn start_unheard(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SpeechError> {
         for window in std::mem::take(&mut self.unheard) {
-            self.start(window, Purpose::Unheard);
+            let language = match &self.language {
+                Some((code, _)) if !self.request.multilingual => Language::Known(code.clone()),
+                _ => Language::Detect { sure_from: 0.0 },
+            };
+            self.start(window, language, Purpose::Unheard, false);
             self.wait_for_room(progress)?;
         }
         Ok(())
@@ -335,13 +397,31 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Submits one window.
-    fn start(&mut self, window: Window, purpose: Purpose) {
-        let language = match &self.language {
-            Some((code, _)) => Language::Known(code.clone()),
-            None => Language::Detect { sure_from: 0.0 },
-        };
-        let mut options = DecodeOptions { language, prompt: self.prompt(), ..self.options.clone() };
+    /// How the language of a new window is determined.
+    fn window_language(&self) -> Language {
+        match &self.language {
+            Some((code, _)) if !self.request.multilingual => Language::Known(code.clone()),
+            // Without anything else to go by, the likeliest is taken at once.
+            _ if !self.request.multilingual && self.prior.usual.is_none() => Language::Detect { sure_from: 0.0 },
+            _ => Language::Detect { sure_from: SURE },
+        }
+    }
+
+    /// Submits the windows whose language was not sure, in the likeliest by what is known meanwhile.
+    fn settle_languages(&mut self) {
+        for (window, probabilities) in std::mem::take(&mut self.unsure) {
+            let Some((code, probability)) = self.prior.choose(&probabilities) else { continue };
+            if self.language.is_none() {
+                self.language = Some((code.clone(), probability));
+            }
+            let is_conditioned = self.request.condition_on_previous;
+            self.start(window, Language::Known(code), Purpose::FirstLook, is_conditioned);
+        }
+    }
+
+    /// Submits one window, with the text before it as a prompt if it `is_conditioned`.
+    fn start(&mut self, window: Window, language: Language, purpose: Purpose, is_conditioned: bool) {
+        let mut options = DecodeOptions { language, prompt: self.prompt(is_conditioned), ..self.options.clone() };
         if matches!(purpose, Purpose::Unheard) {
             // A text that needs another temperature is not certain.
             options.temperatures.truncate(1);
@@ -351,15 +431,15 @@ impl<'a> Recording<'a> {
         self.windows += 1;
         let meter = Meter::default();
         self.submit(tag, &window, options, meter.clone());
-        self.outstanding.insert(tag, Outstanding { window, purpose, meter });
+        self.outstanding.insert(tag, Outstanding { window, purpose, is_conditioned, meter });
     }
 
-    /// The prompt of the next window, with the text before it if requested.
-    fn prompt(&self) -> Vec<u32> {
+    /// The prompt of a window, with the text before it if it is conditioned.
+    fn prompt(&self, is_conditioned: bool) -> Vec<u32> {
         let mut prompt = self.options.prompt.clone();
         // A text decoded at a high temperature makes a bad prompt.
-        if self.request.condition_on_previous
-            && let Some(Done { decoded, .. }) = self.done.last()
+        if is_conditioned
+            && let Some(Done { decoded, .. }) = self.done.iter().max_by_key(|done| done.samples.0)
             && decoded.temperature < 0.5
         {
             prompt.extend(decoded.tokens.iter().filter(|&&token| token < self.transcriber.tokenizer.eot));
@@ -387,7 +467,7 @@ impl<'a> Recording<'a> {
 
     /// Detects the language from the waiting windows: the first alone if its probability is high, else several together.
     fn detect_language(&mut self) -> Result<(), SpeechError> {
-        if self.language.is_some() || self.awaiting_language.len() < 2 {
+        if self.language.is_some() || self.request.multilingual || self.awaiting_language.len() < 2 {
             return Ok(());
         }
         let options =
@@ -405,13 +485,18 @@ impl<'a> Recording<'a> {
                     *self.votes.entry(code).or_default() += probability;
                 }
             }
-            let Some((code, votes)) = self.votes.iter().max_by(|a, b| a.1.total_cmp(b.1)) else {
+            let shares = self.votes.iter().map(|(code, votes)| (code.clone(), votes / self.voters as f32));
+            let shares: Vec<(String, f32)> = shares.collect();
+            let Some((code, share)) = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else {
                 continue;
             };
-            let share = votes / self.voters as f32;
             let all_voted = self.voters == MAX_VOTERS || self.at_end && self.voters == self.awaiting_language.len();
-            if share >= LANGUAGE_THRESHOLD || all_voted {
-                self.language = Some((code.clone(), share));
+            if share >= SURE {
+                self.language = Some((code, share));
+                break;
+            }
+            if all_voted {
+                self.language = self.prior.choose(&shares);
                 break;
             }
         }
@@ -471,8 +556,13 @@ impl<'a> Recording<'a> {
             return;
         };
         self.step_rate.add(&outstanding);
-        let Outstanding { window, purpose, .. } = outstanding;
-        if let Outcome::Decoded(mut decoded) = outcome {
+        let Outstanding { window, purpose, is_conditioned, .. } = outstanding;
+        if let Outcome::Languages(probabilities) = outcome {
+            self.unsure.push((window, probabilities));
+            if self.unsure.len() > MAX_UNSURE {
+                self.settle_languages();
+            }
+        } else if let Outcome::Decoded(mut decoded) = outcome {
             let lead = window.leading_silence(self.request.windows.speech_pad) as f64 / f64::from(SAMPLE_RATE);
             for word in &mut decoded.words {
                 let on_window = |(start, end): (f64, f64)| ((start - lead).max(0.0), (end - lead).max(0.0));
@@ -480,8 +570,8 @@ impl<'a> Recording<'a> {
                 word.holds = on_window(word.holds);
             }
             match purpose {
-                Purpose::FirstLook => self.accept(window, *decoded),
-                Purpose::Unheard if is_certain(&decoded) => self.accept(window, *decoded),
+                Purpose::FirstLook => self.accept(window, *decoded, is_conditioned),
+                Purpose::Unheard if is_certain(&decoded) => self.accept(window, *decoded, false),
                 Purpose::Unheard => {}
                 Purpose::SecondLook(gap) => self.accept_second_look(window, *decoded, gap),
                 Purpose::Check(gap, mut look, check) => {
@@ -494,14 +584,24 @@ impl<'a> Recording<'a> {
     }
 
     /// Accepts a decoded window.
-    fn accept(&mut self, window: Window, decoded: Decoded) {
+    fn accept(&mut self, window: Window, decoded: Decoded, is_conditioned: bool) {
+        let look = Look::new(window, decoded, MAX_LOOKS);
+        let (decoded, is_whole) = (&look.done.decoded, look.done.gaps.is_empty());
+        if is_conditioned && (decoded.text.is_empty() || !is_whole) {
+            // The text before a window can make the model end early, or give up the window as silent: without that text it does not.
+            let language = Language::Known(decoded.language.clone());
+            if let Some(window) = Arc::into_inner(look.window) {
+                self.start(window, language, Purpose::FirstLook, false);
+            }
+            return;
+        }
         if decoded.text.is_empty() {
             return;
         }
         if self.language.is_none() {
             self.language = Some((decoded.language.clone(), decoded.language_probability));
         }
-        self.keep(Look::new(window, decoded, MAX_LOOKS));
+        self.keep(look);
     }
 
     /// Accepts the text of a part that was left out, unless it is doubtful: the first pass had a reason to skip it. What it
@@ -513,11 +613,13 @@ impl<'a> Recording<'a> {
         let offset = (window.start - gap.window.start) as f64 / f64::from(SAMPLE_RATE);
         let heard: Vec<_> = decoded.words.iter().map(|word| word.later_by(offset)).collect();
         let look = Look::new(window, decoded, gap.looks - 1);
-        match Check::of(&self.done[gap.done].decoded.words, &heard, gap.part) {
+        let standing = &self.done[gap.done].decoded;
+        match Check::of(&standing.words, &heard, gap.part) {
             None => self.keep_second_look(look, &gap),
             Some(check) => {
                 let part = gap.window.sub_window(check.part.0, check.part.1);
-                self.start(part, Purpose::Check(gap, Box::new(look), check));
+                let language = Language::Known(standing.language.clone());
+                self.start(part, language, Purpose::Check(gap, Box::new(look), check), false);
             }
         }
     }
@@ -533,6 +635,13 @@ impl<'a> Recording<'a> {
 
     /// Adds a text to the draft and to the transcript, and submits the speech that it leaves out for another look.
     fn keep(&mut self, Look { window, done, looks }: Look) {
+        let language = &done.decoded.language;
+        *self.prior.seconds.entry(language.clone()).or_default() += f64::from(window.stats.speech_seconds);
+        // What a text leaves out of a multilingual recording may be what is in another language.
+        let left_out_in = match self.request.multilingual {
+            true => Language::Detect { sure_from: 0.0 },
+            false => Language::Known(language.clone()),
+        };
         let segments = segments_of(done.samples, &done.decoded, &done.gaps).into_iter();
         insert_in_order(&mut self.draft, segments.map(|segment| Segment { words: Vec::new(), ..segment }));
         let gaps = done.gaps.clone();
@@ -541,12 +650,46 @@ impl<'a> Recording<'a> {
         for part in gaps {
             self.second_looks += 1;
             let gap = Gap { window: Arc::clone(&window), done: index, part, looks };
-            self.start(window.sub_window(part.0, part.1), Purpose::SecondLook(gap));
+            self.start(window.sub_window(part.0, part.1), left_out_in.clone(), Purpose::SecondLook(gap), false);
         }
     }
 
-    fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
-        let (language, language_probability) = self.language.take().unwrap_or_default();
+    /// What was heard besides words.
+    pub(crate) fn findings(&self) -> Findings {
+        self.findings
+    }
+
+    /// The language of the recording: of several the one that most is said in.
+    fn main_language(&mut self) -> (String, f32) {
+        let most = self.prior.seconds.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(code, _)| code.clone());
+        match most.filter(|_| self.request.multilingual) {
+            Some(code) => {
+                let probability = |done: &&Done| done.decoded.language_probability;
+                let of_code = self.done.iter().filter(|done| done.decoded.language == code);
+                let best = of_code.max_by(|a, b| probability(a).total_cmp(&probability(b)));
+                let best = best.as_ref().map_or(0.0, probability);
+                (code, best)
+            }
+            None => self.language.take().unwrap_or_default(),
+        }
+    }
+
+    /// The languages that the windows sound like.
+    fn languages_heard(&self) -> Vec<HeardLanguage> {
+        let seconds = |sample: u64| sample as f64 / f64::from(SAMPLE_RATE);
+        let heard = self.done.iter().filter_map(|done| {
+            let (code, probability) = done.decoded.heard.clone()?;
+            Some(HeardLanguage { from: seconds(done.samples.0), to: seconds(done.samples.1), code, probability })
+        });
+        heard.collect()
+    }
+
+    /// The transcript of what was drained.
+    pub(crate) fn finish(&mut self, mut warnings: Vec<String>) -> Transcription {
+        let (language, language_probability) = self.main_language();
+        if self.request.language.is_none() && !self.request.multilingual {
+            warnings.extend(others_heard(self.languages_heard(), &language));
+        }
         let mut segments: Vec<_> =
             self.done.iter().flat_map(|done| segments_of(done.samples, &done.decoded, &done.gaps)).collect();
         segments.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -572,14 +715,9 @@ impl<'a> Recording<'a> {
             speakers: speakers_of(&segments),
             segments,
             model: self.transcriber.model_name.to_string(),
-        };
-        Transcription {
-            result,
-            names,
             warnings,
-            language_probability,
-            windows: self.windows,
-            second_looks: self.second_looks,
-        }
+        };
+        let (windows, second_looks) = (self.windows, self.second_looks);
+        Transcription { result, names, language_probability, windows, second_looks }
     }
 }

@@ -44,6 +44,8 @@ pub fn segments_of(samples: (u64, u64), decoded: &Decoded, gaps: &[(f64, f64)]) 
     if !current.is_empty() {
         segments.push(join(current));
     }
+    let language = Some(&decoded.language).filter(|code| !code.is_empty());
+    segments.iter_mut().for_each(|segment| segment.language = language.cloned());
     segments
 }
 
@@ -91,10 +93,9 @@ fn join(words: Vec<(Word, String)>) -> Segment {
         start: words.first().map_or(0.0, |word| word.start),
         end: words.last().map_or(0.0, |word| word.end),
         text: text.trim().to_owned(),
-        speaker: None,
-        overlapping_speakers: Vec::new(),
         confidence,
         words,
+        ..Segment::default()
     }
 }
 

@@ -205,6 +205,7 @@ fn split(segment: Segment, speakers: &[usize]) -> Vec<(Segment, Option<usize>)> 
                     end: word.end,
                     text: own.to_owned(),
                     words: vec![word],
+                    language: segment.language.clone(),
                     ..Segment::default()
                 },
                 Some(speaker),

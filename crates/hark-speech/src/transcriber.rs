@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hark_media::{AudioStream, CancelToken, Source};
-use hark_transcript::{Lane, Segment, TranscriptionResult, VoiceActivity};
+use hark_media::{CancelToken, Source};
+use hark_transcript::{Channels, Lane, Segment, TranscriptionResult, VoiceActivity};
 use hark_whisper::backend::MemoryUse;
 use hark_whisper::decode::{DecodeOptions, EngineStats, Task};
 use hark_whisper::mel::LogMel;
 use hark_whisper::tokenizer::Tokenizer;
 
 use crate::SpeechError;
+use crate::channels;
 use crate::diarization::{Speakers, Voices};
 use crate::load::{LoadOptions, load_engines, open};
 use crate::recording::Recording;
 use crate::scheduler::{EngineState, Scheduler};
+use crate::tracks;
 use crate::vad::SileroVad;
 use crate::voiceprint::Voiceprint;
 use crate::windows::WindowOptions;
@@ -24,12 +26,18 @@ use crate::windows::WindowOptions;
 pub struct Request {
     /// Language code; detected when not given.
     pub language: Option<String>,
+    /// Whether each window is in a language of its own; `language` is then not given.
+    pub multilingual: bool,
+    /// The language that the caller usually speaks: preferred where the sound does not say for sure.
+    pub usual_language: Option<String>,
     /// Transcribe, or translate into English.
     pub task: Task,
     /// Whether words have times.
     pub words: bool,
     /// Whether to diarize.
     pub speakers: Speakers,
+    /// What becomes of the channels of the recording.
+    pub channels: Channels,
     /// Known speakers: names and voiceprints.
     pub known: Vec<(String, Voiceprint)>,
     /// Whether the model generates timestamp tokens: slower by a tenth, and it skips less.
@@ -61,9 +69,12 @@ impl Default for Request {
         let decode = DecodeOptions::default();
         Request {
             language: None,
+            multilingual: false,
+            usual_language: None,
             task: Task::Transcribe,
             words: true,
             speakers: Speakers::Off,
+            channels: Channels::default(),
             known: Vec::new(),
             timestamps: false,
             beam: decode.beam,
@@ -80,6 +91,19 @@ impl Default for Request {
     }
 }
 
+impl Request {
+    /// Where windows are cut: of a multilingual recording they are short, since a window is in one language; without voice activity
+    /// detection they have all sound.
+    pub(crate) fn windows(&self) -> WindowOptions {
+        let only_speech = self.windows.only_speech && self.vad != VoiceActivity::Off;
+        let windows = WindowOptions { only_speech, ..self.windows.clone() };
+        match self.multilingual {
+            true => WindowOptions { max_gap: 0.8, full_from: 4.0, full_gap: 0.3, max_window: 15.0, ..windows },
+            false => windows,
+        }
+    }
+}
+
 /// The progress of a transcription.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress<'a> {
@@ -92,14 +116,12 @@ pub struct Progress<'a> {
 }
 
 /// A finished transcription.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Transcription {
     /// The transcript.
     pub result: TranscriptionResult,
     /// Names of known speakers, by label; the transcript itself has the labels.
     pub names: BTreeMap<String, String>,
-    /// Warnings about the recording, for its owner.
-    pub warnings: Vec<String>,
     /// Probability of the detected language; 1 when it was given.
     pub language_probability: f32,
     /// Windows that were decoded, second looks included.
@@ -212,20 +234,40 @@ impl Transcriber {
         request: &Request,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Transcription, SpeechError> {
+        tracks::transcribe(self, source, request, progress)
+    }
+
+    /// Transcribes one track, and says how many there are.
+    pub(crate) fn transcribe_track(
+        &self,
+        source: Source,
+        request: &Request,
+        track: Option<usize>,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(Transcription, usize), SpeechError> {
         // The networks take 16 kHz mono.
         let media = hark_media::Options {
             rate: hark_media::SAMPLE_RATE,
             channels: hark_media::OutputChannels::Mono,
             cancel: request.cancel.clone(),
+            track,
             ..request.media.clone()
         };
-        let audio = AudioStream::open(source, &media)?;
-        let mut recording = Recording::new(self, request, audio.info().duration)?;
-        let outcome = recording.run(audio, progress);
-        if outcome.is_err() {
-            recording.cancel();
+        let (mut audio, were_found_apart) = channels::open(source, request.channels, &media)?;
+        let mut done = if audio.spec().channels > 1 {
+            channels::transcribe(self, &mut audio, request, progress)?
+        } else {
+            let mut recording = Recording::new(self, request, request.speakers, audio.info().duration)?;
+            let outcome = recording.run(&mut audio, progress);
+            if outcome.is_err() {
+                recording.cancel();
+            }
+            outcome?
+        };
+        if were_found_apart {
+            channels::tell(&mut done, request);
         }
-        outcome
+        Ok((done, audio.info().audio_tracks))
     }
 }
 

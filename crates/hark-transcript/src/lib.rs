@@ -3,6 +3,7 @@
 //! In: nothing. Out: plain types with `serde`, and with the feature `schema` their OpenAPI schemas. None of its business: how a
 //! transcript is made, stored, laid out or sent.
 
+mod channels;
 mod datetime;
 mod lane;
 mod script;
@@ -10,6 +11,7 @@ mod task;
 mod transcript;
 mod voice_activity;
 
+pub use channels::Channels;
 pub use datetime::DateTime;
 pub use lane::Lane;
 pub use script::is_unspaced;

@@ -19,6 +19,10 @@ pub struct TranscriptionResult {
     /// The checkpoint that really ran.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
+    /// What is wrong or remarkable about the recording, for its owner to read: it ends early, it is silent, its channels cancel each other. Not there
+    /// when there is nothing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// A sentence or a phrase: what one subtitle or one paragraph line is made of.
@@ -33,6 +37,9 @@ pub struct Segment {
     pub text: String,
     /// Speaker label, where speakers were told apart.
     pub speaker: Option<String>,
+    /// The code of the language that is spoken in it; not there where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
     /// Labels of others who speak during part of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlapping_speakers: Vec<String>,

@@ -123,7 +123,7 @@ pub(crate) struct EmbedArgs {
 /// What is said, and what hears it.
 #[derive(Debug, Args)]
 pub(crate) struct SpeechArgs {
-    /// Language spoken, as a code such as `en`, or `auto` [env: HARK_LANGUAGE] [default: auto]
+    /// Language spoken, as a code such as `en`, `auto`, or, for files, `multi`: each part in its own [env: HARK_LANGUAGE] [default: auto]
     #[arg(short, long, value_name = "CODE")]
     pub(crate) language: Option<String>,
 
@@ -209,7 +209,11 @@ pub(crate) struct TranscribeArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_lines)]
     pub(crate) max_lines: usize,
 
-    /// Audio track to use, counted from 0 [default: the first]
+    /// What becomes of several channels: auto keeps two apart that share nothing, as those of a recorded call; separate transcribes each by itself, as a speaker; mono mixes them
+    #[arg(long, value_name = "auto|separate|mono", default_value = "auto")]
+    pub(crate) channels: hark_speech::Channels,
+
+    /// Audio track to use, counted from 0 [default: the first with words]
     #[arg(long, value_name = "N")]
     pub(crate) track: Option<u16>,
 

@@ -49,6 +49,7 @@ pub fn random_transcript(dice: &mut Dice, vocabulary: &[&str], with_words: bool)
             end,
             text,
             speaker: None,
+            language: None,
             overlapping_speakers: Vec::new(),
             confidence: 0.9,
             words,

@@ -168,6 +168,7 @@ impl From<SpeechError> for EngineError {
             | SpeechError::NoSpeech
             | SpeechError::TooLittleSpeech { .. }
             | SpeechError::SeveralVoices { .. }
+            | SpeechError::TooManyChannels { .. }
             | SpeechError::ClipTooLong { .. } => EngineError::Unusable(error.to_string()),
             SpeechError::Model { .. }
             | SpeechError::Device(_)

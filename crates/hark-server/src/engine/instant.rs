@@ -69,8 +69,8 @@ impl Transcribe for InstantEngine {
             language: work.language.clone().unwrap_or_else(|| "en".into()),
             duration,
             segments: vec![segment],
-            speakers: Vec::new(),
             model: work.model.clone(),
+            ..TranscriptionResult::default()
         };
         Ok(Transcribed { result, ..Transcribed::default() })
     }

@@ -111,8 +111,8 @@ impl LiveRecognizer for InstantLive {
             language: self.language.clone(),
             duration: self.samples as f64 / f64::from(SAMPLE_RATE),
             segments,
-            speakers: Vec::new(),
             model: self.model.clone(),
+            ..TranscriptionResult::default()
         }
     }
 

@@ -13,8 +13,8 @@ use hark_models::{Aliases, Catalogue, ModelStore, PublicName, Role as ModelRole,
 use hark_speech::live::{LiveOptions, LiveSession};
 use hark_speech::vad::SileroVad;
 use hark_speech::{
-    CancelToken, Compute, Devices, EngineState, EngineStats, GpuReading, Isa, LoadOptions, Progress, Request, Speakers,
-    Task, Transcriber, Voiceprint, Voices as SpeakerNetworks, read_gpu,
+    CancelToken, Compute, Devices, EngineState, EngineStats, GpuReading, Isa, LoadOptions, MULTI, Progress, Request,
+    Speakers, Task, Transcriber, Voiceprint, Voices as SpeakerNetworks, read_gpu,
 };
 use hark_store::{Capabilities, Need};
 use hark_text::Endpoint;
@@ -386,13 +386,16 @@ impl Transcribe for SpeechEngine {
             self.check_voices()?;
         }
         let mut request = Request {
-            language: work.language.clone(),
+            language: work.language.clone().filter(|language| language != MULTI),
+            multilingual: work.language.as_deref() == Some(MULTI),
+            usual_language: work.usual_language.clone(),
             task: if work.translate { Task::Translate } else { Task::Transcribe },
             words: work.word_timestamps,
             vad: work.vad,
             prompt: work.prompt.clone(),
             hotwords: work.hotwords.clone(),
             known: work.known.clone(),
+            channels: work.channels,
             cancel: cancel.clone(),
             media: hark_media::Options { budget: work.budget.clone(), ..hark_media::Options::default() },
             ..Request::default()
@@ -410,7 +413,7 @@ impl Transcribe for SpeechEngine {
             count => Speakers::Exactly(count as usize),
         };
         let done = transcriber.transcribe(source, &request, progress)?;
-        for warning in &done.warnings {
+        for warning in &done.result.warnings {
             tracing::info!(warning, "recording.warning");
         }
         let result = TranscriptionResult { model: work.model.clone(), ..done.result };

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use hark_api::{TranscriptionResult, VoiceActivity};
 use hark_speech::live::{LiveEvent, LiveSegments, LiveSession};
-use hark_speech::{SpeechError, Voiceprint};
+use hark_speech::{Channels, SpeechError, Voiceprint};
 use serde::{Deserialize, Serialize};
 
 /// The result of a transcription.
@@ -108,12 +108,17 @@ pub type Wake = Box<dyn Fn() + Send + Sync>;
 pub struct Work {
     /// The checkpoint that runs.
     pub model: String,
-    /// Language code; detected when not given.
+    /// Language code, or [`MULTI`](hark_speech::MULTI); detected when not given.
     pub language: Option<String>,
+    /// The language of most recordings of the account, read when the job starts.
+    #[serde(skip)]
+    pub usual_language: Option<String>,
     /// Whether to diarize.
     pub diarize: bool,
     /// The number of speakers; 0 estimates it.
     pub speakers: u32,
+    /// What becomes of the channels of the recording.
+    pub channels: Channels,
     /// Whether to name known speakers of the account.
     pub identify: bool,
     /// Their voiceprints, read when the job starts: they are not stored with the job.
@@ -141,8 +146,10 @@ impl Default for Work {
         Work {
             model: String::new(),
             language: None,
+            usual_language: None,
             diarize: true,
             speakers: 0,
+            channels: Channels::default(),
             identify: false,
             known: Vec::new(),
             budget: hark_media::Budget::default(),

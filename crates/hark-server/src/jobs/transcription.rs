@@ -47,6 +47,10 @@ async fn transcribe(app: &App, run: &Arc<Run>) -> Result<Transcribed, Fault> {
     if work.identify {
         work.known = known(app, run.job.account).await?;
     }
+    // Anonymous callers have nothing in common.
+    if work.language.is_none() && matches!(run.job.owner, Owner::Account(_)) {
+        work.usual_language = app.store.transcripts().usual_language(run.job.account).await?;
+    }
     let budget = JobBudget::new(app, &run.job);
     work.budget = budget.of_decoder();
     let blob = run.job.blob.as_ref().ok_or_else(|| Fault::internal("the job has no recording"))?;

@@ -8,10 +8,11 @@ use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use crate::config::Config;
 
 /// Response headers that a page of another origin may read.
-const EXPOSED: [&str; 16] = [
+const EXPOSED: [&str; 17] = [
     "x-transcript-id",
     "x-enhancement-id",
     "x-model",
+    "x-warnings",
     "x-duration",
     "x-generation-time",
     "x-language",

@@ -43,6 +43,7 @@ mod text_limits;
 mod transcribe;
 mod translate;
 mod uploads;
+mod warnings;
 mod watermark;
 mod waveform;
 mod web;

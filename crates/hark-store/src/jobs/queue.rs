@@ -26,7 +26,7 @@ use crate::jobs::product::Product;
 use crate::keys;
 use crate::ledger::{self, Settlement, job_reference};
 use crate::sealing::columns::{self, AssociatedData};
-use crate::transcripts::{self, draft, segment};
+use crate::transcripts::{self, draft, segment, warnings};
 use crate::webhooks;
 use crate::{Blob, Change, Status, Store, random, search};
 
@@ -255,6 +255,7 @@ impl Jobs<'_> {
         let ended = remove_leased(&mut tx, lease).await?;
         draft::forget(&mut tx, id).await?;
         segment::write(&mut tx, id, &sealed).await?;
+        warnings::write(&mut tx, &sealer, lease.account, id, &result.warnings, now).await?;
         for (label, name) in names {
             transcripts::write_name(&mut tx, &sealer, id, label, name).await?;
         }

@@ -13,6 +13,8 @@ use crate::transcripts::summary_aad;
 pub(crate) const DRAFT: &str = "draft";
 /// The kind of the waveform, which is of the recording: it stays when the text changes and goes with the recording.
 pub(crate) const WAVEFORM: &str = "waveform";
+/// The kind of the warnings, which are of the recording too, and stay with the text when the recording goes.
+pub(crate) const WARNINGS: &str = "warnings";
 
 pub(crate) fn aad(id: TranscriptId, kind: &str) -> AssociatedData {
     columns::DERIVED.associated_data(&[&id, &kind])
@@ -45,8 +47,8 @@ pub(crate) async fn discard(tx: &mut Tx, id: TranscriptId, kept: Kept) -> Result
         Kept::Nothing => "",
         Kept::Nameless => " AND kind NOT LIKE 'translation:%'",
     };
-    let sql = format!("DELETE FROM derived WHERE transcript_id = $1 AND kind <> $2{kept}");
-    tx.execute(&sql, args![id, WAVEFORM]).await?;
+    let sql = format!("DELETE FROM derived WHERE transcript_id = $1 AND kind NOT IN ($2, $3){kept}");
+    tx.execute(&sql, args![id, WAVEFORM, WARNINGS]).await?;
     let sql = "UPDATE transcripts SET summary = NULL, text_revision = text_revision + 1 WHERE id = $1";
     tx.execute(sql, args![id]).await.map(drop)
 }
@@ -68,14 +70,14 @@ impl Transcripts<'_> {
         }
     }
 
-    /// The kinds of derived data of a transcript, each with the time when it was stored; drafts and waveforms are none.
+    /// The kinds of derived data of a transcript, each with the time when it was stored; drafts, waveforms and warnings are none.
     pub async fn derived_kinds(self, account: AccountId, id: TranscriptId) -> Result<Vec<(String, Micros)>> {
         let mut tx = self.store.db().snapshot().await?;
         let owned =
             tx.optional("SELECT id FROM transcripts WHERE id = $1 AND account_id = $2", args![id, account]).await?;
         owned.ok_or(Error::NotFound("transcript"))?;
-        let sql = "SELECT kind, created_at FROM derived WHERE transcript_id = $1 AND kind NOT IN ($2, $3) ORDER BY created_at DESC, kind";
-        let rows = tx.all(sql, args![id, DRAFT, WAVEFORM]).await?;
+        let sql = "SELECT kind, created_at FROM derived WHERE transcript_id = $1 AND kind NOT IN ($2, $3, $4) ORDER BY created_at DESC, kind";
+        let rows = tx.all(sql, args![id, DRAFT, WAVEFORM, WARNINGS]).await?;
         rows.iter().map(|row| Ok((row.get("kind")?, row.get("created_at")?))).collect()
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod edit;
 mod reassign;
 pub(crate) mod segment;
 pub(crate) mod share;
+pub(crate) mod warnings;
 mod word_times;
 
 use std::collections::BTreeMap;
@@ -349,7 +350,8 @@ async fn result(tx: &mut Tx, sealer: &Sealer, of: &Transcript) -> Result<Transcr
             }
         }
     }
-    Ok(segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone()))
+    let text = segment::assemble(segments, of.language.clone(), of.duration_seconds, of.model.clone());
+    Ok(TranscriptionResult { warnings: warnings::read(tx, sealer, of.id).await?, ..text })
 }
 
 /// The number of a new id. It has 53 random bits: too many to guess, and still a safe integer in JSON. Older ones have 40.
@@ -515,6 +517,17 @@ impl Transcripts<'_> {
             text = segment::assemble(draft, text.language, text.duration, text.model);
         }
         Ok((found, text))
+    }
+
+    /// The language of most of the latest transcripts of an account; none without any. Transcripts of a few words say nothing, since their language
+    /// may itself be a guess.
+    pub async fn usual_language(self, account: AccountId) -> Result<Option<String>> {
+        let sql = "SELECT language, COUNT(*) AS count FROM
+                       (SELECT language FROM transcripts WHERE account_id = $1 AND status = 'completed' AND word_count >= 20
+                        ORDER BY created_at DESC LIMIT 50) AS latest
+                   GROUP BY language ORDER BY count DESC, language LIMIT 1";
+        let row = self.store.db().optional(sql, args![account]).await?;
+        row.map(|row| row.get("language")).transpose()
     }
 
     /// The speaker names of a transcript, by label.

@@ -22,6 +22,8 @@ struct Body<'a> {
     /// Labels of overlapping speakers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    language: Option<Cow<'a, str>>,
 }
 
 /// A segment ready to be written.
@@ -44,6 +46,7 @@ pub(crate) fn seal_body(sealer: &Sealer, id: TranscriptId, position: i64, segmen
         text: Cow::Borrowed(&segment.text),
         words: words.map(|w| (Cow::Borrowed(w.word.as_str()), w.start, w.end, w.confidence)).collect(),
         others: segment.overlapping_speakers.iter().map(|label| Cow::Borrowed(label.as_str())).collect(),
+        language: segment.language.as_deref().map(Cow::Borrowed),
     };
     let body =
         serde_json::to_vec(&body).map_err(|_| Error::Conflict("a time or confidence of a word is not a number"))?;
@@ -127,6 +130,7 @@ fn segment(row: &Row, sealer: &Sealer, id: TranscriptId) -> Result<Segment> {
         end: row.get("end_seconds")?,
         text: body.text.into_owned(),
         speaker: row.get("speaker")?,
+        language: body.language.map(Cow::into_owned),
         overlapping_speakers: body.others.into_iter().map(Cow::into_owned).collect(),
         confidence: row.get::<f64>("confidence")? as f32,
         words: body.words.into_iter().map(word).collect(),
@@ -181,5 +185,13 @@ pub(crate) fn speakers(segments: &[Segment]) -> Vec<String> {
 /// Assembles a result as the engine returns it.
 pub(crate) fn assemble(segments: Vec<Segment>, language: String, duration: f64, model: String) -> TranscriptionResult {
     let text = segments.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join(" ");
-    TranscriptionResult { text, language, duration, speakers: speakers(&segments), segments, model }
+    TranscriptionResult {
+        text,
+        language,
+        duration,
+        speakers: speakers(&segments),
+        segments,
+        model,
+        warnings: Vec::new(),
+    }
 }

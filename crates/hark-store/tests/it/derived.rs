@@ -54,6 +54,39 @@ on_both! {
         assert_eq!(chats.conversations(theirs, id).await.unwrap(), []);
     }
 
+    async fn the_warnings_of_a_recording_are_read_with_its_text_and_outlive_an_edit(place: Place) {
+        let store = place.open().await;
+        let ours = account(&store, 0).await;
+        accept(&store, ours, 0).await;
+        let job = claim(&store).await;
+        let warned = hark_api::TranscriptionResult { warnings: vec!["the file ends early".into()], ..result() };
+        store.jobs().complete(&job.lease, &warned, 0, true).await.unwrap();
+        let id = job.lease.transcript.unwrap();
+        assert_eq!(store.transcripts().text(ours, id).await.unwrap().1, warned, "languages of segments included");
+        let new = SegmentEdit { position: 0, text: "Hello.".into() };
+        store.transcripts().edit(ours, id, &TranscriptEdit { segments: vec![new], ..TranscriptEdit::default() }).await.unwrap();
+        assert_eq!(store.transcripts().text(ours, id).await.unwrap().1.warnings, ["the file ends early"]);
+        assert_eq!(store.transcripts().derived_kinds(ours, id).await.unwrap(), []);
+        store.transcripts().delete(ours, id).await.unwrap();
+        assert_eq!(count(&place.database, "SELECT count(*) FROM derived").await, 0);
+    }
+
+    async fn the_usual_language_is_that_of_most_transcripts_with_enough_words(place: Place) {
+        let store = place.open().await;
+        let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);
+        assert_eq!(store.transcripts().usual_language(ours).await.unwrap(), None);
+        for (language, sentences) in [("de", 6), ("zh", 1), ("zh", 1), ("zh", 1), ("en", 6), ("de", 6)] {
+            accept(&store, ours, 0).await;
+            let job = claim(&store).await;
+            let said = result();
+            let segments = said.segments.iter().cycle().take(2 * sentences).cloned().collect();
+            let spoken = hark_api::TranscriptionResult { language: language.into(), segments, ..said };
+            store.jobs().complete(&job.lease, &spoken, 0, true).await.unwrap();
+        }
+        assert_eq!(store.transcripts().usual_language(ours).await.unwrap().as_deref(), Some("de"));
+        assert_eq!(store.transcripts().usual_language(theirs).await.unwrap(), None);
+    }
+
     async fn a_draft_is_seen_while_a_worker_is_at_it_and_gone_when_it_is_done(place: Place) {
         let store = place.open().await;
         let (ours, theirs) = (account(&store, 0).await, account(&store, 0).await);

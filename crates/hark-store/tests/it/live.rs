@@ -146,6 +146,7 @@ on_both! {
                 said(9.0, "And after it."),
             ],
             model: "whisper-base".into(),
+            ..TranscriptionResult::default()
         };
         for _ in 0..2 {
             store.live().complete(&lease, Some(&result)).await.unwrap();

@@ -185,6 +185,7 @@ pub fn result() -> TranscriptionResult {
                 end: 2.0,
                 text: "Good morning everyone.".into(),
                 speaker: Some("SPEAKER_00".into()),
+                language: Some("en".into()),
                 overlapping_speakers: Vec::new(),
                 confidence: 0.95,
                 words: vec![word("Good", 0.0), word("morning", 0.5), word("everyone.", 1.0)],
@@ -194,6 +195,7 @@ pub fn result() -> TranscriptionResult {
                 end: 4.0,
                 text: "Shall we begin?".into(),
                 speaker: Some("SPEAKER_01".into()),
+                language: None,
                 overlapping_speakers: vec!["SPEAKER_00".into()],
                 confidence: 0.85,
                 words: vec![word("Shall", 2.5), word("we", 3.0), word("begin?", 3.5)],
@@ -201,6 +203,7 @@ pub fn result() -> TranscriptionResult {
         ],
         speakers: vec!["SPEAKER_00".into(), "SPEAKER_01".into()],
         model: "whisper-large-v3-turbo".into(),
+        warnings: Vec::new(),
     }
 }
 

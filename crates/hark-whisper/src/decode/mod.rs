@@ -94,6 +94,8 @@ pub struct Decoded {
     pub language: String,
     /// The probability of the language; 1 when it was given.
     pub language_probability: f32,
+    /// The language that the window sounds like, whichever was given, with its probability; none of models of one language.
+    pub heard: Option<(String, f32)>,
     /// Tokens, those of the prefix and timestamps included, the end excluded.
     pub tokens: Vec<u32>,
     /// Log-probability of each token; 0 for those of the prefix.

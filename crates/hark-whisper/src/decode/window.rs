@@ -30,6 +30,7 @@ pub(super) struct Window {
     context: usize,
     language: String,
     language_probability: f32,
+    heard: Option<(String, f32)>,
     pub(super) no_speech: f32,
     /// Temperatures not tried yet.
     temperatures: VecDeque<f32>,
@@ -51,6 +52,14 @@ pub(super) enum Phase {
     Aligning(Box<Untimed>),
 }
 
+/// The languages of an answer, likeliest first; none where it was not asked for them.
+fn by_probability(answer: &Answer, tokenizer: &Tokenizer) -> Vec<(String, f32)> {
+    let codes = tokenizer.languages().iter().map(|code| (*code).to_owned());
+    let mut languages: Vec<(String, f32)> = codes.zip(answer.languages.iter().copied()).collect();
+    languages.sort_by(|a, b| b.1.total_cmp(&a.1));
+    languages
+}
+
 impl Window {
     /// A window whose audio is encoded, before its first step.
     pub(super) fn new(
@@ -66,6 +75,7 @@ impl Window {
             context,
             language: "en".to_owned(),
             language_probability: 1.0,
+            heard: None,
             no_speech: 0.0,
             temperatures,
             temperature: 0.0,
@@ -176,7 +186,8 @@ impl Window {
                 let spreads = queries.len() > 1;
                 for position in self.cached_tokens..last + usize::from(!spreads) {
                     let is_start = prompt[position] == tokenizer.sot;
-                    let query = if position == last { Some(queries[0]) } else { is_start.then_some(no_speech) };
+                    let start = TokenQuery { languages: tokenizer.is_multilingual(), ..no_speech };
+                    let query = if position == last { Some(queries[0]) } else { is_start.then_some(start) };
                     out.push(entry(0, position, query));
                 }
             }
@@ -194,13 +205,8 @@ impl Window {
     pub(super) fn absorb(&mut self, answers: &[Answer], tokenizer: &Tokenizer, rows: usize) -> Option<Outcome> {
         match std::mem::replace(&mut self.phase, Phase::Detecting) {
             Phase::Detecting => {
-                let mut languages: Vec<(String, f32)> = tokenizer
-                    .languages()
-                    .iter()
-                    .map(|code| (*code).to_owned())
-                    .zip(answers[0].languages.iter().copied())
-                    .collect();
-                languages.sort_by(|a, b| b.1.total_cmp(&a.1));
+                let mut languages = by_probability(&answers[0], tokenizer);
+                self.heard = languages.first().cloned();
                 let Language::Detect { sure_from } = self.job.options.language else {
                     return None;
                 };
@@ -217,6 +223,10 @@ impl Window {
                 let mut answers = answers;
                 if let Some((start, rest)) = answers.split_first().filter(|_| self.cached_tokens == 0) {
                     self.no_speech = start.no_speech;
+                    // What a prompt says speaks for its language: the start token alone is asked before it.
+                    if self.heard.is_none() {
+                        self.heard = by_probability(start, tokenizer).into_iter().next();
+                    }
                     answers = rest;
                 }
                 if !answers.is_empty() {
@@ -293,6 +303,7 @@ impl Window {
         Decoded {
             language: self.language.clone(),
             language_probability: self.language_probability,
+            heard: self.heard.clone(),
             compression: compression_ratio(&text),
             log_probs: log_probs[..tokens.len()].to_vec(),
             tokens,

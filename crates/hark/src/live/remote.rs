@@ -354,6 +354,7 @@ impl Transcript {
             segments,
             speakers,
             model: args.speech.model.clone().unwrap_or_else(|| "the server's model".to_owned()),
+            warnings: Vec::new(),
         }
     }
 }

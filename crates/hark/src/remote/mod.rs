@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use hark_api::{Accepted, Credits, TranscriptState, TranscriptStatus, TranscriptionResult};
-use hark_speech::Speakers;
+use hark_speech::{Channels, Speakers};
 
 pub(crate) use client::{Client, RemoteError, read};
 
@@ -100,6 +100,7 @@ impl Remote {
         put("diarize", diarize);
         put("speakers", speakers.as_deref());
         put("identify", args.identify.then_some("true"));
+        put("channels", Some(args.channels.name()).filter(|_| args.channels != Channels::default()));
         put("translate", (args.speech.task == Task::Translate).then_some("true"));
         let slots = Mutex::new(slots(&client)?);
         Ok(Some(Remote {

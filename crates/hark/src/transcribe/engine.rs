@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_models::{Model, Role};
-use hark_speech::{Compute, DeviceChoice, Devices, LoadOptions, Request, Speakers, Transcriber, Voices};
+use hark_speech::{Compute, DeviceChoice, Devices, LoadOptions, MULTI, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
@@ -35,7 +35,6 @@ pub(crate) struct Transcribed {
     pub(crate) result: TranscriptionResult,
     /// Names of speakers by label; a server has put them into the transcript already.
     pub(crate) names: BTreeMap<String, String>,
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Engine {
@@ -57,7 +56,7 @@ impl Engine {
             Engine::Here(local) => local.transcribe(input, &mut |done, total| bar.update(done, total)),
             Engine::There(remote) => {
                 let result = remote.transcribe(input, &mut |stage| bar.far_away(stage))?;
-                Ok(Transcribed { result, names: BTreeMap::new(), warnings: Vec::new() })
+                Ok(Transcribed { result, names: BTreeMap::new() })
             }
         }
     }
@@ -104,7 +103,7 @@ impl Local {
             .transcriber
             .transcribe(source, &self.request, &mut |so_far| progress(so_far.audio_done, so_far.audio_total))
             .map_err(|error| error.to_string())?;
-        Ok(Transcribed { result: done.result, names: done.names, warnings: done.warnings })
+        Ok(Transcribed { result: done.result, names: done.names })
     }
 }
 
@@ -133,9 +132,11 @@ fn default_speakers(library: &ModelLibrary) -> Speakers {
 fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Request, CliError> {
     let mut request = Request { words, ..Request::default() };
     let language = args.speech.language.as_deref().or(config.language.as_deref());
-    if let Some(given) = language.map(str::trim).filter(|given| *given != "auto") {
+    request.multilingual = language.is_some_and(|given| given.trim() == MULTI);
+    request.usual_language = language_of_locale();
+    if let Some(given) = language.map(str::trim).filter(|given| !["auto", MULTI].contains(given)) {
         let known = hark_whisper::languages::find(given).ok_or_else(|| {
-            CliError::Usage(format!("unknown language {given:?}: give a code such as en, es or zh, or auto"))
+            CliError::Usage(format!("unknown language {given:?}: give a code such as en, es or zh, auto or multi"))
         })?;
         request.language = Some(known.code.to_owned());
     }
@@ -151,7 +152,16 @@ fn request(args: &TranscribeArgs, config: &Config, words: bool) -> Result<Reques
     request.vad = args.vad.unwrap_or_default();
     request.condition_on_previous = args.condition;
     request.media.track = args.track.map(usize::from);
+    request.channels = args.channels;
     Ok(request)
+}
+
+/// The language that the user's system speaks, which is preferred where a short sound does not say what it is in.
+fn language_of_locale() -> Option<String> {
+    let names = ["LC_ALL", "LC_MESSAGES", "LANG"];
+    let locale = names.iter().filter_map(|name| std::env::var(name).ok()).find(|value| !value.is_empty())?;
+    let code = locale.split(['_', '.', '@']).next().filter(|code| code.len() == 2)?;
+    hark_whisper::languages::find(code).map(|language| language.code.to_owned())
 }
 
 /// The folder of the checkpoint that serves the asked name; a stand-in is announced.
@@ -187,8 +197,11 @@ pub(crate) fn transcribe_file(
     compute: &Compute,
 ) -> Result<TranscriptionResult, CliError> {
     let library = ModelLibrary::open(config)?;
-    let mut request = Request::default();
-    request.language.clone_from(&config.language);
+    let mut request = Request {
+        multilingual: config.language.as_deref() == Some(MULTI),
+        language: config.language.clone().filter(|language| language != MULTI),
+        ..Request::default()
+    };
     let mut options = LoadOptions::new(speech_model(&library, None, config)?, installed_for(&library, Role::Vad)?);
     options.widest_beam = request.beam;
     request.speakers = default_speakers(&library);
@@ -199,7 +212,7 @@ pub(crate) fn transcribe_file(
     let problem = |error: hark_speech::SpeechError| CliError::Failed(format!("{}: {error}", path.display()));
     let transcriber = Transcriber::load(&options).map_err(problem)?;
     let done = transcriber.transcribe(Source::Path(path.to_owned()), &request, &mut |_| {}).map_err(problem)?;
-    for warning in done.warnings {
+    for warning in &done.result.warnings {
         eprintln!("hark: {}: {warning}", path.display());
     }
     Ok(done.result)

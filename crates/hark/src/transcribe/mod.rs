@@ -210,9 +210,9 @@ fn transcribe_one(engine: &Engine, job: &Job, args: &TranscribeArgs, screen: &Sc
     let done = catch_unwind(AssertUnwindSafe(|| engine.transcribe(&job.input, &mut bar)));
     drop(bar);
     let done = done.map_err(|_| "a defect in hark was met on this file; please report it".to_owned())?;
-    let Transcribed { result, names, warnings } = done?;
+    let Transcribed { result, names } = done?;
     screen.aside(|| {
-        for warning in &warnings {
+        for warning in &result.warnings {
             eprintln!("{name}: warning: {warning}");
         }
         if !args.quiet {

@@ -23,7 +23,8 @@ use crate::routes::transcribe::{Form, Wait, enqueue};
     request_body(content = OpenAiTranscriptionForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
-            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            ("X-Model" = String, description = "the checkpoint that ran"),
+            ("X-Warnings" = Option<String>, description = "what is wrong or remarkable about the recording, if anything")), content(
             (AnyJson = "application/json"), (String = "text/plain; charset=utf-8"),
             (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"),
             (EventMessage = "text/event-stream; charset=utf-8"))),
@@ -45,7 +46,8 @@ pub(crate) async fn transcriptions(
     request_body(content = OpenAiTranslationForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript in English", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
-            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            ("X-Model" = String, description = "the checkpoint that ran"),
+            ("X-Warnings" = Option<String>, description = "what is wrong or remarkable about the recording, if anything")), content(
             (AnyJson = "application/json"), (String = "text/plain; charset=utf-8"),
             (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"))),
         Invalid, Unauthorized, Payment, TooLarge, Reused, Limited, Unavailable, Late, AnyError),

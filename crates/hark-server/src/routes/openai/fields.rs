@@ -28,7 +28,7 @@ pub(crate) struct TranscriptionFields {
 impl FormFields for TranscriptionFields {
     fn longest(name: &str) -> Option<usize> {
         match list_name(name) {
-            "model" | "language" | "prompt" | "response_format" => Fields::longest(name),
+            "model" | "language" | "prompt" | "channels" | "response_format" => Fields::longest(name),
             "temperature" | "timestamp_granularities" | "stream" | "languages" => Some(200),
             "keywords" => Fields::longest("hotwords"),
             _ => None,
@@ -53,7 +53,7 @@ impl FormFields for TranscriptionFields {
                 self.languages.push(text.to_owned());
                 Ok(())
             }
-            "model" | "language" | "prompt" => {
+            "model" | "language" | "prompt" | "channels" => {
                 self.has_model |= name == "model" && !text.is_empty();
                 self.shared.set(name, value, config)
             }
@@ -113,7 +113,7 @@ pub(crate) struct TranslationFields(TranscriptionFields);
 impl FormFields for TranslationFields {
     fn longest(name: &str) -> Option<usize> {
         match name {
-            "model" | "prompt" | "response_format" | "temperature" => TranscriptionFields::longest(name),
+            "model" | "prompt" | "channels" | "response_format" | "temperature" => TranscriptionFields::longest(name),
             _ => None,
         }
     }

@@ -33,7 +33,8 @@ impl Layout {
     pub(crate) fn respond(&self, result: &TranscriptionResult) -> Result<Response, Failure> {
         Ok(match self.format {
             OpenAiFormat::Json => {
-                Json(OpenAiTranscription { text: result.text.clone(), usage: usage(result) }).into_response()
+                let (text, warnings) = (result.text.clone(), result.warnings.clone());
+                Json(OpenAiTranscription { text, usage: usage(result), warnings }).into_response()
             }
             OpenAiFormat::Text => {
                 let body = format!("{}\n", result.text);
@@ -62,6 +63,7 @@ impl Layout {
             avg_logprob: segment.confidence.max(1e-6).ln(),
             compression_ratio: compression_ratio(&segment.text),
             no_speech_prob: 0.0,
+            language: segment.language.clone(),
         });
         OpenAiVerbose {
             task: if self.translated { "translate" } else { "transcribe" }.to_owned(),
@@ -75,6 +77,7 @@ impl Layout {
             segments: self.segments.then(|| segments.collect()),
             words: self.words.then(|| words.collect()),
             usage: usage(result),
+            warnings: result.warnings.clone(),
         }
     }
 }
@@ -96,6 +99,7 @@ fn diarized(result: &TranscriptionResult) -> OpenAiDiarized {
         text: result.text.clone(),
         segments: segments.collect(),
         usage: usage(result),
+        warnings: result.warnings.clone(),
     }
 }
 

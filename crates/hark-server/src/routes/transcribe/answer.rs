@@ -7,7 +7,7 @@ use hark_api::{ErrorKind, FaultKind, ResponseFormat, TranscriptionResult};
 use hark_export::{Format, Options};
 use hark_store::{AccountId, Status, StatusView, TranscriptId};
 
-use super::{MODEL, Queued};
+use super::{MODEL, Queued, WARNINGS};
 use crate::app::App;
 use crate::error::Failure;
 use crate::error::TRANSCRIPT_ID;
@@ -63,6 +63,7 @@ impl Wait {
     ) -> Result<Response, Failure> {
         let id = self.id;
         let (result, model) = self.end().await?;
+        let warnings = HeaderValue::from_str(&result.warnings.join("; "));
         // Formatting hours of subtitles blocks: not on a Tokio worker.
         let laid_out = tokio::task::spawn_blocking(move || lay_out(&result)).await.unwrap_or_else(|error| {
             tracing::error!(transcript = %id, %error, "response.layout_failed");
@@ -72,6 +73,9 @@ impl Wait {
         response.headers_mut().insert(TRANSCRIPT_ID, id.0.into());
         if let Ok(model) = HeaderValue::from_str(&model) {
             response.headers_mut().insert(MODEL, model);
+        }
+        if let Some(warnings) = warnings.ok().filter(|warnings| !warnings.is_empty()) {
+            response.headers_mut().insert(WARNINGS, warnings);
         }
         Ok(response)
     }

@@ -2,6 +2,7 @@
 
 use hark_api::{ResponseFormat, VoiceActivity};
 use hark_models::default_name;
+use hark_speech::{Channels, MULTI};
 
 use crate::config::Config;
 use crate::engine::Work;
@@ -34,6 +35,7 @@ pub(crate) struct Fields {
     diarize: Option<bool>,
     speakers: Option<u32>,
     identify: Option<bool>,
+    channels: Option<Channels>,
     format: Option<ResponseFormat>,
     prompt: Option<String>,
     hotwords: Option<String>,
@@ -57,8 +59,8 @@ impl FormFields for Fields {
 
     fn longest(name: &str) -> Option<usize> {
         match name {
-            "model" | "language" | "diarize" | "speakers" | "identify" | "response_format" | "translate"
-            | "word_timestamps" | "vad" => Some(200),
+            "model" | "language" | "diarize" | "speakers" | "identify" | "channels" | "response_format"
+            | "translate" | "word_timestamps" | "vad" => Some(200),
             // A character has at most four bytes.
             "prompt" | "hotwords" => Some(4 * MAX_PROMPT),
             "webhook_url" => Some(2000),
@@ -70,10 +72,11 @@ impl FormFields for Fields {
         let text = value.trim();
         match name {
             "model" => put(&mut self.model, name, text.to_owned()),
-            "language" => put(&mut self.language, name, language(text)?),
+            "language" => put(&mut self.language, name, recording_language(text)?),
             "diarize" => put(&mut self.diarize, name, boolean(name, text)?),
             "speakers" => put(&mut self.speakers, name, speakers(text)?),
             "identify" => put(&mut self.identify, name, boolean(name, text)?),
+            "channels" => put(&mut self.channels, name, channels(text)?),
             "response_format" => put(&mut self.format, name, format(text)?),
             "prompt" => put(&mut self.prompt, name, words(name, text)?),
             "hotwords" => put(&mut self.hotwords, name, words(name, text)?),
@@ -102,8 +105,10 @@ impl Form for Fields {
             work: Work {
                 model: non_empty(self.model).unwrap_or_else(|| default_name().to_owned()),
                 language: self.language.flatten(),
+                usual_language: None,
                 diarize: self.diarize.unwrap_or(true),
                 speakers: self.speakers.unwrap_or(0),
+                channels: self.channels.unwrap_or_default(),
                 translate: self.translate.unwrap_or(false),
                 word_timestamps: self.word_timestamps.unwrap_or(true),
                 vad: self.vad.unwrap_or_default(),
@@ -141,6 +146,15 @@ fn speakers(text: &str) -> Result<u32, Failure> {
 
 fn vad(text: &str) -> Result<VoiceActivity, Failure> {
     text.parse().map_err(|what| Failure::invalid(format!("`vad` is {text:?}: {what}")))
+}
+
+/// As [`language`]; a recording, unlike a live session, may also have several.
+fn recording_language(text: &str) -> Result<Option<String>, Failure> {
+    if text == MULTI { Ok(Some(MULTI.to_owned())) } else { language(text) }
+}
+
+fn channels(text: &str) -> Result<Channels, Failure> {
+    text.parse().map_err(|problem| Failure::invalid(format!("`channels`: {problem}")))
 }
 
 fn format(text: &str) -> Result<ResponseFormat, Failure> {
@@ -185,6 +199,7 @@ mod tests {
             ("speakers", "-1"),
             ("speakers", "101"),
             ("identify", "who"),
+            ("channels", "stereo"),
             ("language", "klingon"),
             ("vad", "loud"),
             ("response_format", "pdf"),

@@ -33,6 +33,8 @@ pub(crate) use fields::{Fields, Form, ParsedForm, boolean, put};
 
 /// The checkpoint that really ran.
 pub(crate) const MODEL: HeaderName = HeaderName::from_static("x-model");
+/// The warnings of a transcript, for formats that have no field for them.
+pub(crate) const WARNINGS: HeaderName = HeaderName::from_static("x-warnings");
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -52,7 +54,8 @@ pub(crate) struct TranscribeQuery {
     request_body(content = TranscribeForm, content_type = "multipart/form-data"),
     responses((status = 200, description = "the transcript", headers(
             ("X-Transcript-Id" = i64, description = "the saved transcript"),
-            ("X-Model" = String, description = "the checkpoint that ran")), content(
+            ("X-Model" = String, description = "the checkpoint that ran"),
+            ("X-Warnings" = Option<String>, description = "what is wrong or remarkable about the recording, if anything")), content(
             (TranscriptionResult = "application/json"), (String = "text/plain; charset=utf-8"),
             (String = "application/x-subrip; charset=utf-8"), (String = "text/vtt; charset=utf-8"))),
         (status = 202, description = "accepted: it will be transcribed", body = hark_api::Accepted),

@@ -77,6 +77,7 @@ fn wire_detail(transcript: Transcript, text: TranscriptionResult) -> TranscriptD
         segments: text.segments,
         share_token: transcript.share_token,
         error: transcript.error,
+        warnings: text.warnings,
     }
 }
 

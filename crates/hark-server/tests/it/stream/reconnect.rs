@@ -85,8 +85,8 @@ impl LiveRecognizer for Counter {
             language: "en".into(),
             duration: self.samples as f64 / 16_000.0,
             segments,
-            speakers: Vec::new(),
             model: "counting".into(),
+            ..TranscriptionResult::default()
         }
     }
 

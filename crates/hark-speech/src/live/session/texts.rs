@@ -76,6 +76,7 @@ impl LiveSession {
             speakers: speakers_of(&segments),
             segments,
             model: self.transcriber.model_name.to_string(),
+            warnings: Vec::new(),
         }
     }
 
