@@ -165,7 +165,7 @@ pub(crate) struct TranscribeArgs {
     #[command(flatten)]
     pub(crate) speech: SpeechArgs,
 
-    /// Where the model runs: cpu, auto, cuda or cuda:N [env: HARK_DEVICE] [default: cpu]
+    /// Where the model runs: cpu, auto, cuda, cuda:N or cuda:N,M [env: HARK_DEVICE] [default: cpu]
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<hark_speech::DeviceChoice>,
 

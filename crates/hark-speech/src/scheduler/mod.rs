@@ -108,6 +108,8 @@ impl EngineState {
 
 /// Steps of only the highest lane before one step of all lanes.
 const EXCLUSIVE_STEPS: u32 = 12;
+/// Steps for which windows of long recordings wait at most until the device can encode a whole batch.
+const MAX_HELD_STEPS: u32 = 24;
 /// How often a window is requeued after the engine failed with it…
 const MAX_RETRIES: u32 = 2;
 /// …and from which retry on it is decoded alone.
@@ -386,6 +388,8 @@ impl Shared {
         let mut exclusive = 0;
         // The number of windows at which the device ran out of memory: no more are admitted until it has fewer.
         let mut full_at = usize::MAX;
+        // Steps since windows were admitted.
+        let mut held = 0;
         loop {
             if self.stopping.load(Ordering::SeqCst) {
                 return Err(Ended::Stopped);
@@ -412,7 +416,8 @@ impl Shared {
                 }
                 None if is_isolated || is_full => Vec::new(),
                 None => {
-                    let next = self.next(engine, isolated);
+                    let is_patient = engine.live() > 0 && held < MAX_HELD_STEPS;
+                    let next = self.next(engine, isolated, is_patient);
                     if next.is_empty() && isolated.is_some() {
                         continue;
                     }
@@ -420,6 +425,7 @@ impl Shared {
                 }
             };
             if !next.is_empty() {
+                held = 0;
                 let admitted = self.admit(engine, pending, next, &mut next_id)?;
                 if !admitted && engine.live() > 0 {
                     full_at = engine.live();
@@ -437,6 +443,7 @@ impl Shared {
                 engine.highest_lane().unwrap_or(0)
             };
             let done = engine.step(min_lane)?;
+            held += 1;
             lock(&self.stats)[index] = engine.stats();
             let stepped = pending.values().filter(|window| window.request.lane as u8 >= min_lane);
             stepped.for_each(|window| window.request.meter.advance());
@@ -483,9 +490,18 @@ impl Shared {
         Ok(())
     }
 
-    /// Pops a batch of windows to encode together; one that must be decoded alone goes to `isolated`.
-    fn next<B: Backend>(&self, engine: &Engine<B>, isolated: &mut Option<QueuedWindow>) -> Vec<QueuedWindow> {
+    /// Pops a batch of windows to encode together, or none if it `is_patient` and more may come; one that must be decoded alone goes to
+    /// `isolated`.
+    fn next<B: Backend>(
+        &self,
+        engine: &Engine<B>,
+        isolated: &mut Option<QueuedWindow>,
+        is_patient: bool,
+    ) -> Vec<QueuedWindow> {
         let mut queue = self.lock();
+        if is_patient && !queue.fills(engine.batch()) {
+            return Vec::new();
+        }
         let (mut next, free) = (Vec::new(), engine.free());
         while next.len() < engine.batch().min(free) {
             let Some(window) = queue.pop(free - next.len(), engine.live() + next.len() > 0) else { break };

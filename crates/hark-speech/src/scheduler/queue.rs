@@ -67,6 +67,14 @@ impl WindowQueue {
         self.lanes.values().all(|lane| lane.turns.is_empty())
     }
 
+    /// Whether it is worth encoding what waits, on a device that encodes `batch` windows almost as fast as one: not while there are only a
+    /// few of long recordings, for which more may come.
+    pub(super) fn fills(&self, batch: usize) -> bool {
+        let waits = |lane: Lane| self.lanes.get(&lane).is_some_and(|queue| !queue.turns.is_empty());
+        let bulk = self.lanes.get(&Lane::Bulk).map_or(0, |queue| queue.windows.values().map(VecDeque::len).sum());
+        bulk >= batch || self.lanes.keys().any(|&lane| lane != Lane::Bulk && waits(lane))
+    }
+
     /// The next window whose lane may use one of `free` slots; `others` says whether other slots are in use.
     pub(super) fn pop(&mut self, free: usize, others: bool) -> Option<QueuedWindow> {
         for (&lane, queue) in self.lanes.iter_mut().rev() {
@@ -153,6 +161,16 @@ mod tests {
         let mut waiting = queue([request(1, Lane::Bulk, 0)]);
         assert!(waiting.pop(1, true).is_none());
         assert!(waiting.pop(1, false).is_some(), "nobody else is there to leave a slot for");
+    }
+
+    #[test]
+    fn few_windows_of_long_recordings_wait_for_more_and_others_do_not() {
+        let mut waiting = queue((0..3).map(|tag| request(tag % 2, Lane::Bulk, tag as usize)));
+        assert!(!waiting.fills(4));
+        assert!(waiting.fills(3) && waiting.fills(1));
+        waiting.push(QueuedWindow { request: request(7, Lane::Live, 0), retries: 0 });
+        assert!(waiting.fills(4), "a live session does not wait");
+        assert!(!WindowQueue::default().fills(1));
     }
 
     #[test]
