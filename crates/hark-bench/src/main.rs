@@ -8,6 +8,7 @@ mod diarize;
 mod driver;
 mod english;
 mod error;
+mod gpu;
 mod kernels;
 mod live;
 mod measure;
@@ -48,6 +49,8 @@ enum BenchCommand {
     Transcribe(transcribe::TranscribeArgs),
     /// Each kernel as a fraction of this machine's measured peak
     Kernels(kernels::KernelsArgs),
+    /// The network on a GPU: kernels as fractions of what it can do, windows at several batch sizes
+    Gpu(gpu::GpuArgs),
     /// What the service costs around its engine, and what it survives
     Service(service::ServiceArgs),
     /// How late words come while people speak, in one session and in many
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     let done = match BenchCli::parse().command {
         BenchCommand::Transcribe(args) => transcribe::run(&args),
         BenchCommand::Kernels(args) => kernels::run(&args),
+        BenchCommand::Gpu(args) => gpu::run(&args),
         BenchCommand::Service(args) => service::run(&args),
         BenchCommand::Live(args) => live::run(&args),
         BenchCommand::Diarize(args) => diarize::run(&args),

@@ -11,6 +11,7 @@ pub mod device;
 mod lineage;
 mod network;
 pub mod plain;
+pub mod speed;
 
 pub use backend::{GpuBackend, GpuOptions};
 pub use network::weights::LoadError;

@@ -98,6 +98,9 @@ fn matroska() -> PathBuf {
         assert!(bytes.len() < 20_000, "{} bytes", bytes.len());
         let at = find(bytes, &[0x44, 0x89, 0x88]) + 3;
         bytes[at..at + 8].copy_from_slice(&(CLAIMED * 1000.0).to_be_bytes());
+        // The length of the track, as a tag of it says.
+        let hours = find(bytes, b"10:00:0");
+        bytes[hours..hours + 2].copy_from_slice(b"00");
     })
 }
 

@@ -83,16 +83,18 @@ pub(crate) fn open(options: &LoadOptions) -> Result<Checkpoint, SpeechError> {
 }
 
 type AnyEngine = Engine<Box<dyn Backend>>;
+/// With what loads it again.
+type SafeEngine = (AnyEngine, Reload<Box<dyn Backend>>);
 
 /// Loads the checkpoint on its devices; an engine whose device fails later loads it again.
 pub(crate) fn load_engines(
     options: &LoadOptions,
     checkpoint: &Checkpoint,
     tokenizer: &Arc<Tokenizer>,
-) -> Result<Vec<(AnyEngine, Reload<Box<dyn Backend>>)>, SpeechError> {
+) -> Result<Vec<SafeEngine>, SpeechError> {
     let Devices { loaders, or_cpu, .. } = &options.devices;
     let on_cpu: BackendLoader = Arc::new(load_on_cpu);
-    let mut engines: Vec<(AnyEngine, Reload<_>)> = Vec::new();
+    let mut engines: Vec<SafeEngine> = Vec::new();
     for load in loaders {
         match load_engine(load, options, checkpoint, tokenizer) {
             Err(error) if *or_cpu => tracing::info!(%error, "engine.no_gpu"),

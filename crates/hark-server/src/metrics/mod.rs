@@ -184,7 +184,9 @@ pub(crate) fn render_engines(text: &mut String, engines: &[EngineReport]) {
     family("hark_engine_up", "gauge", help, &is_up);
     let help = "Bytes that a model in memory takes at most.";
     family("hark_model_memory_bytes", "gauge", help, &|engine| engine.bytes.to_string());
-    let work: [(&str, &str, fn(&EngineStats) -> (u64, Duration)); 4] = [
+    /// How often, and for how long.
+    type Work = fn(&EngineStats) -> (u64, Duration);
+    let work: [(&str, &str, Work); 4] = [
         ("encodings", "a window was encoded", |work| work.encoded),
         ("prompts", "a batch of prompts was read", |work| work.prompted),
         ("steps", "a batch of tokens was decoded", |work| work.stepped),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hark_media::Source;
@@ -11,7 +11,7 @@ use hark_server::{
     Bytes, Config, Dependency, EngineError, EngineState, Engines, InstantEngine, Language as _, LanguageOptions,
     Live as _, Models, SpeechEngine, SpeechOptions, Transcribe, Transcribed, Work,
 };
-use hark_speech::{BackendLoader, CancelToken, Devices, load_on_cpu};
+use hark_speech::{BackendLoader, CancelToken, Devices, SpeechError, load_on_cpu};
 use hark_whisper::testing::{FaultPlan, Faults, FaultyBackend};
 
 use crate::server::{Server, config, eventually, talk};
@@ -40,6 +40,27 @@ fn hear(engine: &SpeechEngine) -> Result<String, EngineError> {
     let work = Work { model: "whisper-tiny".into(), language: Some("en".into()), diarize: false, ..Work::default() };
     let done = engine.transcribe(Source::Path(path), &work, &mut |_| {}, &CancelToken::default())?;
     Ok(done.result.text)
+}
+
+#[test]
+#[ignore = "needs models and espeak-ng"]
+fn where_any_device_may_decode_the_cpu_takes_over_from_one_that_is_lost() {
+    let faults = Faults::new(FaultPlan { lost_at: vec![6], ..FaultPlan::default() });
+    let (injected, opened) = (Arc::clone(&faults), AtomicUsize::new(0));
+    let device: BackendLoader =
+        Arc::new(move |checkpoint, tokens, options| match opened.fetch_add(1, Ordering::SeqCst) {
+            0 => Ok(Box::new(FaultyBackend::new(load_on_cpu(checkpoint, tokens, options)?, &injected))),
+            _ => Err(SpeechError::Device("it was lost".to_owned())),
+        });
+    let models = ModelStore::default_dir();
+    let devices = Devices { loaders: vec![device], or_cpu: true, ..Devices::default() };
+    let engine = SpeechEngine::new(SpeechOptions { devices, ..options(&models) });
+    let text = hear(&engine).expect("the recording is decoded by the CPU");
+    assert!(text.to_lowercase().contains("market"), "{text}");
+    assert_eq!(faults.steps(), 7, "the device was lost in its seventh step");
+    let report = engine.reports().remove(0);
+    assert_eq!((report.state, report.restarts), (Some(EngineState::Running), 1));
+    assert!(engine.device().is_some_and(|name| name.starts_with("cpu")));
 }
 
 #[test]

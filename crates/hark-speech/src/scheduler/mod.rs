@@ -178,7 +178,7 @@ impl Scheduler {
         let start = |(index, (engine, reload))| {
             let worker = Arc::clone(&shared);
             std::thread::Builder::new()
-                .name(format!("hark-engine-{index}"))
+                .name(if index == 0 { "hark-engine".to_owned() } else { format!("hark-engine-{index}") })
                 .spawn(move || worker.supervise(index, engine, reload))
                 .expect("the operating system gives a thread")
         };

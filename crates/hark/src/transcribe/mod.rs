@@ -27,9 +27,14 @@ pub(crate) use plan::{Input, is_folder, is_same_file};
 use plan::{Job, Target};
 pub(crate) use progress::{FileProgress, Screen, clock, speed};
 
-/// Files open at a time. The engine fills its batches from all of them; a few are enough to keep it busy while others
-/// are being decoded, and memory stays bounded.
-const FILES_AT_ONCE: usize = 4;
+/// Files open at a time, whatever the machine, and at most: one for each core. The engine fills its batches from all of them; each is
+/// read and listened to for speech on one core, so that a GPU is kept busy only by many, and memory stays bounded.
+const FILES_AT_ONCE: std::ops::RangeInclusive<usize> = 4..=32;
+
+fn files_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cores.clamp(*FILES_AT_ONCE.start(), *FILES_AT_ONCE.end())
+}
 
 /// Runs the command.
 pub(crate) fn run(args: TranscribeArgs, common: &Common) -> Result<(), CliError> {
@@ -120,7 +125,7 @@ fn transcribe_all(engine: &Engine, jobs: &[Job], args: &TranscribeArgs) -> Resul
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel::<(usize, Outcome)>();
     std::thread::scope(|scope| {
-        for _ in 0..jobs.len().min(FILES_AT_ONCE) {
+        for _ in 0..jobs.len().min(files_at_once()) {
             let sender = sender.clone();
             let (screen, next) = (&screen, &next);
             scope.spawn(move || work(engine, jobs, args, screen, next, &sender));

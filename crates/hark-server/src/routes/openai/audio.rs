@@ -1,8 +1,13 @@
 //! `POST /v1/audio/transcriptions` and `POST /v1/audio/translations`.
 
+use std::borrow::Cow;
+
 use axum::extract::{Request, State};
 use axum::response::Response;
 use hark_api::{OpenAiDiarized, OpenAiTranscription, OpenAiTranscriptionForm, OpenAiTranslationForm, OpenAiVerbose};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::AnyOfBuilder;
+use utoipa::openapi::{Ref, RefOr, Schema};
 
 use super::events;
 use super::fields::{TranscriptionFields, TranslationFields};
@@ -71,17 +76,35 @@ pub(crate) struct EventMessage {
     data: String,
 }
 
-/// The two layouts in JSON, the fuller one first: every short answer lacks what it requires.
-#[derive(utoipa::ToSchema)]
-#[schema(as = OpenAiAnswer)]
-#[allow(dead_code, reason = "it exists for its documentation")]
-#[derive(serde::Serialize)]
-#[serde(untagged)]
-pub(crate) enum AnyJson {
-    Verbose(OpenAiVerbose),
-    /// `response_format` diarized_json.
-    Diarized(OpenAiDiarized),
-    Short(OpenAiTranscription),
+/// The layouts in JSON. Every fuller one is a short one with more, so an answer may have several of their schemas.
+pub(crate) struct AnyJson;
+
+impl utoipa::PartialSchema for AnyJson {
+    fn schema() -> RefOr<Schema> {
+        let of_name = |name| Ref::from_schema_name(name);
+        AnyOfBuilder::new()
+            .description(Some("The answer in JSON, as `response_format` asks for it."))
+            .item(of_name(OpenAiVerbose::name()))
+            .item(of_name(OpenAiDiarized::name()))
+            .item(of_name(OpenAiTranscription::name()))
+            .into()
+    }
+}
+
+impl ToSchema for AnyJson {
+    fn name() -> Cow<'static, str> {
+        "OpenAiAnswer".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        fn add<S: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            schemas.push((S::name().into_owned(), S::schema()));
+            S::schemas(schemas);
+        }
+        add::<OpenAiVerbose>(schemas);
+        add::<OpenAiDiarized>(schemas);
+        add::<OpenAiTranscription>(schemas);
+    }
 }
 
 async fn answer<F: Form<Layout = Layout>>(app: &App, caller: &Caller, request: Request) -> Result<Response, Failure> {
