@@ -388,11 +388,17 @@ pub struct Entries<'a, B> {
     pub are_distinct: bool,
 }
 
-/// Numbers of which every byte has a value, and for which all bytes are values.
-pub trait Number: Copy {}
-impl Number for f32 {}
-impl Number for u32 {}
-impl Number for u16 {}
+/// Numbers that may be read and written as bytes.
+///
+/// # Safety
+/// Every byte of a number is initialized, and whatever bytes there are, they are a number.
+pub unsafe trait Number: Copy {}
+// SAFETY: it has no padding, and all bits are values; so have the others.
+unsafe impl Number for f32 {}
+// SAFETY: as above.
+unsafe impl Number for u32 {}
+// SAFETY: as above.
+unsafe impl Number for u16 {}
 
 /// Numbers as the bytes that they are in memory.
 pub fn as_bytes<N: Number>(numbers: &[N]) -> &[u8] {
@@ -404,11 +410,6 @@ pub fn as_bytes<N: Number>(numbers: &[N]) -> &[u8] {
 pub fn as_bytes_mut<N: Number>(numbers: &mut [N]) -> &mut [u8] {
     // SAFETY: as in `as_bytes`, and whatever is written is a number.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
-}
-
-/// Numbers as bytes, in the machine's order.
-pub fn bytes_of_f32(numbers: &[f32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
 }
 
 /// Numbers rounded to bf16 as bytes.
@@ -424,11 +425,6 @@ pub fn f32_of_bytes(bytes: &[u8]) -> Vec<f32> {
 /// Numbers of bytes.
 pub fn u32_of_bytes(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|four| u32::from_ne_bytes([four[0], four[1], four[2], four[3]])).collect()
-}
-
-/// Numbers as bytes.
-pub fn bytes_of_u32(numbers: &[u32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
 }
 
 impl StepEntry {

@@ -7,8 +7,7 @@ use hark_whisper::backend::BackendError;
 
 use crate::device::{
     AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceResult, DeviceTokens, Entries, GraphKey, KvCache,
-    LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, bytes_of_f32, bytes_of_u32, f32_of_bytes,
-    u32_of_bytes,
+    LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, f32_of_bytes, u32_of_bytes,
 };
 
 /// The width of a head.
@@ -67,7 +66,7 @@ impl PlainBuffer {
     }
 
     fn write_f32(&self, numbers: &[f32]) {
-        self.write(&bytes_of_f32(numbers));
+        self.write(as_bytes(numbers));
     }
 
     fn write_bf16(&self, numbers: &[f32]) {
@@ -246,7 +245,7 @@ impl Device for PlainDevice {
             result.extend((0..width).map(|column| (row[column] - mean) * scale * gain[column] + bias[column]));
         }
         if let Some(flag) = flag.filter(|_| result.iter().any(|number| !number.is_finite())) {
-            flag.write(&bytes_of_u32(&[1]));
+            flag.write(as_bytes(&[1u32]));
         }
         to.write_bf16(&result);
         Ok(())
@@ -460,7 +459,7 @@ impl Device for PlainDevice {
             chosen.resize(wanted, StepEntry::NONE);
             let log_prob = |token: &u32| scores.get(*token as usize).map_or(f32::NEG_INFINITY, |score| score - total);
             let best = to.best.offset(AnswerBuffers::<PlainBuffer>::bytes(index));
-            best.write(&bytes_of_u32(&chosen));
+            best.write(as_bytes(&chosen));
             let log_probs = best.offset(AnswerBuffers::<PlainBuffer>::TOKENS);
             log_probs.write_f32(&chosen.iter().map(log_prob).collect::<Vec<_>>());
         }

@@ -3,8 +3,7 @@
 use hark_cuda::cuda::{CudaBuffer, CudaDevice, CudaOptions};
 use hark_cuda::device::{
     AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, KvCache, LinearWeights, MOST_BEST,
-    NormWeights, Output, StepEntry, Unfold, WindowKeys, bytes_of_bf16, bytes_of_f32, bytes_of_u32, f32_of_bytes,
-    u32_of_bytes,
+    NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, bytes_of_bf16, f32_of_bytes, u32_of_bytes,
 };
 use hark_cuda::plain::{PlainBuffer, PlainDevice};
 use hark_cuda::{GpuBackend, GpuOptions};
@@ -57,7 +56,7 @@ impl Pair {
 
     fn f32(&mut self, count: usize, scale: f32) -> Both {
         let numbers = self.numbers(count, scale);
-        self.put(&bytes_of_f32(&numbers))
+        self.put(as_bytes(&numbers))
     }
 
     fn below(&mut self, count: usize) -> usize {
@@ -151,7 +150,7 @@ fn products_of_every_kind() {
         let from = pair.bf16(rows * inputs, 1.0);
         let weight = pair.bf16(outputs * inputs, 1.0 / (inputs as f32).sqrt());
         let bias: Vec<f32> = pair.numbers(outputs, 0.5);
-        let (in_f32, in_bf16) = (pair.put(&bytes_of_f32(&bias)), pair.put(&bytes_of_bf16(&bias)));
+        let (in_f32, in_bf16) = (pair.put(as_bytes(&bias)), pair.put(&bytes_of_bf16(&bias)));
         for has_bias in [true, false] {
             let of_gpu = LinearWeights {
                 weight: weight.gpu.clone(),
@@ -192,7 +191,7 @@ fn norms_positions_and_embeddings() {
         let gpu = NormWeights { gain: gain.gpu.clone(), bias: bias.gpu.clone() };
         let plain = NormWeights { gain: gain.plain.clone(), bias: bias.plain.clone() };
         let list: Vec<u32> = (0..rows).map(|_| pair.below(rows) as u32).collect();
-        let (list, flag) = (pair.put(&bytes_of_u32(&list)), pair.put(&[0; 4]));
+        let (list, flag) = (pair.put(as_bytes(&list)), pair.put(&[0; 4]));
         pair.gpu.layer_norm(rows, width, &from.gpu, &gpu, &to.gpu, Some(&list.gpu), Some(&flag.gpu)).expect("it norms");
         pair.plain
             .layer_norm(rows, width, &from.plain, &plain, &to.plain, Some(&list.plain), Some(&flag.plain))
@@ -215,7 +214,7 @@ fn norms_positions_and_embeddings() {
                 StepEntry { token, position, row: 0, slot: 0 }.words()
             })
             .collect();
-        let (entries, past) = (pair.put(&bytes_of_u32(&entries)), pair.put(&[0; 4]));
+        let (entries, past) = (pair.put(as_bytes(&entries)), pair.put(&[0; 4]));
         both!(pair, device, of => {
             let entries = Entries { count: rows, entries: of!(entries), past: of!(past), are_distinct: false };
             device.embed_tokens(&entries, width, of!(embedding), of!(places), of!(stream))
@@ -298,7 +297,7 @@ fn attention_to_the_past_and_to_the_window() {
             let slot = pair.below(slots) as u32;
             list.extend(StepEntry { token: 0, position: position as u32, row, slot }.words());
         }
-        let list = pair.put(&bytes_of_u32(&list));
+        let list = pair.put(as_bytes(&list));
         let past = pair.put(&past.iter().flat_map(|row| row.to_ne_bytes()).collect::<Vec<u8>>());
         let (from, to) = (pair.bf16(count * 3 * width, 2.0), pair.put(&vec![0; count * width * 2]));
         let what = |what: &str| format!("{what}, {count} entries of width {width}");
@@ -355,11 +354,11 @@ fn answers() {
             }
         })
         .collect();
-    let (marks, languages) = (pair.put(&marks), pair.put(&bytes_of_u32(&map.languages)));
+    let (marks, languages) = (pair.put(&marks), pair.put(as_bytes(&map.languages)));
     let (pitch, count, most) = (51_872, 40, MOST_BEST);
     // Steps of an eighth: many scores are equal.
     let logits: Vec<f32> = (0..count * pitch).map(|_| (pair.random.unit() * 160.0).floor() / 8.0).collect();
-    let logits = pair.put(&bytes_of_f32(&logits));
+    let logits = pair.put(as_bytes(&logits));
     let mut words = Vec::new();
     let mut queries = Vec::new();
     for index in 0..count {
@@ -380,7 +379,7 @@ fn answers() {
         words.extend(query.words());
         queries.push(query);
     }
-    let list = pair.put(&bytes_of_u32(&words));
+    let list = pair.put(as_bytes(&words));
     let zeros = |words: usize| vec![0; count * words * 4];
     let flag = pair.put(&7u32.to_ne_bytes());
     let best = pair.put(&vec![0; AnswerBuffers::<()>::bytes(count)]);

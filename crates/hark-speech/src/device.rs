@@ -49,25 +49,26 @@ impl DeviceChoice {
     /// The devices, each with what loads checkpoints on it. NVIDIA's libraries are looked for in the folders `libraries`, then in those of
     /// the system; compiled kernels are kept in `cache`.
     pub fn devices(&self, libraries: &[PathBuf], cache: Option<&Path>) -> Devices {
-        let (ordinals, or_cpu) = match self {
+        let (gpus, or_cpu) = match self {
             DeviceChoice::Cpu => return Devices::default(),
-            DeviceChoice::Auto => (hark_cuda::cuda::gpus().map_or_else(|_| vec![0], |gpus| usable(&gpus)), true),
+            DeviceChoice::Auto => (usable(&hark_cuda::cuda::gpus().unwrap_or_default()), true),
             DeviceChoice::Cuda(ordinals) => (ordinals.clone(), false),
         };
+        // Where there is none, trying the first one tells why.
+        let tried = if gpus.is_empty() { vec![0] } else { gpus.clone() };
         let loader = |ordinal: usize| -> BackendLoader {
             let cuda = CudaOptions { ordinal, libraries: libraries.to_vec(), cache: cache.map(Path::to_path_buf) };
             Arc::new(move |checkpoint: &Checkpoint, tokens: TokenMap, options: &LoadOptions| {
                 load_on_gpu(checkpoint, tokens, options, &cuda)
             })
         };
-        Devices { loaders: ordinals.iter().copied().map(loader).collect(), gpus: ordinals, or_cpu }
+        Devices { loaders: tried.into_iter().map(loader).collect(), gpus, or_cpu }
     }
 }
 
-/// Numbers of the GPUs that may be of use; the first one's if none is, so that the reason is told.
+/// Numbers of the GPUs that may be of use.
 fn usable(gpus: &[GpuInfo]) -> Vec<usize> {
-    let usable: Vec<usize> = gpus.iter().filter(|gpu| gpu.is_usable()).map(|gpu| gpu.ordinal).collect();
-    if usable.is_empty() { vec![0] } else { usable }
+    gpus.iter().filter(|gpu| gpu.is_usable()).map(|gpu| gpu.ordinal).collect()
 }
 
 fn load_on_gpu(

@@ -3,7 +3,7 @@
 use hark_whisper::backend::{BackendError, TokenMap};
 use hark_whisper::weights::{Checkpoint, WeightsError};
 
-use crate::device::{Device, DeviceTokens, LinearWeights, NormWeights, bytes_of_bf16, bytes_of_f32, bytes_of_u32};
+use crate::device::{Device, DeviceTokens, LinearWeights, NormWeights, as_bytes, bytes_of_bf16};
 
 /// Rows of a weight whose number of outputs is a multiple of this let products use their widest stores.
 const OUTPUT_ALIGNMENT: usize = 8;
@@ -87,7 +87,7 @@ impl<D: Device> Loader<'_, D> {
 
     fn floats(&mut self, name: &str) -> Result<D::Buffer, LoadError> {
         let numbers = self.checkpoint.tensor(name)?;
-        self.put(&bytes_of_f32(&numbers))
+        self.put(as_bytes(&numbers))
     }
 
     fn norm(&mut self, name: &str) -> Result<NormWeights<D::Buffer>, LoadError> {
@@ -106,7 +106,7 @@ impl<D: Device> Loader<'_, D> {
         if let Some(bias) = &mut bias {
             bias.resize(outputs, 0.0);
         }
-        let bias_f32 = bias.as_ref().map(|bias| self.put(&bytes_of_f32(bias))).transpose()?;
+        let bias_f32 = bias.as_ref().map(|bias| self.put(as_bytes(bias))).transpose()?;
         let bias_bf16 = bias.as_ref().map(|bias| self.put(&bytes_of_bf16(bias))).transpose()?;
         Ok(LinearWeights { weight, bias_f32, bias_bf16, outputs, inputs })
     }
@@ -185,7 +185,7 @@ impl<D: Device> Loader<'_, D> {
             }
         }
         let marks = self.put(&marks)?;
-        let languages = self.put(&bytes_of_u32(&map.languages))?;
+        let languages = self.put(as_bytes(&map.languages))?;
         Ok(DeviceTokens { marks, languages, map, vocabulary })
     }
 }

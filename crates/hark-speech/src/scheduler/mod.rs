@@ -5,6 +5,9 @@
 //! not wait for the batch of a two-hour file. So that the lower lanes are not starved by a steady stream of
 //! clips, every few steps all lanes advance together.
 //!
+//! A device that encodes several windows at once is not given one: while it decodes, those of long recordings wait until they fill a
+//! batch, for [`MAX_HELD_STEPS`] at most.
+//!
 //! An engine that fails or panics is dropped and reloaded, and its windows are requeued at the front: twice
 //! at most, the second time each is decoded alone, so that a window that breaks the engine fails no other.
 //!

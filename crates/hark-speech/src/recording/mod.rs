@@ -1,5 +1,8 @@
 //! One transcription: submits windows, handles their replies, assembles the transcript.
 
+mod language;
+mod looks;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,10 +14,9 @@ use hark_whisper::backend::BackendError;
 use hark_whisper::decode::{DecodeOptions, Decoded, Language, Outcome};
 
 use crate::SpeechError;
-use crate::coverage::left_out;
 use crate::diarization::{DiarizationThread, Speakers};
 use crate::findings::Findings;
-use crate::languages::{HeardLanguage, Prior, SURE, others_heard};
+use crate::languages::{Prior, others_heard};
 use crate::scheduler::{Meter, Reply, WindowRequest};
 use crate::second_look::Check;
 use crate::segments::{insert_in_order, segments_of, straighten};
@@ -24,6 +26,7 @@ use crate::unheard::{Unheard, is_certain};
 use crate::vad::VadStream;
 use crate::voiceprint;
 use crate::windows::{Window, WindowCutter};
+use looks::{Done, Gap, Look, Outstanding, Purpose, StepRate};
 
 /// The logprob threshold of a second look: a text below it is discarded.
 const SECOND_LOOK_LOGPROB_THRESHOLD: f32 = -1.0;
@@ -38,112 +41,8 @@ const MAX_LOOKS: usize = 3;
 /// Windows of one recording that may be queued or decoded at a time: enough to fill the engine, and a bound on the memory
 /// of a recording of any length.
 const MAX_OUTSTANDING: usize = 40;
-/// Where the first window is not sure of the language, it is that of this many windows together.
-const MAX_VOTERS: usize = 5;
 /// Windows that may wait until others say what the language of the recording is; a bound on memory.
 const MAX_UNSURE: usize = 8;
-
-/// A submitted window.
-struct Outstanding {
-    window: Window,
-    purpose: Purpose,
-    /// Set for one whose prompt has the text before it.
-    is_conditioned: bool,
-    meter: Meter,
-}
-
-/// Why a window is decoded.
-enum Purpose {
-    /// It is a window of the recording.
-    FirstLook,
-    /// Voice activity detection left it out.
-    Unheard,
-    /// The text of another window left it out.
-    SecondLook(Gap),
-    /// It tells whether the words that a second look has in common with its neighbours were said twice.
-    Check(Gap, Box<Look>, Check),
-}
-
-/// A part that the text of a window left out.
-struct Gap {
-    window: Arc<Window>,
-    /// The window's index in `done`.
-    done: usize,
-    /// In seconds from the window's start.
-    part: (f64, f64),
-    /// How often what is left out there may be decoded again.
-    looks: usize,
-}
-
-/// A window with its text, before it is added to the transcript.
-struct Look {
-    window: Arc<Window>,
-    done: Done,
-    /// How often what its text leaves out may be decoded again.
-    looks: usize,
-}
-
-/// The share of encoding in a window's work; the rest is decoding.
-const ENCODING_SHARE: f64 = 0.2;
-/// Prior of the step rate: decoding steps per second of audio, weighted as this many seconds.
-const EXPECTED_STEPS: (f64, f64) = (4.0, 60.0);
-/// The maximum share of a window that is not done: its text may be longer than expected.
-const MAX_SHARE: f64 = 0.95;
-
-/// Decoding steps per second of audio, from the windows that are done.
-#[derive(Default)]
-struct StepRate {
-    steps: f64,
-    seconds: f64,
-}
-
-impl StepRate {
-    fn add(&mut self, window: &Outstanding) {
-        self.steps += f64::from(window.meter.steps());
-        self.seconds += window.seconds();
-    }
-
-    /// The share of a window's work that is done.
-    fn share_done(&self, window: &Outstanding) -> f64 {
-        if !window.meter.is_encoded() {
-            return 0.0;
-        }
-        let (steps, seconds) = EXPECTED_STEPS;
-        let steps_per_second = (steps * seconds + self.steps) / (seconds + self.seconds);
-        let text = f64::from(window.meter.steps()) / (steps_per_second * window.seconds()).max(1.0);
-        (ENCODING_SHARE + (1.0 - ENCODING_SHARE) * text).min(MAX_SHARE)
-    }
-}
-
-impl Outstanding {
-    /// Seconds of audio that it contributes to the progress; those of a second look were counted already.
-    fn seconds(&self) -> f64 {
-        match self.purpose {
-            Purpose::FirstLook => self.window.samples.len() as f64 / f64::from(SAMPLE_RATE),
-            Purpose::Unheard | Purpose::SecondLook(_) | Purpose::Check(..) => 0.0,
-        }
-    }
-}
-
-/// A decoded window, without its samples.
-struct Done {
-    /// First sample and the one after the last.
-    samples: (u64, u64),
-    decoded: Decoded,
-    /// Parts whose text is that of a second look, in seconds from the window's start.
-    gaps: Vec<(f64, f64)>,
-}
-
-impl Look {
-    /// The text of a window, with the speech that it leaves out.
-    fn new(window: Window, decoded: Decoded, looks: usize) -> Self {
-        let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
-        let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
-        let gaps = if looks == 0 { Vec::new() } else { left_out(&decoded.words, &speech) };
-        let done = Done { samples: (window.start, window.end()), decoded, gaps };
-        Look { window: Arc::new(window), done, looks }
-    }
-}
 
 /// The tag and outcome of a window.
 type WindowReply = (usize, Result<Outcome, BackendError>);
@@ -397,28 +296,6 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// How the language of a new window is determined.
-    fn window_language(&self) -> Language {
-        match &self.language {
-            Some((code, _)) if !self.request.multilingual => Language::Known(code.clone()),
-            // Without anything else to go by, the likeliest is taken at once.
-            _ if !self.request.multilingual && self.prior.usual.is_none() => Language::Detect { sure_from: 0.0 },
-            _ => Language::Detect { sure_from: SURE },
-        }
-    }
-
-    /// Submits the windows whose language was not sure, in the likeliest by what is known meanwhile.
-    fn settle_languages(&mut self) {
-        for (window, probabilities) in std::mem::take(&mut self.unsure) {
-            let Some((code, probability)) = self.prior.choose(&probabilities) else { continue };
-            if self.language.is_none() {
-                self.language = Some((code.clone(), probability));
-            }
-            let is_conditioned = self.request.condition_on_previous;
-            self.start(window, Language::Known(code), Purpose::FirstLook, is_conditioned);
-        }
-    }
-
     /// Submits one window, with the text before it as a prompt if it `is_conditioned`.
     fn start(&mut self, window: Window, language: Language, purpose: Purpose, is_conditioned: bool) {
         let mut options = DecodeOptions { language, prompt: self.prompt(is_conditioned), ..self.options.clone() };
@@ -463,44 +340,6 @@ impl<'a> Recording<'a> {
             reply: Arc::clone(&self.reply),
             meter,
         });
-    }
-
-    /// Detects the language from the waiting windows: the first alone if its probability is high, else several together.
-    fn detect_language(&mut self) -> Result<(), SpeechError> {
-        if self.language.is_some() || self.request.multilingual || self.awaiting_language.len() < 2 {
-            return Ok(());
-        }
-        let options =
-            Arc::new(DecodeOptions { language: Language::Detect { sure_from: f32::INFINITY }, ..self.options.clone() });
-        while self.voters < self.awaiting_language.len().min(MAX_VOTERS) {
-            self.submit(self.voters, &self.awaiting_language[self.voters], Arc::clone(&options), Meter::default());
-            let (_, outcome) = loop {
-                if let Some(reply) = self.receive()? {
-                    break reply;
-                }
-            };
-            self.voters += 1;
-            if let Outcome::Languages(probabilities) = outcome {
-                for (code, probability) in probabilities {
-                    *self.votes.entry(code).or_default() += probability;
-                }
-            }
-            let shares = self.votes.iter().map(|(code, votes)| (code.clone(), votes / self.voters as f32));
-            let shares: Vec<(String, f32)> = shares.collect();
-            let Some((code, share)) = shares.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else {
-                continue;
-            };
-            let all_voted = self.voters == MAX_VOTERS || self.at_end && self.voters == self.awaiting_language.len();
-            if share >= SURE {
-                self.language = Some((code, share));
-                break;
-            }
-            if all_voted {
-                self.language = self.prior.choose(&shares);
-                break;
-            }
-        }
-        Ok(())
     }
 
     /// Cancels the windows in the engine and the diarization.
@@ -657,31 +496,6 @@ impl<'a> Recording<'a> {
     /// What was heard besides words.
     pub(crate) fn findings(&self) -> Findings {
         self.findings
-    }
-
-    /// The language of the recording: of several the one that most is said in.
-    fn main_language(&mut self) -> (String, f32) {
-        let most = self.prior.seconds.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(code, _)| code.clone());
-        match most.filter(|_| self.request.multilingual) {
-            Some(code) => {
-                let probability = |done: &&Done| done.decoded.language_probability;
-                let of_code = self.done.iter().filter(|done| done.decoded.language == code);
-                let best = of_code.max_by(|a, b| probability(a).total_cmp(&probability(b)));
-                let best = best.as_ref().map_or(0.0, probability);
-                (code, best)
-            }
-            None => self.language.take().unwrap_or_default(),
-        }
-    }
-
-    /// The languages that the windows sound like.
-    fn languages_heard(&self) -> Vec<HeardLanguage> {
-        let seconds = |sample: u64| sample as f64 / f64::from(SAMPLE_RATE);
-        let heard = self.done.iter().filter_map(|done| {
-            let (code, probability) = done.decoded.heard.clone()?;
-            Some(HeardLanguage { from: seconds(done.samples.0), to: seconds(done.samples.1), code, probability })
-        });
-        heard.collect()
     }
 
     /// The transcript of what was drained.
