@@ -110,7 +110,7 @@ impl FactChecker {
 }
 
 /// Headings whose whole section was dropped go with it, and so do blank lines at the ends and in a row.
-fn without_empty_sections(lines: Vec<String>) -> String {
+pub(crate) fn without_empty_sections(lines: Vec<String>) -> String {
     let mut kept: Vec<String> = Vec::new();
     for at in 0..lines.len() {
         let line = &lines[at];

@@ -7,7 +7,7 @@ use crate::analyze;
 use crate::context::{self, Context};
 use crate::error::TextError;
 use crate::extract;
-use crate::facts::FactChecker;
+use crate::facts::{self, FactChecker};
 use crate::parts::Part;
 use crate::prompt::{self, Prompt};
 use crate::salient::{self, Salient};
@@ -41,6 +41,9 @@ const NOTES_TOKENS: usize = 280;
 
 /// Tokens of the shortest part on which notes are taken: a small model overlooks less in a short one.
 const NOTES_PART_TOKENS: usize = 1200;
+
+/// The same for a detailed summary, which is the notes themselves.
+const DETAILED_PART_TOKENS: usize = 600;
 
 /// Sentences of a part that its notes are asked to tell.
 const NOTED_SENTENCES: usize = 8;
@@ -136,10 +139,12 @@ pub async fn summarize(context: &Context<'_>, source: &Source, style: SummarySty
     Ok(Summary { summary, word_count, style, parts, model: context.model_name().to_owned() })
 }
 
-/// A short text in one completion; of a long one a paragraph for each part, since writing those once more would lose facts.
+/// A very short text in one completion; of others a paragraph for each part, since a small model copies or repeats itself when it writes much at
+/// once, and writing the paragraphs once more would lose facts.
 async fn detailed(context: &Context<'_>, source: &Source) -> Result<(String, usize), TextError> {
     let style = SummaryStyle::Detailed;
-    let parts = note_parts(context, source, max_tokens(style))?;
+    let whole = context.parts(source, NOTES_TOKENS, usize::MAX)?;
+    let parts = parts_of_notes(context, source, &whole, DETAILED_PART_TOKENS)?;
     if parts.len() == 1 {
         let condensed = condense(context, source, max_tokens(style)).await?;
         return Ok((write(context, source, &condensed, style).await?, 1));
@@ -168,7 +173,22 @@ async fn write(
 ) -> Result<String, TextError> {
     let checker = FactChecker::new(source);
     let summary = write_checked(context, source, condensed, &checker, task(style), max_tokens(style)).await?;
-    Ok(summary.unwrap_or_else(|| fallback(style, source)))
+    Ok(summary.map(|summary| without_repetitions(&summary)).unwrap_or_else(|| fallback(style, source)))
+}
+
+/// A text without the sentences that say what was said before, and without headings whose section is gone with them.
+fn without_repetitions(text: &str) -> String {
+    let mut said = Said::default();
+    let mut new = |line: &str| {
+        if line.trim().is_empty() || line.starts_with('#') {
+            return Some(line.to_owned());
+        }
+        let sentences = sentences::split(line).into_iter().map(|sentence| &line[sentence]);
+        let new: String = sentences.filter(|sentence| said.is_new(sentence)).collect();
+        Some(new.trim_end().to_owned()).filter(|new| !new.is_empty())
+    };
+    let lines: Vec<String> = text.lines().filter_map(&mut new).collect();
+    facts::without_empty_sections(lines)
 }
 
 /// Lines, or points of a list, as one paragraph.
@@ -251,8 +271,18 @@ fn note_parts(context: &Context<'_>, source: &Source, answer_tokens: usize) -> R
     if parts.len() == 1 {
         return Ok(parts);
     }
-    let total: usize = parts.iter().map(|part| part.tokens).sum();
-    context.parts(source, NOTES_TOKENS + NOTED_TOKENS, (total / MOST_NOTES).max(NOTES_PART_TOKENS))
+    parts_of_notes(context, source, &parts, NOTES_PART_TOKENS)
+}
+
+/// The parts on which notes are taken, of at least `shortest` tokens, longer where that would be more than [`MOST_NOTES`] of them.
+fn parts_of_notes(
+    context: &Context<'_>,
+    source: &Source,
+    whole: &[Part],
+    shortest: usize,
+) -> Result<Vec<Part>, TextError> {
+    let total: usize = whole.iter().map(|part| part.tokens).sum();
+    context.parts(source, NOTES_TOKENS + NOTED_TOKENS, (total / MOST_NOTES).max(shortest))
 }
 
 /// Notes on a part of a source.

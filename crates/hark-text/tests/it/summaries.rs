@@ -57,6 +57,18 @@ async fn a_long_text_is_read_in_parts_and_nothing_is_left_out() {
     assert_eq!(summary.summary.matches("The budget is fine.").count(), 1, "{paragraphs:?}");
 }
 
+#[tokio::test]
+async fn a_model_that_repeats_itself_is_not_repeated() {
+    let section = "## Budget\n\n- The budget of the office is fine.\n- Point 3 was about the budget of the office.\n";
+    let other = "## Roof\n\n- The roof is not the subject here.";
+    let written = format!("{section}\n{section}\n{section}\n{other}\n");
+    let model = Script::new(move |_| answer(written.clone()));
+    for style in [SummaryStyle::Detailed, SummaryStyle::BulletPoints] {
+        let summary = summarize(&model.task(), &Source::from_text(&long_text(8)), style).await.unwrap();
+        assert_eq!(summary.summary, format!("{section}\n{other}"));
+    }
+}
+
 /// A meeting of more than one part: small talk, and one sentence with an amount.
 fn meeting() -> String {
     let mut text = String::new();
