@@ -1,9 +1,11 @@
 //! How fast the network is on a GPU, with generated weights of large-v3-turbo's shape: what `hark bench gpu` measures, in a small program.
 //!
-//! `gpu_speed [windows encoded at once] [batch] [tokens]`: the last two for one batch alone, and once, under a profiler.
+//! `gpu_speed [windows encoded at once] [batch] [tokens]`: the last two for one batch alone, and once, under a profiler. All precisions in turn, or
+//! the one of `HARK_GPU_PRECISION`.
 
 #![allow(clippy::print_stdout)]
 
+use hark_cuda::Precision;
 use hark_cuda::cuda::{CudaDevice, CudaOptions};
 use hark_cuda::speed::{Bound, SpeedOptions, kernels, windows};
 
@@ -29,9 +31,16 @@ fn main() {
             }
         }
     }
-    println!("windows | encode ms a window | step µs | × real time");
-    for speed in windows(open().expect("a GPU"), &options).expect("the network runs") {
-        let (encode, step) = (speed.encode * 1e3, speed.step * 1e6);
-        println!("{} | {encode:.3} | {step:.1} | {:.0}", speed.windows, speed.times_real_time);
+    let wanted = std::env::var("HARK_GPU_PRECISION").ok().map(|text| text.parse::<Precision>().expect("a precision"));
+    for precision in [Precision::Bf16, Precision::Fp8Windows, Precision::Fp8] {
+        if wanted.is_some_and(|wanted| wanted != precision) {
+            continue;
+        }
+        options.precision = precision;
+        println!("{precision:?}: windows | encode ms a window | step µs | × real time");
+        for speed in windows(open().expect("a GPU"), &options).expect("the network runs") {
+            let (encode, step) = (speed.encode * 1e3, speed.step * 1e6);
+            println!("{} | {encode:.3} | {step:.1} | {:.0}", speed.windows, speed.times_real_time);
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::device::{
 use crate::lineage::Lineage;
 use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
 use crate::network::encoder::{EncoderWorkspace, MEL_FRAMES};
-use crate::network::weights::{self, LoadError, NetworkWeights};
+use crate::network::weights::{self, LoadError, NetworkWeights, Precision};
 
 /// Rows of the KV cache that belong to no slot: texts that are aligned at once.
 const SPARE_ROWS: usize = 8;
@@ -40,11 +40,13 @@ pub struct GpuOptions {
     pub rows: usize,
     /// Windows encoded at once: enough to fill the device.
     pub encode_at_once: usize,
+    /// Which numbers are rounded to e4m3; bf16 on devices that have no e4m3.
+    pub precision: Precision,
 }
 
 impl Default for GpuOptions {
     fn default() -> Self {
-        GpuOptions { slots: None, rows: 5, encode_at_once: 8 }
+        GpuOptions { slots: None, rows: 5, encode_at_once: 8, precision: Precision::default() }
     }
 }
 
@@ -64,6 +66,7 @@ pub struct GpuBackend<D: Device> {
     rows: usize,
     slots: usize,
     encode_at_once: usize,
+    precision: Precision,
     memory: Option<Memory<D::Buffer>>,
     lineage: Lineage,
     /// Slots that have been encoded into since the memory was allocated.
@@ -103,7 +106,8 @@ impl<D: Device> GpuBackend<D> {
     pub fn load(device: D, checkpoint: &Checkpoint, tokens: TokenMap, options: GpuOptions) -> Result<Self, LoadError> {
         let dims = checkpoint.dims;
         fits(&dims).map_err(BackendError::Fault)?;
-        let weights = weights::load(&device, checkpoint, tokens)?;
+        let precision = if device.has_fp8() { options.precision } else { Precision::Bf16 };
+        let weights = weights::load(&device, checkpoint, tokens, precision)?;
         let rows = options.rows.max(1);
         let encode_at_once = options.encode_at_once.max(1);
         let mut backend = GpuBackend {
@@ -113,6 +117,7 @@ impl<D: Device> GpuBackend<D> {
             rows,
             slots: 0,
             encode_at_once,
+            precision,
             memory: None,
             lineage: Lineage::new(0, rows),
             encoded: Vec::new(),
@@ -143,13 +148,19 @@ impl<D: Device> GpuBackend<D> {
     }
 
     fn slot_bytes(&self) -> u64 {
-        2 * (decoder::slot_numbers(&self.dims) + self.rows * decoder::row_numbers(&self.dims)) as u64
+        let window = match self.precision {
+            Precision::Bf16 => 2 * decoder::slot_numbers(&self.dims),
+            Precision::Fp8Windows | Precision::Fp8 => {
+                decoder::slot_numbers(&self.dims) + 4 * decoder::slot_scales(&self.dims)
+            }
+        };
+        (window + 2 * self.rows * decoder::row_numbers(&self.dims)) as u64
     }
 
     /// Bytes that are allocated however many slots there are.
     fn workspace_bytes(&self) -> u64 {
         let languages = self.weights.tokens.map.languages.len();
-        self.encode_at_once as u64 * EncoderWorkspace::<D::Buffer>::bytes(&self.dims)
+        self.encode_at_once as u64 * EncoderWorkspace::<D::Buffer>::bytes(&self.dims, self.precision)
             + DecoderWorkspace::<D::Buffer>::bytes(&self.dims, self.alignment_heads.len(), languages)
             + 2 * (SPARE_ROWS * decoder::row_numbers(&self.dims)) as u64
     }
@@ -161,10 +172,13 @@ impl<D: Device> GpuBackend<D> {
         }
         let (device, dims) = (&self.device, &self.dims);
         let languages = self.weights.tokens.map.languages.len();
-        let encoder = EncoderWorkspace::new(device, dims, self.encode_at_once)?;
+        let encoder = EncoderWorkspace::new(device, dims, self.encode_at_once, self.precision)?;
         let workspace = DecoderWorkspace::new(device, dims, self.alignment_heads.len(), languages)?;
         let slot_stride = decoder::slot_numbers(dims);
-        let windows = device.allocate(self.slots * slot_stride * 2)?;
+        let is_fp8 = self.precision != Precision::Bf16;
+        let windows = device.allocate(self.slots * slot_stride * if is_fp8 { 1 } else { 2 })?;
+        let scales = || device.allocate(self.slots * decoder::slot_scales(dims) * 4);
+        let scales = is_fp8.then(scales).transpose()?;
         let rows = self.slots * self.rows + SPARE_ROWS;
         let cache = KvCache {
             numbers: device.allocate(rows * decoder::row_numbers(dims) * 2)?,
@@ -172,18 +186,21 @@ impl<D: Device> GpuBackend<D> {
             positions: dims.n_text_ctx,
             width: dims.n_text_state,
         };
-        self.memory = Some(Memory { encoder, workspace, decoder: DecoderMemory { windows, slot_stride, cache } });
+        self.memory =
+            Some(Memory { encoder, workspace, decoder: DecoderMemory { windows, slot_stride, scales, cache } });
         Ok(())
     }
 
     /// Begins to encode as many windows as the workspace holds into their slots.
     fn encode_some(&self, memory: &Memory<D::Buffer>, windows: &[Admission]) -> Result<(), BackendError> {
         let (device, dims, weights) = (&self.device, &self.dims, &self.weights);
-        let (encoder, frames, width) = (&memory.encoder, dims.n_audio_ctx, dims.n_text_state);
+        let (encoder, frames) = (&memory.encoder, dims.n_audio_ctx);
         let mel_bytes = MEL_FRAMES * dims.n_mels * 4;
         for (index, window) in windows.iter().enumerate() {
             device.upload(as_bytes(window.mel), &encoder.mel.offset(index * mel_bytes))?;
         }
+        let slots: Vec<u32> = windows.iter().map(|window| window.slot as u32).collect();
+        device.upload(as_bytes(&slots), &encoder.slots)?;
         encoder.encode(device, weights, dims, windows.len())?;
         for (layer, decoder) in weights.decoder.iter().enumerate() {
             device.linear(
@@ -193,11 +210,9 @@ impl<D: Device> GpuBackend<D> {
                 &encoder.hidden,
                 Output::Bf16,
             )?;
-            for (index, window) in windows.iter().enumerate() {
-                let from = encoder.hidden.offset(index * frames * 2 * width * 2);
-                let place = window.slot * memory.decoder.slot_stride + layer * frames * 2 * width;
-                device.split_heads(frames, 2 * dims.n_text_head, &from, &memory.decoder.windows.offset(place * 2))?;
-            }
+            let of_layer = memory.decoder.layer(dims, layer);
+            let keys = memory.decoder.keys(dims, &of_layer);
+            device.store_window_keys(windows.len(), &encoder.hidden, &encoder.slots, &keys)?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //!
 //! All matrices are row-major. bf16 numbers are in buffers as their bits, in the machine's order.
 
+use hark_numeric::{E4M3_MAX, f32_to_e4m3};
 use hark_whisper::backend::{BackendError, TokenMap, TokenQuery};
 
 /// Memory of a device, or a part of it that begins later.
@@ -15,16 +16,27 @@ pub trait DeviceBuffer: Clone + Send {
 
 /// A linear layer: `y = x W + b`.
 pub struct LinearWeights<B> {
-    /// bf16 `[outputs][inputs]`.
+    /// bf16 `[outputs][inputs]`; e4m3 where there are scales.
     pub weight: B,
+    /// f32 `[outputs]`: what the numbers of an output are multiplied by. Such layers take rows in e4m3 ([`Device::linear_fp8`]).
+    pub scales: Option<B>,
     /// f32 `[outputs]`, for outputs in f32.
     pub bias_f32: Option<B>,
-    /// bf16 `[outputs]`, for outputs in bf16.
+    /// bf16 `[outputs]`, for outputs in bf16, and for all of layers in e4m3.
     pub bias_bf16: Option<B>,
     /// Columns of the result.
     pub outputs: usize,
     /// Columns of the rows.
     pub inputs: usize,
+}
+
+/// Rows of numbers in e4m3.
+#[derive(Clone)]
+pub struct Fp8Rows<B> {
+    /// The numbers.
+    pub numbers: B,
+    /// f32, one a row: what its numbers are multiplied by.
+    pub scales: B,
 }
 
 /// Gain and bias of a layer norm, f32.
@@ -185,12 +197,16 @@ pub struct KvCache<B> {
     pub width: usize,
 }
 
-/// Keys and values of one layer of all windows: bf16 `[key, value][head][frame][64]` for each slot.
+/// Keys and values of one layer of all windows: `[key, value][head][frame][64]` for each slot.
 pub struct WindowKeys<'a, B> {
-    /// Those of the first slot.
+    /// Those of the first slot, bf16; e4m3 where there are scales.
     pub numbers: &'a B,
     /// Numbers from one slot to the next.
     pub slot_stride: usize,
+    /// f32 `[key, value][head]` for each slot: what numbers in e4m3 are multiplied by.
+    pub scales: Option<&'a B>,
+    /// Scales from one slot to the next.
+    pub scale_stride: usize,
     /// Frames of a window.
     pub frames: usize,
     /// Width of the decoder.
@@ -251,6 +267,32 @@ pub trait Device: Send {
         output: Output,
     ) -> DeviceResult;
 
+    /// Whether the operations in e4m3 are there.
+    fn has_fp8(&self) -> bool;
+
+    /// `rows` rows in e4m3 through a layer that has scales.
+    fn linear_fp8(
+        &self,
+        rows: usize,
+        from: &Fp8Rows<Self::Buffer>,
+        layer: &LinearWeights<Self::Buffer>,
+        to: &Self::Buffer,
+        output: Output,
+    ) -> DeviceResult;
+
+    /// Rows in bf16 to e4m3, the largest of each to the largest that e4m3 has.
+    fn quantize(&self, rows: usize, width: usize, from: &Self::Buffer, to: &Fp8Rows<Self::Buffer>) -> DeviceResult;
+
+    /// [`Device::layer_norm`] of all rows, to e4m3.
+    fn layer_norm_fp8(
+        &self,
+        rows: usize,
+        width: usize,
+        from: &Self::Buffer,
+        weights: &NormWeights<Self::Buffer>,
+        to: &Fp8Rows<Self::Buffer>,
+    ) -> DeviceResult;
+
     /// The residual stream of the encoder, f32: convolved frames, bf16, and their positions, f32 `[frames][width]`.
     fn add_positions(
         &self,
@@ -300,8 +342,15 @@ pub trait Device: Send {
         to: &Self::Buffer,
     ) -> DeviceResult;
 
-    /// Rows of heads, bf16 `[frame][head][64]`, to `[head][frame][64]`.
-    fn split_heads(&self, frames: usize, heads: usize, from: &Self::Buffer, to: &Self::Buffer) -> DeviceResult;
+    /// Keys and values of whole windows, bf16 `[window][frame][key, value][head][64]`, to the slots of `slots` (u32, one for each window); in
+    /// e4m3 the largest number of a head becomes the largest that e4m3 has.
+    fn store_window_keys(
+        &self,
+        windows: usize,
+        from: &Self::Buffer,
+        slots: &Self::Buffer,
+        to: &WindowKeys<Self::Buffer>,
+    ) -> DeviceResult;
 
     /// The residual stream of the decoder, f32: embeddings, bf16 `[vocabulary][width]`, and positions, f32.
     fn embed_tokens(
@@ -415,6 +464,18 @@ pub fn as_bytes_mut<N: Number>(numbers: &mut [N]) -> &mut [u8] {
 /// Numbers rounded to bf16 as bytes.
 pub fn bytes_of_bf16(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|&number| hark_numeric::f32_to_bf16(number).to_ne_bytes()).collect()
+}
+
+/// Rows rounded to e4m3, the largest number of each to the largest that e4m3 has; and the scales.
+pub fn to_fp8(numbers: &[f32], width: usize) -> (Vec<u8>, Vec<f32>) {
+    let (mut bytes, mut scales) = (Vec::with_capacity(numbers.len()), Vec::with_capacity(numbers.len() / width));
+    for row in numbers.chunks_exact(width) {
+        let largest = row.iter().fold(0f32, |largest, number| largest.max(number.abs()));
+        let (factor, scale) = if largest > 0.0 { (E4M3_MAX / largest, largest / E4M3_MAX) } else { (1.0, 1.0) };
+        bytes.extend(row.iter().map(|number| f32_to_e4m3(number * factor)));
+        scales.push(scale);
+    }
+    (bytes, scales)
 }
 
 /// Numbers of bytes.

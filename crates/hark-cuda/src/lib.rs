@@ -14,4 +14,4 @@ pub mod plain;
 pub mod speed;
 
 pub use backend::{GpuBackend, GpuOptions};
-pub use network::weights::LoadError;
+pub use network::weights::{LoadError, Precision};

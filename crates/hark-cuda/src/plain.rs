@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hark_numeric::{bf16_to_f32, f32_to_bf16};
+use hark_numeric::{bf16_to_f32, e4m3_to_f32, f32_to_bf16};
 use hark_whisper::backend::BackendError;
 
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceResult, DeviceTokens, Entries, GraphKey, KvCache,
-    LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, f32_of_bytes, u32_of_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache,
+    LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, f32_of_bytes, to_fp8, u32_of_bytes,
 };
 
 /// The width of a head.
@@ -107,6 +107,67 @@ fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
 }
 
+/// Rows through a layer, before what becomes of them.
+fn products(numbers: &[f32], weight: &[f32], bias: Option<&[f32]>, inputs: usize) -> Vec<f32> {
+    let rows = numbers.chunks_exact(inputs);
+    let outputs = |row: &[f32]| -> Vec<f32> {
+        let sums = weight.chunks_exact(inputs).map(|weight| dot(row, weight));
+        sums.enumerate().map(|(index, sum)| sum + bias.map_or(0.0, |bias| bias[index])).collect()
+    };
+    rows.flat_map(outputs).collect()
+}
+
+fn store(to: &PlainBuffer, output: Output, result: &[f32]) {
+    match output {
+        Output::Bf16 => to.write_bf16(result),
+        Output::Gelu => to.write_bf16(&result.iter().copied().map(gelu).collect::<Vec<_>>()),
+        Output::F32 => to.write_f32(result),
+        Output::AddF32 => {
+            let before = to.f32(result.len());
+            to.write_f32(&result.iter().zip(before).map(|(add, before)| add + before).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// The layer norm of these rows.
+fn norm(rows: &[u32], width: usize, from: &PlainBuffer, weights: &NormWeights<PlainBuffer>) -> Vec<f32> {
+    let (gain, bias) = (weights.gain.f32(width), weights.bias.f32(width));
+    let mut result = Vec::with_capacity(rows.len() * width);
+    for row in rows {
+        let row = from.offset(*row as usize * width * 4).f32(width);
+        let mean = row.iter().sum::<f32>() / width as f32;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / width as f32;
+        let scale = 1.0 / (variance + 1e-5).sqrt();
+        result.extend((0..width).map(|column| (row[column] - mean) * scale * gain[column] + bias[column]));
+    }
+    result
+}
+
+fn write_fp8(numbers: &[f32], width: usize, to: &Fp8Rows<PlainBuffer>) {
+    let (bytes, scales) = to_fp8(numbers, width);
+    to.numbers.write(&bytes);
+    to.scales.write_f32(&scales);
+}
+
+fn from_fp8(rows: &Fp8Rows<PlainBuffer>, count: usize, width: usize) -> Vec<f32> {
+    let (bytes, scales) = (rows.numbers.read(count * width), rows.scales.f32(count));
+    let row = |(row, scale): (&[u8], f32)| row.iter().map(|bits| e4m3_to_f32(*bits) * scale).collect::<Vec<_>>();
+    bytes.chunks_exact(width).zip(scales).flat_map(row).collect()
+}
+
+/// Keys and values of a window, `[key, value][head][frame][64]`.
+fn window(windows: &WindowKeys<PlainBuffer>, slot: usize) -> Vec<f32> {
+    let count = windows.frames * 2 * windows.width;
+    match windows.scales {
+        None => windows.numbers.bf16_at(slot * windows.slot_stride, count),
+        Some(scales) => {
+            let numbers = windows.numbers.offset(slot * windows.slot_stride);
+            let scales = scales.offset(slot * windows.scale_stride * 4);
+            from_fp8(&Fp8Rows { numbers, scales }, 2 * windows.width / HEAD, windows.frames * HEAD)
+        }
+    }
+}
+
 impl PlainDevice {
     /// A device of so many bytes.
     pub fn with_limit(bytes: u64) -> Self {
@@ -189,22 +250,46 @@ impl Device for PlainDevice {
             Output::Bf16 | Output::Gelu => layer.bias_bf16.as_ref().map(|bias| bias.bf16(outputs)),
             Output::F32 | Output::AddF32 => layer.bias_f32.as_ref().map(|bias| bias.f32(outputs)),
         };
-        let mut result = Vec::with_capacity(rows * outputs);
-        for row in numbers.chunks_exact(inputs) {
-            let column = |index: usize| {
-                dot(row, &weight[index * inputs..][..inputs]) + bias.as_ref().map_or(0.0, |bias| bias[index])
-            };
-            result.extend((0..outputs).map(column));
-        }
-        match output {
-            Output::Bf16 => to.write_bf16(&result),
-            Output::Gelu => to.write_bf16(&result.into_iter().map(gelu).collect::<Vec<_>>()),
-            Output::F32 => to.write_f32(&result),
-            Output::AddF32 => {
-                let before = to.f32(result.len());
-                to.write_f32(&result.iter().zip(before).map(|(add, before)| add + before).collect::<Vec<_>>());
-            }
-        }
+        store(to, output, &products(&numbers, &weight, bias.as_deref(), inputs));
+        Ok(())
+    }
+
+    fn has_fp8(&self) -> bool {
+        true
+    }
+
+    fn linear_fp8(
+        &self,
+        rows: usize,
+        from: &Fp8Rows<PlainBuffer>,
+        layer: &LinearWeights<PlainBuffer>,
+        to: &PlainBuffer,
+        output: Output,
+    ) -> DeviceResult {
+        let (inputs, outputs) = (layer.inputs, layer.outputs);
+        let Some(scales) = &layer.scales else { return Err(BackendError::Fault("a layer has no scales".to_owned())) };
+        let weight = from_fp8(&Fp8Rows { numbers: layer.weight.clone(), scales: scales.clone() }, outputs, inputs);
+        let numbers = from_fp8(from, rows, inputs);
+        let bias = layer.bias_bf16.as_ref().map(|bias| bias.bf16(outputs));
+        store(to, output, &products(&numbers, &weight, bias.as_deref(), inputs));
+        Ok(())
+    }
+
+    fn quantize(&self, rows: usize, width: usize, from: &PlainBuffer, to: &Fp8Rows<PlainBuffer>) -> DeviceResult {
+        write_fp8(&from.bf16(rows * width), width, to);
+        Ok(())
+    }
+
+    fn layer_norm_fp8(
+        &self,
+        rows: usize,
+        width: usize,
+        from: &PlainBuffer,
+        weights: &NormWeights<PlainBuffer>,
+        to: &Fp8Rows<PlainBuffer>,
+    ) -> DeviceResult {
+        let all: Vec<u32> = (0..rows as u32).collect();
+        write_fp8(&norm(&all, width, from, weights), width, to);
         Ok(())
     }
 
@@ -234,16 +319,8 @@ impl Device for PlainDevice {
         rows_of: Option<&PlainBuffer>,
         flag: Option<&PlainBuffer>,
     ) -> DeviceResult {
-        let (gain, bias) = (weights.gain.f32(width), weights.bias.f32(width));
         let rows_of = rows_of.map_or_else(|| (0..rows as u32).collect(), |list| list.u32(rows));
-        let mut result = Vec::with_capacity(rows * width);
-        for row in rows_of {
-            let row = from.offset(row as usize * width * 4).f32(width);
-            let mean = row.iter().sum::<f32>() / width as f32;
-            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / width as f32;
-            let scale = 1.0 / (variance + 1e-5).sqrt();
-            result.extend((0..width).map(|column| (row[column] - mean) * scale * gain[column] + bias[column]));
-        }
+        let result = norm(&rows_of, width, from, weights);
         if let Some(flag) = flag.filter(|_| result.iter().any(|number| !number.is_finite())) {
             flag.write(as_bytes(&[1u32]));
         }
@@ -278,11 +355,28 @@ impl Device for PlainDevice {
         Ok(())
     }
 
-    fn split_heads(&self, frames: usize, heads: usize, from: &PlainBuffer, to: &PlainBuffer) -> DeviceResult {
-        for frame in 0..frames {
-            for head in 0..heads {
-                let numbers = from.offset((frame * heads + head) * HEAD * 2).read(HEAD * 2);
-                to.offset((head * frames + frame) * HEAD * 2).write(&numbers);
+    fn store_window_keys(
+        &self,
+        windows: usize,
+        from: &PlainBuffer,
+        slots: &PlainBuffer,
+        to: &WindowKeys<PlainBuffer>,
+    ) -> DeviceResult {
+        let (frames, heads) = (to.frames, 2 * to.width / HEAD);
+        for (window, slot) in slots.u32(windows).into_iter().enumerate() {
+            let numbers = from.bf16_at(window * frames * heads * HEAD, frames * heads * HEAD);
+            let head_of = |head: usize| {
+                let row = |frame: usize| &numbers[(frame * heads + head) * HEAD..][..HEAD];
+                (0..frames).flat_map(row).copied().collect::<Vec<f32>>()
+            };
+            let split: Vec<f32> = (0..heads).flat_map(head_of).collect();
+            let place = slot as usize * to.slot_stride;
+            match to.scales {
+                None => to.numbers.offset(place * 2).write_bf16(&split),
+                Some(scales) => {
+                    let scales = scales.offset(slot as usize * to.scale_stride * 4);
+                    write_fp8(&split, frames * HEAD, &Fp8Rows { numbers: to.numbers.offset(place), scales });
+                }
             }
         }
         Ok(())
@@ -347,8 +441,7 @@ impl Device for PlainDevice {
         for (index, entry) in
             entries_of(entries).into_iter().enumerate().filter(|(_, entry)| entry.row != StepEntry::NONE)
         {
-            let numbers =
-                windows.numbers.bf16_at(entry.slot as usize * windows.slot_stride, windows.frames * 2 * width);
+            let numbers = window(windows, entry.slot as usize);
             for head in 0..width / HEAD {
                 let query = queries.bf16_at(index * width + head * HEAD, HEAD);
                 let part = |frame: usize, which: usize| {
@@ -376,9 +469,9 @@ impl Device for PlainDevice {
         let width = windows.width;
         for (index, entry) in entries_of(entries).into_iter().enumerate().skip(first) {
             let query = queries.bf16_at(index * width + head * HEAD, HEAD);
-            let slot = entry.slot as usize * windows.slot_stride;
-            let key = |frame: usize| windows.numbers.bf16_at(slot + (head * windows.frames + frame) * HEAD, HEAD);
-            let scores: Vec<f32> = (0..frames).map(|frame| dot(&query, &key(frame)) * SCALE).collect();
+            let numbers = window(windows, entry.slot as usize);
+            let key = |frame: usize| &numbers[(head * windows.frames + frame) * HEAD..][..HEAD];
+            let scores: Vec<f32> = (0..frames).map(|frame| dot(&query, key(frame)) * SCALE).collect();
             to.offset((index - first) * frames * 4).write_f32(&scores);
         }
         Ok(())

@@ -9,9 +9,10 @@ use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
 
 use crate::backend::{GpuBackend, GpuOptions};
 use crate::device::{
-    Device, DeviceResult, Entries, LinearWeights, NormWeights, Output, StepEntry, WindowKeys, as_bytes, bytes_of_bf16,
+    Device, DeviceResult, Entries, Fp8Rows, LinearWeights, NormWeights, Output, StepEntry, WindowKeys, as_bytes,
+    bytes_of_bf16,
 };
-use crate::network::weights::LoadError;
+use crate::network::weights::{LoadError, Precision};
 
 /// Seconds of sound in a window.
 const WINDOW_SECONDS: f64 = 30.0;
@@ -97,12 +98,14 @@ pub struct SpeedOptions {
     pub rounds: usize,
     /// As [`GpuOptions::encode_at_once`].
     pub encode_at_once: usize,
+    /// As [`GpuOptions::precision`].
+    pub precision: Precision,
 }
 
 impl Default for SpeedOptions {
     fn default() -> Self {
-        let encode_at_once = GpuOptions::default().encode_at_once;
-        SpeedOptions { batches: vec![1, 4, 16, 64, 128], tokens: 100, rounds: 4, encode_at_once }
+        let GpuOptions { encode_at_once, precision, .. } = GpuOptions::default();
+        SpeedOptions { batches: vec![1, 4, 16, 64, 128], tokens: 100, rounds: 4, encode_at_once, precision }
     }
 }
 
@@ -110,7 +113,8 @@ impl Default for SpeedOptions {
 pub fn windows<D: Device>(device: D, options: &SpeedOptions) -> Result<Vec<WindowSpeed>, LoadError> {
     let (checkpoint, tokens) = turbo();
     let most = options.batches.iter().copied().max().unwrap_or(1);
-    let gpu = GpuOptions { slots: Some(most + 2), rows: 1, encode_at_once: options.encode_at_once };
+    let SpeedOptions { encode_at_once, precision, .. } = *options;
+    let gpu = GpuOptions { slots: Some(most + 2), rows: 1, encode_at_once, precision };
     let mut backend = GpuBackend::load(device, &checkpoint, tokens, gpu)?;
     let mut random = SplitMix64::new(2);
     let mel: Vec<f32> = (0..3000 * TURBO.n_mels).map(|_| random.unit() * 2.0 - 1.0).collect();
@@ -174,6 +178,16 @@ impl<D: Device> KernelBench<'_, D> {
             self.linear(&format!("encoder: {name}"), (rows, inputs, outputs), output, Bound::Products)?;
         }
         self.norm("encoder: layer norm", rows, width)?;
+        if self.device.has_fp8() {
+            for (name, inputs, outputs, output) in [
+                ("queries, keys, values", width, 3 * width, Output::Bf16),
+                ("MLP up", width, 4 * width, Output::Gelu),
+                ("MLP down", 4 * width, width, Output::AddF32),
+            ] {
+                self.linear_fp8(&format!("encoder in e4m3: {name}"), (rows, inputs, outputs), output)?;
+            }
+            self.quantize("encoder in e4m3: hidden rows quantized", rows, 4 * width)?;
+        }
         let vocabulary = TURBO.n_vocab.next_multiple_of(8);
         for rows in [1, 16, 128] {
             for (name, inputs, outputs, output) in [
@@ -184,7 +198,10 @@ impl<D: Device> KernelBench<'_, D> {
                 let name = format!("decoder: {name}, {rows} rows");
                 self.linear(&name, (rows, inputs, outputs), output, Bound::Memory)?;
             }
-            self.cross_attention(&format!("decoder: cross-attention, {rows} rows"), rows)?;
+            self.cross_attention(&format!("decoder: cross-attention, {rows} rows"), rows, false)?;
+            if self.device.has_fp8() {
+                self.cross_attention(&format!("decoder: cross-attention in e4m3, {rows} rows"), rows, true)?;
+            }
         }
         Ok(self.figures)
     }
@@ -230,7 +247,7 @@ impl<D: Device> KernelBench<'_, D> {
         let layers = (0..copies)
             .map(|_| {
                 let weight = self.bf16(inputs * outputs)?;
-                Ok(LinearWeights { weight, bias_f32: None, bias_bf16: None, outputs, inputs })
+                Ok(LinearWeights { weight, scales: None, bias_f32: None, bias_bf16: None, outputs, inputs })
             })
             .collect::<DeviceResult<Vec<_>>>()?;
         let (from, to) = (self.bf16(rows * inputs)?, self.device.allocate(rows * outputs * 4)?);
@@ -240,6 +257,35 @@ impl<D: Device> KernelBench<'_, D> {
         };
         let device = self.device;
         self.time(name, (work, bound), &|index| device.linear(rows, &from, &layers[index % copies], &to, output))
+    }
+
+    fn linear_fp8(
+        &mut self,
+        name: &str,
+        (rows, inputs, outputs): (usize, usize, usize),
+        output: Output,
+    ) -> DeviceResult {
+        let ones = |count: usize| -> DeviceResult<D::Buffer> {
+            let buffer = self.device.allocate(count * 4)?;
+            self.device.upload(as_bytes(&vec![0.01f32; count]), &buffer).map(|()| buffer)
+        };
+        let (scales_of_rows, scales) = (ones(rows)?, Some(ones(outputs)?));
+        // Bytes of bf16 numbers are numbers in e4m3 too.
+        let (weight, rows_of) = (self.bf16(inputs * outputs / 2)?, self.bf16(rows * inputs / 2)?);
+        let from = Fp8Rows { numbers: rows_of, scales: scales_of_rows };
+        let layer = LinearWeights { weight, scales, bias_f32: None, bias_bf16: None, outputs, inputs };
+        let to = self.device.allocate(rows * outputs * 4)?;
+        let work = (2.0 * (rows * inputs * outputs) as f64, Bound::Products);
+        let device = self.device;
+        self.time(name, work, &|_| device.linear_fp8(rows, &from, &layer, &to, output))
+    }
+
+    fn quantize(&mut self, name: &str, rows: usize, width: usize) -> DeviceResult {
+        let from = self.bf16(rows * width)?;
+        let to = Fp8Rows { numbers: self.device.allocate(rows * width)?, scales: self.device.allocate(rows * 4)? };
+        let device = self.device;
+        let work = (3.0 * (rows * width) as f64, Bound::Memory);
+        self.time(name, work, &|_| device.quantize(rows, width, &from, &to))
     }
 
     fn norm(&mut self, name: &str, rows: usize, width: usize) -> DeviceResult {
@@ -258,20 +304,24 @@ impl<D: Device> KernelBench<'_, D> {
         self.time(name, work, &|_| device.encoder_attention(WINDOWS, frames, width, &from, &to))
     }
 
-    fn cross_attention(&mut self, name: &str, rows: usize) -> DeviceResult {
+    fn cross_attention(&mut self, name: &str, rows: usize, is_fp8: bool) -> DeviceResult {
         let (width, frames) = (TURBO.n_text_state, TURBO.n_audio_ctx);
         let stride = 2 * frames * width;
-        let (numbers, queries) = (self.bf16(rows * stride)?, self.bf16(rows * width)?);
+        let bytes = if is_fp8 { 1 } else { 2 };
+        let (numbers, queries) = (self.bf16(rows * stride * bytes / 2)?, self.bf16(rows * width)?);
+        let scale_stride = 2 * width / 64;
+        let scales = self.device.allocate(rows * scale_stride * 4)?;
+        let scales = is_fp8.then_some(&scales);
         let words: Vec<u32> =
             (0..rows as u32).flat_map(|row| StepEntry { token: 0, position: 0, row, slot: row }.words()).collect();
         let (list, past) = (self.device.allocate(words.len() * 4)?, self.device.allocate(4)?);
         self.device.upload(as_bytes(&words), &list)?;
         let to = self.device.allocate(rows * width * 2)?;
         let device = self.device;
-        let work = (2.0 * (rows * stride) as f64, Bound::Memory);
+        let work = ((bytes * rows * stride) as f64, Bound::Memory);
         self.time(name, work, &|_| {
             let entries = Entries { count: rows, entries: &list, past: &past, are_distinct: true };
-            let windows = WindowKeys { numbers: &numbers, slot_stride: stride, frames, width };
+            let windows = WindowKeys { numbers: &numbers, slot_stride: stride, scales, scale_stride, frames, width };
             device.cross_attention(&entries, &queries, &windows, &to)
         })
     }

@@ -2,11 +2,11 @@
 
 use hark_cuda::cuda::{CudaBuffer, CudaDevice, CudaOptions};
 use hark_cuda::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, KvCache, LinearWeights, MOST_BEST,
-    NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, bytes_of_bf16, f32_of_bytes, u32_of_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, Fp8Rows, KvCache, LinearWeights,
+    MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, bytes_of_bf16, f32_of_bytes, u32_of_bytes,
 };
 use hark_cuda::plain::{PlainBuffer, PlainDevice};
-use hark_cuda::{GpuBackend, GpuOptions};
+use hark_cuda::{GpuBackend, GpuOptions, Precision};
 use hark_numeric::{SplitMix64, bf16_to_f32};
 use hark_whisper::backend::TokenMap;
 
@@ -154,6 +154,7 @@ fn products_of_every_kind() {
         for has_bias in [true, false] {
             let of_gpu = LinearWeights {
                 weight: weight.gpu.clone(),
+                scales: None,
                 bias_f32: has_bias.then(|| in_f32.gpu.clone()),
                 bias_bf16: has_bias.then(|| in_bf16.gpu.clone()),
                 outputs,
@@ -161,6 +162,7 @@ fn products_of_every_kind() {
             };
             let of_plain = LinearWeights {
                 weight: weight.plain.clone(),
+                scales: None,
                 bias_f32: has_bias.then(|| in_f32.plain.clone()),
                 bias_bf16: has_bias.then(|| in_bf16.plain.clone()),
                 outputs,
@@ -224,17 +226,6 @@ fn norms_positions_and_embeddings() {
 }
 
 #[test]
-fn heads_split() {
-    let mut pair = Pair::new(8);
-    for (frames, heads) in [(1, 2), (40, 12), (1500, 40)] {
-        let count = frames * heads * 64;
-        let (from, to) = (pair.bf16(count, 1.0), pair.bf16(count, 1.0));
-        both!(pair, device, of => device.split_heads(frames, heads, of!(from), of!(to)));
-        pair.same_bf16("heads", &to, count, 0.0);
-    }
-}
-
-#[test]
 fn products_of_normed_rows() {
     let mut pair = Pair::new(7);
     for (rows, inputs, outputs) in [(1, 1280, 3840), (3, 384, 1536), (8, 1280, 1280), (8, 64, 40), (9, 512, 512)] {
@@ -246,10 +237,64 @@ fn products_of_normed_rows() {
         both!(pair, device, of => {
             let norm = NormWeights { gain: of!(gain).clone(), bias: of!(bias).clone() };
             let (weight, bias_bf16) = (of!(weight).clone(), Some(of!(of_layer).clone()));
-            let layer = LinearWeights { weight, bias_f32: None, bias_bf16, outputs, inputs };
+            let layer = LinearWeights { weight, scales: None, bias_f32: None, bias_bf16, outputs, inputs };
             device.norm_linear(rows, of!(stream), &norm, of!(normed), &layer, of!(to), Output::Gelu)
         });
         pair.same_bf16(&format!("norm and product, {rows} × {inputs} × {outputs}"), &to, rows * outputs, 0.05);
+    }
+}
+
+#[test]
+fn rows_and_products_in_e4m3() {
+    let mut pair = Pair::new(9);
+    for (rows, inputs, outputs) in [(1, 64, 64), (40, 512, 1536), (33, 384, 384), (130, 1280, 5120), (300, 5120, 1280)]
+    {
+        let rows_of = |pair: &Pair, count: usize| (pair.put(&vec![0; count * inputs]), pair.put(&vec![0; count * 4]));
+        let (from, weight) = (pair.bf16(rows * inputs, 3.0), pair.bf16(outputs * inputs, 1.0 / (inputs as f32).sqrt()));
+        let [(row_numbers, row_scales), (numbers, scales)] = [rows_of(&pair, rows), rows_of(&pair, outputs)];
+        both!(pair, device, of => {
+            let to = Fp8Rows { numbers: of!(row_numbers).clone(), scales: of!(row_scales).clone() };
+            device.quantize(rows, inputs, of!(from), &to)
+        });
+        both!(pair, device, of => {
+            let to = Fp8Rows { numbers: of!(numbers).clone(), scales: of!(scales).clone() };
+            device.quantize(outputs, inputs, of!(weight), &to)
+        });
+        let [ours, theirs] = pair.bytes(&row_numbers, rows * inputs);
+        assert!(ours == theirs, "rows in e4m3");
+        pair.same_f32("scales", &row_scales, rows, 0.0);
+        let bias = pair.bf16(outputs, 0.5);
+        for (output, has_bias) in
+            [(Output::Bf16, true), (Output::Gelu, true), (Output::AddF32, true), (Output::Bf16, false)]
+        {
+            let to = pair.f32(rows * outputs, 1.0);
+            both!(pair, device, of => {
+                let from = Fp8Rows { numbers: of!(row_numbers).clone(), scales: of!(row_scales).clone() };
+                let (weight, scales) = (of!(numbers).clone(), Some(of!(scales).clone()));
+                let bias_bf16 = has_bias.then(|| of!(bias).clone());
+                let layer = LinearWeights { weight, scales, bias_f32: None, bias_bf16, outputs, inputs };
+                device.linear_fp8(rows, &from, &layer, of!(to), output)
+            });
+            let what = format!("in e4m3, {rows} × {inputs} × {outputs}, {output:?}");
+            match output {
+                Output::Bf16 | Output::Gelu => pair.same_bf16(&what, &to, rows * outputs, 0.06),
+                Output::F32 | Output::AddF32 => pair.same_f32(&what, &to, rows * outputs, 0.02),
+            }
+        }
+        if inputs > 2048 {
+            continue;
+        }
+        let (stream, gain, bias) = (pair.f32(rows * inputs, 3.0), pair.f32(inputs, 1.0), pair.f32(inputs, 1.0));
+        both!(pair, device, of => {
+            let to = Fp8Rows { numbers: of!(row_numbers).clone(), scales: of!(row_scales).clone() };
+            let norm = NormWeights { gain: of!(gain).clone(), bias: of!(bias).clone() };
+            device.layer_norm_fp8(rows, inputs, of!(stream), &norm, &to)
+        });
+        pair.same_f32("scales of normed rows", &row_scales, rows, 1e-4);
+        let [ours, theirs] = pair.bytes(&row_numbers, rows * inputs);
+        let apart = ours.iter().zip(&theirs).filter(|(one, other)| one != other).count();
+        let is_near = ours.iter().zip(&theirs).all(|(one, other)| one.abs_diff(*other) <= 1 || one & 0x7f == 0);
+        assert!(is_near && apart * 100 <= rows * inputs, "{apart} of {} normed numbers in e4m3", rows * inputs);
     }
 }
 
@@ -313,10 +358,21 @@ fn attention_to_the_past_and_to_the_window() {
         }
 
         let stride = frames * 2 * width + 64;
-        let (windows, to) = (pair.bf16(slots * stride, 2.0), pair.put(&vec![0; count * width * 2]));
+        // Windows go to slots in another order.
+        let rows = pair.bf16(slots * frames * 2 * width, 2.0);
+        let order: Vec<u32> = (0..slots as u32).rev().collect();
+        let (order, windows) = (pair.put(as_bytes(&order)), pair.put(&vec![0; slots * stride * 2]));
+        both!(pair, device, of => {
+            let to =
+                WindowKeys { numbers: of!(windows), slot_stride: stride, scales: None, scale_stride: 0, frames, width };
+            device.store_window_keys(slots, of!(rows), of!(order), &to)
+        });
+        pair.same_bf16(&what("keys of windows"), &windows, slots * stride, 0.0);
+        let to = pair.put(&vec![0; count * width * 2]);
         both!(pair, device, of => {
             let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
-            let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames, width };
+            let windows =
+                WindowKeys { numbers: of!(windows), slot_stride: stride, scales: None, scale_stride: 0, frames, width };
             device.cross_attention(&entries, of!(from), &windows, of!(to))
         });
         pair.same_bf16(&what("cross-attention"), &to, count * width, 0.05);
@@ -325,10 +381,42 @@ fn attention_to_the_past_and_to_the_window() {
         let to = pair.f32(count * frames, 1.0);
         both!(pair, device, of => {
             let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
-            let windows = WindowKeys { numbers: of!(windows), slot_stride: stride, frames, width };
+            let windows =
+                WindowKeys { numbers: of!(windows), slot_stride: stride, scales: None, scale_stride: 0, frames, width };
             device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
         });
         pair.same_f32(&what("scores of a head"), &to, (count - first) * part, 1e-3);
+
+        // The same windows in e4m3.
+        let heads = 2 * width / 64;
+        let (numbers, scales) = (pair.put(&vec![0; slots * stride]), pair.put(&vec![0; slots * heads * 4]));
+        both!(pair, device, of => {
+            let scales = Some(of!(scales));
+            let to =
+                WindowKeys { numbers: of!(numbers), slot_stride: stride, scales, scale_stride: heads, frames, width };
+            device.store_window_keys(slots, of!(rows), of!(order), &to)
+        });
+        let [ours, theirs] = pair.bytes(&numbers, slots * stride);
+        assert!(ours == theirs, "keys and values in e4m3");
+        pair.same_f32("scales of heads", &scales, slots * heads, 0.0);
+        let to = pair.put(&vec![0; count * width * 2]);
+        both!(pair, device, of => {
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let scales = Some(of!(scales));
+            let windows =
+                WindowKeys { numbers: of!(numbers), slot_stride: stride, scales, scale_stride: heads, frames, width };
+            device.cross_attention(&entries, of!(from), &windows, of!(to))
+        });
+        pair.same_bf16(&what("cross-attention in e4m3"), &to, count * width, 0.05);
+        let to = pair.f32(count * frames, 1.0);
+        both!(pair, device, of => {
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let scales = Some(of!(scales));
+            let windows =
+                WindowKeys { numbers: of!(numbers), slot_stride: stride, scales, scale_stride: heads, frames, width };
+            device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
+        });
+        pair.same_f32(&what("scores of a head in e4m3"), &to, (count - first) * part, 1e-3);
     }
 }
 
@@ -416,8 +504,8 @@ fn answers() {
     }
 }
 
-fn backend(truth: &network::Truth) -> GpuBackend<CudaDevice> {
-    let options = GpuOptions { slots: Some(6), rows: 3, encode_at_once: 2 };
+fn backend(truth: &network::Truth, precision: Precision) -> GpuBackend<CudaDevice> {
+    let options = GpuOptions { slots: Some(6), rows: 3, encode_at_once: 2, precision };
     GpuBackend::load(gpu(), &truth.checkpoint, truth.tokens.clone(), options).expect("it loads")
 }
 
@@ -429,9 +517,13 @@ fn the_network_is_the_plain_one() {
         network::dims(1280, 128, (2, 2), 700),
     ] {
         let truth = network::Truth::of(dims);
-        let mut backend = backend(&truth);
-        network::check_steps(&truth, &mut backend, 0.12);
-        network::check_answers(&truth, &mut backend);
-        network::check_alignment(&truth, &mut backend, 0.06);
+        for (precision, limit) in [(Precision::Bf16, 0.12), (Precision::Fp8Windows, 0.25), (Precision::Fp8, 0.5)] {
+            let mut backend = backend(&truth, precision);
+            network::check_steps(&truth, &mut backend, limit);
+            if precision == Precision::Bf16 {
+                network::check_answers(&truth, &mut backend);
+                network::check_alignment(&truth, &mut backend, 0.06);
+            }
+        }
     }
 }

@@ -1,14 +1,37 @@
 //! Everything above devices, on the device that is the CPU, against the plain float32 network and the CPU's backend.
 
 use hark_cuda::plain::PlainDevice;
-use hark_cuda::{GpuBackend, GpuOptions};
+use hark_cuda::{GpuBackend, GpuOptions, Precision};
 
 mod network;
 
 fn load(truth: &network::Truth, rows: usize, limit: u64) -> Result<GpuBackend<PlainDevice>, hark_cuda::LoadError> {
+    load_with(truth, rows, limit, Precision::Bf16)
+}
+
+fn load_with(
+    truth: &network::Truth,
+    rows: usize,
+    limit: u64,
+    precision: Precision,
+) -> Result<GpuBackend<PlainDevice>, hark_cuda::LoadError> {
     let device = PlainDevice::with_limit(limit);
-    let options = GpuOptions { slots: Some(4), rows, encode_at_once: 2 };
+    let options = GpuOptions { slots: Some(4), rows, encode_at_once: 2, precision };
     GpuBackend::load(device, &truth.checkpoint, truth.tokens.clone(), options)
+}
+
+#[test]
+fn numbers_in_e4m3_take_less_memory_and_change_the_logits_little() {
+    use hark_whisper::backend::Backend;
+    let truth = network::Truth::small();
+    let most = |backend: &GpuBackend<PlainDevice>| backend.memory().most - backend.memory().fixed;
+    let exact = load(&truth, 3, 0).expect("a small network");
+    for (precision, limit) in [(Precision::Fp8Windows, 0.2), (Precision::Fp8, 0.4)] {
+        let mut backend = load_with(&truth, 3, 0, precision).expect("a small network");
+        assert!(most(&backend) < most(&exact));
+        network::check_steps(&truth, &mut backend, limit);
+        network::check_alignment(&truth, &mut backend, 0.3);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The words of the same recordings by the CPU's bf16 path and by a GPU's, beside references.
+//! The words of the same recordings by the CPU's bf16 path and by a GPU's in several precisions, beside references.
 //!
-//! `compare_devices MODEL VAD REFERENCES FOLDER [DEVICE]`: `REFERENCES` has a line for each recording, its name and its words with a tab
-//! between them; the recordings lie anywhere below `FOLDER`.
+//! `compare_devices MODEL VAD REFERENCES FOLDER [DEVICE [WAY,…]]`: `REFERENCES` has a line for each recording, its name and its words with a tab
+//! between them; the recordings lie anywhere below `FOLDER`. A way is `cpu`, or a precision of the GPU; all are compared with the first.
 
 #![allow(clippy::print_stdout)]
 
@@ -15,7 +15,7 @@ use hark_whisper::cpu::Weights;
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, model, vad, references, folder, rest @ ..] = arguments.as_slice() else {
-        panic!("compare_devices MODEL VAD REFERENCES FOLDER [DEVICE]");
+        panic!("compare_devices MODEL VAD REFERENCES FOLDER [DEVICE [WAY,…]]");
     };
     let references: BTreeMap<String, String> = std::fs::read_to_string(references)
         .expect("references")
@@ -26,26 +26,34 @@ fn main() {
     let mut files = Vec::new();
     files_below(Path::new(folder), &mut files);
     let device: DeviceChoice = rest.first().map_or("cuda", String::as_str).parse().expect("a device");
+    let ways: Vec<&str> = rest.get(1).map_or("cpu,bf16", String::as_str).split(',').collect();
     let libraries: Vec<PathBuf> =
         std::env::var_os("HARK_CUDA_LIBRARIES").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
-    let cpu = LoadOptions { weights: Some(Weights::Bf16), ..LoadOptions::new(model, vad) };
-    let gpu = LoadOptions { devices: device.devices(&libraries, None), ..LoadOptions::new(model, vad) };
+    let options_of = |way: &str| match way {
+        "cpu" => LoadOptions { weights: Some(Weights::Bf16), ..LoadOptions::new(model, vad) },
+        precision => {
+            let devices = device.devices(&libraries, None, precision.parse().expect("a precision"));
+            LoadOptions { devices, ..LoadOptions::new(model, vad) }
+        }
+    };
     for beam in [1, 5] {
-        let texts = [&cpu, &gpu].map(|options| texts(options, &files, &references, beam));
-        let [on_cpu, on_gpu] = &texts;
-        let count: usize = on_cpu.keys().map(|name| words(&references[name]).len()).sum();
-        let [cpu_errors, gpu_errors] = [on_cpu, on_gpu].map(|texts| {
-            texts.iter().map(|(name, text)| errors(&words(&references[name]), &words(text))).sum::<usize>()
-        });
-        let apart: usize = on_cpu.iter().map(|(name, text)| errors(&words(text), &words(&on_gpu[name]))).sum();
-        let same = on_cpu.iter().filter(|(name, text)| on_gpu[*name] == **text).count();
-        println!(
-            "beam {beam}: {} recordings, {count} words: {cpu_errors} errors on the CPU, {gpu_errors} on the GPU; \
-             {same} texts are the same, {apart} words differ",
-            on_cpu.len(),
-        );
-        for (name, text) in on_cpu.iter().filter(|(name, text)| words(&on_gpu[*name]) != words(text)) {
-            println!("  {name}\n    CPU: {text}\n    GPU: {}", on_gpu[name]);
+        let mut first: Option<BTreeMap<String, String>> = None;
+        for way in &ways {
+            let texts = texts(&options_of(way), &files, &references, beam);
+            let of_reference = |name: &String| words(&references[name]);
+            let count: usize = texts.keys().map(|name| of_reference(name).len()).sum();
+            let wrong: usize = texts.iter().map(|(name, text)| errors(&of_reference(name), &words(text))).sum();
+            println!("beam {beam}, {way}: {} recordings, {count} words, {wrong} errors", texts.len());
+            let Some(first) = &first else {
+                first = Some(texts);
+                continue;
+            };
+            let apart: usize = first.iter().map(|(name, text)| errors(&words(text), &words(&texts[name]))).sum();
+            let same = first.iter().filter(|(name, text)| texts[*name] == **text).count();
+            println!("  {same} texts are those of {}, {apart} words differ", ways[0]);
+            for (name, text) in first.iter().filter(|(name, text)| words(&texts[*name]) != words(text)) {
+                println!("  {name}\n    {}: {text}\n    {way}: {}", ways[0], texts[name]);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use hark_cuda::cuda::{CudaDevice, CudaOptions, GpuInfo};
-use hark_cuda::{GpuBackend, GpuOptions};
+use hark_cuda::{GpuBackend, GpuOptions, Precision};
 use hark_whisper::backend::{Backend, TokenMap};
 use hark_whisper::weights::Checkpoint;
 
@@ -48,7 +48,7 @@ impl FromStr for DeviceChoice {
 impl DeviceChoice {
     /// The devices, each with what loads checkpoints on it. NVIDIA's libraries are looked for in the folders `libraries`, then in those of
     /// the system; compiled kernels are kept in `cache`.
-    pub fn devices(&self, libraries: &[PathBuf], cache: Option<&Path>) -> Devices {
+    pub fn devices(&self, libraries: &[PathBuf], cache: Option<&Path>, precision: Precision) -> Devices {
         let (gpus, or_cpu) = match self {
             DeviceChoice::Cpu => return Devices::default(),
             DeviceChoice::Auto => (usable(&hark_cuda::cuda::gpus().unwrap_or_default()), true),
@@ -59,7 +59,7 @@ impl DeviceChoice {
         let loader = |ordinal: usize| -> BackendLoader {
             let cuda = CudaOptions { ordinal, libraries: libraries.to_vec(), cache: cache.map(Path::to_path_buf) };
             Arc::new(move |checkpoint: &Checkpoint, tokens: TokenMap, options: &LoadOptions| {
-                load_on_gpu(checkpoint, tokens, options, &cuda)
+                load_on_gpu(checkpoint, tokens, options, &cuda, precision)
             })
         };
         Devices { loaders: tried.into_iter().map(loader).collect(), gpus, or_cpu }
@@ -76,10 +76,12 @@ fn load_on_gpu(
     tokens: TokenMap,
     options: &LoadOptions,
     cuda: &CudaOptions,
+    precision: Precision,
 ) -> Result<Box<dyn Backend>, SpeechError> {
     let failed = |problem: String| SpeechError::Device(format!("cuda:{}: {problem}", cuda.ordinal));
     let device = CudaDevice::open(cuda).map_err(|error| failed(error.to_string()))?;
-    let gpu = GpuOptions { slots: options.slots, rows: options.widest_beam.max(1), ..GpuOptions::default() };
+    let rows = options.widest_beam.max(1);
+    let gpu = GpuOptions { slots: options.slots, rows, precision, ..GpuOptions::default() };
     let backend = GpuBackend::load(device, checkpoint, tokens, gpu).map_err(|error| failed(error.to_string()))?;
     Ok(Box::new(backend))
 }
@@ -101,6 +103,6 @@ mod tests {
         for wrong in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cuda:0,", "cuda:1,1", "0,1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
-        assert!(DeviceChoice::Cpu.devices(&[], None).loaders.is_empty());
+        assert!(DeviceChoice::Cpu.devices(&[], None, Precision::default()).loaders.is_empty());
     }
 }

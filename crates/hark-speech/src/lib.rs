@@ -29,6 +29,7 @@ pub mod windows;
 pub use device::DeviceChoice;
 pub use diarization::{Speakers, Voices};
 pub use error::SpeechError;
+pub use hark_cuda::Precision;
 pub use hark_cuda::cuda::monitor::{GpuReading, read as read_gpu};
 pub use hark_media::CancelToken;
 pub use hark_transcript::{Channels, Lane, VoiceActivity};

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use hark_export::Format;
 use hark_models::Aliases;
-use hark_speech::DeviceChoice;
+use hark_speech::{DeviceChoice, Precision};
 use serde::Deserialize;
 use toml::Value;
 
 use crate::CliError;
 use crate::cli::Common;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "models_dir",
     "catalogue",
     "model",
@@ -21,6 +21,7 @@ const KEYS: [&str; 12] = [
     "format",
     "threads",
     "device",
+    "gpu_precision",
     "aliases",
     "data_dir",
     "server",
@@ -42,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) threads: Option<usize>,
     /// Where speech models run.
     pub(crate) device: DeviceChoice,
+    /// Numbers of speech models on GPUs.
+    pub(crate) gpu_precision: Precision,
     /// Names that requests use: the built-in ones with the user's laid over them.
     pub(crate) aliases: Aliases,
     /// Where the service keeps its database and recordings.
@@ -61,6 +64,7 @@ impl Default for Config {
             format: None,
             threads: None,
             device: DeviceChoice::default(),
+            gpu_precision: Precision::default(),
             aliases: Aliases::starter(),
             data_dir: None,
             server: hark_server::Config::default(),
@@ -106,6 +110,7 @@ impl Config {
                 "format" => config.format = Some(parse_format(&string(&key, value)?)?),
                 "threads" => config.threads = Some(threads(&key, value)?),
                 "device" => config.device = string(&key, value)?.parse()?,
+                "gpu_precision" => config.gpu_precision = string(&key, value)?.parse()?,
                 "aliases" => config.aliases = aliases(value)?,
                 "data_dir" => config.data_dir = Some(folder.join(expand_home(&string(&key, value)?))),
                 "server" => config.server = server(value, folder)?,
@@ -171,6 +176,10 @@ impl Config {
         }
         if let Some(device) = text("HARK_DEVICE")? {
             self.device = device.parse().map_err(|problem| CliError::Usage(format!("HARK_DEVICE: {problem}")))?;
+        }
+        if let Some(precision) = text("HARK_GPU_PRECISION")? {
+            self.gpu_precision =
+                precision.parse().map_err(|problem| CliError::Usage(format!("HARK_GPU_PRECISION: {problem}")))?;
         }
         if let Some(count) = text("HARK_THREADS")? {
             let threads = count.parse().ok().filter(|count| (1..=1024).contains(count));

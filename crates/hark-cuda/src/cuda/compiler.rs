@@ -11,10 +11,17 @@ use super::CudaError;
 
 /// What all kernels share.
 const COMMON: &str = include_str!("kernels/common.cuh");
+/// What those over windows share.
+const WINDOWS: &str = include_str!("kernels/window_attention.cuh");
+/// The architecture that has instructions of its own here: Hopper.
+const HOPPER: &str = "sm_90a";
+
 /// A file of kernels.
 pub struct Source {
     /// The file's name.
     pub name: &'static str,
+    /// What it includes, beside what all do.
+    shared: &'static str,
     text: &'static str,
     /// The kernels in it.
     pub kernels: &'static [&'static str],
@@ -23,47 +30,65 @@ pub struct Source {
 }
 
 /// All files of kernels.
-const SOURCES: [Source; 6] = [
+const SOURCES: [Source; 8] = [
     Source {
         name: "rows.cu",
+        shared: "",
         text: include_str!("kernels/rows.cu"),
-        kernels: &[
-            "unfold_float",
-            "unfold_bf16",
-            "add_positions",
-            "layer_norm",
-            "layer_norm_few",
-            "split_heads",
-            "embed_tokens",
-        ],
+        kernels: &["unfold_float", "unfold_bf16", "add_positions", "layer_norm", "layer_norm_few", "embed_tokens"],
         only: None,
     },
     Source {
         name: "encoder_attention.cu",
+        shared: "",
         text: include_str!("kernels/encoder_attention.cu"),
         kernels: &["encoder_attention"],
         only: None,
     },
     Source {
         name: "encoder_attention_hopper.cu",
+        shared: "",
         text: include_str!("kernels/encoder_attention_hopper.cu"),
         kernels: &["encoder_attention_hopper"],
-        only: Some("sm_90a"),
+        only: Some(HOPPER),
     },
     Source {
         name: "decoder_attention.cu",
+        shared: "",
         text: include_str!("kernels/decoder_attention.cu"),
-        kernels: &["store_keys_values", "self_attention", "cross_attention", "head_scores"],
+        kernels: &["store_keys_values", "self_attention"],
         only: None,
     },
     Source {
+        name: "window_attention.cu",
+        shared: WINDOWS,
+        text: include_str!("kernels/window_attention.cu"),
+        kernels: &["store_window_keys", "cross_attention", "head_scores"],
+        only: None,
+    },
+    Source {
+        name: "fp8.cu",
+        shared: WINDOWS,
+        text: include_str!("kernels/fp8.cu"),
+        kernels: &[
+            "cross_attention_fp8",
+            "head_scores_fp8",
+            "quantize_rows",
+            "layer_norm_fp8",
+            "store_window_keys_fp8",
+        ],
+        only: Some(HOPPER),
+    },
+    Source {
         name: "answers.cu",
+        shared: "",
         text: include_str!("kernels/answers.cu"),
         kernels: &["scan_logits", "answer_queries"],
         only: None,
     },
     Source {
         name: "few_rows.cu",
+        shared: "",
         text: include_str!("kernels/few_rows.cu"),
         kernels: &["linear_8", "linear_16", "linear_32", "norm_linear_8"],
         only: None,
@@ -78,12 +103,12 @@ pub fn sources(architecture: &str) -> impl Iterator<Item = &'static Source> {
 /// Architectures that kernels are made for, as NVRTC names them.
 pub fn architecture((major, minor): (i32, i32)) -> String {
     // Instructions of Hopper alone need the `a`.
-    if (major, minor) == (9, 0) { "sm_90a".to_owned() } else { format!("sm_{major}{minor}") }
+    if (major, minor) == (9, 0) { HOPPER.to_owned() } else { format!("sm_{major}{minor}") }
 }
 
 /// The machine code of a file of kernels for an architecture, from `cache` where it was compiled before.
 pub fn compile(source: &Source, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>, CudaError> {
-    let (name, source) = (source.name, format!("{COMMON}\n{}", source.text));
+    let (name, source) = (source.name, format!("{COMMON}\n{}\n{}", source.shared, source.text));
     let kept = cache.map(|folder| folder.join(kept_name(name, &source, architecture)));
     if let Some(code) = kept.as_ref().and_then(|path| fs::read(path).ok()).filter(|code| code.starts_with(b"\x7fELF")) {
         return Ok(code);

@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 
 use cudarc::cublaslt::result::CublasError;
 use cudarc::cublaslt::{result, sys};
+use sys::cublasLtMatmulDescAttributes_t as Attribute;
 
 use super::CudaError;
 use super::driver::{Events, Memory, Stream};
@@ -18,6 +19,8 @@ const WORKSPACE: usize = 32 << 20;
 const CANDIDATES: usize = 8;
 /// `CUBLAS_OP_T`.
 const TRANSPOSED: i32 = 1;
+/// Sums of products in e4m3 are kept in fewer bits than f32 has, as the tensor cores do.
+const FAST_SUMS: i8 = 1;
 /// Measurements of each, of which the first does not count.
 const RUNS: usize = 4;
 
@@ -28,6 +31,7 @@ struct Shape {
     inputs: usize,
     output: Output,
     has_bias: bool,
+    is_fp8: bool,
 }
 
 /// A product `y = x W^T + b`; all addresses are on the device.
@@ -42,6 +46,8 @@ pub struct Product {
     pub bias: u64,
     pub to: u64,
     pub output: Output,
+    /// Scales of the rows and of the outputs, where both are in e4m3; the bias is bf16 then.
+    pub scales: Option<(u64, u64)>,
 }
 
 /// How products of one shape are done.
@@ -86,16 +92,17 @@ impl Products {
 
     /// Begins a product on the stream. A shape that is new is measured, which waits for the stream.
     pub fn multiply(&self, stream: &Stream, product: &Product) -> Result<(), CudaError> {
-        let Product { rows, outputs, inputs, output, bias, .. } = *product;
-        let shape = Shape { rows, outputs, inputs, output, has_bias: bias != 0 };
+        let Product { rows, outputs, inputs, output, bias, scales, .. } = *product;
+        let shape = Shape { rows, outputs, inputs, output, has_bias: bias != 0, is_fp8: scales.is_some() };
         let mut plans = self.plans.borrow_mut();
         let plan = match plans.entry(shape) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => place.insert(self.plan(stream, shape, product)?),
         };
         if bias != 0 {
-            set(plan.description, sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
+            set(plan.description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias)?;
         }
+        set_scales(plan.description, scales)?;
         Ok(self.run(stream, plan, product)?)
     }
 
@@ -129,9 +136,9 @@ impl Products {
     /// Column by column, as the library counts, it is `y^T = W x^T`.
     fn plan(&self, stream: &Stream, shape: Shape, product: &Product) -> Result<Plan, CudaError> {
         use sys::cublasLtEpilogue_t as Epilogue;
-        use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        let Shape { rows, outputs, inputs, output, has_bias } = shape;
+        let Shape { rows, outputs, inputs, output, has_bias, is_fp8 } = shape;
         let bf16 = sys::cudaDataType_t::CUDA_R_16BF;
+        let from_type = if is_fp8 { sys::cudaDataType_t::CUDA_R_8F_E4M3 } else { bf16 };
         let to_type = match output {
             Output::Bf16 | Output::Gelu => bf16,
             Output::F32 | Output::AddF32 => sys::cudaDataType_t::CUDA_R_32F,
@@ -141,7 +148,8 @@ impl Products {
         let layout = |kind, rows: usize, columns: usize| {
             result::create_matrix_layout(kind, rows as u64, columns as u64, rows as i64)
         };
-        let layouts = [layout(bf16, inputs, outputs)?, layout(bf16, inputs, rows)?, layout(to_type, outputs, rows)?];
+        let layouts =
+            [layout(from_type, inputs, outputs)?, layout(from_type, inputs, rows)?, layout(to_type, outputs, rows)?];
         // SAFETY: an algorithm is plain numbers, which are filled in below.
         let algorithm = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut plan = Plan { description, layouts, algorithm };
@@ -155,6 +163,14 @@ impl Products {
         set(description, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
         if has_bias {
             set(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product.bias)?;
+        }
+        if is_fp8 {
+            let by_row = sys::cublasLtMatmulMatrixScale_t::CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &by_row)?;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &by_row)?;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_FAST_ACCUM, &FAST_SUMS)?;
+            set(description, Attribute::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bf16)?;
+            set_scales(description, product.scales)?;
         }
         let candidates = self.candidates(&plan)?;
         let scratch = Memory::new(rows * outputs * 4)?;
@@ -184,7 +200,7 @@ impl Products {
             return Err(CudaError::NoAlgorithm { rows, outputs, inputs });
         }
         let teraflops = 2e-9 * (rows * outputs * inputs) as f64 / f64::from(best);
-        tracing::debug!(rows, outputs, inputs, ?output, milliseconds = best, teraflops, "cuda.plan");
+        tracing::debug!(rows, outputs, inputs, ?output, is_fp8, milliseconds = best, teraflops, "cuda.plan");
         Ok(plan)
     }
 
@@ -226,6 +242,13 @@ impl Products {
             |one: &&sys::cublasLtMatmulHeuristicResult_t| one.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS;
         Ok(found.filter(is_sound).map(|one| one.algo).collect())
     }
+}
+
+/// The scales of a product in e4m3.
+fn set_scales(description: sys::cublasLtMatmulDesc_t, scales: Option<(u64, u64)>) -> Result<(), CublasError> {
+    let Some((of_rows, of_outputs)) = scales else { return Ok(()) };
+    set(description, Attribute::CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_outputs)?;
+    set(description, Attribute::CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &of_rows)
 }
 
 fn set<T>(

@@ -8,7 +8,7 @@ use super::encoder_attention::EncoderAttention;
 use super::matmul::Product;
 use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_PARTS, few_rows};
 use crate::device::{
-    AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, GraphKey, KvCache, LinearWeights, MOST_BEST,
+    AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache, LinearWeights, MOST_BEST,
     NormWeights, Output, StepEntry, Unfold, WindowKeys,
 };
 
@@ -44,7 +44,41 @@ fn product(
     }
     let bias = bias.as_ref().map_or(0, CudaBuffer::address);
     let (from, weight, to) = (from.address(), layer.weight.address(), to.address());
-    Ok(Product { rows, outputs, inputs, from, weight, bias, to, output })
+    Ok(Product { rows, outputs, inputs, from, weight, bias, to, output, scales: None })
+}
+
+/// The same in e4m3.
+fn product_fp8(
+    rows: usize,
+    from: &Fp8Rows<CudaBuffer>,
+    layer: &LinearWeights<CudaBuffer>,
+    to: &CudaBuffer,
+    output: Output,
+) -> DeviceResult<Product> {
+    let (outputs, inputs) = (layer.outputs, layer.inputs);
+    let Some(scales) = &layer.scales else {
+        return Err(CudaError::Fault("a layer in e4m3 has no scales".to_owned()).into());
+    };
+    from.numbers.holds(rows * inputs)?;
+    from.scales.holds(rows * 4)?;
+    scales.holds(outputs * 4)?;
+    layer.weight.holds(outputs * inputs)?;
+    to.holds(rows * outputs * if matches!(output, Output::Bf16 | Output::Gelu) { 2 } else { 4 })?;
+    if let Some(bias) = &layer.bias_bf16 {
+        bias.holds(outputs * 2)?;
+    }
+    let bias = layer.bias_bf16.as_ref().map_or(0, CudaBuffer::address);
+    let (weight, to) = (layer.weight.address(), to.address());
+    let scales = Some((from.scales.address(), scales.address()));
+    Ok(Product { rows, outputs, inputs, from: from.numbers.address(), weight, bias, to, output, scales })
+}
+
+/// Which kernel reads windows of a format, with the addresses of their numbers and scales.
+fn by_format(windows: &WindowKeys<CudaBuffer>, kernels: [&'static str; 2]) -> (&'static str, u64, u64) {
+    match windows.scales {
+        None => (kernels[0], windows.numbers.address(), 0),
+        Some(scales) => (kernels[1], windows.numbers.address(), scales.address()),
+    }
 }
 
 impl Device for CudaDevice {
@@ -139,6 +173,9 @@ impl Device for CudaDevice {
         to: &CudaBuffer,
         output: Output,
     ) -> DeviceResult {
+        if layer.scales.is_some() {
+            return Err(CudaError::Fault("a layer in e4m3 takes rows in e4m3".to_owned()).into());
+        }
         from.holds(rows * layer.inputs * 2)?;
         let product = product(rows, from, layer, to, output)?;
         if few_rows::can(&product) {
@@ -165,6 +202,48 @@ impl Device for CudaDevice {
         }
         self.layer_norm(rows, layer.inputs, stream, norm, normed, None, None)?;
         self.linear(rows, normed, layer, to, output)
+    }
+
+    fn has_fp8(&self) -> bool {
+        self.has_kernel("quantize_rows")
+    }
+
+    fn linear_fp8(
+        &self,
+        rows: usize,
+        from: &Fp8Rows<CudaBuffer>,
+        layer: &LinearWeights<CudaBuffer>,
+        to: &CudaBuffer,
+        output: Output,
+    ) -> DeviceResult {
+        let product = product_fp8(rows, from, layer, to, output)?;
+        self.context.make_current()?;
+        Ok(self.products.multiply(&self.stream, &product)?)
+    }
+
+    fn quantize(&self, rows: usize, width: usize, from: &CudaBuffer, to: &Fp8Rows<CudaBuffer>) -> DeviceResult {
+        from.holds(rows * width * 2)?;
+        to.numbers.holds(rows * width)?;
+        to.scales.holds(rows * 4)?;
+        let (from, numbers, scales, width) = (from.address(), to.numbers.address(), to.scales.address(), width as i32);
+        self.launch("quantize_rows", (rows, 1, 1), ROW_THREADS, 0, arguments![from, numbers, scales, width])
+    }
+
+    fn layer_norm_fp8(
+        &self,
+        rows: usize,
+        width: usize,
+        from: &CudaBuffer,
+        weights: &NormWeights<CudaBuffer>,
+        to: &Fp8Rows<CudaBuffer>,
+    ) -> DeviceResult {
+        from.holds(rows * width * 4)?;
+        to.numbers.holds(rows * width)?;
+        to.scales.holds(rows * 4)?;
+        let (from, gain, bias) = (from.address(), weights.gain.address(), weights.bias.address());
+        let (numbers, scales, count, columns) = (to.numbers.address(), to.scales.address(), rows as i32, width as i32);
+        let arguments = arguments![from, gain, bias, numbers, scales, count, columns];
+        self.launch("layer_norm_fp8", (rows.div_ceil(4), 1, 1), ROW_THREADS, 0, arguments)
     }
 
     fn add_positions(
@@ -223,11 +302,26 @@ impl Device for CudaDevice {
         EncoderAttention { windows, frames, width, from, to }.launch(self)
     }
 
-    fn split_heads(&self, frames: usize, heads: usize, from: &CudaBuffer, to: &CudaBuffer) -> DeviceResult {
-        from.holds(frames * heads * HEAD * 2)?;
-        to.holds(frames * heads * HEAD * 2)?;
-        let (from, to, rows, columns) = (from.address(), to.address(), frames as i32, heads as i32);
-        self.launch("split_heads", (frames, 1, 1), ROW_THREADS, 0, arguments![from, to, rows, columns])
+    fn store_window_keys(
+        &self,
+        windows: usize,
+        from: &CudaBuffer,
+        slots: &CudaBuffer,
+        to: &WindowKeys<CudaBuffer>,
+    ) -> DeviceResult {
+        let heads = 2 * to.width / HEAD;
+        from.holds(windows * to.frames * heads * HEAD * 2)?;
+        slots.holds(windows * 4)?;
+        let (kernel, numbers, scales) = by_format(to, ["store_window_keys", "store_window_keys_fp8"]);
+        let (from, slots) = (from.address(), slots.address());
+        let (stride, scale_stride) = (to.slot_stride as u64, to.scale_stride as u64);
+        let (frames, columns) = (to.frames as i32, heads as i32);
+        let grid = match to.scales {
+            None => (to.frames, windows, 1),
+            Some(_) => (heads, windows, 1),
+        };
+        let arguments = arguments![from, slots, numbers, stride, scales, scale_stride, frames, columns];
+        self.launch(kernel, grid, 256, 0, arguments)
     }
 
     fn embed_tokens(
@@ -297,17 +391,18 @@ impl Device for CudaDevice {
         let blocks = (entries.count * heads).max(1);
         // Few rows do not fill the device: then several blocks share a window.
         let parts = (2 * self.processors).div_ceil(blocks).min(8).min(MOST_PARTS / blocks).max(1);
-        let (list, from, numbers) = (entries.entries.address(), queries.address(), windows.numbers.address());
-        let (stride, target, aside) =
-            (windows.slot_stride as u64, to.address(), self.scratch.cross_attention.address());
+        let (list, from) = (entries.entries.address(), queries.address());
+        let (kernel, numbers, scales) = by_format(windows, ["cross_attention", "cross_attention_fp8"]);
+        let (stride, scale_stride) = (windows.slot_stride as u64, windows.scale_stride as u64);
+        let (target, aside) = (to.address(), self.scratch.cross_attention.address());
         let (frames, columns) = (windows.frames as i32, windows.width as i32);
         let counts = self.scratch.counts.address();
         self.launch(
-            "cross_attention",
+            kernel,
             (heads, entries.count, parts),
             256,
             0,
-            arguments![list, from, numbers, stride, target, aside, counts, frames, columns],
+            arguments![list, from, numbers, stride, scales, scale_stride, target, aside, counts, frames, columns],
         )
     }
 
@@ -323,16 +418,17 @@ impl Device for CudaDevice {
     ) -> DeviceResult {
         let rows = entries.count - first;
         to.holds(rows * frames * 4)?;
-        let (list, from, numbers) = (entries.entries.address(), queries.address(), windows.numbers.address());
-        let (stride, target) = (windows.slot_stride as u64, to.address());
+        let (list, from, target) = (entries.entries.address(), queries.address(), to.address());
+        let (kernel, numbers, scales) = by_format(windows, ["head_scores", "head_scores_fp8"]);
+        let (stride, scale_stride) = (windows.slot_stride as u64, windows.scale_stride as u64);
         let (first, head, wanted) = (first as i32, head as i32, frames as i32);
         let (all, columns) = (windows.frames as i32, windows.width as i32);
         self.launch(
-            "head_scores",
+            kernel,
             (rows, frames.div_ceil(128), 1),
             128,
             0,
-            arguments![list, from, numbers, stride, target, first, head, wanted, all, columns],
+            arguments![list, from, numbers, stride, scales, scale_stride, target, first, head, wanted, all, columns],
         )
     }
 

@@ -97,9 +97,11 @@ pub struct DecoderWorkspace<B> {
 
 /// The windows and rows that are decoded.
 pub struct DecoderMemory<B> {
-    /// bf16 `[slot][layer][key, value][head][frame][64]`.
+    /// `[slot][layer][key, value][head][frame][64]`, bf16; e4m3 where there are scales.
     pub windows: B,
     pub slot_stride: usize,
+    /// f32 `[slot][layer][key, value][head]`.
+    pub scales: Option<B>,
     pub cache: KvCache<B>,
 }
 
@@ -118,6 +120,37 @@ pub fn slot_numbers(dims: &Dims) -> usize {
 /// Numbers of a row's KV cache.
 pub fn row_numbers(dims: &Dims) -> usize {
     dims.n_text_layer * dims.n_text_ctx * 2 * dims.n_text_state
+}
+
+/// Scales of a slot's keys and values, where they are in e4m3.
+pub fn slot_scales(dims: &Dims) -> usize {
+    dims.n_text_layer * 2 * dims.n_text_head
+}
+
+impl<B: DeviceBuffer> DecoderMemory<B> {
+    /// Bytes of a number of the windows.
+    pub fn number_bytes(&self) -> usize {
+        if self.scales.is_some() { 1 } else { 2 }
+    }
+
+    /// Keys and values of a layer: its numbers and their scales, to be borrowed.
+    pub fn layer(&self, dims: &Dims, layer: usize) -> (B, Option<B>) {
+        let at = layer * dims.n_audio_ctx * 2 * dims.n_text_state;
+        let scales = self.scales.as_ref().map(|scales| scales.offset(layer * 2 * dims.n_text_head * 4));
+        (self.windows.offset(at * self.number_bytes()), scales)
+    }
+
+    /// The same as operations take them.
+    pub fn keys<'a>(&self, dims: &Dims, (numbers, scales): &'a (B, Option<B>)) -> WindowKeys<'a, B> {
+        WindowKeys {
+            numbers,
+            slot_stride: self.slot_stride,
+            scales: scales.as_ref(),
+            scale_stride: slot_scales(dims),
+            frames: dims.n_audio_ctx,
+            width: dims.n_text_state,
+        }
+    }
 }
 
 impl<B: DeviceBuffer> DecoderWorkspace<B> {
@@ -163,7 +196,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         step: GraphKey,
         mut tap: Option<Tap<B>>,
     ) -> DeviceResult {
-        let (width, frames) = (dims.n_text_state, dims.n_audio_ctx);
+        let width = dims.n_text_state;
         let (count, are_distinct) = (step.entries, step.are_distinct);
         let [entries, past] = self.inputs.entries(count, step.queries);
         let entries = Entries { count, entries: &entries, past: &past, are_distinct };
@@ -177,8 +210,8 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
             device.self_attention(&entries, &self.query_key_value, &memory.cache, index, &self.attended)?;
             device.linear(count, &self.attended, &attention.out, &self.stream, Output::AddF32)?;
             normed(&cross.norm, &cross.query, &self.query, Output::Bf16)?;
-            let numbers = memory.windows.offset(index * frames * 2 * width * 2);
-            let windows = WindowKeys { numbers: &numbers, slot_stride: memory.slot_stride, frames, width };
+            let of_layer = memory.layer(dims, index);
+            let windows = memory.keys(dims, &of_layer);
             if let Some(tap) = &mut tap {
                 tap(index, &self.query, &windows)?;
             }

@@ -1,9 +1,11 @@
 //! The weights of a checkpoint on the device.
 
+use std::str::FromStr;
+
 use hark_whisper::backend::{BackendError, TokenMap};
 use hark_whisper::weights::{Checkpoint, WeightsError};
 
-use crate::device::{Device, DeviceTokens, LinearWeights, NormWeights, as_bytes, bytes_of_bf16};
+use crate::device::{Device, DeviceTokens, LinearWeights, NormWeights, as_bytes, bytes_of_bf16, to_fp8};
 
 /// Rows of a weight whose number of outputs is a multiple of this let products use their widest stores.
 const OUTPUT_ALIGNMENT: usize = 8;
@@ -17,6 +19,38 @@ pub enum LoadError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] BackendError),
+}
+
+/// Which numbers are rounded to e4m3 where the device can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// None: weights, keys and values are bf16.
+    #[default]
+    Bf16,
+    /// Keys and values of windows.
+    Fp8Windows,
+    /// Also the products of the encoder, but for those of attention.
+    Fp8,
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "bf16" => Ok(Precision::Bf16),
+            "fp8-windows" => Ok(Precision::Fp8Windows),
+            "fp8" => Ok(Precision::Fp8),
+            _ => Err(format!("{text} is no precision: give bf16, fp8-windows or fp8")),
+        }
+    }
+}
+
+/// The format of a layer's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Bf16,
+    Fp8,
 }
 
 /// What every layer has.
@@ -99,20 +133,27 @@ impl<D: Device> Loader<'_, D> {
         mut weights: Vec<f32>,
         mut bias: Option<Vec<f32>>,
         inputs: usize,
+        format: Format,
     ) -> Result<LinearWeights<D::Buffer>, LoadError> {
         let outputs = (weights.len() / inputs).next_multiple_of(OUTPUT_ALIGNMENT);
         weights.resize(outputs * inputs, 0.0);
-        let weight = self.put(&bytes_of_bf16(&weights))?;
+        let (weight, scales) = match format {
+            Format::Bf16 => (self.put(&bytes_of_bf16(&weights))?, None),
+            Format::Fp8 => {
+                let (numbers, scales) = to_fp8(&weights, inputs);
+                (self.put(&numbers)?, Some(self.put(as_bytes(&scales))?))
+            }
+        };
         if let Some(bias) = &mut bias {
             bias.resize(outputs, 0.0);
         }
         let bias_f32 = bias.as_ref().map(|bias| self.put(as_bytes(bias))).transpose()?;
         let bias_bf16 = bias.as_ref().map(|bias| self.put(&bytes_of_bf16(bias))).transpose()?;
-        Ok(LinearWeights { weight, bias_f32, bias_bf16, outputs, inputs })
+        Ok(LinearWeights { weight, scales, bias_f32, bias_bf16, outputs, inputs })
     }
 
     /// Several layers with the same input as one, their outputs side by side.
-    fn stacked(&mut self, names: &[String]) -> Result<LinearWeights<D::Buffer>, LoadError> {
+    fn stacked(&mut self, names: &[String], format: Format) -> Result<LinearWeights<D::Buffer>, LoadError> {
         let (mut weights, mut bias, mut inputs) = (Vec::new(), Vec::new(), 0);
         for name in names {
             let shape = self.checkpoint.shape(&format!("{name}.weight"))?;
@@ -124,11 +165,11 @@ impl<D: Device> Loader<'_, D> {
                 false => bias.resize(bias.len() + shape[0], 0.0),
             }
         }
-        self.layer(weights, Some(bias), inputs)
+        self.layer(weights, Some(bias), inputs, format)
     }
 
-    fn linear(&mut self, name: String) -> Result<LinearWeights<D::Buffer>, LoadError> {
-        self.stacked(&[name])
+    fn linear(&mut self, name: String, format: Format) -> Result<LinearWeights<D::Buffer>, LoadError> {
+        self.stacked(&[name], format)
     }
 
     /// A convolution of width 3 as a linear layer over three neighbouring frames.
@@ -146,15 +187,15 @@ impl<D: Device> Loader<'_, D> {
             }
         }
         let bias = self.checkpoint.tensor(&format!("{name}.bias"))?;
-        self.layer(unrolled, Some(bias), 3 * channels)
+        self.layer(unrolled, Some(bias), 3 * channels, Format::Bf16)
     }
 
-    fn self_attention(&mut self, block: &str) -> Result<SelfAttention<D::Buffer>, LoadError> {
+    fn self_attention(&mut self, block: &str, format: Format) -> Result<SelfAttention<D::Buffer>, LoadError> {
         let of = |part: &str| format!("{block}.attn.{part}");
         Ok(SelfAttention {
             norm: self.norm(&format!("{block}.attn_ln"))?,
-            query_key_value: self.stacked(&["query", "key", "value"].map(of))?,
-            out: self.linear(of("out"))?,
+            query_key_value: self.stacked(&["query", "key", "value"].map(of), format)?,
+            out: self.linear(of("out"), Format::Bf16)?,
         })
     }
 
@@ -162,17 +203,17 @@ impl<D: Device> Loader<'_, D> {
         let of = |part: &str| format!("{block}.cross_attn.{part}");
         Ok(CrossAttention {
             norm: self.norm(&format!("{block}.cross_attn_ln"))?,
-            query: self.linear(of("query"))?,
-            key_value: self.stacked(&["key", "value"].map(of))?,
-            out: self.linear(of("out"))?,
+            query: self.linear(of("query"), Format::Bf16)?,
+            key_value: self.stacked(&["key", "value"].map(of), Format::Bf16)?,
+            out: self.linear(of("out"), Format::Bf16)?,
         })
     }
 
-    fn mlp(&mut self, block: &str) -> Result<Mlp<D::Buffer>, LoadError> {
+    fn mlp(&mut self, block: &str, format: Format) -> Result<Mlp<D::Buffer>, LoadError> {
         Ok(Mlp {
             norm: self.norm(&format!("{block}.mlp_ln"))?,
-            up: self.linear(format!("{block}.mlp.0"))?,
-            down: self.linear(format!("{block}.mlp.2"))?,
+            up: self.linear(format!("{block}.mlp.0"), format)?,
+            down: self.linear(format!("{block}.mlp.2"), format)?,
         })
     }
 
@@ -195,7 +236,9 @@ pub fn load<D: Device>(
     device: &D,
     checkpoint: &Checkpoint,
     map: TokenMap,
+    precision: Precision,
 ) -> Result<NetworkWeights<D::Buffer>, LoadError> {
+    let format = if precision == Precision::Fp8 { Format::Fp8 } else { Format::Bf16 };
     let dims = checkpoint.dims;
     let mut loader = Loader { device, checkpoint, bytes: 0 };
     let convolutions = [loader.convolution("encoder.conv1")?, loader.convolution("encoder.conv2")?];
@@ -203,19 +246,20 @@ pub fn load<D: Device>(
     let mut encoder = Vec::with_capacity(dims.n_audio_layer);
     for index in 0..dims.n_audio_layer {
         let block = format!("encoder.blocks.{index}");
-        encoder.push(EncoderLayer { attention: loader.self_attention(&block)?, mlp: loader.mlp(&block)? });
+        let (attention, mlp) = (loader.self_attention(&block, format)?, loader.mlp(&block, format)?);
+        encoder.push(EncoderLayer { attention, mlp });
     }
     let encoder_norm = loader.norm("encoder.ln_post")?;
     let embedding = checkpoint.tensor("decoder.token_embedding.weight")?;
-    let embedding = loader.layer(embedding, None, dims.n_text_state)?;
+    let embedding = loader.layer(embedding, None, dims.n_text_state, Format::Bf16)?;
     let decoder_positions = loader.floats("decoder.positional_embedding")?;
     let mut decoder = Vec::with_capacity(dims.n_text_layer);
     for index in 0..dims.n_text_layer {
         let block = format!("decoder.blocks.{index}");
         decoder.push(DecoderLayer {
-            attention: loader.self_attention(&block)?,
+            attention: loader.self_attention(&block, Format::Bf16)?,
             cross: loader.cross_attention(&block)?,
-            mlp: loader.mlp(&block)?,
+            mlp: loader.mlp(&block, Format::Bf16)?,
         });
     }
     let decoder_norm = loader.norm("decoder.ln")?;

@@ -139,7 +139,7 @@ fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
         options.voices = Some(voices(&library, &compute)?);
     }
     options.compute = Some(compute);
-    options.devices = devices(&config.device, &library);
+    options.devices = devices(&config.device, config, &library);
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 

@@ -159,7 +159,7 @@ pub(crate) fn language_options(config: &Config) -> Result<hark_server::LanguageO
 /// The engine as the configuration has it.
 pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
-    let devices = devices(&config.device, &library);
+    let devices = devices(&config.device, config, &library);
     Ok(SpeechOptions {
         models: library.store,
         catalogue: library.catalogue,

@@ -87,7 +87,7 @@ impl Local {
             options.voices = Some(voices(&library, &compute)?);
         }
         options.compute = Some(compute);
-        options.devices = devices(args.device.as_ref().unwrap_or(&config.device), &library);
+        options.devices = devices(args.device.as_ref().unwrap_or(&config.device), config, &library);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
@@ -108,10 +108,10 @@ impl Local {
 }
 
 /// The devices that decode: NVIDIA's libraries are those of the catalogue where they are installed, and compiled kernels lie beside the models.
-pub(crate) fn devices(choice: &DeviceChoice, library: &ModelLibrary) -> Devices {
+pub(crate) fn devices(choice: &DeviceChoice, config: &Config, library: &ModelLibrary) -> Devices {
     let folder = library.store.dir();
     let libraries = [folder.join("cuda-runtime"), folder.join("cuda-compiler")];
-    choice.devices(&libraries, Some(&folder.join(".cuda-kernels")))
+    choice.devices(&libraries, Some(&folder.join(".cuda-kernels")), config.gpu_precision)
 }
 
 /// What tells voices apart, loaded.

@@ -114,16 +114,6 @@ layer_norm_few(const float* stream, const float* gain, const float* bias, u16* t
     if (!finite && flag) *flag = 1;
 }
 
-// Rows of heads, [frame][head][64], to [head][frame][64]. A block a frame.
-extern "C" __global__ void split_heads(const u16* rows, u16* to, int frames, int heads) {
-    take_turn();
-    u64 frame = blockIdx.x;
-    for (int i = threadIdx.x; i < heads * 8; i += blockDim.x) {
-        uint4 numbers = *(const uint4*)(rows + (frame * heads * 8 + i) * 8);
-        *(uint4*)(to + (((u64)(i >> 3) * frames + frame) * 8 + (i & 7)) * 8) = numbers;
-    }
-}
-
 // stream[row] = embedding[token] + positions[position]. A block an entry.
 extern "C" __global__ void embed_tokens(const Entry* entries, const u16* embedding, const float* positions, float* stream, int width) {
     take_turn();
