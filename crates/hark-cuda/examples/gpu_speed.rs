@@ -37,10 +37,13 @@ fn main() {
             continue;
         }
         options.precision = precision;
-        println!("{precision:?}: windows | encode ms a window | step µs | × real time");
-        for speed in windows(open().expect("a GPU"), &options).expect("the network runs") {
-            let (encode, step) = (speed.encode * 1e3, speed.step * 1e6);
-            println!("{} | {encode:.3} | {step:.1} | {:.0}", speed.windows, speed.times_real_time);
+        for rows in [1, 5] {
+            options.rows = rows;
+            println!("{precision:?}, {rows} rows a window: windows | encode ms a window | step µs | × real time");
+            for speed in windows(open().expect("a GPU"), &options).expect("the network runs") {
+                let (encode, step) = (speed.encode * 1e3, speed.step * 1e6);
+                println!("{} | {encode:.3} | {step:.1} | {:.0}", speed.windows, speed.times_real_time);
+            }
         }
     }
 }

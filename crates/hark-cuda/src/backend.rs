@@ -9,7 +9,7 @@ use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::device::{
     AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_BEST, MOST_ENTRIES, Output, StepEntry,
-    WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, u32_of_bytes,
+    WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, groups_of, u32_of_bytes,
 };
 use crate::lineage::Lineage;
 use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
@@ -260,13 +260,16 @@ impl<D: Device> GpuBackend<D> {
                 .collect(),
             past,
             queries: queries.iter().enumerate().map(|(row, query)| DeviceQuery::new(row, query)).collect(),
+            groups: groups_of(entries.iter().map(|entry| entry.slot as u32)),
             asking,
         };
         let mut rows: Vec<(usize, usize)> = entries.iter().map(|entry| (entry.slot, entry.row)).collect();
         rows.sort_unstable();
         let are_distinct = rows.windows(2).all(|two| two[0] != two[1]);
-        let key = GraphKey { entries: rounded(entries.len()), queries: rounded(queries.len()), are_distinct };
+        let (groups, queried) = (rounded(step.groups.len()), rounded(queries.len()));
+        let key = GraphKey { entries: rounded(entries.len()), queries: queried, are_distinct, groups };
         step.entries.resize(key.entries, StepEntry::EMPTY);
+        step.groups.resize(key.groups, [0, 0]);
         step.asking.resize(key.queries, 0);
         step.queries.resize(key.queries, DeviceQuery::EMPTY);
         workspace.inputs.upload(device, &step)?;
@@ -335,18 +338,19 @@ impl<D: Device> GpuBackend<D> {
             taps += heads * rows * request.frames;
         }
         let count = entries.len();
-        let step = Step { entries, past: &past, asking: Vec::new(), queries: Vec::new() };
+        let groups = groups_of(entries.iter().map(|entry| entry.slot));
+        let key = GraphKey { entries: count, queries: 0, are_distinct: false, groups: groups.len() };
+        let step = Step { entries, past: &past, groups, asking: Vec::new(), queries: Vec::new() };
         workspace.inputs.upload(device, &step)?;
         let mut tap = |layer: usize, queries: &D::Buffer, windows: &WindowKeys<D::Buffer>| {
             for (index, &(_, head)) in self.alignment_heads.iter().enumerate().filter(|(_, place)| place.0 == layer) {
                 for &(first, rows, frames, taps) in places.iter().filter(|place| place.1 * place.2 > 0) {
                     let to = taps + index * rows * frames;
-                    workspace.head_scores(device, queries, windows, (first, rows, count), (head, frames), to)?;
+                    workspace.head_scores(device, queries, windows, (first, rows, key), (head, frames), to)?;
                 }
             }
             Ok(())
         };
-        let key = GraphKey { entries: count, queries: 0, are_distinct: false };
         workspace.forward(device, weights, &memory.decoder, dims, key, Some(&mut tap))?;
         let scores_of = |&(_, rows, frames, taps): &(usize, usize, usize, usize)| {
             let mut scores = vec![0f32; heads * rows * frames];

@@ -222,6 +222,8 @@ pub struct GraphKey {
     pub queries: usize,
     /// As [`Entries::are_distinct`].
     pub are_distinct: bool,
+    /// Groups of entries; as many as there are entries where each is of another window.
+    pub groups: usize,
 }
 
 /// The result of an operation.
@@ -435,6 +437,33 @@ pub struct Entries<'a, B> {
     pub past: &'a B,
     /// Whether no two entries are of one row.
     pub are_distinct: bool,
+    /// Entries that follow each other and have one window, where a device may profit from it.
+    pub groups: Option<EntryGroups<'a, B>>,
+}
+
+/// Runs of entries of one window on the device ([`groups_of`]).
+pub struct EntryGroups<'a, B> {
+    /// How many.
+    pub count: usize,
+    /// u32 `[group][first entry, entries]`; no entries in groups that fill up a batch.
+    pub list: &'a B,
+}
+
+/// Most entries of a group.
+pub const MOST_GROUPED: usize = 16;
+
+/// The runs of entries of one window, the first entry and how many each, by the windows of the entries.
+pub fn groups_of(slots: impl IntoIterator<Item = u32>) -> Vec<[u32; 2]> {
+    let mut groups: Vec<[u32; 2]> = Vec::new();
+    let mut last = None;
+    for (index, slot) in slots.into_iter().enumerate() {
+        match groups.last_mut() {
+            Some(group) if last == Some(slot) && (group[1] as usize) < MOST_GROUPED => group[1] += 1,
+            _ => groups.push([index as u32, 1]),
+        }
+        last = Some(slot);
+    }
+    groups
 }
 
 /// Numbers that may be read and written as bytes.

@@ -96,6 +96,8 @@ pub struct SpeedOptions {
     pub tokens: usize,
     /// The fastest of so many rounds counts.
     pub rounds: usize,
+    /// Rows of each window, as in a beam.
+    pub rows: usize,
     /// As [`GpuOptions::encode_at_once`].
     pub encode_at_once: usize,
     /// As [`GpuOptions::precision`].
@@ -105,7 +107,7 @@ pub struct SpeedOptions {
 impl Default for SpeedOptions {
     fn default() -> Self {
         let GpuOptions { encode_at_once, precision, .. } = GpuOptions::default();
-        SpeedOptions { batches: vec![1, 4, 16, 64, 128], tokens: 100, rounds: 4, encode_at_once, precision }
+        SpeedOptions { batches: vec![1, 4, 16, 64, 128], tokens: 100, rounds: 4, rows: 1, encode_at_once, precision }
     }
 }
 
@@ -113,8 +115,8 @@ impl Default for SpeedOptions {
 pub fn windows<D: Device>(device: D, options: &SpeedOptions) -> Result<Vec<WindowSpeed>, LoadError> {
     let (checkpoint, tokens) = turbo();
     let most = options.batches.iter().copied().max().unwrap_or(1);
-    let SpeedOptions { encode_at_once, precision, .. } = *options;
-    let gpu = GpuOptions { slots: Some(most + 2), rows: 1, encode_at_once, precision };
+    let SpeedOptions { rows, encode_at_once, precision, .. } = *options;
+    let gpu = GpuOptions { slots: Some(most + 2), rows, encode_at_once, precision };
     let mut backend = GpuBackend::load(device, &checkpoint, tokens, gpu)?;
     let mut random = SplitMix64::new(2);
     let mel: Vec<f32> = (0..3000 * TURBO.n_mels).map(|_| random.unit() * 2.0 - 1.0).collect();
@@ -128,9 +130,12 @@ pub fn windows<D: Device>(device: D, options: &SpeedOptions) -> Result<Vec<Windo
             let begun = Instant::now();
             backend.encode(&windows)?;
             let encoded = begun.elapsed().as_secs_f64();
-            let mut last = vec![11u32; batch];
+            let mut last = vec![11u32; batch * rows];
             for position in 0..options.tokens {
-                let entry = |(slot, &token): (usize, &u32)| Entry { slot, row: 0, parent: 0, position, token, query };
+                let entry = |(index, &token): (usize, &u32)| {
+                    let (slot, row) = (index / rows, index % rows);
+                    Entry { slot, row, parent: row, position, token, query }
+                };
                 let entries: Vec<Entry> = last.iter().enumerate().map(entry).collect();
                 let answers = backend.step(&entries)?;
                 last = answers.iter().filter_map(|answer| answer.best.first()).map(|(token, _)| *token).collect();
@@ -320,7 +325,7 @@ impl<D: Device> KernelBench<'_, D> {
         let device = self.device;
         let work = ((bytes * rows * stride) as f64, Bound::Memory);
         self.time(name, work, &|_| {
-            let entries = Entries { count: rows, entries: &list, past: &past, are_distinct: true };
+            let entries = Entries { count: rows, entries: &list, past: &past, are_distinct: true, groups: None };
             let windows = WindowKeys { numbers: &numbers, slot_stride: stride, scales, scale_stride, frames, width };
             device.cross_attention(&entries, &queries, &windows, &to)
         })

@@ -2,8 +2,9 @@
 
 use hark_cuda::cuda::{CudaBuffer, CudaDevice, CudaOptions};
 use hark_cuda::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, Fp8Rows, KvCache, LinearWeights,
-    MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, bytes_of_bf16, f32_of_bytes, u32_of_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceTokens, Entries, EntryGroups, Fp8Rows, KvCache,
+    LinearWeights, MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, bytes_of_bf16,
+    f32_of_bytes, groups_of, u32_of_bytes,
 };
 use hark_cuda::plain::{PlainBuffer, PlainDevice};
 use hark_cuda::{GpuBackend, GpuOptions, Precision};
@@ -218,7 +219,7 @@ fn norms_positions_and_embeddings() {
             .collect();
         let (entries, past) = (pair.put(as_bytes(&entries)), pair.put(&[0; 4]));
         both!(pair, device, of => {
-            let entries = Entries { count: rows, entries: of!(entries), past: of!(past), are_distinct: false };
+            let entries = Entries { count: rows, entries: of!(entries), past: of!(past), are_distinct: false, groups: None };
             device.embed_tokens(&entries, width, of!(embedding), of!(places), of!(stream))
         });
         pair.same_f32("embeddings", &stream, rows * width, 0.0);
@@ -349,7 +350,7 @@ fn attention_to_the_past_and_to_the_window() {
         for are_distinct in [false, true] {
             let cache = pair.bf16(numbers, 2.0);
             both!(pair, device, of => {
-                let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct };
+                let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct, groups: None };
                 let cache = KvCache { numbers: of!(cache).clone(), layers, positions, width };
                 device.self_attention(&entries, of!(from), &cache, layer, of!(to))
             });
@@ -370,7 +371,7 @@ fn attention_to_the_past_and_to_the_window() {
         pair.same_bf16(&what("keys of windows"), &windows, slots * stride, 0.0);
         let to = pair.put(&vec![0; count * width * 2]);
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false, groups: None };
             let windows =
                 WindowKeys { numbers: of!(windows), slot_stride: stride, scales: None, scale_stride: 0, frames, width };
             device.cross_attention(&entries, of!(from), &windows, of!(to))
@@ -380,7 +381,7 @@ fn attention_to_the_past_and_to_the_window() {
         let (first, head, part) = (count / 3, width / 64 - 1, frames - frames / 4);
         let to = pair.f32(count * frames, 1.0);
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false, groups: None };
             let windows =
                 WindowKeys { numbers: of!(windows), slot_stride: stride, scales: None, scale_stride: 0, frames, width };
             device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
@@ -401,7 +402,7 @@ fn attention_to_the_past_and_to_the_window() {
         pair.same_f32("scales of heads", &scales, slots * heads, 0.0);
         let to = pair.put(&vec![0; count * width * 2]);
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false, groups: None };
             let scales = Some(of!(scales));
             let windows =
                 WindowKeys { numbers: of!(numbers), slot_stride: stride, scales, scale_stride: heads, frames, width };
@@ -410,13 +411,38 @@ fn attention_to_the_past_and_to_the_window() {
         pair.same_bf16(&what("cross-attention in e4m3"), &to, count * width, 0.05);
         let to = pair.f32(count * frames, 1.0);
         both!(pair, device, of => {
-            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false };
+            let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false, groups: None };
             let scales = Some(of!(scales));
             let windows =
                 WindowKeys { numbers: of!(numbers), slot_stride: stride, scales, scale_stride: heads, frames, width };
             device.head_scores(&entries, first, head, part, of!(from), &windows, of!(to))
         });
         pair.same_f32(&what("scores of a head in e4m3"), &to, (count - first) * part, 1e-3);
+
+        // Entries that share windows.
+        for each in [2, 5, count] {
+            let slot_of = |index: usize| (index / each % slots) as u32;
+            let list: Vec<u32> = (0..count)
+                .flat_map(|index| StepEntry { token: 0, position: 0, row: 0, slot: slot_of(index) }.words())
+                .collect();
+            let mut groups = groups_of((0..count as u32).map(|index| slot_of(index as usize)));
+            assert!(groups.iter().map(|group| group[1]).sum::<u32>() as usize == count);
+            groups.push([0, 0]);
+            let (list, groups_list) = (pair.put(as_bytes(&list)), pair.put(as_bytes(groups.as_flattened())));
+            for is_fp8 in [false, true] {
+                let to = pair.put(&vec![0; count * width * 2]);
+                both!(pair, device, of => {
+                    let groups = Some(EntryGroups { count: groups.len(), list: of!(groups_list) });
+                    let entries = Entries { count, entries: of!(list), past: of!(past), are_distinct: false, groups };
+                    let (numbers, scales) =
+                        if is_fp8 { (of!(numbers), Some(of!(scales))) } else { (of!(windows), None) };
+                    let windows =
+                        WindowKeys { numbers, slot_stride: stride, scales, scale_stride: heads, frames, width };
+                    device.cross_attention(&entries, of!(from), &windows, of!(to))
+                });
+                pair.same_bf16(&what(&format!("shared cross-attention, e4m3 {is_fp8}")), &to, count * width, 0.05);
+            }
+        }
     }
 }
 

@@ -19,7 +19,7 @@ fn attend(device: &CudaDevice, row: u32) -> Result<Vec<u8>, BackendError> {
     let [from, to] = [device.allocate(3 * width * 2)?, device.allocate(width * 2)?];
     device.upload(as_bytes(&StepEntry { token: 0, position: 7, row, slot: 0 }.words()), &entries)?;
     let cache = KvCache { numbers, layers, positions, width };
-    let entries = Entries { count: 1, entries: &entries, past: &past, are_distinct: true };
+    let entries = Entries { count: 1, entries: &entries, past: &past, are_distinct: true, groups: None };
     device.self_attention(&entries, &from, &cache, 0, &to)?;
     let mut result = vec![1; width * 2];
     device.download(&to, &mut result)?;

@@ -1,7 +1,7 @@
 //! Sessions inside this process, without a server and its sockets.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hark_speech::Transcriber;
@@ -16,10 +16,10 @@ use crate::audio::RATE;
 pub(super) fn replay_all(
     transcriber: &Transcriber,
     language: &str,
-    scripts: &[Script],
+    scripts: &[Arc<Script>],
 ) -> Result<Vec<Shown>, BenchError> {
     std::thread::scope(|scope| {
-        let session = |(index, script): (usize, &'_ Script)| {
+        let session = |(index, script): (usize, &'_ Arc<Script>)| {
             let samples = script.samples.clone();
             scope.spawn(move || {
                 std::thread::sleep(delay(index));

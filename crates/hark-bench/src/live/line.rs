@@ -1,6 +1,7 @@
 //! Callers over loopback WebSockets, each at the pace of speech, in the language of the server that listens.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -37,7 +38,7 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 pub(super) async fn replay_all(
     listener: &Listener,
     language: &str,
-    scripts: &[Script],
+    scripts: &[Arc<Script>],
 ) -> Result<Vec<Shown>, BenchError> {
     // Everybody is connected before anybody speaks: loading a model is not what is measured here.
     let mut sockets = Vec::new();

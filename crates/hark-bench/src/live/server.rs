@@ -34,6 +34,8 @@ impl Server {
         let store = Store::open(Options::new(database, blobs.display().to_string())).await.map_err(failed)?;
         let keys = callers::create(&store, callers).await?.into_iter().map(|caller| caller.key).collect();
         store.close().await;
+        let limits = format!("[server.stream]\nsessions = {}\n", callers + 1);
+        std::fs::write(folder.join("hark.toml"), limits).map_err(failed)?;
         let mut command = Command::new(crate::hark_binary()?);
         command.arg("serve").args(["--listen", "127.0.0.1:0"]).arg("--data").arg(&data).current_dir(folder);
         command.args(threads.iter().flat_map(|threads| ["--threads".to_owned(), threads.to_string()]));

@@ -63,7 +63,7 @@ const SOURCES: [Source; 8] = [
         name: "window_attention.cu",
         shared: WINDOWS,
         text: include_str!("kernels/window_attention.cu"),
-        kernels: &["store_window_keys", "cross_attention", "head_scores"],
+        kernels: &["store_window_keys", "cross_attention", "shared_cross_attention", "head_scores"],
         only: None,
     },
     Source {
@@ -72,6 +72,7 @@ const SOURCES: [Source; 8] = [
         text: include_str!("kernels/fp8.cu"),
         kernels: &[
             "cross_attention_fp8",
+            "shared_cross_attention_fp8",
             "head_scores_fp8",
             "quantize_rows",
             "layer_norm_fp8",

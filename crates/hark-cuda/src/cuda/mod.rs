@@ -35,7 +35,7 @@ const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 /// From this compute capability on kernels wait for those before them (`common.cuh`).
 const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 /// Blocks of cross-attention, over all parts of windows, that leave results to be joined.
-const MOST_PARTS: usize = 4096;
+const MOST_PARTS: usize = 16_384;
 /// Parts of the vocabulary that answers are found in, and the bytes of what is found in each: a sum and the likeliest tokens.
 const ANSWER_PARTS: usize = 16;
 const ANSWER_PART_BYTES: usize = 8 + MOST_BEST * 8;

@@ -387,23 +387,39 @@ impl Device for CudaDevice {
         to: &CudaBuffer,
     ) -> DeviceResult {
         to.holds(entries.count * windows.width * 2)?;
-        let heads = windows.width / HEAD;
-        let blocks = (entries.count * heads).max(1);
-        // Few rows do not fill the device: then several blocks share a window.
-        let parts = (2 * self.processors).div_ceil(blocks).min(8).min(MOST_PARTS / blocks).max(1);
+        let (heads, rows) = (windows.width / HEAD, entries.count * (windows.width / HEAD));
+        let groups = entries.groups.as_ref().map_or(entries.count, |groups| groups.count);
+        // Few blocks do not fill the device: then several share a window.
+        let parts = (2 * self.processors).div_ceil((groups * heads).max(1)).min(8).min(MOST_PARTS / rows.max(1)).max(1);
         let (list, from) = (entries.entries.address(), queries.address());
-        let (kernel, numbers, scales) = by_format(windows, ["cross_attention", "cross_attention_fp8"]);
         let (stride, scale_stride) = (windows.slot_stride as u64, windows.scale_stride as u64);
         let (target, aside) = (to.address(), self.scratch.cross_attention.address());
         let (frames, columns) = (windows.frames as i32, windows.width as i32);
-        let counts = self.scratch.counts.address();
-        self.launch(
-            kernel,
-            (heads, entries.count, parts),
-            256,
-            0,
-            arguments![list, from, numbers, stride, scales, scale_stride, target, aside, counts, frames, columns],
-        )
+        let (counts, grid) = (self.scratch.counts.address(), (heads, groups, parts));
+        let Some(groups) = &entries.groups else {
+            let (kernel, numbers, scales) = by_format(windows, ["cross_attention", "cross_attention_fp8"]);
+            let arguments =
+                arguments![list, from, numbers, stride, scales, scale_stride, target, aside, counts, frames, columns];
+            return self.launch(kernel, grid, 256, 0, arguments);
+        };
+        groups.list.holds(groups.count * 8)?;
+        let groups = groups.list.address();
+        let (kernel, numbers, scales) = by_format(windows, ["shared_cross_attention", "shared_cross_attention_fp8"]);
+        let arguments = arguments![
+            list,
+            groups,
+            from,
+            numbers,
+            stride,
+            scales,
+            scale_stride,
+            target,
+            aside,
+            counts,
+            frames,
+            columns
+        ];
+        self.launch(kernel, grid, 256, 0, arguments)
     }
 
     fn head_scores(

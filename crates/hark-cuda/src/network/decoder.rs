@@ -4,13 +4,15 @@ use hark_whisper::weights::Dims;
 
 use super::weights::NetworkWeights;
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, GraphKey, KvCache, LinearWeights, MOST_ENTRIES,
-    NormWeights, Output, StepEntry, WindowKeys, as_bytes,
+    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, EntryGroups, GraphKey, KvCache, LinearWeights,
+    MOST_ENTRIES, NormWeights, Output, StepEntry, WindowKeys, as_bytes,
 };
 
 /// Bytes of an entry and of a query on the device.
 const ENTRY_BYTES: usize = 16;
 const QUERY_BYTES: usize = 32;
+/// Bytes of a group.
+const GROUP_BYTES: usize = 8;
 
 /// What changes from step to step, in one buffer that is copied at once: the flag for numbers that are not finite, entries, the rows
 /// that are asked about, queries, and the past of each entry.
@@ -19,11 +21,26 @@ pub struct StepInputs<B> {
     positions: usize,
 }
 
+/// How many entries, queries and groups a step has.
+#[derive(Clone, Copy)]
+struct Sizes {
+    entries: usize,
+    queries: usize,
+    groups: usize,
+}
+
+impl From<GraphKey> for Sizes {
+    fn from(step: GraphKey) -> Self {
+        Sizes { entries: step.entries, queries: step.queries, groups: step.groups }
+    }
+}
+
 /// Where the parts of a step's inputs begin, in bytes.
 struct Places {
     entries: usize,
     rows: usize,
     queries: usize,
+    groups: usize,
     past: usize,
     end: usize,
 }
@@ -32,21 +49,23 @@ impl<B: DeviceBuffer> StepInputs<B> {
     /// Bytes before the entries, in which the flag is.
     const HEADER: usize = 16;
 
-    /// The places for so many entries and queries.
-    fn places(positions: usize, entries: usize, queries: usize) -> Places {
-        let rows = Self::HEADER + entries * ENTRY_BYTES;
-        let list = (rows + queries * 4).next_multiple_of(16);
-        let past = list + queries * QUERY_BYTES;
-        Places { entries: Self::HEADER, rows, queries: list, past, end: past + entries * positions * 2 }
+    /// The places of the parts of a step.
+    fn places(positions: usize, step: Sizes) -> Places {
+        let rows = Self::HEADER + step.entries * ENTRY_BYTES;
+        let queries = (rows + step.queries * 4).next_multiple_of(16);
+        let groups = queries + step.queries * QUERY_BYTES;
+        let past = (groups + step.groups * GROUP_BYTES).next_multiple_of(16);
+        Places { entries: Self::HEADER, rows, queries, groups, past, end: past + step.entries * positions * 2 }
     }
 
     fn bytes(dims: &Dims) -> usize {
-        Self::places(dims.n_text_ctx, MOST_ENTRIES, MOST_ENTRIES).end
+        Self::places(dims.n_text_ctx, Sizes { entries: MOST_ENTRIES, queries: MOST_ENTRIES, groups: MOST_ENTRIES }).end
     }
 
     /// Copies a step to the device.
     pub fn upload<D: Device<Buffer = B>>(&self, device: &D, step: &Step) -> DeviceResult {
-        let places = Self::places(self.positions, step.entries.len(), step.queries.len());
+        let sizes = Sizes { entries: step.entries.len(), queries: step.queries.len(), groups: step.groups.len() };
+        let places = Self::places(self.positions, sizes);
         let mut bytes = vec![0u8; places.end];
         let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
         for (index, entry) in step.entries.iter().enumerate() {
@@ -56,16 +75,17 @@ impl<B: DeviceBuffer> StepInputs<B> {
         for (index, query) in step.queries.iter().enumerate() {
             put(places.queries + index * QUERY_BYTES, as_bytes(&query.words()));
         }
+        put(places.groups, as_bytes(step.groups.as_flattened()));
         for (index, past) in step.past.iter().enumerate() {
             put(places.past + index * self.positions * 2, as_bytes(past));
         }
         device.upload(&bytes, &self.all)
     }
 
-    /// The entries of a step with so many queries.
-    fn entries(&self, count: usize, queries: usize) -> [B; 2] {
-        let places = Self::places(self.positions, count, queries);
-        [self.all.offset(places.entries), self.all.offset(places.past)]
+    /// Entries, their past and their groups.
+    fn entries(&self, step: Sizes) -> [B; 3] {
+        let places = Self::places(self.positions, step);
+        [places.entries, places.past, places.groups].map(|place| self.all.offset(place))
     }
 }
 
@@ -74,6 +94,8 @@ pub struct Step<'a> {
     pub entries: Vec<StepEntry>,
     /// Of each entry, which row of the KV cache has the key of each position up to its own. Entries that only fill up a batch have none.
     pub past: &'a [Vec<u16>],
+    /// Entries that follow each other and have one window.
+    pub groups: Vec<[u32; 2]>,
     /// The entries that are asked about.
     pub asking: Vec<u32>,
     pub queries: Vec<crate::device::DeviceQuery>,
@@ -198,8 +220,9 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
     ) -> DeviceResult {
         let width = dims.n_text_state;
         let (count, are_distinct) = (step.entries, step.are_distinct);
-        let [entries, past] = self.inputs.entries(count, step.queries);
-        let entries = Entries { count, entries: &entries, past: &past, are_distinct };
+        let [entries, past, list] = self.inputs.entries(step.into());
+        let groups = (step.groups < count).then_some(EntryGroups { count: step.groups, list: &list });
+        let entries = Entries { count, entries: &entries, past: &past, are_distinct, groups };
         device.embed_tokens(&entries, width, &weights.embedding.weight, &weights.decoder_positions, &self.stream)?;
         let normed = |norm: &NormWeights<B>, layer: &LinearWeights<B>, to: &B, output: Output| {
             device.norm_linear(count, &self.stream, norm, &self.normed, layer, to, output)
@@ -231,7 +254,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         dims: &Dims,
         step: GraphKey,
     ) -> DeviceResult {
-        let (queries, places) = (step.queries, StepInputs::<B>::places(dims.n_text_ctx, step.entries, step.queries));
+        let (queries, places) = (step.queries, StepInputs::<B>::places(dims.n_text_ctx, step.into()));
         let rows = self.inputs.all.offset(places.rows);
         let flag = &self.inputs.all;
         let norm = &weights.decoder_norm;
@@ -241,18 +264,19 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         device.answer(queries, flag, &list, &self.logits, vocabulary(dims), &weights.tokens, &self.answers)
     }
 
-    /// Scores of a head for the entries `first..first + rows` of `all`, which has no queries, and the first `frames` frames, to the place `to` of the taps.
+    /// Scores of a head for the entries `first..first + rows` of a step, and the first `frames` frames, to the place `to` of the taps.
     pub fn head_scores<D: Device<Buffer = B>>(
         &self,
         device: &D,
         queries: &B,
         windows: &WindowKeys<B>,
-        (first, rows, all): (usize, usize, usize),
+        (first, rows, all): (usize, usize, GraphKey),
         (head, frames): (usize, usize),
         to: usize,
     ) -> DeviceResult {
-        let [entries, past] = self.inputs.entries(all, 0);
-        let entries = Entries { count: first + rows, entries: &entries, past: &past, are_distinct: false };
+        let [entries, past, _] = self.inputs.entries(all.into());
+        let entries =
+            Entries { count: first + rows, entries: &entries, past: &past, are_distinct: false, groups: None };
         device.head_scores(&entries, first, head, frames, queries, windows, &self.taps.offset(to * 4))
     }
 }

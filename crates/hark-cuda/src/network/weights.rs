@@ -25,9 +25,9 @@ pub enum LoadError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Precision {
     /// None: weights, keys and values are bf16.
-    #[default]
     Bf16,
     /// Keys and values of windows.
+    #[default]
     Fp8Windows,
     /// Also the products of the encoder, but for those of attention.
     Fp8,

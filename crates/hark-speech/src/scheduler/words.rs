@@ -1,8 +1,8 @@
-//! Word times, computed on a thread of their own while the engine continues to decode.
+//! Word times, computed on threads of their own while the engine continues to decode.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use hark_whisper::backend::BackendError;
@@ -14,23 +14,31 @@ use super::{Reply, panic_message};
 /// Texts that may be queued for word timing; the engine waits when there are more.
 const MAX_UNTIMED: usize = 32;
 
-/// A thread that computes word times.
+/// Cores for each thread: a GPU decodes hundreds of texts a second, each of which takes a millisecond here.
+const CORES_OF_A_THREAD: usize = 4;
+/// Most threads.
+const MAX_THREADS: usize = 8;
+
+/// Threads that compute word times.
 pub(super) struct WordTiming {
     tokenizer: Arc<Tokenizer>,
     texts: Option<SyncSender<(Reply, usize, Outcome)>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl WordTiming {
     pub(super) fn start(tokenizer: Arc<Tokenizer>) -> Self {
         let (texts, receiver) = sync_channel(MAX_UNTIMED);
-        let thread = std::thread::Builder::new().name("hark-words".to_owned());
+        let receiver = Arc::new(Mutex::new(receiver));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let start = |_| {
+            let (receiver, tokenizer) = (Arc::clone(&receiver), Arc::clone(&tokenizer));
+            let thread = std::thread::Builder::new().name("hark-words".to_owned());
+            thread.spawn(move || time_words(&receiver, &tokenizer)).ok()
+        };
+        let threads: Vec<_> = (0..(cores / CORES_OF_A_THREAD).clamp(1, MAX_THREADS)).filter_map(start).collect();
         // Without a thread of their own, words are timed on the engine's.
-        let for_thread = Arc::clone(&tokenizer);
-        match thread.spawn(move || time_words(receiver, &for_thread)) {
-            Ok(thread) => WordTiming { tokenizer, texts: Some(texts), thread: Some(thread) },
-            Err(_) => WordTiming { tokenizer, texts: None, thread: None },
-        }
+        WordTiming { tokenizer, texts: Some(texts).filter(|_| !threads.is_empty()), threads }
     }
 
     pub(super) fn reply(&self, reply: Reply, tag: usize, outcome: Outcome) {
@@ -49,14 +57,19 @@ impl WordTiming {
 impl Drop for WordTiming {
     fn drop(&mut self) {
         self.texts = None;
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
 }
 
-fn time_words(texts: Receiver<(Reply, usize, Outcome)>, tokenizer: &Tokenizer) {
-    for (reply, tag, outcome) in texts {
+/// Takes the next text while the engine has not ended.
+fn next(texts: &Mutex<Receiver<(Reply, usize, Outcome)>>) -> Option<(Reply, usize, Outcome)> {
+    texts.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+fn time_words(texts: &Mutex<Receiver<(Reply, usize, Outcome)>>, tokenizer: &Tokenizer) {
+    while let Some((reply, tag, outcome)) = next(texts) {
         let timed = catch_unwind(AssertUnwindSafe(|| outcome.timed(tokenizer)));
         reply(
             tag,

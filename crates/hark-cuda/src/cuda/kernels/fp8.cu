@@ -28,9 +28,42 @@ struct Fp8Keys {
                 : "r"(halves));
         }
     }
+
+    // Tensor cores get them as f16, which has every number of e4m3.
+    typedef uint4 Key;
+    typedef uint2 Value;
+    static __device__ __forceinline__ Key load_key(const u8* from) { return __ldcs((const uint4*)from); }
+    static __device__ __forceinline__ Value load_value(const u8* from) { return __ldcs((const uint2*)from); }
+    static __device__ __forceinline__ u32 halves(u32 pair) {
+        u32 bits;
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(bits) : "h"((u16)pair));
+        return bits;
+    }
+    static __device__ __forceinline__ void key_pairs(const Key& key, u32* pairs) {
+        u32 words[4] = {key.x, key.y, key.z, key.w};
+#pragma unroll
+        for (int i = 0; i < 8; i++) pairs[i] = halves(words[i >> 1] >> (16 * (i & 1)));
+    }
+    static __device__ __forceinline__ u32 value_pair(const Value& one, const Value& other, int number) {
+        const u32 ones[2] = {one.x, one.y}, others[2] = {other.x, other.y};
+        return halves(__byte_perm(ones[number >> 2], others[number >> 2], (number & 3) | (4 + (number & 3)) << 4));
+    }
+    static __device__ __forceinline__ u32 pack(float first, float second) {
+        u32 bits;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+        return bits;
+    }
+    static __device__ __forceinline__ u32 query_pair(u32 bits) {
+        return pack(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+    }
+    static __device__ __forceinline__ void multiply(float* sums, const u32* a, u32 b0, u32 b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
 };
 
-WINDOW_KERNELS(Fp8Keys, cross_attention_fp8, head_scores_fp8)
+WINDOW_KERNELS(Fp8Keys, cross_attention_fp8, shared_cross_attention_fp8, head_scores_fp8)
 
 __device__ __forceinline__ float largest_of(const float* numbers, int count) {
     float largest = 0.f;

@@ -10,4 +10,4 @@ extern "C" __global__ void __launch_bounds__(256) store_window_keys(
         *(uint4*)(to + (((u64)(i >> 3) * frames + frame) * 8 + (i & 7)) * 8) = *(const uint4*)(rows + i * 8);
 }
 
-WINDOW_KERNELS(Bf16Keys, cross_attention, head_scores)
+WINDOW_KERNELS(Bf16Keys, cross_attention, shared_cross_attention, head_scores)
