@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use hark_whisper::backend::{
-    Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
+    Admission, AlignmentMatrix, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse,
+    TokenMap,
 };
 use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_BEST, MOST_ENTRIES, Output, StepEntry,
-    WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, groups_of, u32_of_bytes,
+    AlignedText, AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_ALIGNED, MOST_BEST,
+    MOST_ENTRIES, Output, StepEntry, WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, groups_of, u32_of_bytes,
 };
 use crate::lineage::Lineage;
 use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
@@ -17,7 +18,7 @@ use crate::network::encoder::{EncoderWorkspace, MEL_FRAMES};
 use crate::network::weights::{self, LoadError, NetworkWeights, Precision};
 
 /// Rows of the KV cache that belong to no slot: texts that are aligned at once.
-const SPARE_ROWS: usize = 8;
+const SPARE_ROWS: usize = MOST_ALIGNED;
 /// The useful maximum of windows that are decoded at once.
 const MOST_SLOTS: usize = 160;
 /// Fewest slots: two that are kept free for clips, and one for everything else.
@@ -243,7 +244,7 @@ impl<D: Device> GpuBackend<D> {
 
     /// Runs one pass over at most [`MOST_ENTRIES`] entries and answers their queries.
     fn pass(&self, entries: &[Entry], past: &[Vec<u16>]) -> Result<Vec<Answer>, BackendError> {
-        let Some(memory) = &self.memory else { return Err(BackendError::Fault("there is no memory for rows".into())) };
+        let memory = self.allocated()?;
         let (device, dims, weights, workspace) = (&self.device, &self.dims, &self.weights, &memory.workspace);
         let asking: Vec<u32> =
             (0..entries.len() as u32).filter(|&index| entries[index as usize].query.is_some()).collect();
@@ -318,24 +319,27 @@ impl<D: Device> GpuBackend<D> {
         Ok(queries.iter().enumerate().zip(best.chunks_exact(each)).map(answer).collect())
     }
 
-    /// Aligns texts that fit one pass, each in a spare row.
-    fn align_some(&self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
-        let Some(memory) = &self.memory else { return Err(BackendError::Fault("there is no memory for rows".into())) };
+    /// Scores of the alignment heads for texts that fit one pass, each in a spare row; where they are.
+    fn score_some(&self, requests: &[AlignmentRequest]) -> Result<Vec<AlignedText>, BackendError> {
+        let memory = self.allocated()?;
         let (device, dims, weights, workspace) = (&self.device, &self.dims, &self.weights, &memory.workspace);
         let heads = self.alignment_heads.len();
-        let (mut entries, mut past, mut places, mut taps) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut entries, mut past, mut first_rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut texts: Vec<AlignedText> = Vec::new();
+        let (mut scores, mut to) = (0, 0);
         for (index, request) in requests.iter().enumerate() {
             let spare = (self.slots * self.rows + index) as u16;
             let count = request.tokens.len().min(dims.n_text_ctx);
-            let first = entries.len() + request.first.min(count);
+            first_rows.push(entries.len() + request.first.min(count));
             for (position, &token) in request.tokens.iter().enumerate().take(count) {
                 let (position, row) = (position as u32, u32::from(spare));
                 entries.push(StepEntry { token, position, row, slot: request.slot as u32 });
                 past.push(vec![spare; position as usize + 1]);
             }
-            let rows = entries.len() - first;
-            places.push((first, rows, request.frames, taps));
-            taps += heads * rows * request.frames;
+            let (rows, frames) = (count - request.first.min(count), request.frames);
+            texts.push(AlignedText { rows, leading: 0, frames, scores, to });
+            scores += heads * rows * frames;
+            to += rows * frames;
         }
         let count = entries.len();
         let groups = groups_of(entries.iter().map(|entry| entry.slot));
@@ -344,23 +348,93 @@ impl<D: Device> GpuBackend<D> {
         workspace.inputs.upload(device, &step)?;
         let mut tap = |layer: usize, queries: &D::Buffer, windows: &WindowKeys<D::Buffer>| {
             for (index, &(_, head)) in self.alignment_heads.iter().enumerate().filter(|(_, place)| place.0 == layer) {
-                for &(first, rows, frames, taps) in places.iter().filter(|place| place.1 * place.2 > 0) {
-                    let to = taps + index * rows * frames;
-                    workspace.head_scores(device, queries, windows, (first, rows, key), (head, frames), to)?;
+                for (text, &first) in texts.iter().zip(&first_rows).filter(|(text, _)| text.rows * text.frames > 0) {
+                    let to = text.scores + index * text.rows * text.frames;
+                    let rows = (first, text.rows, key);
+                    workspace.head_scores(device, queries, windows, rows, (head, text.frames), to)?;
                 }
             }
             Ok(())
         };
         workspace.forward(device, weights, &memory.decoder, dims, key, Some(&mut tap))?;
-        let scores_of = |&(_, rows, frames, taps): &(usize, usize, usize, usize)| {
-            let mut scores = vec![0f32; heads * rows * frames];
-            device.download(&workspace.taps.offset(taps * 4), as_bytes_mut(&mut scores))?;
-            match scores.iter().all(|score| score.is_finite()) {
-                true => Ok(AlignmentScores { heads, rows, frames, scores }),
-                false => Err(BackendError::Fault("the alignment's scores are not finite".to_owned())),
-            }
+        Ok(texts)
+    }
+
+    /// The scores of texts that fit one pass.
+    fn align_some(&self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
+        let (heads, workspace) = (self.alignment_heads.len(), &self.allocated()?.workspace);
+        let scores_of = |text: AlignedText| {
+            let AlignedText { rows, frames, .. } = text;
+            let scores = self.numbers(&workspace.taps, text.scores, heads * rows * frames)?;
+            Ok(AlignmentScores { heads, rows, frames, scores })
         };
-        places.iter().map(scores_of).collect()
+        self.score_some(requests)?.into_iter().map(scores_of).collect()
+    }
+
+    /// What the heads agree on for texts that fit one pass.
+    fn agree_some(
+        &self,
+        requests: &[AlignmentRequest],
+        leading: &[usize],
+    ) -> Result<Vec<AlignmentMatrix>, BackendError> {
+        let (heads, workspace) = (self.alignment_heads.len(), &self.allocated()?.workspace);
+        let mut texts = self.score_some(requests)?;
+        for (text, leading) in texts.iter_mut().zip(leading) {
+            text.leading = (*leading).min(text.rows);
+        }
+        let words: Vec<u32> = texts.iter().flat_map(AlignedText::words).collect();
+        self.device.upload(as_bytes(&words), &workspace.aligned)?;
+        self.device.agree(heads, &texts, &workspace.aligned, &workspace.taps, &workspace.agreed)?;
+        let matrix_of = |text: AlignedText| {
+            let (rows, frames) = (text.rows - text.leading, text.frames);
+            let numbers = self.numbers(&workspace.agreed, text.to, rows * frames)?;
+            Ok(AlignmentMatrix { rows, frames, numbers })
+        };
+        texts.into_iter().map(matrix_of).collect()
+    }
+
+    /// Copies numbers of alignment, which must be finite.
+    fn numbers(&self, from: &D::Buffer, first: usize, count: usize) -> Result<Vec<f32>, BackendError> {
+        let mut numbers = vec![0f32; count];
+        self.device.download(&from.offset(first * 4), as_bytes_mut(&mut numbers))?;
+        match numbers.iter().all(|number| number.is_finite()) {
+            true => Ok(numbers),
+            false => Err(BackendError::Fault("the alignment's scores are not finite".to_owned())),
+        }
+    }
+
+    fn allocated(&self) -> Result<&Memory<D::Buffer>, BackendError> {
+        self.memory.as_ref().ok_or_else(|| BackendError::Fault("there is no memory for rows".to_owned()))
+    }
+
+    /// Does `some` with as many requests at a time as fit one pass.
+    fn by_pass<T>(
+        &self,
+        requests: &[AlignmentRequest],
+        some: impl Fn(std::ops::Range<usize>) -> Result<Vec<T>, BackendError>,
+    ) -> Result<Vec<T>, BackendError> {
+        let is_known = |token: &u32| (*token as usize) < self.dims.n_vocab;
+        let is_valid = |request: &AlignmentRequest| {
+            self.encoded.get(request.slot).is_some_and(|encoded| *encoded)
+                && request.frames <= self.dims.n_audio_ctx
+                && request.tokens.iter().all(is_known)
+        };
+        if !requests.iter().all(is_valid) {
+            return Err(BackendError::Fault("a text can't be aligned: no such window or token".to_owned()));
+        }
+        let mut done = Vec::with_capacity(requests.len());
+        let mut begin = 0;
+        while begin < requests.len() {
+            let mut total = 0;
+            let fits = |request: &&AlignmentRequest| {
+                total += request.tokens.len().min(self.dims.n_text_ctx);
+                total <= MOST_ENTRIES
+            };
+            let count = requests[begin..].iter().take(SPARE_ROWS).take_while(fits).count();
+            done.extend(some(begin..begin + count)?);
+            begin += count;
+        }
+        Ok(done)
     }
 }
 
@@ -445,28 +519,18 @@ impl<D: Device> Backend for GpuBackend<D> {
     }
 
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
-        let is_known = |token: &u32| (*token as usize) < self.dims.n_vocab;
-        let is_valid = |request: &AlignmentRequest| {
-            self.encoded.get(request.slot).is_some_and(|encoded| *encoded)
-                && request.frames <= self.dims.n_audio_ctx
-                && request.tokens.iter().all(is_known)
-        };
-        if !requests.iter().all(is_valid) {
-            return Err(BackendError::Fault("a text can't be aligned: no such window or token".to_owned()));
+        self.by_pass(requests, |some| self.align_some(&requests[some]))
+    }
+
+    fn agree(
+        &mut self,
+        requests: &[AlignmentRequest],
+        leading: &[usize],
+    ) -> Result<Option<Vec<AlignmentMatrix>>, BackendError> {
+        if leading.len() != requests.len() {
+            return Err(BackendError::Fault("a text can't be aligned: its leading tokens are not told".to_owned()));
         }
-        let mut scores = Vec::with_capacity(requests.len());
-        let mut begin = 0;
-        while begin < requests.len() {
-            let mut total = 0;
-            let fits = |request: &&AlignmentRequest| {
-                total += request.tokens.len().min(self.dims.n_text_ctx);
-                total <= MOST_ENTRIES
-            };
-            let count = requests[begin..].iter().take(SPARE_ROWS).take_while(fits).count();
-            scores.extend(self.align_some(&requests[begin..begin + count])?);
-            begin += count;
-        }
-        Ok(scores)
+        self.by_pass(requests, |some| self.agree_some(&requests[some.clone()], &leading[some])).map(Some)
     }
 
     fn trim(&mut self) -> Result<(), BackendError> {

@@ -397,6 +397,18 @@ pub trait Device: Send {
         to: &Self::Buffer,
     ) -> DeviceResult;
 
+    /// What heads agree on for each text, by their scores ([`Device::head_scores`], f32 `[head][row][frame]` of the texts one after the other):
+    /// softmax over frames, which takes their place, each frame's values over rows to mean 0 and deviation 1, a median over 7 frames, the
+    /// mean over heads; f32 `[row][frame]` of the rows behind the leading ones. `list` has the texts as their numbers ([`AlignedText::words`]).
+    fn agree(
+        &self,
+        heads: usize,
+        texts: &[AlignedText],
+        list: &Self::Buffer,
+        scores: &Self::Buffer,
+        to: &Self::Buffer,
+    ) -> DeviceResult;
+
     /// Answers queries ([`DeviceQuery`]) from logits, f32, of which rows are `pitch` numbers apart, and copies the number at `flag` (u32).
     fn answer(
         &self,
@@ -408,6 +420,34 @@ pub trait Device: Send {
         tokens: &DeviceTokens<Self::Buffer>,
         to: &AnswerBuffers<Self::Buffer>,
     ) -> DeviceResult;
+}
+
+/// A text whose words are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AlignedText {
+    /// Its tokens.
+    pub rows: usize,
+    /// Those of them that take part in comparing tokens alone.
+    pub leading: usize,
+    /// Frames of sound.
+    pub frames: usize,
+    /// Where its scores begin, in numbers.
+    pub scores: usize,
+    /// Where what the heads agree on goes, in numbers.
+    pub to: usize,
+}
+
+/// Most texts of one call of [`Device::agree`].
+pub const MOST_ALIGNED: usize = 8;
+
+impl AlignedText {
+    /// Bytes of its numbers.
+    pub const BYTES: usize = 5 * 4;
+
+    /// As the kernels read it.
+    pub fn words(&self) -> [u32; 5] {
+        [self.rows, self.leading, self.frames, self.scores, self.to].map(|number| number as u32)
+    }
 }
 
 /// The sizes of an unfolded convolution.

@@ -6,8 +6,9 @@ use hark_numeric::{bf16_to_f32, e4m3_to_f32, f32_to_bf16};
 use hark_whisper::backend::BackendError;
 
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache,
-    LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, f32_of_bytes, to_fp8, u32_of_bytes,
+    AlignedText, AnswerBuffers, Device, DeviceBuffer, DeviceQuery, DeviceResult, DeviceTokens, Entries, Fp8Rows,
+    GraphKey, KvCache, LinearWeights, NormWeights, Output, StepEntry, Unfold, WindowKeys, as_bytes, f32_of_bytes,
+    to_fp8, u32_of_bytes,
 };
 
 /// The width of a head.
@@ -105,6 +106,21 @@ fn attend(scores: &[f32], value: impl Fn(usize) -> Vec<f32>) -> Vec<f32> {
 /// GELU by the tanh approximation, as cuBLASLt has it.
 fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
+}
+
+/// The median over 7 frames, edges reflected; too short a row is as it is.
+fn median(row: &[f32], frame: usize) -> f32 {
+    if row.len() <= 3 {
+        return row[frame];
+    }
+    let last = row.len() as isize - 1;
+    let at = |offset: isize| {
+        let place = (frame as isize + offset).abs();
+        row[if place > last { 2 * last - place } else { place } as usize]
+    };
+    let mut around: Vec<f32> = (-3..=3).map(at).collect();
+    around.sort_by(f32::total_cmp);
+    around[3]
 }
 
 /// Rows through a layer, before what becomes of them.
@@ -473,6 +489,44 @@ impl Device for PlainDevice {
             let key = |frame: usize| &numbers[(head * windows.frames + frame) * HEAD..][..HEAD];
             let scores: Vec<f32> = (0..frames).map(|frame| dot(&query, key(frame)) * SCALE).collect();
             to.offset((index - first) * frames * 4).write_f32(&scores);
+        }
+        Ok(())
+    }
+
+    fn agree(
+        &self,
+        heads: usize,
+        texts: &[AlignedText],
+        _list: &PlainBuffer,
+        scores: &PlainBuffer,
+        to: &PlainBuffer,
+    ) -> DeviceResult {
+        for text in texts {
+            let AlignedText { rows, leading, frames, .. } = *text;
+            let place = scores.offset(text.scores * 4);
+            let mut numbers = place.f32(heads * rows * frames);
+            for row in numbers.chunks_exact_mut(frames) {
+                let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                row.iter_mut().for_each(|score| *score = (*score - top).exp());
+                let total: f32 = row.iter().sum();
+                row.iter_mut().for_each(|weight| *weight /= total);
+            }
+            place.write_f32(&numbers);
+            let mut agreed = vec![0f32; (rows - leading) * frames];
+            for head in numbers.chunks_exact_mut(rows * frames) {
+                for frame in 0..frames {
+                    let mean = (0..rows).map(|row| head[row * frames + frame]).sum::<f32>() / rows as f32;
+                    let squares = (0..rows).map(|row| (head[row * frames + frame] - mean).powi(2)).sum::<f32>();
+                    let scale = if squares > 0.0 { 1.0 / (squares / rows as f32).sqrt() } else { 0.0 };
+                    (0..rows).for_each(|row| head[row * frames + frame] = (head[row * frames + frame] - mean) * scale);
+                }
+                for (row, out) in head[leading * frames..].chunks_exact(frames).zip(agreed.chunks_exact_mut(frames)) {
+                    for (frame, out) in out.iter_mut().enumerate() {
+                        *out += median(row, frame) / heads as f32;
+                    }
+                }
+            }
+            to.offset(text.to * 4).write_f32(&agreed);
         }
         Ok(())
     }

@@ -549,6 +549,7 @@ fn the_network_is_the_plain_one() {
             if precision == Precision::Bf16 {
                 network::check_answers(&truth, &mut backend);
                 network::check_alignment(&truth, &mut backend, 0.06);
+                network::check_agreement(&truth, &mut backend, 2e-3);
             }
         }
     }

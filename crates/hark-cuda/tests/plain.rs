@@ -53,6 +53,7 @@ fn alignment_scores_are_those_of_the_plain_network() {
     let truth = network::Truth::small();
     let mut backend = load(&truth, 3, 0).expect("a small network");
     network::check_alignment(&truth, &mut backend, 0.05);
+    network::check_agreement(&truth, &mut backend, 1e-3);
 }
 
 #[test]

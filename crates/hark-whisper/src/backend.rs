@@ -126,6 +126,17 @@ pub struct AlignmentScores {
     pub scores: Vec<f32>,
 }
 
+/// What the alignment heads agree on, higher where a token sounds like a frame: `rows × frames`.
+#[derive(Debug, Clone, Default)]
+pub struct AlignmentMatrix {
+    /// How many tokens.
+    pub rows: usize,
+    /// How many frames of 20 ms.
+    pub frames: usize,
+    /// The numbers.
+    pub numbers: Vec<f32>,
+}
+
 /// Identifies a window that is re-encoded while it grows, and its frames that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reencode {
@@ -232,6 +243,16 @@ pub trait Backend: Send {
     /// The alignment heads' scores of texts over their windows, in the order of the requests.
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError>;
 
+    /// What the heads agree on ([`crate::words::agreement`]) for each request, without its first `leading` rows, where the device does that too:
+    /// the scores of all heads are many times as much to copy.
+    fn agree(
+        &mut self,
+        _requests: &[AlignmentRequest],
+        _leading: &[usize],
+    ) -> Result<Option<Vec<AlignmentMatrix>>, BackendError> {
+        Ok(None)
+    }
+
     /// Frees the memory of windows, rows, workspaces and encoder caches while no slot holds a window.
     fn trim(&mut self) -> Result<(), BackendError>;
 }
@@ -283,6 +304,14 @@ impl Backend for Box<dyn Backend> {
 
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
         (**self).align(requests)
+    }
+
+    fn agree(
+        &mut self,
+        requests: &[AlignmentRequest],
+        leading: &[usize],
+    ) -> Result<Option<Vec<AlignmentMatrix>>, BackendError> {
+        (**self).agree(requests, leading)
     }
 
     fn trim(&mut self) -> Result<(), BackendError> {

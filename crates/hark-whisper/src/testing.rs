@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::{
-    Admission, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse, TokenMap,
+    Admission, AlignmentMatrix, AlignmentRequest, AlignmentScores, Answer, Backend, BackendError, Entry, MemoryUse,
+    TokenMap,
 };
 use crate::cpu::{Compute, CpuBackend, CpuOptions, Isa, Weights};
 use crate::tokenizer::Tokenizer;
@@ -198,6 +199,14 @@ impl<B: Backend> Backend for FaultyBackend<B> {
 
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<AlignmentScores>, BackendError> {
         self.inner.align(requests)
+    }
+
+    fn agree(
+        &mut self,
+        requests: &[AlignmentRequest],
+        leading: &[usize],
+    ) -> Result<Option<Vec<AlignmentMatrix>>, BackendError> {
+        self.inner.agree(requests, leading)
     }
 
     fn trim(&mut self) -> Result<(), BackendError> {

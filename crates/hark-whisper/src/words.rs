@@ -73,21 +73,45 @@ pub fn word_times(
     rows: &AlignmentRows,
     frames: usize,
 ) -> Vec<AlignedWord> {
-    assert_eq!(text_tokens.len(), token_probs.len(), "one probability for each token");
-    let row_count = rows.leading + text_tokens.len() + 1;
+    let frames = frames.min(rows.stride);
+    let matrix = agreement(rows, rows.leading + text_tokens.len() + 1, frames);
+    words_of_agreement(tokenizer, language, text_tokens, token_probs, &matrix, frames)
+}
+
+/// What the heads agree on: `[row_count - leading][frames]`, higher where a token sounds like a frame; nothing without heads or frames.
+///
+/// # Panics
+/// When a head has another number of rows than `row_count`.
+pub fn agreement(rows: &AlignmentRows, row_count: usize, frames: usize) -> Vec<f32> {
     assert!(
         rows.heads.iter().all(|head| head.len() == row_count * rows.stride),
         "every head has a row for each token and the end"
     );
+    if frames == 0 || rows.heads.is_empty() { Vec::new() } else { alignment_matrix(rows, row_count, frames) }
+}
+
+/// [`word_times`] of what the heads agree on: `[text tokens + 1][frames]`, or nothing.
+///
+/// # Panics
+/// When the matrix has another size, or there are not as many probabilities as tokens.
+pub fn words_of_agreement(
+    tokenizer: &Tokenizer,
+    language: &str,
+    text_tokens: &[u32],
+    token_probs: &[f32],
+    matrix: &[f32],
+    frames: usize,
+) -> Vec<AlignedWord> {
+    assert_eq!(text_tokens.len(), token_probs.len(), "one probability for each token");
     if text_tokens.is_empty() {
         return Vec::new();
     }
-    let frames = frames.min(rows.stride);
-    let jumps = if frames == 0 || rows.heads.is_empty() {
-        vec![0; text_tokens.len() + 1]
-    } else {
-        let matrix = alignment_matrix(rows, row_count, frames);
-        first_frames(&matrix, text_tokens.len() + 1, frames)
+    let jumps = match matrix.len() {
+        0 => vec![0; text_tokens.len() + 1],
+        numbers => {
+            assert_eq!(numbers, (text_tokens.len() + 1) * frames, "a row for each token and the end");
+            first_frames(matrix, text_tokens.len() + 1, frames)
+        }
     };
 
     let (texts, tokens_of) = tokenizer.split_to_word_tokens(text_tokens, language);
@@ -198,7 +222,6 @@ fn run_forwards(words: &mut [AlignedWord]) {
     }
 }
 
-/// What the heads agree on: `[text tokens + 1][frames]`, higher where a token sounds like a frame.
 fn alignment_matrix(rows: &AlignmentRows, row_count: usize, frames: usize) -> Vec<f32> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {

@@ -30,7 +30,7 @@ pub struct Source {
 }
 
 /// All files of kernels.
-const SOURCES: [Source; 8] = [
+const SOURCES: [Source; 9] = [
     Source {
         name: "rows.cu",
         shared: "",
@@ -85,6 +85,13 @@ const SOURCES: [Source; 8] = [
         shared: "",
         text: include_str!("kernels/answers.cu"),
         kernels: &["scan_logits", "answer_queries"],
+        only: None,
+    },
+    Source {
+        name: "alignment.cu",
+        shared: "",
+        text: include_str!("kernels/alignment.cu"),
+        kernels: &["softmax_scores", "frame_stats", "agree"],
         only: None,
     },
     Source {

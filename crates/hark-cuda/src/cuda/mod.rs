@@ -23,7 +23,7 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 use hark_whisper::backend::BackendError;
 
-use crate::device::{DeviceBuffer, DeviceResult, GraphKey, MOST_BEST, MOST_ENTRIES};
+use crate::device::{DeviceBuffer, DeviceResult, GraphKey, MOST_ALIGNED, MOST_BEST, MOST_ENTRIES};
 use driver::{Context, Graph, Launch, Memory, Module, Stream};
 use matmul::Products;
 use staging::Staging;
@@ -36,6 +36,9 @@ const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 /// Blocks of cross-attention, over all parts of windows, that leave results to be joined.
 const MOST_PARTS: usize = 16_384;
+/// Most alignment heads, which are some of those of all layers, and most frames of a window.
+const MOST_HEADS: usize = 128;
+const MOST_FRAMES: usize = 1500;
 /// Parts of the vocabulary that answers are found in, and the bytes of what is found in each: a sum and the likeliest tokens.
 const ANSWER_PARTS: usize = 16;
 const ANSWER_PART_BYTES: usize = 8 + MOST_BEST * 8;
@@ -199,6 +202,8 @@ struct Scratch {
     /// Parts of cross-attention that are done, zero between operations.
     counts: Memory,
     answers: Memory,
+    /// Of alignment: mean and deviation of each frame for each head of each text.
+    alignment: Memory,
 }
 
 // SAFETY: handles of the driver may be used by any thread, one at a time; every call makes the context current on its thread.
@@ -266,6 +271,7 @@ impl CudaDevice {
                 cross_attention: Memory::new(MOST_PARTS * (HEAD + 2) * 4)?,
                 counts,
                 answers: Memory::new(MOST_ENTRIES * ANSWER_PARTS * ANSWER_PART_BYTES)?,
+                alignment: Memory::new(MOST_ALIGNED * MOST_HEADS * MOST_FRAMES * 8)?,
             },
             staging: Staging::new()?,
             stream,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::driver::{Graph, Memory};
 use super::encoder_attention::EncoderAttention;
 use super::matmul::Product;
-use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_PARTS, few_rows};
+use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_FRAMES, MOST_HEADS, MOST_PARTS, few_rows};
 use crate::device::{
-    AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache, LinearWeights, MOST_BEST,
-    NormWeights, Output, StepEntry, Unfold, WindowKeys,
+    AlignedText, AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache, LinearWeights,
+    MOST_ALIGNED, MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys,
 };
 
 /// Threads of a kernel over rows.
@@ -446,6 +446,35 @@ impl Device for CudaDevice {
             0,
             arguments![list, from, numbers, stride, scales, scale_stride, target, first, head, wanted, all, columns],
         )
+    }
+
+    fn agree(
+        &self,
+        heads: usize,
+        texts: &[AlignedText],
+        list: &CudaBuffer,
+        scores: &CudaBuffer,
+        to: &CudaBuffer,
+    ) -> DeviceResult {
+        let most_of = |size: fn(&AlignedText) -> usize| texts.iter().map(size).max().unwrap_or(0);
+        let (rows, frames) = (most_of(|text| text.rows), most_of(|text| text.frames));
+        let behind = most_of(|text| text.rows - text.leading);
+        if texts.len() > MOST_ALIGNED || frames > MOST_FRAMES || heads > MOST_HEADS {
+            return Err(CudaError::Fault(format!("{} texts of {frames} frames and {heads} heads", texts.len())).into());
+        }
+        list.holds(texts.len() * AlignedText::BYTES)?;
+        for text in texts {
+            scores.holds((text.scores + heads * text.rows * text.frames) * 4)?;
+            to.holds((text.to + (text.rows - text.leading) * text.frames) * 4)?;
+        }
+        let (list, scores, to) = (list.address(), scores.address(), to.address());
+        let stats = self.scratch.alignment.address();
+        let (of_frames, most, count) = (frames.div_ceil(128), frames as i32, heads as i32);
+        self.launch("softmax_scores", (rows, heads, texts.len()), 128, 0, arguments![list, scores])?;
+        let grid = (of_frames, heads, texts.len());
+        self.launch("frame_stats", grid, 128, 0, arguments![list, scores, stats, most])?;
+        let grid = (of_frames, behind, texts.len());
+        self.launch("agree", grid, 128, 0, arguments![list, scores, stats, to, count, most])
     }
 
     fn answer(

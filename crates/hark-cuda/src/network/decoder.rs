@@ -4,8 +4,8 @@ use hark_whisper::weights::Dims;
 
 use super::weights::NetworkWeights;
 use crate::device::{
-    AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, EntryGroups, GraphKey, KvCache, LinearWeights,
-    MOST_ENTRIES, NormWeights, Output, StepEntry, WindowKeys, as_bytes,
+    AlignedText, AnswerBuffers, Device, DeviceBuffer, DeviceResult, Entries, EntryGroups, GraphKey, KvCache,
+    LinearWeights, MOST_ALIGNED, MOST_ENTRIES, NormWeights, Output, StepEntry, WindowKeys, as_bytes,
 };
 
 /// Bytes of an entry and of a query on the device.
@@ -115,6 +115,9 @@ pub struct DecoderWorkspace<B> {
     pub answers: AnswerBuffers<B>,
     /// Scores of alignment heads, f32 `[head][row][frame]`.
     pub taps: B,
+    /// Texts that are aligned, and what the heads agree on, f32 `[row][frame]`.
+    pub aligned: B,
+    pub agreed: B,
 }
 
 /// The windows and rows that are decoded.
@@ -182,7 +185,7 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
         let rows = MOST_ENTRIES * (4 + 2 + 6 + 2 + 2 + 8 + 2) * width;
         let logits = MOST_ENTRIES * vocabulary(dims) * 4;
         let answers = AnswerBuffers::<B>::bytes(MOST_ENTRIES) + MOST_ENTRIES * (1 + languages) * 4;
-        let taps = heads * MOST_ENTRIES * dims.n_audio_ctx * 4;
+        let taps = (heads + 1) * MOST_ENTRIES * dims.n_audio_ctx * 4 + MOST_ALIGNED * AlignedText::BYTES;
         (StepInputs::<B>::bytes(dims) + rows + logits + answers + taps) as u64
     }
 
@@ -205,6 +208,8 @@ impl<B: DeviceBuffer> DecoderWorkspace<B> {
                 others: words(1 + languages)?,
             },
             taps: device.allocate((heads * MOST_ENTRIES * dims.n_audio_ctx * 4).max(4))?,
+            aligned: device.allocate(MOST_ALIGNED * AlignedText::BYTES)?,
+            agreed: device.allocate(MOST_ENTRIES * dims.n_audio_ctx * 4)?,
         })
     }
 

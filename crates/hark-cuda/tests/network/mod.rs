@@ -13,6 +13,7 @@ use hark_whisper::reference::ReferenceModel;
 use hark_whisper::testing::{SMALL_DIMS, backend_of};
 use hark_whisper::tokenizer::Tokenizer;
 use hark_whisper::weights::{Checkpoint, Dims, Vocabulary};
+use hark_whisper::words::{AlignmentRows, agreement};
 
 /// Tokens that a query asks for.
 const LIKELY: usize = 50;
@@ -275,6 +276,31 @@ pub fn check_alignment(truth: &Truth, backend: &mut dyn Backend, limit: f32) {
             }
             let relative = (error / energy).sqrt();
             assert!(relative < limit, "head {head} of layer {layer}: off by {relative}");
+        }
+    }
+}
+
+/// What the heads agree on, beside the CPU's computation from their scores.
+pub fn check_agreement(truth: &Truth, backend: &mut dyn Backend, limit: f32) {
+    encode(truth, backend, &[(0, 0), (2, 1)]);
+    let texts = [vec![truth.start, 300, 400, 500, 600, 700], vec![truth.start, 900, 800, 700]];
+    let columns = truth.checkpoint.dims.n_audio_ctx;
+    for frames in [[columns, columns - 7], [9, 3], [1, columns]] {
+        let request =
+            |index: usize| AlignmentRequest { slot: index * 2, tokens: &texts[index], first: 0, frames: frames[index] };
+        let requests = [request(0), request(1)];
+        let leading = [2, 1];
+        let scores = backend.align(&requests).expect("it aligns");
+        let found = backend.agree(&requests, &leading).expect("it aligns").expect("the device does it");
+        for ((scores, found), leading) in scores.iter().zip(&found).zip(leading) {
+            let heads = scores.scores.chunks_exact(scores.rows * scores.frames).collect();
+            let rows = AlignmentRows { heads, stride: scores.frames, leading };
+            let wanted = agreement(&rows, scores.rows, scores.frames);
+            assert_eq!((found.rows, found.frames), (scores.rows - leading, scores.frames));
+            for (ours, theirs) in found.numbers.iter().zip(&wanted) {
+                assert!((ours - theirs).abs() < limit, "{ours} {theirs}, {} frames", scores.frames);
+            }
+            assert_eq!(found.numbers.len(), wanted.len());
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::timing::Untimed;
+use super::timing::{Heads, Untimed};
 use super::window::{CachedPrompt, Phase, Window};
 use super::{DecodeOptions, Decoded};
 use crate::backend::{Admission, AlignmentRequest, Backend, BackendError, Reencode};
@@ -320,17 +320,27 @@ impl<B: Backend> Engine<B> {
                 _ => None,
             })
             .collect();
-        let scores = self.backend.align(&requests)?;
-        if scores.len() != slots.len() {
+        let leading: Vec<usize> = slots
+            .iter()
+            .filter_map(|&slot| match &self.windows[slot] {
+                Some(Window { phase: Phase::Aligning(text), .. }) => Some(text.leading()),
+                _ => None,
+            })
+            .collect();
+        let heads: Vec<Heads> = match self.backend.agree(&requests, &leading)? {
+            Some(agreements) => agreements.into_iter().map(Heads::Agreement).collect(),
+            None => self.backend.align(&requests)?.into_iter().map(Heads::Scores).collect(),
+        };
+        if heads.len() != slots.len() {
             return Err(BackendError::Fault("an alignment has no scores".to_owned()));
         }
         self.stats.aligned.0 += slots.len() as u64;
         self.stats.aligned.1 += started.elapsed();
-        for (slot, scores) in slots.into_iter().zip(scores) {
+        for (slot, heads) in slots.into_iter().zip(heads) {
             let Some(Window { job, phase: Phase::Aligning(mut text), .. }) = self.windows[slot].take() else {
                 continue;
             };
-            text.scores = scores;
+            text.heads = heads;
             done.push((job.id, Outcome::Untimed(text)));
             self.backend.release(slot)?;
         }

@@ -1,9 +1,9 @@
 //! Word times of a window, from its text and the alignment scores, outside of the engine.
 
 use super::{Decoded, Task, start_sequence};
-use crate::backend::AlignmentScores;
+use crate::backend::{AlignmentMatrix, AlignmentScores};
 use crate::tokenizer::Tokenizer;
-use crate::words::{AlignmentRows, word_times};
+use crate::words::{AlignmentRows, word_times, words_of_agreement};
 
 /// A decoded window whose words have no times yet.
 ///
@@ -18,7 +18,16 @@ pub struct Untimed {
     leading: usize,
     probabilities: Vec<f32>,
     frames: usize,
-    pub(super) scores: AlignmentScores,
+    pub(super) heads: Heads,
+}
+
+/// What the alignment heads say.
+#[derive(Debug)]
+pub(super) enum Heads {
+    /// Their scores.
+    Scores(AlignmentScores),
+    /// What they agree on.
+    Agreement(AlignmentMatrix),
 }
 
 impl Untimed {
@@ -46,7 +55,19 @@ impl Untimed {
             return Err(decoded);
         }
         tokens.extend(text);
-        Ok(Untimed { decoded, tokens, leading, probabilities, frames, scores: AlignmentScores::default() })
+        Ok(Untimed {
+            decoded,
+            tokens,
+            leading,
+            probabilities,
+            frames,
+            heads: Heads::Scores(AlignmentScores::default()),
+        })
+    }
+
+    /// How many of [`Untimed::tokens`] come before the one that predicts the first of the text.
+    pub(super) fn leading(&self) -> usize {
+        self.leading
     }
 
     /// The tokens to be aligned.
@@ -56,17 +77,21 @@ impl Untimed {
 
     /// The window with the times of its words.
     pub fn decoded(self, tokenizer: &Tokenizer) -> Box<Decoded> {
-        let Untimed { mut decoded, tokens, leading, probabilities, frames, scores } = self;
-        let rows = AlignmentRows {
-            heads: match scores.rows * scores.frames {
-                0 => Vec::new(),
-                numbers => scores.scores.chunks_exact(numbers).collect(),
-            },
-            stride: scores.frames,
-            leading,
+        let Untimed { mut decoded, tokens, leading, probabilities, frames, heads } = self;
+        let (text, language) = (&tokens[leading + 1..], decoded.language.as_str());
+        decoded.words = match &heads {
+            Heads::Scores(scores) => {
+                let heads = match scores.rows * scores.frames {
+                    0 => Vec::new(),
+                    numbers => scores.scores.chunks_exact(numbers).collect(),
+                };
+                let rows = AlignmentRows { heads, stride: scores.frames, leading };
+                word_times(tokenizer, language, text, &probabilities, &rows, frames)
+            }
+            Heads::Agreement(matrix) => {
+                words_of_agreement(tokenizer, language, text, &probabilities, &matrix.numbers, matrix.frames)
+            }
         };
-        let text = &tokens[leading + 1..];
-        decoded.words = word_times(tokenizer, &decoded.language, text, &probabilities, &rows, frames);
         decoded
     }
 }
