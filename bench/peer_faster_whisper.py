@@ -13,7 +13,8 @@ import protocol
 def parse_arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True, help="CTranslate2 folder")
-    parser.add_argument("--compute-type", default="int8", choices=["int8", "float32"])
+    parser.add_argument("--compute-type", default="int8", choices=["int8", "float16", "float32"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--batch", type=int, default=0, help="0: sequential, else the size of a batch")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--words", action="store_true")
@@ -27,7 +28,7 @@ def load(arguments):
 
     model = WhisperModel(
         arguments.model,
-        device="cpu",
+        device=arguments.device,
         compute_type=arguments.compute_type,
         cpu_threads=arguments.threads,
         local_files_only=True,

@@ -10,14 +10,14 @@ use std::{
 };
 
 use hark_media::Source;
-use hark_speech::{Compute, Isa, Lane, LoadOptions, Transcriber};
+use hark_speech::{Compute, DeviceChoice, Devices, Isa, Lane, LoadOptions, Precision, Transcriber};
 
 use super::{
     BenchError,
     protocol::{self, Answer, Done, Outcome, Ready, Request},
     systems,
 };
-use hark_models::Role;
+use hark_models::{ModelStore, Role};
 
 /// What the driver is told on its command line.
 #[derive(Debug, clap::Args)]
@@ -37,6 +37,12 @@ pub struct DriverArgs {
     /// Kernels to use: amx, avx512-bf16, avx512-vnni, avx512, avx-vnni, avx2 or portable; the machine's best without it
     #[arg(long)]
     pub isa: Option<Isa>,
+    /// Where the model runs: cpu, cuda or cuda:N
+    #[arg(long, default_value = "cpu")]
+    pub device: DeviceChoice,
+    /// Numbers on a GPU: bf16, fp8-windows or fp8
+    #[arg(long, env = "HARK_GPU_PRECISION", default_value = "fp8-windows")]
+    pub gpu_precision: Precision,
 }
 
 /// The text and the counts of one transcript.
@@ -81,10 +87,18 @@ fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
         compute: Some(Compute::from_options(args.threads, args.isa)),
         // Caches are made for the widest beam: no wider than this run needs.
         widest_beam: beam,
+        devices: devices(args),
         ..LoadOptions::new(systems::installed(&args.model)?, vad)
     };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
     Ok(Hark { transcriber, words: args.words, beam })
+}
+
+/// NVIDIA's libraries are those of the models folder, where they are installed; kernels are kept there, as `hark` does.
+fn devices(args: &DriverArgs) -> Devices {
+    let folder = ModelStore::default_dir();
+    let libraries = [folder.join("cuda-runtime"), folder.join("cuda-compiler")];
+    args.device.devices(&libraries, Some(&folder.join(".cuda-kernels")), args.gpu_precision)
 }
 
 impl Engine for Hark {

@@ -10,6 +10,15 @@ use hark_speech::Isa;
 
 use super::BenchError;
 
+/// Where systems run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Device {
+    /// On the processor.
+    Cpu,
+    /// On the first NVIDIA GPU.
+    Cuda,
+}
+
 /// What all systems of a run share.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -25,6 +34,8 @@ pub struct Setup {
     pub threads: usize,
     /// The best instructions that anybody may use; the machine's best without it.
     pub isa: Option<Isa>,
+    /// Where they run.
+    pub device: Device,
     /// The `bench/` folder with the peers' drivers.
     pub bench_folder: Option<PathBuf>,
 }
@@ -141,6 +152,9 @@ pub fn hark(setup: &Setup) -> Result<System, BenchError> {
     if let Some(isa) = setup.isa {
         command.args(["--isa", isa.name()]);
     }
+    if setup.device == Device::Cuda {
+        command.args(["--device", "cuda"]);
+    }
     let beam = setup.beam.map_or("its default search".to_owned(), |beam| format!("beam {beam}"));
     Ok(System { name: "hark".to_owned(), settings: beam, is_hark: true, reference_only: false, command })
 }
@@ -204,12 +218,22 @@ fn system(peer: &Peer, setup: &Setup) -> Result<System, String> {
         command
     };
     match peer.kind {
+        Kind::WhisperCpp | Kind::OpenVino if setup.device == Device::Cuda => {
+            Err("its packages here are those for processors".to_owned())
+        }
         Kind::FasterWhisper { compute, batch, beam, reference_only } => {
             installed("faster_whisper")?;
+            let compute = match (setup.device, compute) {
+                (Device::Cuda, "int8") => "float16",
+                (_, compute) => compute,
+            };
             let beam = beam.or(setup.beam).unwrap_or(1).to_string();
             let mut command = driver("peer_faster_whisper.py");
             command.arg("--model").arg(&setup.model_folder);
             command.args(["--compute-type", compute, "--batch", &batch.to_string(), "--beam", &beam]);
+            if setup.device == Device::Cuda {
+                command.args(["--device", "cuda"]);
+            }
             let settings = format!("{compute}, beam {beam}");
             Ok(System { name: peer.name.to_owned(), settings, is_hark: false, reference_only, command })
         }
@@ -283,6 +307,7 @@ mod tests {
             beam: None,
             threads: 2,
             isa: None,
+            device: Device::Cpu,
             bench_folder: Some(bench.to_owned()),
         }
     }
@@ -318,6 +343,21 @@ mod tests {
         let limit = systems[0].command.get_envs().find(|(name, _)| *name == "MKL_ENABLE_INSTRUCTIONS");
         assert_eq!(limit.and_then(|(_, value)| value), Some("AVX2".as_ref()));
         assert!(arguments(&hark(&limited).unwrap()).join(" ").contains("--isa avx2"));
+    }
+
+    #[test]
+    fn on_a_gpu_only_what_can_use_it_runs() {
+        let bench = installed_bench();
+        let on_gpu = Setup { device: Device::Cuda, ..setup(&bench.folder) };
+        let (systems, not_run) = peers("fw-seq,fw-f32,openvino", &on_gpu).unwrap();
+        let commands: Vec<String> = systems.iter().map(|system| arguments(system).join(" ")).collect();
+        assert!(
+            commands[0].contains("--compute-type float16") && commands[0].contains("--device cuda"),
+            "{commands:?}"
+        );
+        assert!(commands[1].contains("--compute-type float32"), "{commands:?}");
+        assert_eq!(not_run.len(), 1);
+        assert!(arguments(&hark(&on_gpu).unwrap()).join(" ").contains("--device cuda"));
     }
 
     #[test]

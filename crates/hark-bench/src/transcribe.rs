@@ -13,7 +13,7 @@ use super::{
     measure, plot,
     report::{self, Report},
     scenarios,
-    systems::{self, NotRun, Setup, System},
+    systems::{self, Device, NotRun, Setup, System},
 };
 
 /// Options of `hark bench transcribe`.
@@ -66,6 +66,9 @@ pub struct TranscribeArgs {
     /// What to measure
     #[arg(long, value_enum, default_value_t = Scenario::Long)]
     scenario: Scenario,
+    /// Where the systems run; on a GPU those that can use it, faster-whisper in float16
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    device: Device,
 
     /// Length of the long file in mixed (2) and ten-hours (10)
     #[arg(long, value_name = "H")]
@@ -118,6 +121,7 @@ pub fn run(args: &TranscribeArgs) -> Result<(), BenchError> {
         beam: args.beam,
         threads: args.threads.unwrap_or(cores),
         isa: args.isa,
+        device: args.device,
         bench_folder: systems::bench_folder(),
     };
     let found = || found_audio(args, &setup);
@@ -256,6 +260,7 @@ mod tests {
             beam: None,
             threads: 1,
             isa: None,
+            device: Device::Cpu,
             bench_folder: None,
         };
         let folder = scratch.folder.to_string_lossy();
@@ -281,6 +286,7 @@ mod tests {
             beam: None,
             threads: 1,
             isa: None,
+            device: Device::Cpu,
             bench_folder: None,
         };
         let error = found_audio(&args, &setup).unwrap_err().to_string();

@@ -22,7 +22,7 @@ use crate::error::BenchError;
 use crate::process::Process;
 use crate::protocol::Request;
 use crate::spread::Spread;
-use crate::systems::{self, NotRun, Setup};
+use crate::systems::{self, Device, NotRun, Setup};
 use crate::text::server::Server;
 use crate::wer::WordErrors;
 
@@ -147,6 +147,7 @@ impl Recognizer {
             beam: None,
             threads: args.threads(),
             isa: None,
+            device: Device::Cpu,
             bench_folder: Some(bench.to_owned()),
         };
         let system = systems::hark(&setup)?;
