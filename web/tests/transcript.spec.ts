@@ -142,6 +142,19 @@ test("two tabs show the same text", async () => {
   await other.close();
 });
 
+test("what is odd about a recording is told until it was read", async () => {
+  const odd = await transcribed(context, "phase.wav");
+  await page.goto(`/t/${odd}`);
+  const told = page.getByRole("region", { name: "About the recording" });
+  await expect(told).toContainText("opposite phase");
+  await expectAccessible(page);
+  await told.getByRole("button", { name: "Close" }).click();
+  await expect(told).toHaveCount(0);
+  await page.reload();
+  await expect(page.locator(".transcript-segment").first()).toBeVisible();
+  await expect(told).toHaveCount(0);
+});
+
 test("a summary is made, and a question is answered with its place", async () => {
   test.setTimeout(300_000);
   await page.getByRole("button", { name: "Summarize" }).click();

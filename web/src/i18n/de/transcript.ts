@@ -8,6 +8,7 @@ const de: Translated<typeof en> = {
   toLibrary: "Zur Bibliothek",
 
   about: "Über dieses Transkript",
+  aboutRecording: "Zur Aufnahme",
   editTitle: "Titel ändern",
   titleLabel: "Titel",
   words: (count) => `${count} Wörter`,

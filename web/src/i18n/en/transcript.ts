@@ -6,6 +6,7 @@ export default {
 
   // Head
   about: "About this transcript",
+  aboutRecording: "About the recording",
   editTitle: "Change the title",
   titleLabel: "Title",
   words: (count: string) => `${count} words`,

@@ -8,11 +8,41 @@ import { Button, IconButton } from "../../ui/button";
 import { dateTime, duration, isoDuration, languageName } from "../../ui/format";
 import { Icon } from "../../ui/icon";
 import { Menu, MenuItem } from "../../ui/menu";
-import { ErrorNotice } from "../../ui/states";
+import { remembered } from "../../ui/remembered";
+import { ErrorNotice, Notice } from "../../ui/states";
 import { change } from "./calls";
 import type { Detail } from "./model";
 
 export type Asked = "export" | "share" | "speakers" | "keys" | "delete";
+
+/** What is wrong or remarkable about the recording, until this browser was told that it was read. */
+export function Warnings({ detail }: { detail: Detail }) {
+  const t = transcriptTexts();
+  const all = detail.warnings ?? [];
+  const read = remembered(`transcript.${detail.id}.warnings`);
+  const [isRead, setRead] = useState(() => read.read() === all.join("\n"));
+  if (all.length === 0 || isRead) return null;
+  const close = () => {
+    read.write(all.join("\n"));
+    setRead(true);
+  };
+  return (
+    <section class="transcript-warnings" aria-label={t.aboutRecording}>
+      <Notice kind="warn" icon="warning">
+        {all.length === 1 ? (
+          <p>{all[0]}</p>
+        ) : (
+          <ul>
+            {all.map((warning) => (
+              <li key={warning}>{warning}</li>
+            ))}
+          </ul>
+        )}
+      </Notice>
+      <IconButton small icon="close" label={common().close} onClick={close} />
+    </section>
+  );
+}
 
 export function Head({
   detail,

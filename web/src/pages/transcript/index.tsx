@@ -16,7 +16,7 @@ import { toast, toastError } from "../../ui/toast";
 import { change, loadTranscript, remove, saveTexts } from "./calls";
 import { ExportDialog, KeysDialog, ShareDialog, SpeakersDialog } from "./dialogs";
 import { Editor, type Message } from "./editor";
-import { Head, type Asked } from "./head";
+import { Head, Warnings, type Asked } from "./head";
 import { countWords, momentOf, type Detail } from "./model";
 import Panel from "./panel";
 import { Player } from "./player";
@@ -266,6 +266,7 @@ function Ready({ first }: { first: Detail }) {
         }}
         onAsk={ask}
       />
+      <Warnings detail={detail} />
       <div class="transcript-switch" role="group" aria-label={t.textOrPanel}>
         {(["text", "panel"] as const).map((each) => (
           <button key={each} type="button" aria-pressed={side === each} onClick={() => setSide(each)}>
