@@ -24,6 +24,7 @@ mod service;
 mod spread;
 mod systems;
 mod text;
+mod times;
 mod transcribe;
 mod voice;
 mod wer;
@@ -55,6 +56,8 @@ enum BenchCommand {
     Service(service::ServiceArgs),
     /// How late words come while people speak, in one session and in many
     Live(live::LiveArgs),
+    /// How near the times of words are to where people begin and end to speak
+    Times(times::TimesArgs),
     /// Who spoke when, by Hark and the peers on this machine, against references
     Diarize(diarize::DiarizeArgs),
     /// Summaries, analyses, answers, translations: how good and how fast, on transcripts with references
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         BenchCommand::Gpu(args) => gpu::run(&args),
         BenchCommand::Service(args) => service::run(&args),
         BenchCommand::Live(args) => live::run(&args),
+        BenchCommand::Times(args) => times::run(&args),
         BenchCommand::Diarize(args) => diarize::run(&args),
         BenchCommand::Text(args) => text::run(&args),
         BenchCommand::Voice(args) => voice::run(&args),

@@ -9,6 +9,7 @@ mod channels;
 mod coverage;
 mod device;
 mod diarization;
+mod edges;
 mod error;
 mod findings;
 mod languages;

@@ -6,6 +6,7 @@ use hark_media::SAMPLE_RATE;
 use hark_whisper::decode::Decoded;
 
 use crate::coverage::left_out;
+use crate::edges::to_sound;
 use crate::scheduler::Meter;
 use crate::second_look::Check;
 use crate::windows::Window;
@@ -103,10 +104,11 @@ pub(super) struct Done {
 
 impl Look {
     /// The text of a window, with the speech that it leaves out.
-    pub(super) fn new(window: Window, decoded: Decoded, looks: usize) -> Self {
+    pub(super) fn new(window: Window, mut decoded: Decoded, looks: usize) -> Self {
         let seconds = |sample: u64| (sample - window.start) as f64 / f64::from(SAMPLE_RATE);
         let speech: Vec<(f64, f64)> = window.speech.iter().map(|span| (seconds(span.0), seconds(span.1))).collect();
         let gaps = if looks == 0 { Vec::new() } else { left_out(&decoded.words, &speech) };
+        to_sound(&mut decoded.words, &window.samples, &speech);
         let done = Done { samples: (window.start, window.end()), decoded, gaps };
         Look { window: Arc::new(window), done, looks }
     }
