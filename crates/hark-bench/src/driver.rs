@@ -10,7 +10,7 @@ use std::{
 };
 
 use hark_media::Source;
-use hark_speech::{Compute, DeviceChoice, Devices, Isa, Lane, LoadOptions, Precision, Transcriber};
+use hark_speech::{Compute, DeviceChoice, Isa, Lane, LoadOptions, Precision, Transcriber};
 
 use super::{
     BenchError,
@@ -87,18 +87,11 @@ fn load(args: &DriverArgs) -> Result<Hark, BenchError> {
         compute: Some(Compute::from_options(args.threads, args.isa)),
         // Caches are made for the widest beam: no wider than this run needs.
         widest_beam: beam,
-        devices: devices(args),
+        devices: args.device.devices_in(&ModelStore::default_dir(), args.gpu_precision),
         ..LoadOptions::new(systems::installed(&args.model)?, vad)
     };
     let transcriber = Transcriber::load(&options).map_err(failed)?;
     Ok(Hark { transcriber, words: args.words, beam })
-}
-
-/// NVIDIA's libraries are those of the models folder, where they are installed; kernels are kept there, as `hark` does.
-fn devices(args: &DriverArgs) -> Devices {
-    let folder = ModelStore::default_dir();
-    let libraries = [folder.join("cuda-runtime"), folder.join("cuda-compiler")];
-    args.device.devices(&libraries, Some(&folder.join(".cuda-kernels")), args.gpu_precision)
 }
 
 impl Engine for Hark {

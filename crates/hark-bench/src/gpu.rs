@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hark_cuda::cuda::{CudaDevice, CudaOptions};
+use hark_cuda::cuda::{CudaDevice, CudaOptions, libraries};
 use hark_cuda::device::Device as _;
 use hark_cuda::speed::{Bound, SpeedOptions, kernels, windows};
 use hark_models::ModelStore;
@@ -61,8 +61,8 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 
 pub(super) fn run(args: &GpuArgs) -> Result<(), BenchError> {
     let folder = ModelStore::default_dir();
-    let libraries = vec![folder.join("cuda-runtime"), folder.join("cuda-compiler")];
-    let cuda = CudaOptions { ordinal: args.gpu, libraries, cache: Some(folder.join(".cuda-kernels")) };
+    let (installed, cache) = (libraries::installed_in(&folder), libraries::kernels_in(&folder));
+    let cuda = CudaOptions { ordinal: args.gpu, libraries: installed.to_vec(), cache: Some(cache) };
     let device = CudaDevice::open(&cuda).map_err(failed)?;
     let gpu = device.name();
     let measured = kernels(&device, args.rounds).map_err(failed)?;

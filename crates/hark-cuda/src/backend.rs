@@ -9,8 +9,9 @@ use hark_whisper::backend::{
 use hark_whisper::weights::{Checkpoint, Dims};
 
 use crate::device::{
-    AlignedText, AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_ALIGNED, MOST_BEST,
-    MOST_ENTRIES, Output, StepEntry, WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes, groups_of, u32_of_bytes,
+    AlignedText, AnswerBuffers, Device, DeviceBuffer, DeviceQuery, GraphKey, KvCache, MOST_ALIGNED,
+    MOST_ALIGNMENT_HEADS, MOST_BEST, MOST_ENTRIES, Output, StepEntry, WindowKeys, as_bytes, as_bytes_mut, f32_of_bytes,
+    groups_of, u32_of_bytes,
 };
 use crate::lineage::Lineage;
 use crate::network::decoder::{self, DecoderMemory, DecoderWorkspace, Step};
@@ -527,6 +528,9 @@ impl<D: Device> Backend for GpuBackend<D> {
         requests: &[AlignmentRequest],
         leading: &[usize],
     ) -> Result<Option<Vec<AlignmentMatrix>>, BackendError> {
+        if !(1..=MOST_ALIGNMENT_HEADS).contains(&self.alignment_heads.len()) {
+            return Ok(None);
+        }
         if leading.len() != requests.len() {
             return Err(BackendError::Fault("a text can't be aligned: its leading tokens are not told".to_owned()));
         }

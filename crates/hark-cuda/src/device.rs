@@ -439,6 +439,8 @@ pub struct AlignedText {
 
 /// Most texts of one call of [`Device::agree`].
 pub const MOST_ALIGNED: usize = 8;
+/// Most heads of one; checkpoints that do not name their alignment heads may have more.
+pub const MOST_ALIGNMENT_HEADS: usize = 128;
 
 impl AlignedText {
     /// Bytes of its numbers.

@@ -68,3 +68,26 @@ fn what_does_not_fit_is_refused_and_memory_is_given_back() {
     backend.trim().expect("it trims");
     assert!(backend.step(&[network::entry(0, 0, 0, truth.start)]).is_err(), "the window is gone");
 }
+
+#[test]
+fn without_alignment_heads_or_with_too_many_their_agreement_is_left_to_the_cpu() {
+    use hark_whisper::backend::{AlignmentRequest, Backend};
+    for heads in [0, 200] {
+        let mut truth = network::Truth::small();
+        truth.checkpoint.alignment_heads = vec![(0, 0); heads];
+        let mut backend = load(&truth, 3, 0).expect("a small network");
+        network::encode(&truth, &mut backend, &[(0, 0)]);
+        let tokens = [truth.start, 300, 400];
+        let requests = [AlignmentRequest { slot: 0, tokens: &tokens, first: 0, frames: 9 }];
+        assert!(backend.agree(&requests, &[1]).expect("no failure").is_none());
+        assert_eq!(backend.align(&requests).expect("it aligns")[0].heads, heads);
+    }
+}
+
+#[test]
+fn precisions_are_named() {
+    let parse = |text: &str| text.parse::<Precision>();
+    assert_eq!((parse("bf16"), parse("fp8")), (Ok(Precision::Bf16), Ok(Precision::Fp8)));
+    assert_eq!(parse("fp8-windows"), Ok(Precision::default()));
+    assert!(parse("FP8").is_err() && parse("").is_err());
+}

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use hark_cuda::cuda::{CudaDevice, CudaOptions, GpuInfo};
+use hark_cuda::cuda::{CudaDevice, CudaOptions, GpuInfo, libraries};
 use hark_cuda::{GpuBackend, GpuOptions, Precision};
 use hark_whisper::backend::{Backend, TokenMap};
 use hark_whisper::weights::Checkpoint;
@@ -46,6 +46,11 @@ impl FromStr for DeviceChoice {
 }
 
 impl DeviceChoice {
+    /// [`DeviceChoice::devices`] with the libraries that are installed in a folder of models, where compiled kernels are kept, too.
+    pub fn devices_in(&self, models: &Path, precision: Precision) -> Devices {
+        self.devices(&libraries::installed_in(models), Some(&libraries::kernels_in(models)), precision)
+    }
+
     /// The devices, each with what loads checkpoints on it. NVIDIA's libraries are looked for in the folders `libraries`, then in those of
     /// the system; compiled kernels are kept in `cache`.
     pub fn devices(&self, libraries: &[PathBuf], cache: Option<&Path>, precision: Precision) -> Devices {

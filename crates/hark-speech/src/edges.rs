@@ -89,7 +89,8 @@ struct Part {
     sound: (usize, usize),
 }
 
-/// The sound of a word that lasts from one frame to another, where the word before it ends at `before`. Where a pause is inside it, it is behind the pause, or where most of its sound is.
+/// The sound of a word that lasts from one frame to another, where the word before it ends at `before`. With a pause inside, it is what lies
+/// behind the pause, or where most of its sound is.
 fn part_of(sounds: &[(usize, usize)], start: usize, end: usize, before: usize) -> Option<Part> {
     let inside = sounds.iter().map(|sound| Part { own: (sound.0.max(start), sound.1.min(end)), sound: *sound });
     let length = |part: &Part| part.own.1.saturating_sub(part.own.0);
@@ -101,8 +102,7 @@ fn part_of(sounds: &[(usize, usize)], start: usize, end: usize, before: usize) -
             && length(part) * 2 < end - start
     };
     let inside: Vec<Part> = inside.filter(|part| length(part) >= least && !is_foreign(part)).collect();
-    let is_behind =
-        inside.len() > 1 && inside.last().is_some_and(|last| last.own.1 == end && length(last) >= SHORTEST_PART);
+    let is_behind = inside.len() > 1 && inside.last().is_some_and(|last| last.own.1 == end);
     if is_behind { inside.into_iter().next_back() } else { inside.into_iter().rev().max_by_key(length) }
 }
 

@@ -16,6 +16,16 @@ const WANTED: [&str; 3] = ["libnvrtc-builtins.so", "libnvrtc.so", "libcublasLt.s
 /// Libraries that were loaded from folders, kept until the process ends.
 static LOADED: Mutex<Vec<Library>> = Mutex::new(Vec::new());
 
+/// Where the libraries are that were installed as models, below the folder of models.
+pub fn installed_in(models: &Path) -> [PathBuf; 2] {
+    ["cuda-runtime", "cuda-compiler"].map(|name| models.join(name))
+}
+
+/// Where compiled kernels are kept beside models.
+pub fn kernels_in(models: &Path) -> PathBuf {
+    models.join(".cuda-kernels")
+}
+
 /// Loads the libraries in `folders` and in those below them.
 pub fn load_from(folders: &[PathBuf]) {
     let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

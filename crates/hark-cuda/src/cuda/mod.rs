@@ -23,7 +23,9 @@ use cudarc::driver::result::DriverError;
 use cudarc::driver::sys;
 use hark_whisper::backend::BackendError;
 
-use crate::device::{DeviceBuffer, DeviceResult, GraphKey, MOST_ALIGNED, MOST_BEST, MOST_ENTRIES};
+use crate::device::{
+    DeviceBuffer, DeviceResult, GraphKey, MOST_ALIGNED, MOST_ALIGNMENT_HEADS, MOST_BEST, MOST_ENTRIES,
+};
 use driver::{Context, Graph, Launch, Memory, Module, Stream};
 use matmul::Products;
 use staging::Staging;
@@ -36,8 +38,7 @@ const LEAST_CAPABILITY: (i32, i32) = (8, 0);
 const OVERLAP_CAPABILITY: (i32, i32) = (9, 0);
 /// Blocks of cross-attention, over all parts of windows, that leave results to be joined.
 const MOST_PARTS: usize = 16_384;
-/// Most alignment heads, which are some of those of all layers, and most frames of a window.
-const MOST_HEADS: usize = 128;
+/// Most frames of a window.
 const MOST_FRAMES: usize = 1500;
 /// Parts of the vocabulary that answers are found in, and the bytes of what is found in each: a sum and the likeliest tokens.
 const ANSWER_PARTS: usize = 16;
@@ -271,7 +272,7 @@ impl CudaDevice {
                 cross_attention: Memory::new(MOST_PARTS * (HEAD + 2) * 4)?,
                 counts,
                 answers: Memory::new(MOST_ENTRIES * ANSWER_PARTS * ANSWER_PART_BYTES)?,
-                alignment: Memory::new(MOST_ALIGNED * MOST_HEADS * MOST_FRAMES * 8)?,
+                alignment: Memory::new(MOST_ALIGNED * MOST_ALIGNMENT_HEADS * MOST_FRAMES * 8)?,
             },
             staging: Staging::new()?,
             stream,

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::driver::{Graph, Memory};
 use super::encoder_attention::EncoderAttention;
 use super::matmul::Product;
-use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_FRAMES, MOST_HEADS, MOST_PARTS, few_rows};
+use super::{ANSWER_PARTS, CudaBuffer, CudaDevice, CudaError, HEAD, MOST_FRAMES, MOST_PARTS, few_rows};
 use crate::device::{
     AlignedText, AnswerBuffers, Device, DeviceResult, DeviceTokens, Entries, Fp8Rows, GraphKey, KvCache, LinearWeights,
-    MOST_ALIGNED, MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys,
+    MOST_ALIGNED, MOST_ALIGNMENT_HEADS, MOST_BEST, NormWeights, Output, StepEntry, Unfold, WindowKeys,
 };
 
 /// Threads of a kernel over rows.
@@ -459,7 +459,7 @@ impl Device for CudaDevice {
         let most_of = |size: fn(&AlignedText) -> usize| texts.iter().map(size).max().unwrap_or(0);
         let (rows, frames) = (most_of(|text| text.rows), most_of(|text| text.frames));
         let behind = most_of(|text| text.rows - text.leading);
-        if texts.len() > MOST_ALIGNED || frames > MOST_FRAMES || heads > MOST_HEADS {
+        if texts.len() > MOST_ALIGNED || frames > MOST_FRAMES || heads > MOST_ALIGNMENT_HEADS {
             return Err(CudaError::Fault(format!("{} texts of {frames} frames and {heads} heads", texts.len())).into());
         }
         list.holds(texts.len() * AlignedText::BYTES)?;

@@ -95,7 +95,7 @@ pub(super) fn gpu(config: &Config) -> Finding {
     let Some(first) = found.first() else { return Finding::ok("gpu", "no NVIDIA GPU: hark runs on the CPU") };
     let detail = format!("{} of {} GPUs: {} with {}", first.ordinal, found.len(), first.name, bytes(first.memory));
     let folder = super::models::folder(config);
-    libraries::load_from(&[folder.join("cuda-runtime"), folder.join("cuda-compiler")]);
+    libraries::load_from(&libraries::installed_in(&folder));
     let missing = libraries::missing();
     if !missing.is_empty() {
         let fix = "`hark models pull cuda-runtime`, or install CUDA 13";

@@ -18,7 +18,7 @@ use crate::cli::{Common, LiveArgs};
 use crate::config::Config;
 use crate::models::ModelLibrary;
 use crate::remote::Client;
-use crate::transcribe::{devices, installed_for, noticed, speech_model, voices, watch};
+use crate::transcribe::{installed_for, noticed, speech_model, voices, watch};
 use crate::{CliError, output};
 use input::{AudioBlock, AudioInput};
 use screen::{FinalText, Screen};
@@ -139,7 +139,7 @@ fn load(args: &LiveArgs, config: &Config) -> Result<Transcriber, CliError> {
         options.voices = Some(voices(&library, &compute)?);
     }
     options.compute = Some(compute);
-    options.devices = devices(&config.device, config, &library);
+    options.devices = config.device.devices_in(library.store.dir(), config.gpu_precision);
     Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))
 }
 

@@ -12,7 +12,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Common, ServeArgs, ServeRole};
 use crate::config::Config;
 use crate::models::ModelLibrary;
-use crate::transcribe::devices;
 use crate::{CliError, output, watermark};
 
 /// Runs the command.
@@ -159,7 +158,7 @@ pub(crate) fn language_options(config: &Config) -> Result<hark_server::LanguageO
 /// The engine as the configuration has it.
 pub(crate) fn engine_options(config: &Config) -> Result<SpeechOptions, CliError> {
     let library = ModelLibrary::open(config)?;
-    let devices = devices(&config.device, config, &library);
+    let devices = config.device.devices_in(library.store.dir(), config.gpu_precision);
     Ok(SpeechOptions {
         models: library.store,
         catalogue: library.catalogue,

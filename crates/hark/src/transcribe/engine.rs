@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use hark_api::TranscriptionResult;
 use hark_media::Source;
 use hark_models::{Model, Role};
-use hark_speech::{Compute, DeviceChoice, Devices, LoadOptions, MULTI, Request, Speakers, Transcriber, Voices};
+use hark_speech::{Compute, LoadOptions, MULTI, Request, Speakers, Transcriber, Voices};
 
 use super::plan::Input;
 use super::progress::FileProgress;
@@ -87,7 +87,8 @@ impl Local {
             options.voices = Some(voices(&library, &compute)?);
         }
         options.compute = Some(compute);
-        options.devices = devices(args.device.as_ref().unwrap_or(&config.device), config, &library);
+        let device = args.device.as_ref().unwrap_or(&config.device);
+        options.devices = device.devices_in(library.store.dir(), config.gpu_precision);
         let transcriber = Transcriber::load(&options).map_err(|error| CliError::Failed(error.to_string()))?;
         tracing::info!(backend = transcriber.backend_name(), "engine.loaded");
         Ok(Self { transcriber, request })
@@ -105,13 +106,6 @@ impl Local {
             .map_err(|error| error.to_string())?;
         Ok(Transcribed { result: done.result, names: done.names })
     }
-}
-
-/// The devices that decode: NVIDIA's libraries are those of the catalogue where they are installed, and compiled kernels lie beside the models.
-pub(crate) fn devices(choice: &DeviceChoice, config: &Config, library: &ModelLibrary) -> Devices {
-    let folder = library.store.dir();
-    let libraries = [folder.join("cuda-runtime"), folder.join("cuda-compiler")];
-    choice.devices(&libraries, Some(&folder.join(".cuda-kernels")), config.gpu_precision)
 }
 
 /// What tells voices apart, loaded.

@@ -21,7 +21,7 @@ use crate::cli::{Common, TranscribeArgs, Words};
 use crate::config::Config;
 use crate::{CliError, output};
 use engine::{Engine, Transcribed};
-pub(crate) use engine::{devices, installed, installed_for, speech_model, transcribe_file, voices};
+pub(crate) use engine::{installed, installed_for, speech_model, transcribe_file, voices};
 pub(crate) use interrupt::{noticed, watch};
 pub(crate) use plan::{Input, is_folder, is_same_file};
 use plan::{Job, Target};
